@@ -1,0 +1,185 @@
+//! From the marked tree to typed file structs, with all errors at once.
+//!
+//! A derived deserialiser stops at the first error and knows no places. Here every part is decoded
+//! for itself: a part that is wrong is reported and left out, flagged [`At::bad`], and its neighbours go
+//! on. So the semantic checks can run over what is sound and stay silent about what is not.
+//!
+//! The macros [`record!`] and [`words!`] are the single description of the file format: one
+//! declaration is the struct, its decoder and its JSON Schema with documentation and default.
+
+mod record;
+mod shape;
+mod words;
+
+use std::rc::Rc;
+
+use crate::errors::{Complaint, Place, Problem, Problems, quoted};
+use crate::tree::{Node, Value};
+
+pub(crate) use record::{At, Defaulted, Field, Fields, Optional, RecordSchema, Required, field_name, record};
+pub(crate) use shape::{Named, NamedItem, OneOrMany, Switch};
+pub(crate) use words::{unknown_word, words};
+
+/// Most nodes that are decoded, each alias counted as often as it is used: four times what a file of
+/// the largest size can hold of its own. Bounds what aliases multiply.
+const MAX_NODES: usize = 1 << 22;
+
+/// A type that a node of the file can hold.
+pub(crate) trait Decode: Sized {
+    /// `None` if nothing can be made of it; then at least one problem was reported. Parts that are
+    /// wrong are reported as well and left out of the result.
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self>;
+}
+
+/// A type that is written as one word, number or text.
+pub(crate) trait FromText: Sized {
+    /// What is expected, as in "expected `EXPECTED`".
+    const EXPECTED: &'static str;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong and how to mend it.
+    fn from_text(text: &str) -> Result<Self, Complaint>;
+}
+
+impl<T: FromText> Decode for T {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Value::Text(text) = &node.value else {
+            cx.mismatch(T::EXPECTED, node);
+            return None;
+        };
+        T::from_text(text).map_err(|complaint| cx.complain(complaint)).ok()
+    }
+}
+
+/// Names a decoded part: its place and its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark(u32);
+
+#[derive(Debug)]
+struct Step {
+    parent: Mark,
+    name: StepName,
+    place: Place,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum StepName {
+    Root,
+    Field(&'static str),
+    Key(Rc<str>),
+    Index(usize),
+}
+
+/// Where the decoder is, and what it found wrong.
+#[derive(Debug)]
+pub(crate) struct Context {
+    steps: Vec<Step>,
+    current: Mark,
+    pub(crate) problems: Problems,
+    pub(crate) warnings: Problems,
+}
+
+impl Context {
+    pub(crate) fn new(problems: Problems) -> Context {
+        let root = Step { parent: Mark(0), name: StepName::Root, place: Place { line: 1, column: 1 } };
+        Context { steps: vec![root], current: Mark(0), problems, warnings: Problems::default() }
+    }
+
+    /// Runs `f` one step deeper. `None` if there are too many nodes, which is reported once.
+    pub(crate) fn within<T>(
+        &mut self,
+        name: StepName,
+        place: Place,
+        f: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> (Option<T>, Mark) {
+        if self.steps.len() > MAX_NODES {
+            let what = "aliases multiply the file to more than 4 million values".to_owned();
+            let mend = "use fewer aliases, or a template instead of many classes".to_owned();
+            self.problems.add(Problem { place: None, path: String::new(), what, mend });
+            return (None, self.current);
+        }
+        // The bound above fits 32 bits.
+        let mark = Mark(self.steps.len() as u32);
+        let parent = std::mem::replace(&mut self.current, mark);
+        self.steps.push(Step { parent, name, place });
+        let value = f(self);
+        self.current = parent;
+        (value, mark)
+    }
+
+    /// Where the decoder is.
+    pub(crate) fn here(&self) -> Mark {
+        self.current
+    }
+
+    /// Reports a problem where the decoder is.
+    pub(crate) fn complain(&mut self, complaint: Complaint) {
+        self.fail(self.current, complaint);
+    }
+
+    /// Reports that `node` is not what is expected.
+    pub(crate) fn mismatch(&mut self, expected: &str, node: &Node) {
+        let complaint = match node.value {
+            Value::Null => {
+                Complaint::new("this has no value", format!("give it {expected}, or remove the line for its default"))
+            }
+            _ => Complaint::new(format!("this is {}", node.kind()), format!("write {expected}")),
+        };
+        self.complain(complaint);
+    }
+
+    /// Reports a problem at `mark`.
+    pub(crate) fn fail(&mut self, mark: Mark, complaint: Complaint) {
+        let problem = self.problem(mark, None, complaint);
+        self.problems.add(problem);
+    }
+
+    /// Reports a problem of the field `name` of what is at `mark`, which the file need not have.
+    pub(crate) fn fail_in(&mut self, mark: Mark, name: &str, complaint: Complaint) {
+        let problem = self.problem(mark, Some(name), complaint);
+        self.problems.add(problem);
+    }
+
+    /// Warns about what is at `mark`.
+    pub(crate) fn warn(&mut self, mark: Mark, complaint: Complaint) {
+        let problem = self.problem(mark, None, complaint);
+        self.warnings.add(problem);
+    }
+
+    /// The place of what is at `mark`.
+    pub(crate) fn place(&self, mark: Mark) -> Place {
+        self.steps[mark.0 as usize].place
+    }
+
+    fn problem(&self, mark: Mark, field: Option<&str>, complaint: Complaint) -> Problem {
+        let mut names: Vec<String> = Vec::new();
+        names.extend(field.map(str::to_owned));
+        let mut at = mark;
+        loop {
+            let step = &self.steps[at.0 as usize];
+            match &step.name {
+                StepName::Root => break,
+                StepName::Field(name) => names.push((*name).to_owned()),
+                StepName::Key(key) => names.push(key_name(key)),
+                StepName::Index(index) => names.push(format!("[{index}]")),
+            }
+            at = step.parent;
+        }
+        let mut path = String::new();
+        for name in names.iter().rev() {
+            if !path.is_empty() && !name.starts_with('[') {
+                path.push('.');
+            }
+            path.push_str(name);
+        }
+        Problem { place: Some(self.place(mark)), path, what: complaint.what, mend: complaint.mend }
+    }
+}
+
+/// A key of the operator's as it stands in a path.
+fn key_name(key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if plain { key.to_owned() } else { format!("\"{}\"", quoted(key).trim_matches('`')) }
+}

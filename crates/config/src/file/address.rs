@@ -1,0 +1,165 @@
+//! Addresses: listeners, nodes, networks.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ipnet::IpNet;
+
+use crate::decode::FromText;
+use crate::errors::{Complaint, quoted};
+use crate::unit::text_schema;
+
+/// Where a listener is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listen(pub(crate) SocketAddr);
+
+/// Where a node is: `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NodeAddress(pub(crate) String);
+
+/// A network, or a single address as a network of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Net(pub(crate) IpNet);
+
+/// Longest host name (RFC 1035 Sec. 3.1).
+const MAX_HOST: usize = 253;
+
+impl FromText for Listen {
+    const EXPECTED: &'static str = "an address such as `127.0.0.1:8080` or `[::]:8080`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if let Ok(address) = text.parse() {
+            return Ok(Listen(address));
+        }
+        let what = format!("{} is not an IP address with a port", quoted(text));
+        let port = text.strip_prefix(':').or_else(|| text.strip_prefix("*:")).unwrap_or(text);
+        let mend = if port.parse::<u16>().is_ok() {
+            format!("write `0.0.0.0:{port}` for every interface or `127.0.0.1:{port}` for this machine alone")
+        } else if let Ok(ip) = text.parse::<IpAddr>() {
+            format!("write `{}`", SocketAddr::new(ip, 8080))
+        } else if let Some((_, port)) = text.strip_prefix("localhost").and_then(|_| text.rsplit_once(':')) {
+            format!("write `127.0.0.1:{port}`")
+        } else {
+            "write one such as `0.0.0.0:8080`; a listener takes no names".to_owned()
+        };
+        Err(Complaint::new(what, mend))
+    }
+}
+
+impl FromText for NodeAddress {
+    const EXPECTED: &'static str = "an address such as `10.0.0.1:80` or `web1.internal:80`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if let Some((scheme, rest)) = text.split_once("://") {
+            let rest = rest.split('/').next().unwrap_or_default();
+            let what = format!("{} has a scheme", quoted(text));
+            return Err(match scheme {
+                "http" if rest.contains(':') => Complaint::new(what, format!("write `{rest}`")),
+                "http" => Complaint::new(what, format!("write `{rest}:80`")),
+                _ => Complaint::new(what, "write `host:port`; nodes are reached with plain HTTP/1.1"),
+            });
+        }
+        let no_port = || {
+            let host = if text.parse::<std::net::Ipv6Addr>().is_ok() { format!("[{text}]") } else { text.to_owned() };
+            Complaint::new(format!("{} has no port", quoted(text)), format!("write `{host}:80`"))
+        };
+        if text.parse::<IpAddr>().is_ok() {
+            return Err(no_port());
+        }
+        let (host, port) = text.rsplit_once(':').ok_or_else(no_port)?;
+        if !port.bytes().all(|b| b.is_ascii_digit()) || port.parse::<u16>().unwrap_or(0) == 0 {
+            let what = format!("{} is not a port", quoted(port));
+            return Err(Complaint::new(what, "write a number from 1 to 65535"));
+        }
+        let literal = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        let sound = match literal {
+            Some(ip) => ip.parse::<std::net::Ipv6Addr>().is_ok(),
+            None => is_host_name(host),
+        };
+        if !sound {
+            let what = format!("{} is not a host name or address", quoted(host));
+            return Err(Complaint::new(what, "write `name:port`, `10.0.0.1:80` or `[::1]:80`"));
+        }
+        Ok(NodeAddress(text.to_ascii_lowercase()))
+    }
+}
+
+impl FromText for Net {
+    const EXPECTED: &'static str = "a network such as `10.0.0.0/8`, or an address";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if let Ok(ip) = text.parse::<IpAddr>() {
+            return Ok(Net(IpNet::from(ip)));
+        }
+        let Ok(net) = text.parse::<IpNet>() else {
+            let what = format!("{} is not a network", quoted(text));
+            return Err(Complaint::new(what, "write one such as `10.0.0.0/8`, `2001:db8::/32` or `192.0.2.7`"));
+        };
+        if net.trunc() != net {
+            let what = format!("{} has bits set behind its prefix", quoted(text));
+            let (network, address) = (net.trunc(), net.addr());
+            return Err(Complaint::new(what, format!("write `{network}` for the network or `{address}` for the address")));
+        }
+        Ok(Net(net))
+    }
+}
+
+/// Letters, digits, `-`, `_` and `.`, no empty label (RFC 1123 Sec. 2.1, and underscores, which many
+/// internal names have).
+pub(super) fn is_host_name(name: &str) -> bool {
+    let label = |l: &str| {
+        !l.is_empty() && l.len() <= 63 && l.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+    };
+    !name.is_empty() && name.len() <= MAX_HOST && name.split('.').all(label)
+}
+
+text_schema! {
+    Listen: { "type": "string", "examples": ["127.0.0.1:8080", "[::]:8080"] };
+    NodeAddress: { "type": "string", "examples": ["10.0.0.1:80", "web1.internal:80", "[::1]:80"] };
+    Net: { "type": "string", "examples": ["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"] };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mend<T: FromText>(text: &str) -> String {
+        match T::from_text(text) {
+            Ok(_) => panic!("{text} was accepted"),
+            Err(complaint) => complaint.mend,
+        }
+    }
+
+    #[test]
+    fn listeners() {
+        assert!(Listen::from_text("127.0.0.1:8080").is_ok() && Listen::from_text("[::1]:0").is_ok());
+        assert!(mend::<Listen>("8080").contains("`0.0.0.0:8080`"));
+        assert!(mend::<Listen>(":8080").contains("`127.0.0.1:8080`"));
+        assert_eq!(mend::<Listen>("localhost:80"), "write `127.0.0.1:80`");
+        assert_eq!(mend::<Listen>("10.0.0.1"), "write `10.0.0.1:8080`");
+        mend::<Listen>("example.com:80");
+    }
+
+    #[test]
+    fn nodes() {
+        for text in ["10.0.0.1:80", "Web_1.internal:8080", "[::1]:80"] {
+            assert_eq!(NodeAddress::from_text(text).unwrap().0, text.to_lowercase());
+        }
+        assert_eq!(mend::<NodeAddress>("http://a.test/x"), "write `a.test:80`");
+        assert_eq!(mend::<NodeAddress>("http://a.test:81/"), "write `a.test:81`");
+        assert_eq!(mend::<NodeAddress>("a.test"), "write `a.test:80`");
+        assert_eq!(mend::<NodeAddress>("::1"), "write `[::1]:80`");
+        for text in ["", ":80", "a..b:80", "a:0", "a:65536", "a:+5", "[a]:80", "a b:80", "https://a", "a/b:80"] {
+            mend::<NodeAddress>(text);
+        }
+    }
+
+    #[test]
+    fn networks() {
+        assert_eq!(Net::from_text("10.0.0.1").unwrap().0.to_string(), "10.0.0.1/32");
+        assert_eq!(Net::from_text("2001:db8::/32").unwrap().0.to_string(), "2001:db8::/32");
+        assert_eq!(mend::<Net>("10.1.2.3/8"), "write `10.0.0.0/8` for the network or `10.1.2.3` for the address");
+        for text in ["10.0.0.0/33", "10.0.0", "all", ""] {
+            mend::<Net>(text);
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Conditions on a request.
+//!
+//! What is compared is the request's one canonical form, so that `%2f`, `//` and `../` do not dodge a
+//! rule. A rule that could never match that form is refused.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::address::{Net, is_host_name};
+use crate::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional, record};
+use crate::errors::{Complaint, quoted};
+use crate::site::HostPattern;
+use crate::tree::{Node, Value};
+use crate::unit::text_schema;
+
+record! {
+    /// Conditions on a request. Every field given must hold; a field with a list holds if one of its
+    /// values does.
+    pub(crate) struct Match {
+        /// The host without port, in any case; `*.example.com` is every name below it.
+        host: Optional<OneOrMany<HostText>>,
+        /// The path and everything below it: `/mail` is `/mail` and `/mail/x`, not `/mailbox`.
+        path_prefix: Optional<OneOrMany<PathText>>,
+        /// The whole path.
+        path: Optional<OneOrMany<PathText>>,
+        /// A regular expression over the whole path.
+        path_pattern: Optional<OneOrMany<PatternText>>,
+        /// The method, as sent.
+        method: Optional<OneOrMany<MethodText>>,
+        /// The port of the listener.
+        port: Optional<OneOrMany<Port>>,
+        /// The client's address or network.
+        source: Optional<OneOrMany<Net>>,
+        /// Headers: a name (it is there), or a map from names to values.
+        header: Optional<Values<HeaderName>>,
+        /// Cookies: a name (it is there), or a map from names to values.
+        cookie: Optional<Values<Token>>,
+        /// Query parameters: a name (it is there), or a map from names to values.
+        query: Optional<Values<QueryName>>,
+        /// All of these hold.
+        all: Optional<Vec<At<Match>>>,
+        /// At least one of these holds.
+        any: Optional<Vec<At<Match>>>,
+        /// This does not hold.
+        not: Optional<Box<Match>>,
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        T::decode(node, cx).map(Box::new)
+    }
+}
+
+/// A host name or everything below one.
+#[derive(Clone, Debug)]
+pub(crate) struct HostText(pub(crate) HostPattern);
+
+/// A canonical path.
+#[derive(Clone, Debug)]
+pub(crate) struct PathText(pub(crate) String);
+
+/// A regular expression, not yet compiled.
+#[derive(Clone, Debug)]
+pub(crate) struct PatternText(pub(crate) String);
+
+/// A method.
+#[derive(Clone, Debug)]
+pub(crate) struct MethodText(pub(crate) http::Method);
+
+/// A listener's port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port(pub(crate) u16);
+
+/// The name of a header.
+#[derive(Clone, Debug)]
+pub(crate) struct HeaderName(pub(crate) http::HeaderName);
+
+/// The name of a cookie (an RFC 9110 token).
+#[derive(Clone, Debug)]
+pub(crate) struct Token(pub(crate) String);
+
+/// The name of a query parameter.
+#[derive(Clone, Debug)]
+pub(crate) struct QueryName(pub(crate) String);
+
+/// Conditions on named values.
+#[derive(Clone, Debug)]
+pub(crate) enum Values<K> {
+    /// One of these is there.
+    Present(OneOrMany<K>),
+    /// Each of these has one of its values.
+    Are(Named<K, OneOrMany<ValueForm>>),
+}
+
+/// A condition on one value.
+#[derive(Clone, Debug)]
+pub(crate) enum ValueForm {
+    /// It is exactly this.
+    Exact(String),
+    /// Its map.
+    Rule(ValueRule),
+}
+
+record! {
+    /// A condition on a value: exactly one of the fields.
+    pub(crate) struct ValueRule {
+        /// It starts with this.
+        prefix: Optional<crate::unit::Text>,
+        /// This regular expression matches the whole of it.
+        pattern: Optional<PatternText>,
+    }
+}
+
+impl<K: FromText> Decode for Values<K> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match node.value {
+            Value::Map(_) => Named::decode(node, cx).map(Values::Are),
+            _ => OneOrMany::decode(node, cx).map(Values::Present),
+        }
+    }
+}
+
+impl<K: JsonSchema> JsonSchema for Values<K> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        format!("Values_{}", K::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let present = generator.subschema_for::<OneOrMany<K>>();
+        let are = generator.subschema_for::<Named<K, OneOrMany<ValueForm>>>();
+        json_schema!({ "anyOf": [present, are] })
+    }
+}
+
+impl Decode for ValueForm {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => Some(ValueForm::Exact(text.as_ref().to_owned())),
+            Value::Map(_) => {
+                let rule = ValueRule::decode(node, cx)?;
+                let bad = rule.prefix.bad || rule.pattern.bad;
+                if !bad && rule.prefix.get().is_some() == rule.pattern.get().is_some() {
+                    let mend = "give it either `prefix:` or `pattern:`";
+                    cx.complain(Complaint::new("this is not one condition on a value", mend));
+                    return None;
+                }
+                Some(ValueForm::Rule(rule))
+            }
+            _ => {
+                cx.mismatch("a value, `prefix: …` or `pattern: …`", node);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for ValueForm {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ValueForm".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "type": ["string", "number", "boolean"] }, generator.subschema_for::<ValueRule>()] })
+    }
+}
+
+impl FromText for HostText {
+    const EXPECTED: &'static str = "a host name";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let refuse = |mend: &str| Err(Complaint::new(format!("{} is not a host name", quoted(text)), mend));
+        if text == "*" {
+            return refuse("leave `host` out to match every host");
+        }
+        if text.contains('/') {
+            return refuse("write the name alone; paths belong in `path_prefix`");
+        }
+        if !text.is_ascii() {
+            return refuse("write it in its ASCII form (`xn--…`), which is what clients send");
+        }
+        let lower = text.to_ascii_lowercase();
+        if let Some(literal) = lower.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+            return match literal.parse::<std::net::Ipv6Addr>() {
+                Ok(ip) => Ok(HostText(HostPattern::Exact(format!("[{ip}]")))),
+                Err(_) => refuse("write an IPv6 address inside the brackets"),
+            };
+        }
+        if lower.contains(':') {
+            return refuse("write the name without port; the listener's port belongs in `port`");
+        }
+        let (below, name) = match lower.strip_prefix("*.") {
+            Some(rest) => (true, rest),
+            None => (false, lower.as_str()),
+        };
+        if name.contains('*') {
+            return refuse("a `*` can only stand for everything below a name, as in `*.example.com`");
+        }
+        if !is_host_name(name) {
+            return refuse("write letters, digits, `-` and `_` between dots, and no dot at the end");
+        }
+        Ok(HostText(if below { HostPattern::Below(format!(".{name}")) } else { HostPattern::Exact(lower) }))
+    }
+}
+
+impl FromText for PathText {
+    const EXPECTED: &'static str = "a path such as `/mail`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let refuse = |why: &str, mend: &str| Err(Complaint::new(format!("{} {why}", quoted(text)), mend));
+        let Some(rest) = text.strip_prefix('/') else {
+            return refuse("does not start with `/`", "write the path from the root");
+        };
+        if text.contains(['?', '#']) {
+            return refuse("has a query or fragment", "write the path alone; use `query` for parameters");
+        }
+        if !text.is_ascii() || text.contains(|c: char| c.is_ascii_control() || c == ' ' || c == '\\') {
+            return refuse("has characters that a path cannot have", "write them percent-encoded, as clients send them");
+        }
+        if rest.contains("//") || rest.starts_with('/') {
+            return refuse("has an empty segment, which paths lose before they are compared", "write one `/`");
+        }
+        if text.split('/').any(|segment| segment == "." || segment == "..") {
+            return refuse("has a `.` or `..`, which paths lose before they are compared", "write the path it leads to");
+        }
+        let mut parts = text.split('%');
+        parts.next();
+        if !parts.all(|part| part.as_bytes().get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))) {
+            return refuse("has a `%` without two hexadecimal digits", "write `%25` for a percent sign");
+        }
+        Ok(PathText(text.to_owned()))
+    }
+}
+
+/// Longest regular expression: longer ones are lists in disguise.
+const MAX_PATTERN: usize = 8 << 10;
+
+impl FromText for PatternText {
+    const EXPECTED: &'static str = "a regular expression";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text.len() {
+            0 => Err(Complaint::new("this pattern is empty", "write what should match; it covers the whole text")),
+            1..=MAX_PATTERN => Ok(PatternText(text.to_owned())),
+            length => Err(Complaint::new(format!("this pattern has {length} bytes"), "write at most 8192")),
+        }
+    }
+}
+
+impl FromText for MethodText {
+    const EXPECTED: &'static str = "a method such as `GET`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let standard = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+        let upper = text.to_ascii_uppercase();
+        if upper != text && standard.contains(&&*upper) {
+            let what = format!("{} never comes: methods are compared as sent", quoted(text));
+            return Err(Complaint::new(what, format!("write `{upper}`")));
+        }
+        match http::Method::from_bytes(text.as_bytes()) {
+            Ok(method) if text.len() <= 32 => Ok(MethodText(method)),
+            _ => Err(Complaint::new(format!("{} is not a method", quoted(text)), "write one such as `GET`")),
+        }
+    }
+}
+
+impl FromText for Port {
+    const EXPECTED: &'static str = "a port number";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text.parse::<u16>() {
+            Ok(port) if port > 0 => Ok(Port(port)),
+            _ => Err(Complaint::new(format!("{} is not a port", quoted(text)), "write a number from 1 to 65535")),
+        }
+    }
+}
+
+impl FromText for HeaderName {
+    const EXPECTED: &'static str = "the name of a header";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let what = || format!("{} is not used as a header here", quoted(text));
+        match http::HeaderName::from_bytes(text.as_bytes()) {
+            Ok(http::header::HOST) => Err(Complaint::new(what(), "use `host:` of `match:`")),
+            Ok(http::header::COOKIE) => Err(Complaint::new(what(), "use `cookie:`, which compares one cookie")),
+            Ok(name) if text.len() <= 128 => Ok(HeaderName(name)),
+            _ => Err(Complaint::new(
+                format!("{} is not a header name", quoted(text)),
+                "write letters, digits and `-`, such as `X-Tenant`",
+            )),
+        }
+    }
+}
+
+impl FromText for Token {
+    const EXPECTED: &'static str = "the name of a cookie";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let sound = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+        if !text.is_empty() && text.len() <= 128 && text.bytes().all(sound) {
+            return Ok(Token(text.to_owned()));
+        }
+        let what = format!("{} is not the name of a cookie", quoted(text));
+        Err(Complaint::new(what, "write letters, digits, `-` and `_`, at most 128"))
+    }
+}
+
+impl FromText for QueryName {
+    const EXPECTED: &'static str = "the name of a query parameter";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        if !text.is_empty() && text.len() <= 128 {
+            return Ok(QueryName(text.to_owned()));
+        }
+        Err(Complaint::new("this is not the name of a query parameter", "write 1 to 128 bytes, not percent-encoded"))
+    }
+}
+
+text_schema! {
+    HostText: { "type": "string", "examples": ["bigcorp.test", "*.bigcorp.test"] };
+    PathText: { "type": "string", "pattern": "^/[^?#]*$" };
+    PatternText: { "type": "string", "minLength": 1, "maxLength": 8192 };
+    MethodText: { "type": "string", "examples": ["GET", "POST"] };
+    Port: { "type": "integer", "minimum": 1, "maximum": 65535 };
+    HeaderName: { "type": "string", "examples": ["X-Tenant"] };
+    Token: { "type": "string", "examples": ["tenant"] };
+    QueryName: { "type": "string", "minLength": 1, "maxLength": 128 };
+}

@@ -1,0 +1,97 @@
+//! The policy file as it is written: one typed record per map of the file.
+//!
+//! These declarations are the only description of the format. The decoder, the JSON Schema (with
+//! these texts and defaults) and the operator's errors all come from them; `crate::resolve` turns the
+//! result into a `Site`. Every default says here why it has its value.
+
+mod address;
+mod class;
+mod conditions;
+mod discipline;
+mod gateway;
+mod upstream;
+
+use crate::decode::{Defaulted, Named, OneOrMany, Optional, Required, Switch, record};
+use crate::unit::{Count, Name, Span};
+
+pub(crate) use address::{Listen, Net, NodeAddress};
+pub(crate) use class::{Class, Percentile, ResponseTime, Retry, Shed};
+pub(crate) use conditions::{HeaderName, Match, PatternText, Token, ValueForm, ValueRule};
+pub(crate) use discipline::{
+    Admit, Custom, Discipline, FixedWindow, GrowWhen, LinearWindow, LoadControl, Precedence, StaleEstimate,
+};
+pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
+pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream};
+
+record! {
+    /// A policy of Weirgate: where clients connect, which servers answer them, and what each class
+    /// of requests is promised.
+    pub(crate) struct PolicyFile {
+        /// Where clients connect: `IP:PORT`, or a list of them.
+        listen: Required<OneOrMany<Listen>>,
+        /// Pools of servers, by name.
+        upstreams: Required<Named<Name, Upstream>>,
+        /// Service classes in order: a request belongs to the first whose `match` holds. If none of
+        /// them matches everything, a best-effort class `default` is added after them.
+        classes: Required<Vec<crate::decode::At<Class>>>,
+        /// How the guarantees are kept: `quorum`, `none`, or a map with a discipline's own figures.
+        /// Quorum by default: it is the published method that keeps both kinds of guarantee.
+        discipline: Defaulted<Discipline> = "quorum",
+        /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
+        /// `X-Forwarded-*` are believed from them alone. By default from nobody: anybody can send a header.
+        trusted_proxies: Optional<OneOrMany<Net>>,
+        /// Most requests that wait in all queues together; more are shed. 100,000 waiting request
+        /// heads are about 100 MB.
+        max_waiting: Defaulted<Count> = 100000,
+        /// Bounds on what clients may send and on buffers.
+        limits: Defaulted<Limits> = {},
+        /// Time limits towards clients.
+        timeouts: Defaulted<ClientTimeouts> = {},
+        /// The admin listener: `off`, `IP:PORT`, `unix:/path`, or a map. On loopback by default, so
+        /// that only this machine reaches it.
+        admin: Defaulted<Switch<Admin>> = "127.0.0.1:9900",
+        /// The access log: `off`, `stdout`, or a map. Off by default: at thousands of requests a
+        /// second it is the dearest thing the gateway does, and metrics answer most questions.
+        access_log: Defaulted<Switch<AccessLog>> = "off",
+        /// How long a drain waits for requests inside before it cuts them. 30 s is what service
+        /// managers commonly grant before they kill.
+        drain_deadline: Defaulted<Span> = "30s",
+        /// Threads that serve requests; one per core by default.
+        threads: Optional<Count>,
+    }
+}
+
+/// The JSON Schema of a policy file, for editors and for programs that write policies.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<PolicyFile>();
+    schema.insert("title".into(), "Weirgate policy".into());
+    schema.into()
+}
+
+/// Where people look for a field first, and where it is.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("response_time", "it belongs in `guarantee:`"),
+    ("throughput", "it belongs in `guarantee:`"),
+    ("host", "conditions belong in `match:`"),
+    ("path", "conditions belong in `match:`"),
+    ("path_prefix", "conditions belong in `match:`"),
+    ("path_pattern", "conditions belong in `match:`"),
+    ("method", "conditions belong in `match:`"),
+    ("source", "conditions belong in `match:`"),
+    ("header", "conditions belong in `match:`"),
+    ("cookie", "conditions belong in `match:`"),
+    ("query", "conditions belong in `match:`"),
+    ("max_wait", "it belongs in `queue:`"),
+    ("max_waiting_per_source", "it belongs in `queue:`"),
+    ("quorum", "it belongs in `discipline:`"),
+    ("custom", "it belongs in `discipline:`"),
+    ("consecutive_failures", "it belongs in `ejection:`"),
+    ("weight", "it belongs in a node: `nodes: [{ address: …, weight: … }]`"),
+    ("capacity", "it belongs in a node: `nodes: [{ address: …, capacity: … }]`"),
+];
+
+/// Where a field that is unknown here may belong.
+pub(crate) fn elsewhere(field: &str) -> Option<&'static str> {
+    ELSEWHERE.iter().find(|(name, _)| *name == field).map(|&(_, place)| place)
+}

@@ -1,0 +1,134 @@
+//! Upstreams: pools of nodes.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::address::NodeAddress;
+use crate::decode::{
+    At, Context, Decode, Defaulted, OneOrMany, Optional, Required, Switch, record, words,
+};
+use crate::tree::{Node as Tree, Value};
+use crate::unit::{Amount, Count, Name, Share, Span, Text};
+
+record! {
+    /// A pool of servers that answer the same requests.
+    pub(crate) struct Upstream {
+        /// Its nodes: `host:port`, or a map with more about the node.
+        nodes: Required<OneOrMany<NodeForm>>,
+        /// How requests are spread over the nodes. Least outstanding by default: it follows the
+        /// nodes' speed without being told.
+        dispatch: Defaulted<Dispatch> = "least_outstanding",
+        /// Active health checks: a map, or `off`. Off by default: only the operator knows a path that
+        /// is cheap and tells the truth.
+        health_check: Defaulted<Switch<HealthCheck>> = "off",
+        /// When a failing node is left out for a while: a map, or `off`.
+        ejection: Defaulted<Switch<Ejection>> = {},
+        /// Idle connections kept per node and thread. 64 serve bursts of 64 requests without a new
+        /// connection and take little memory.
+        idle_connections: Defaulted<Count> = 64,
+        /// How long an idle connection is kept. 4 s is below the 5 s of Apache and Node.js, so that a
+        /// request does not meet a connection that the node is just closing.
+        idle_timeout: Defaulted<Span> = "4s",
+    }
+}
+
+record! {
+    /// A server.
+    pub(crate) struct Node {
+        /// Where it is: `host:port`, resolved when the gateway connects.
+        address: Required<NodeAddress>,
+        /// Its name in metrics and logs, unique in its upstream. Its address by default.
+        name: Optional<Name>,
+        /// Its relative share of requests. Equal by default.
+        weight: Defaulted<Amount> = 1,
+        /// Slot-seconds of service it gives per second: its CPUs, say. `weirgate check` compares the
+        /// guarantees with it. Unknown by default.
+        capacity: Optional<Amount>,
+        /// Most requests inside it at once. No limit of its own by default.
+        max_outstanding: Optional<Count>,
+        /// The machine it runs on. Nodes with the same machine, in any upstream, share its capacity. Its
+        /// address by default.
+        machine: Optional<Name>,
+    }
+}
+
+/// A node in either form.
+#[derive(Clone, Debug)]
+pub(crate) enum NodeForm {
+    /// Its address alone.
+    Address(NodeAddress),
+    /// The map.
+    Full(Box<Node>),
+}
+
+impl Decode for NodeForm {
+    fn decode(node: &Tree, cx: &mut Context) -> Option<Self> {
+        match node.value {
+            Value::Map(_) => Node::decode(node, cx).map(|n| NodeForm::Full(Box::new(n))),
+            _ => NodeAddress::decode(node, cx).map(NodeForm::Address),
+        }
+    }
+}
+
+impl JsonSchema for NodeForm {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "NodeForm".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [generator.subschema_for::<NodeAddress>(), generator.subschema_for::<Node>()] })
+    }
+}
+
+words! {
+    /// How requests are spread over the nodes of an upstream.
+    pub(crate) enum Dispatch {
+        /// To the node with the fewest requests inside, relative to its weight.
+        LeastOutstanding = "least_outstanding",
+        /// In turns, in proportion to the weights.
+        Wrr = "wrr",
+        /// Two nodes are drawn by weight; the less loaded one gets the request.
+        PowerOfTwo = "power_of_two",
+    }
+}
+
+record! {
+    /// An active health check: a GET request whose status tells whether the node can serve.
+    pub(crate) struct HealthCheck {
+        /// What is requested; any status from 200 to 399 is healthy.
+        path: Required<Text>,
+        /// The `Host` header. The node's address by default.
+        host: Optional<Text>,
+        /// Time between two checks of a node. With 2 s and three failures a dead node is out within
+        /// about 6 s, at the price of half a request a second.
+        interval: Defaulted<Span> = "2s",
+        /// A check that takes longer has failed. At most the interval, so that checks do not pile up.
+        timeout: Defaulted<Span> = "1s",
+        /// Failures in a row that take a node out. One lost packet is not a dead node.
+        fall: Defaulted<Count> = 3,
+        /// Successes in a row that bring it back. One success may be luck.
+        rise: Defaulted<Count> = 2,
+    }
+}
+
+record! {
+    /// Passive ejection: a node that keeps failing requests is left out for a while.
+    pub(crate) struct Ejection {
+        /// Failures in a row that eject a node. Five do not happen by chance to a node that works.
+        consecutive_failures: Defaulted<Count> = 5,
+        /// How long the first ejection lasts; each further one lasts twice as long, up to 16 times. 1 s
+        /// is enough for a restart to be noticed.
+        base: Defaulted<Span> = "1s",
+        /// Largest share of the nodes that may be ejected at once: one of three by default. If more
+        /// fail, the fault is probably elsewhere.
+        max_share: Defaulted<Share> = "34%",
+    }
+}
+
+/// The nodes of an upstream, as far as they could be read.
+pub(crate) fn nodes(upstream: &Upstream) -> &[At<NodeForm>] {
+    upstream.nodes.get().map_or(&[], |nodes| &nodes.0)
+}

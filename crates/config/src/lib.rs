@@ -1,0 +1,3 @@
+//! Every serialised form of Weirgate.
+mod site;
+pub use site::*;

@@ -1,0 +1,251 @@
+//! One client connection: a request out, a reply in.
+
+use std::io::{self, Read, Write};
+
+use mio::event::Event;
+use mio::net::TcpStream;
+
+use crate::body::Body;
+
+/// Largest reply head.
+const HEAD: usize = 80 * 1024;
+
+/// Most header fields of a reply.
+const HEADERS: usize = 128;
+
+/// Bytes read at a time, into one buffer for all connections.
+pub(super) const READ: usize = 64 * 1024;
+
+/// A connection and what is on it.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    pub(super) stream: TcpStream,
+    stage: Stage,
+    output: Vec<u8>,
+    sent: usize,
+    input: Vec<u8>,
+    readable: bool,
+    writable: bool,
+    closed: bool,
+    is_head: bool,
+    keep_alive: bool,
+    reply: Reply,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Connecting,
+    /// A reply's head is awaited.
+    Head,
+    /// A reply's body is awaited.
+    Body(Body),
+}
+
+/// A reply, whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reply {
+    /// Its status.
+    pub(super) status: u16,
+    /// Bytes of its body.
+    pub(super) bytes: u64,
+}
+
+/// What came of going on with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It waits for the network, or for a request.
+    Wait,
+    /// The reply is here; can the connection be used again?
+    Reply(Reply, bool),
+    /// It could not be made.
+    NoConnection,
+    /// It ended, amid a reply if there was a request on it.
+    Reset,
+    /// What came is not HTTP.
+    Garbled,
+}
+
+impl Exchange {
+    /// A connection that is being made.
+    pub(super) fn new(stream: TcpStream) -> Exchange {
+        Exchange {
+            stream,
+            stage: Stage::Connecting,
+            output: Vec::new(),
+            sent: 0,
+            input: Vec::new(),
+            readable: false,
+            writable: false,
+            closed: false,
+            is_head: false,
+            keep_alive: true,
+            reply: Reply::default(),
+        }
+    }
+
+    /// Puts a request on it. Go on then.
+    pub(super) fn send(&mut self, is_head: bool, write: impl FnOnce(&mut Vec<u8>)) {
+        self.output.clear();
+        write(&mut self.output);
+        self.sent = 0;
+        self.is_head = is_head;
+        self.reply = Reply::default();
+        if self.stage == Stage::Idle {
+            self.stage = Stage::Head;
+        }
+    }
+
+    /// The network has something to say.
+    pub(super) fn ready(&mut self, event: &Event) {
+        self.closed |= event.is_read_closed() || event.is_error();
+        self.readable |= event.is_readable() || self.closed;
+        self.writable |= event.is_writable();
+    }
+
+    /// Goes on as far as possible without waiting.
+    pub(super) fn go_on(&mut self, buffer: &mut [u8]) -> Progress {
+        if self.stage == Stage::Connecting {
+            if !self.writable && !self.readable {
+                return Progress::Wait;
+            }
+            if !matches!(self.stream.take_error(), Ok(None)) || self.stream.peer_addr().is_err() {
+                return Progress::NoConnection;
+            }
+            self.stage = Stage::Head;
+        }
+        while self.writable && self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(n) => self.sent += n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.writable = false,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // The server may have answered before it closed; what it said counts.
+                Err(_) => break,
+            }
+        }
+        while self.readable {
+            match self.stream.read(buffer) {
+                Ok(0) if self.stage == Stage::Body(Body::UntilClose) => return Progress::Reply(self.reply, false),
+                Ok(0) => return Progress::Reset,
+                Ok(n) => {
+                    // Edge-triggered: a read that does not fill the buffer has emptied the socket, but for the
+                    // end of the connection, which no further event may tell.
+                    self.readable = n == buffer.len() || self.closed;
+                    match self.take(&buffer[..n]) {
+                        Ok(true) => {
+                            let clean = self.input.is_empty() && self.sent == self.output.len();
+                            let again = self.keep_alive && clean && !self.closed;
+                            self.stage = Stage::Idle;
+                            return Progress::Reply(self.reply, again);
+                        }
+                        Ok(false) => {}
+                        Err(()) => return Progress::Garbled,
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Progress::Reset,
+            }
+        }
+        Progress::Wait
+    }
+
+    /// Reads on in a reply; is it whole?
+    fn take(&mut self, bytes: &[u8]) -> Result<bool, ()> {
+        if self.stage == Stage::Idle {
+            return Err(());
+        }
+        self.input.extend_from_slice(bytes);
+        loop {
+            match &mut self.stage {
+                Stage::Body(body) => {
+                    let (used, payload) = body.take(&self.input).map_err(|_| ())?;
+                    self.reply.bytes += payload;
+                    let done = *body == Body::Done;
+                    self.input.drain(..used);
+                    return Ok(done);
+                }
+                _ => {
+                    let Some(head) = head(&self.input, self.is_head)? else {
+                        return if self.input.len() > HEAD { Err(()) } else { Ok(false) };
+                    };
+                    self.input.drain(..head.length);
+                    if head.status >= 200 {
+                        self.reply.status = head.status;
+                        self.keep_alive = head.keep_alive && head.body != Body::UntilClose;
+                        self.stage = Stage::Body(head.body);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Head {
+    length: usize,
+    status: u16,
+    keep_alive: bool,
+    body: Body,
+}
+
+/// Reads the reply head at the start of `bytes`; `None` if it is not complete yet.
+fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut parsed = httparse::Response::new(&mut headers);
+    let length = match parsed.parse(bytes) {
+        Ok(httparse::Status::Complete(n)) => n,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(_) => return Err(()),
+    };
+    let status = parsed.code.ok_or(())?;
+    let mut keep_alive = parsed.version == Some(1);
+    let mut body = Body::UntilClose;
+    for header in parsed.headers.iter() {
+        let value = header.value.trim_ascii();
+        if header.name.eq_ignore_ascii_case("content-length") {
+            let n = str::from_utf8(value).ok().and_then(|v| v.parse().ok()).ok_or(())?;
+            if body == Body::UntilClose {
+                body = Body::Length(n);
+            }
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            body = Body::Size;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            for option in value.split(|&b| b == b',').map(<[u8]>::trim_ascii) {
+                if option.eq_ignore_ascii_case(b"close") {
+                    keep_alive = false;
+                } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                    keep_alive = true;
+                }
+            }
+        }
+    }
+    if is_head || status < 200 || status == 204 || status == 304 {
+        body = Body::Length(0);
+    }
+    Ok(Some(Head { length, status, keep_alive, body }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_are_framed_as_the_standard_says() {
+        let of = |text: &str, is_head| head(text.as_bytes(), is_head).unwrap().unwrap();
+        assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", false).body, Body::Length(5));
+        assert_eq!(of("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true).body, Body::Length(0));
+        assert_eq!(of("HTTP/1.1 304 X\r\nContent-Length: 5\r\n\r\n", false).body, Body::Length(0));
+        assert_eq!(
+            of("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", false).body,
+            Body::Size
+        );
+        assert_eq!(of("HTTP/1.1 200 OK\r\n\r\n", false).body, Body::UntilClose);
+        assert!(of("HTTP/1.1 200 OK\r\n\r\n", false).keep_alive);
+        assert!(!of("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", false).keep_alive);
+        assert!(!of("HTTP/1.0 200 OK\r\n\r\n", false).keep_alive);
+        assert_eq!(head(b"HTTP/1.1 20", false), Ok(None));
+        assert_eq!(head(b"\x80\x81\x82", false), Err(()));
+        assert_eq!(head(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", false), Err(()));
+    }
+}

@@ -1,0 +1,330 @@
+//! Egalitarian processor sharing, exactly, with the time passed in.
+//!
+//! With n requests inside and k CPUs each request runs at rate min(1, k/n). All of them run at the same
+//! rate, so one number, the service that a request got which has been inside all the time, orders their
+//! ends: a request that enters at service s with demand d leaves when the number reaches s + d. A heap
+//! of these ends gives every departure in O(log n), however often the rate changes in between.
+//! Source: the virtual-time view of processor sharing (Kleinrock, *Queueing Systems* II, Sec. 4.4).
+//!
+//! Departure: departures fall on whole nanoseconds, rounded up. The others get the service of that
+//! fraction of a nanosecond, so nothing accumulates in any request's favour before its demand is met.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+/// A rounding error that is not worth a nanosecond.
+const ROUNDING: f64 = 1e-6;
+
+/// How a node slows down when too much runs at once (paging, cache misses, context switches).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thrashing {
+    /// As many requests run at the CPUs without loss.
+    pub beyond: u32,
+    /// Every further one slows the whole node: speed 1 / (1 + `penalty` × surplus).
+    pub penalty: f64,
+}
+
+/// k CPUs shared by whatever is inside; `T` says what that is.
+#[derive(Debug)]
+pub struct Processor<T> {
+    cpus: u32,
+    thrashing: Option<Thrashing>,
+    /// 1 is nominal, 0 stands still.
+    speed: f64,
+    /// Nanoseconds of service of a request that has been inside since the processor was last empty.
+    service: f64,
+    /// The instant up to which everything has been worked out.
+    now: u64,
+    inside: BinaryHeap<Resident<T>>,
+    /// Entries so far; keeps equal ends in order of entry.
+    entries: u64,
+    busy: f64,
+}
+
+#[derive(Debug)]
+struct Resident<T> {
+    end: f64,
+    entry: u64,
+    what: T,
+}
+
+impl<T> PartialEq for Resident<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for Resident<T> {}
+
+impl<T> PartialOrd for Resident<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Resident<T> {
+    /// The heap gives the greatest first, so the earliest end is the greatest.
+    fn cmp(&self, other: &Self) -> Ordering {
+        other.end.total_cmp(&self.end).then(other.entry.cmp(&self.entry))
+    }
+}
+
+impl<T> Processor<T> {
+    /// An empty processor at instant `now` (nanoseconds).
+    #[must_use]
+    pub fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Processor<T> {
+        let inside = BinaryHeap::new();
+        Processor { cpus, thrashing, speed: 1.0, service: 0.0, now, inside, entries: 0, busy: 0.0 }
+    }
+
+    /// Requests inside.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inside.len()
+    }
+
+    /// Nothing is inside.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.inside.is_empty()
+    }
+
+    /// CPU-nanoseconds during which CPUs were occupied: Σ min(n, k) · dt, whatever their speed.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        self.busy
+    }
+
+    /// The speed from now on: 1 is nominal, 0.5 takes twice as long, 0 stands still.
+    pub fn set_speed(&mut self, speed: f64) {
+        self.speed = speed.max(0.0);
+    }
+
+    /// Lets `what` in, with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present first.
+    pub fn enter(&mut self, what: T, demand: u64) {
+        self.inside.push(Resident { end: self.service + demand as f64, entry: self.entries, what });
+        self.entries += 1;
+    }
+
+    /// When the next request leaves if nothing changes; `None` if none ever does.
+    #[must_use]
+    pub fn next_departure(&self) -> Option<u64> {
+        let first = self.inside.peek()?;
+        let rate = self.rate();
+        (rate > 0.0).then(|| self.now.saturating_add(((first.end - self.service) / rate - ROUNDING).ceil() as u64))
+    }
+
+    /// Moves on to `to` and appends what has left on the way, with the instant, in order.
+    pub fn advance(&mut self, to: u64, left: &mut Vec<(T, u64)>) {
+        while let Some(at) = self.next_departure()
+            && at <= to
+        {
+            self.step(at);
+            // `at` is rounded up, so this only mends the last bits of the floating-point sum.
+            self.service = self.service.max(self.inside.peek().map_or(0.0, |first| first.end));
+            while let Some(first) = self.inside.peek()
+                && first.end <= self.service
+            {
+                left.extend(self.inside.pop().map(|gone| (gone.what, at)));
+            }
+        }
+        self.step(to);
+        if self.inside.is_empty() {
+            // A fresh start keeps the sum small and its last bits exact.
+            self.service = 0.0;
+        }
+    }
+
+    /// Forgets everything inside.
+    pub fn clear(&mut self) {
+        self.inside.clear();
+        self.service = 0.0;
+    }
+
+    /// Service that each request gets per unit of time.
+    fn rate(&self) -> f64 {
+        let n = self.inside.len() as f64;
+        let surplus = self.thrashing.map_or(0.0, |t| t.penalty * (n - f64::from(t.beyond)).max(0.0));
+        self.speed / (1.0 + surplus) * (f64::from(self.cpus) / n).min(1.0)
+    }
+
+    /// Moves on to `to`, before which nothing leaves.
+    fn step(&mut self, to: u64) {
+        let dt = to.saturating_sub(self.now) as f64;
+        if dt > 0.0 {
+            self.now = to;
+            if !self.inside.is_empty() {
+                self.service += dt * self.rate();
+                self.busy += dt * (self.inside.len() as f64).min(f64::from(self.cpus));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Runs (arrival, demand) pairs and returns each one's departure.
+    fn run(cpus: u32, thrashing: Option<Thrashing>, jobs: &[(u64, u64)]) -> (Vec<u64>, Processor<usize>) {
+        let mut processor = Processor::new(0, cpus, thrashing);
+        let mut left = Vec::new();
+        for (i, &(at, demand)) in jobs.iter().enumerate() {
+            processor.advance(at, &mut left);
+            processor.enter(i, demand);
+        }
+        while let Some(at) = processor.next_departure() {
+            processor.advance(at, &mut left);
+        }
+        let mut ends = vec![0; jobs.len()];
+        for (i, at) in left {
+            ends[i] = at;
+        }
+        (ends, processor)
+    }
+
+    #[test]
+    fn alone_a_request_takes_its_demand() {
+        assert_eq!(run(2, None, &[(5 * MS, 8 * MS)]).0, [13 * MS]);
+    }
+
+    #[test]
+    fn two_on_one_cpu_by_hand() {
+        // 0–4: A alone (4 of 10 done). 4–10: half speed each (A 7, B 3 = done). 10–13: A alone.
+        assert_eq!(run(1, None, &[(0, 10 * MS), (4 * MS, 3 * MS)]).0, [13 * MS, 10 * MS]);
+    }
+
+    #[test]
+    fn n_equal_requests_leave_together_after_n_over_k_demands() {
+        let jobs = vec![(0, 8 * MS); 6];
+        assert_eq!(run(2, None, &jobs).0, vec![24 * MS; 6]);
+        let few = vec![(0, 8 * MS); 2];
+        assert_eq!(run(2, None, &few).0, vec![8 * MS; 2]);
+    }
+
+    #[test]
+    fn unequal_requests_by_hand_on_two_cpus() {
+        // Three at once, rate 2/3: the 2 ms one leaves at 3 ms; then one CPU each, 4 − 2 and 6 − 2 left.
+        assert_eq!(run(2, None, &[(0, 2 * MS), (0, 4 * MS), (0, 6 * MS)]).0, [3 * MS, 5 * MS, 7 * MS]);
+    }
+
+    #[test]
+    fn a_slow_node_takes_longer_and_a_stalled_one_waits() {
+        let mut processor = Processor::new(0, 1, None);
+        let mut left = Vec::new();
+        processor.enter('a', 10 * MS);
+        processor.advance(4 * MS, &mut left);
+        processor.set_speed(0.0);
+        assert_eq!(processor.next_departure(), None);
+        processor.advance(100 * MS, &mut left);
+        processor.set_speed(0.5);
+        processor.advance(200 * MS, &mut left);
+        assert_eq!(left, [('a', 112 * MS)]);
+    }
+
+    #[test]
+    fn thrashing_costs_speed_beyond_its_bound_only() {
+        let thrashing = Some(Thrashing { beyond: 2, penalty: 0.5 });
+        assert_eq!(run(1, thrashing, &[(0, 4 * MS), (0, 4 * MS)]).0, [8 * MS, 8 * MS]);
+        // Four: 1 / (1 + 0.5 · 2) = half speed, so 16 ms of work take 32 ms.
+        assert_eq!(run(1, thrashing, &[(0, 4 * MS); 4]).0, [32 * MS; 4]);
+    }
+
+    /// Mean number inside of M/D/1-PS and M/M/1-PS alike: ρ / (1 − ρ); the response time depends on the
+    /// distribution of demands only through its mean.
+    #[test]
+    fn mean_response_time_is_that_of_processor_sharing_whatever_the_demands() {
+        use crate::random::{Distribution, Random};
+        let mean = std::time::Duration::from_millis(10);
+        for demands in
+            [Distribution::Fixed(mean), Distribution::Exponential { mean }, Distribution::hyper_exponential(mean, 4.0)]
+        {
+            let mut random = Random::new(3);
+            let (rho, mut at) = (0.7, 0.0);
+            let jobs: Vec<(u64, u64)> = (0..200_000)
+                .map(|_| {
+                    at += random.exponential() * 10e6 / rho;
+                    (at as u64, crate::clock::nanos(demands.draw(&mut random)))
+                })
+                .collect();
+            let (ends, _) = run(1, None, &jobs);
+            let total: u64 = ends.iter().zip(&jobs).map(|(end, job)| end - job.0).sum();
+            let ratio = total as f64 / jobs.len() as f64 / (10e6 / (1.0 - rho));
+            assert!((ratio - 1.0).abs() < 0.05, "{demands:?}: {ratio} of the expected mean");
+        }
+    }
+
+    proptest! {
+        /// No request leaves before its demand is met; CPUs work at full capacity while there is work
+        /// for them; all the work asked for is done; the last departure is that of a work-conserving
+        /// server.
+        #[test]
+        fn work_is_conserved(
+            cpus in 1u32..5,
+            gaps in prop::collection::vec((0u64..20_000_000, 0u64..40_000_000), 1..120),
+        ) {
+            let mut at = 0;
+            let jobs: Vec<(u64, u64)> = gaps.iter().map(|&(gap, demand)| { at += gap; (at, demand) }).collect();
+            let (ends, processor) = run(cpus, None, &jobs);
+            let n = jobs.len() as f64;
+            for (end, (arrival, demand)) in ends.iter().zip(&jobs) {
+                prop_assert!(end - arrival >= *demand, "left after {} of {demand} ns", end - arrival);
+            }
+            let asked: f64 = jobs.iter().map(|&(_, demand)| demand as f64).sum();
+            // Every departure is rounded up by less than 1 ns, which all inside may use.
+            prop_assert!(processor.busy() >= asked - 1.0);
+            prop_assert!(processor.busy() <= asked + n * f64::from(cpus));
+            let occupied: f64 = jobs.iter().zip(&ends).map(|(job, end)| (end - job.0) as f64).sum();
+            prop_assert!(processor.busy() <= occupied + n, "more work than requests inside");
+        }
+
+        /// Saturated, the service handed out is exactly k times the time that passes.
+        #[test]
+        fn saturated_it_serves_at_capacity(
+            cpus in 1u32..4,
+            demands in prop::collection::vec(50_000_000u64..80_000_000, 8..40),
+            horizon in 1u64..100_000_000,
+        ) {
+            let mut processor = Processor::new(0, cpus, None);
+            for (i, &demand) in demands.iter().enumerate() {
+                processor.enter(i, demand);
+            }
+            let mut left = Vec::new();
+            processor.advance(horizon, &mut left);
+            // At most horizon · k / n ≤ 100 · 3 / 8 = 37.5 ms of service each: nobody has left.
+            prop_assert!(left.is_empty());
+            prop_assert!((processor.busy() - horizon as f64 * f64::from(cpus)).abs() < 1.0);
+        }
+
+        /// Asking in small steps or in one great leap gives the same departures.
+        #[test]
+        fn steps_do_not_matter(
+            demands in prop::collection::vec(1u64..40_000_000, 1..30),
+            cuts in prop::collection::vec(0u64..600_000_000, 0..30),
+        ) {
+            let fresh = || {
+                let mut processor = Processor::new(0, 2, None);
+                for (i, &demand) in demands.iter().enumerate() {
+                    processor.enter(i, demand);
+                }
+                processor
+            };
+            let (mut leap, mut steps) = (Vec::new(), Vec::new());
+            fresh().advance(10_000_000_000, &mut leap);
+            let mut processor = fresh();
+            let mut cuts = cuts;
+            cuts.sort_unstable();
+            for cut in cuts {
+                processor.advance(cut, &mut steps);
+            }
+            processor.advance(10_000_000_000, &mut steps);
+            prop_assert_eq!(leap.len(), steps.len());
+            for (a, b) in leap.iter().zip(&steps) {
+                prop_assert!(a.0 == b.0 && a.1.abs_diff(b.1) <= 1, "{:?} against {:?}", a, b);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The node's side of HTTP/1.1: reading a request head and the demand in it.
+//!
+//! RFC 9112 as far as a small origin server needs it: one request at a time on a connection, bodies
+//! read and thrown away before the work starts, `Expect: 100-continue`, `Connection: close`.
+
+use std::time::Duration;
+
+use crate::body::Body;
+
+/// Most header fields; as many as the gateway lets through.
+const HEADERS: usize = 110;
+
+/// What a node needs to know of a request.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Request {
+    /// Bytes of the head.
+    pub(crate) head: usize,
+    /// What follows it.
+    pub(crate) body: Body,
+    /// The connection stays open after the reply.
+    pub(crate) keep_alive: bool,
+    /// The reply has no body.
+    pub(crate) is_head: bool,
+    /// The client waits for leave to send its body.
+    pub(crate) expects: bool,
+    /// CPU time, if the request says so.
+    pub(crate) demand: Option<Duration>,
+    /// I/O delay, if the request says so.
+    pub(crate) io: Option<Duration>,
+    /// Bytes of the reply's body, if the request says so.
+    pub(crate) bytes: Option<usize>,
+    /// Its id, if it has one.
+    pub(crate) id: Option<Box<str>>,
+}
+
+/// Largest reply that a request may ask for.
+const LARGEST_REPLY: usize = 1 << 30;
+
+/// Longest id that is logged whole.
+const LONGEST_ID: usize = 64;
+
+/// Reads the head at the start of `bytes`; `None` if it is not complete yet.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+    let mut head = httparse::Request::new(&mut headers);
+    let length = match head.parse(bytes) {
+        Ok(httparse::Status::Complete(n)) => n,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(e) => return Err(e.to_string()),
+    };
+    let mut request = Request {
+        head: length,
+        body: Body::Length(0),
+        keep_alive: head.version == Some(1),
+        is_head: head.method == Some("HEAD"),
+        expects: false,
+        demand: None,
+        io: None,
+        bytes: None,
+        id: None,
+    };
+    let query = head.path.and_then(|p| p.split_once('?')).map_or("", |(_, query)| query);
+    for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
+        request.say(name, value)?;
+    }
+    for header in head.headers.iter() {
+        let name = header.name;
+        let value = String::from_utf8_lossy(header.value);
+        let value = value.trim();
+        if name.eq_ignore_ascii_case("content-length") {
+            let n = value.parse().map_err(|_| format!("Content-Length {value:?} is not a number"))?;
+            if request.body == Body::Length(0) {
+                request.body = Body::Length(n);
+            }
+        } else if name.eq_ignore_ascii_case("transfer-encoding") {
+            if !value.eq_ignore_ascii_case("chunked") {
+                return Err(format!("Transfer-Encoding {value:?} is not supported"));
+            }
+            request.body = Body::Size;
+        } else if name.eq_ignore_ascii_case("connection") {
+            for option in value.split(',').map(str::trim) {
+                if option.eq_ignore_ascii_case("close") {
+                    request.keep_alive = false;
+                } else if option.eq_ignore_ascii_case("keep-alive") {
+                    request.keep_alive = true;
+                }
+            }
+        } else if name.eq_ignore_ascii_case("expect") {
+            request.expects = value.eq_ignore_ascii_case("100-continue");
+        } else if name.eq_ignore_ascii_case("x-request-id") {
+            request.say("id", value)?;
+        } else if let Some((prefix, rest)) = name.split_at_checked(2)
+            && prefix.eq_ignore_ascii_case("x-")
+        {
+            request.say(&rest.to_ascii_lowercase(), value)?;
+        }
+    }
+    Ok(Some(request))
+}
+
+impl Request {
+    fn say(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match name {
+            "demand" => self.demand = Some(duration(value)?),
+            "io" => self.io = Some(duration(value)?),
+            "bytes" => {
+                let n = value.parse().ok().filter(|&n| n <= LARGEST_REPLY);
+                self.bytes = Some(n.ok_or_else(|| format!("bytes {value:?}: want a number up to {LARGEST_REPLY}"))?);
+            }
+            "id" => {
+                let end = value.floor_char_boundary(LONGEST_ID);
+                self.id = Some(value[..end].into());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Longest demand of one request.
+const LONGEST: f64 = 3600.0;
+
+/// Reads `8ms`, `250us`, `1.5s`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let unit = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let scale = match &text[unit..] {
+        "us" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err(format!("time {text:?}: want a number with us, ms or s, such as 8ms")),
+    };
+    let seconds = text[..unit].parse::<f64>().map(|n| n * scale).ok().filter(|s| (0.0..=LONGEST).contains(s));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("time {text:?}: want 0 to {LONGEST} s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn demands_come_from_headers_or_the_query() {
+        let text = b"POST /a?demand=250us&io=1.5s&bytes=7&id=q HTTP/1.1\r\nHost: x\r\nX-Request-Id: h\r\n\
+            X-DEMAND: 8ms\r\ncontent-length: 3\r\nExpect: 100-continue\r\n\r\nabc";
+        let request = parse(text).unwrap().unwrap();
+        assert_eq!(request.head, text.len() - 3);
+        assert_eq!(request.demand, Some(Duration::from_millis(8)));
+        assert_eq!(request.io, Some(Duration::from_millis(1500)));
+        assert_eq!((request.bytes, request.id.as_deref()), (Some(7), Some("h")));
+        assert_eq!(request.body, Body::Length(3));
+        assert!(request.keep_alive && request.expects && !request.is_head);
+    }
+
+    #[test]
+    fn connections_close_when_asked_to_or_old() {
+        let keep = |text: &str| parse(text.as_bytes()).unwrap().unwrap().keep_alive;
+        assert!(keep("GET / HTTP/1.1\r\n\r\n"));
+        assert!(!keep("GET / HTTP/1.1\r\nConnection: foo, Close\r\n\r\n"));
+        assert!(!keep("GET / HTTP/1.0\r\n\r\n"));
+        assert!(keep("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named() {
+        assert_eq!(parse(b"GET / HT"), Ok(None));
+        for (bad, word) in [
+            ("GET / HTTP/1.1\r\nX-Demand: 8\r\n\r\n", "want a number with us, ms or s"),
+            ("GET /?io=-1ms HTTP/1.1\r\n\r\n", "-1ms"),
+            ("GET /?demand=9e9s HTTP/1.1\r\n\r\n", "9e9s"),
+            ("GET /?demand=1.2.3s HTTP/1.1\r\n\r\n", "want 0 to 3600 s"),
+            ("GET /?bytes=x HTTP/1.1\r\n\r\n", "bytes"),
+            ("GET / HTTP/1.1\r\nContent-Length: 1a\r\n\r\n", "Content-Length"),
+            ("GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", "Transfer-Encoding"),
+        ] {
+            let error = parse(bad.as_bytes()).unwrap_err();
+            assert!(error.contains(word), "{bad:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What happens to a request inside an emulated node, with the time passed in.
+//!
+//! A request waits in the node's own queue while the node is at its concurrency limit (as in the
+//! backlog of an Apache with all its workers busy), then shares the CPUs, then waits for I/O, a pure
+//! delay (a database or a disk that is never short). It counts as inside, and keeps its worker, until
+//! its I/O is done.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use crate::processor::{Processor, Thrashing};
+
+/// What a request takes, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// CPU time.
+    pub cpu: u64,
+    /// Delay after the CPU time.
+    pub io: u64,
+}
+
+/// The inside of a node.
+#[derive(Debug)]
+pub struct Station {
+    limit: usize,
+    waiting: VecDeque<(u64, Demand)>,
+    cpus: Processor<(u64, u64)>,
+    io: BinaryHeap<Reverse<(u64, u64)>>,
+    inside: usize,
+    now: u64,
+    stalled: bool,
+    left_cpus: Vec<((u64, u64), u64)>,
+}
+
+impl Station {
+    /// An empty station at instant `now` that takes at most `limit` requests at once; `None` is no limit.
+    #[must_use]
+    pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Station {
+        Station {
+            limit: limit.map_or(usize::MAX, |l| l as usize),
+            waiting: VecDeque::new(),
+            cpus: Processor::new(now, cpus, thrashing),
+            io: BinaryHeap::new(),
+            inside: 0,
+            now,
+            stalled: false,
+            left_cpus: Vec::new(),
+        }
+    }
+
+    /// Requests that have a worker.
+    #[must_use]
+    pub fn inside(&self) -> usize {
+        self.inside
+    }
+
+    /// Requests that wait for a worker.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// CPU-nanoseconds during which CPUs were occupied.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        self.cpus.busy()
+    }
+
+    /// Takes request `id`. Call [`Station::advance`] to the present first.
+    pub fn arrive(&mut self, id: u64, demand: Demand) {
+        if self.inside < self.limit { self.start(id, demand) } else { self.waiting.push_back((id, demand)) }
+    }
+
+    /// When something happens next by itself.
+    #[must_use]
+    pub fn next_event(&self) -> Option<u64> {
+        if self.stalled {
+            return None;
+        }
+        let io = self.io.peek().map(|Reverse((at, _))| (*at).max(self.now));
+        self.cpus.next_departure().into_iter().chain(io).min()
+    }
+
+    /// Moves on to `to` and appends what is finished, with the instant, in order.
+    pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
+        while let Some(at) = self.next_event()
+            && at <= to
+        {
+            self.now = at;
+            let before = finished.len();
+            self.cpus.advance(at, &mut self.left_cpus);
+            for ((id, io), _) in self.left_cpus.drain(..) {
+                self.io.push(Reverse((at + io, id)));
+            }
+            while let Some(&Reverse((end, id))) = self.io.peek()
+                && end <= at
+            {
+                self.io.pop();
+                finished.push((id, at));
+            }
+            self.inside -= finished.len() - before;
+            while self.inside < self.limit
+                && let Some((id, demand)) = self.waiting.pop_front()
+            {
+                self.start(id, demand);
+            }
+        }
+        self.now = self.now.max(to);
+        // Nothing leaves on this last stretch; it only hands out service.
+        self.cpus.advance(to, &mut self.left_cpus);
+    }
+
+    /// The speed from now on: 1 is nominal, 0 stalls the CPUs and holds back what I/O has finished.
+    pub fn set_speed(&mut self, speed: f64) {
+        self.stalled = speed <= 0.0;
+        self.cpus.set_speed(speed);
+    }
+
+    /// Forgets everything inside and waiting.
+    pub fn clear(&mut self) {
+        self.waiting.clear();
+        self.cpus.clear();
+        self.io.clear();
+        self.inside = 0;
+    }
+
+    fn start(&mut self, id: u64, demand: Demand) {
+        self.inside += 1;
+        self.cpus.enter((id, demand.io), demand.cpu);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn finish(station: &mut Station) -> Vec<(u64, u64)> {
+        let mut finished = Vec::new();
+        while let Some(at) = station.next_event() {
+            station.advance(at, &mut finished);
+        }
+        finished
+    }
+
+    fn demand(cpu: u64, io: u64) -> Demand {
+        Demand { cpu: cpu * MS, io: io * MS }
+    }
+
+    #[test]
+    fn io_takes_no_cpu() {
+        let mut station = Station::new(0, 1, None, None);
+        station.arrive(1, demand(4, 20));
+        station.arrive(2, demand(4, 0));
+        // Both share the CPU until 8; 1 then only waits.
+        assert_eq!(finish(&mut station), [(2, 8 * MS), (1, 28 * MS)]);
+        assert_eq!(station.busy(), 8e6);
+    }
+
+    #[test]
+    fn a_limit_makes_a_queue_in_order_of_arrival() {
+        let mut station = Station::new(0, 2, Some(1), None);
+        for id in 1..=3 {
+            station.arrive(id, demand(5, 1));
+        }
+        assert_eq!((station.inside(), station.waiting()), (1, 2));
+        // The worker is held during I/O, so each takes 6 ms although a CPU is free.
+        assert_eq!(finish(&mut station), [(1, 6 * MS), (2, 12 * MS), (3, 18 * MS)]);
+        assert_eq!((station.inside(), station.waiting()), (0, 0));
+    }
+
+    #[test]
+    fn the_queue_moves_at_the_instant_of_the_departure_even_if_nobody_looked() {
+        let mut station = Station::new(0, 1, Some(1), None);
+        station.arrive(1, demand(5, 0));
+        station.arrive(2, demand(5, 0));
+        let mut finished = Vec::new();
+        station.advance(100 * MS, &mut finished);
+        assert_eq!(finished, [(1, 5 * MS), (2, 10 * MS)]);
+    }
+
+    #[test]
+    fn a_stall_holds_everything_and_loses_nothing() {
+        let mut station = Station::new(0, 1, None, None);
+        station.arrive(1, demand(0, 5));
+        station.arrive(2, demand(10, 0));
+        let mut finished = Vec::new();
+        station.advance(4 * MS, &mut finished);
+        station.set_speed(0.0);
+        assert_eq!(station.next_event(), None);
+        station.advance(50 * MS, &mut finished);
+        assert!(finished.is_empty());
+        station.set_speed(1.0);
+        assert_eq!(finish(&mut station), [(1, 50 * MS), (2, 56 * MS)]);
+    }
+
+    #[test]
+    fn a_crash_forgets() {
+        let mut station = Station::new(0, 1, Some(1), None);
+        station.arrive(1, demand(5, 0));
+        station.arrive(2, demand(5, 0));
+        station.clear();
+        assert_eq!((station.inside(), station.waiting(), station.next_event()), (0, 0, None));
+    }
+}

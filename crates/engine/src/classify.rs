@@ -1,0 +1,274 @@
+//! Stage *classify*, the engine's part: live classes, and classes made from templates.
+//!
+//! Which rule a request matches is the driver's business (it needs HTTP). What the engine keeps is the
+//! state of every live class: those the policy names, and one per key of a template (a tenant, say).
+//! Their number is bounded: past `max_live` the class that has been idle longest makes room; if none is
+//! idle the request goes to the template's overflow class, which all such keys share. Counts of a class
+//! that made room move to the overflow class, so that sums per template never fall.
+//!
+//! Keys are kept in a sorted map: no hash to flood, the same order in every run, O(log n).
+
+use std::collections::BTreeMap;
+
+use crate::admit::Expected;
+use crate::forward::RetryTokens;
+use crate::observe::Observed;
+use crate::policy::{Class as Spec, Policy};
+use crate::queue::Queue;
+use crate::ticket::NONE;
+use crate::time::Time;
+
+/// State of one live class.
+#[derive(Clone, Debug)]
+pub(crate) struct Class {
+    /// Index into [`Classes::specs`].
+    pub(crate) spec: u32,
+    pub(crate) pool: usize,
+    /// φ in billionths of a slot; 0 is best effort.
+    pub(crate) weight: u64,
+    pub(crate) queue: Queue,
+    pub(crate) outstanding: u32,
+    /// Virtual time of its next turn.
+    pub(crate) tag: f64,
+    pub(crate) expected: Expected,
+    /// One more than the control period of its latest arrival or completion.
+    pub(crate) seen: u64,
+    pub(crate) observed: Observed,
+    pub(crate) retry: RetryTokens,
+    /// What it was made for, and by which template.
+    pub(crate) made: Option<Made>,
+    /// False for places that are free.
+    pub(crate) live: bool,
+}
+
+impl Class {
+    fn new(now: Time, spec: usize, policy: &Spec) -> Class {
+        Class {
+            spec: spec as u32,
+            pool: policy.pool,
+            weight: 0,
+            queue: Queue::EMPTY,
+            outstanding: 0,
+            tag: 0.0,
+            expected: Expected::UNKNOWN,
+            seen: 0,
+            observed: Observed::new(now),
+            retry: RetryTokens::new(now),
+            made: None,
+            live: true,
+        }
+    }
+
+    /// Does it have a request waiting or inside?
+    pub(crate) fn active(&self) -> bool {
+        self.queue.len > 0 || self.outstanding > 0
+    }
+}
+
+/// A class made from a template.
+#[derive(Clone, Debug)]
+pub(crate) struct Made {
+    pub(crate) template: u32,
+    pub(crate) key: Box<[u8]>,
+    /// Neighbours among the idle classes of the template.
+    older: u32,
+    newer: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Template {
+    by_key: BTreeMap<Box<[u8]>, u32>,
+    max_live: usize,
+    oldest: u32,
+    newest: u32,
+}
+
+/// All live classes.
+#[derive(Clone, Debug)]
+pub(crate) struct Classes {
+    pub(crate) all: Vec<Class>,
+    /// Classes of the policy, then its templates.
+    pub(crate) specs: Vec<Spec>,
+    named: usize,
+    templates: Vec<Template>,
+    free: Vec<u32>,
+    /// Σφ over all live classes.
+    pub(crate) total_weight: u64,
+    /// Sum and number of known service times, for classes that have none yet.
+    known: (f64, u32),
+}
+
+/// Service time assumed while none is known of any class. Only ratios matter, so any figure does.
+const ASSUMED_SERVICE: f64 = 0.010;
+
+impl Classes {
+    /// The named classes and one overflow class per template.
+    pub(crate) fn new(now: Time, policy: &Policy) -> Classes {
+        let specs: Vec<Spec> =
+            policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).cloned().collect();
+        let all: Vec<Class> = specs.iter().enumerate().map(|(index, spec)| Class::new(now, index, spec)).collect();
+        let templates = policy
+            .templates
+            .iter()
+            .map(|t| Template { by_key: BTreeMap::new(), max_live: t.max_live as usize, oldest: NONE, newest: NONE })
+            .collect();
+        let named = policy.classes.len();
+        let mut classes = Classes { all, specs, named, templates, free: Vec::new(), total_weight: 0, known: (0.0, 0) };
+        classes.weigh();
+        classes
+    }
+
+    /// Computes every weight anew.
+    pub(crate) fn weigh(&mut self) {
+        self.known = (0.0, 0);
+        self.total_weight = 0;
+        let live = |classes: &Classes, index: u32| classes.all[index as usize].live;
+        for index in 0..self.all.len() as u32 {
+            if let Some(t) = self.service_time(index).filter(|_| live(self, index)) {
+                self.known.0 += t;
+                self.known.1 += 1;
+            }
+        }
+        for index in 0..self.all.len() as u32 {
+            self.all[index as usize].weight = self.due_weight(index);
+            self.total_weight += if live(self, index) { self.all[index as usize].weight } else { 0 };
+        }
+    }
+
+    pub(crate) fn spec(&self, class: u32) -> &Spec {
+        &self.specs[self.all[class as usize].spec as usize]
+    }
+
+    /// The class for requests whose class is gone.
+    pub(crate) fn default_class(&self) -> u32 {
+        self.named as u32 - 1
+    }
+
+    /// The overflow class of a template.
+    fn overflow(&self, template: u32) -> u32 {
+        self.named as u32 + template
+    }
+
+    /// The class of `key`, made if there is none. The flag tells whether it was made.
+    pub(crate) fn intern(&mut self, now: Time, template: u32, key: &[u8]) -> (u32, bool) {
+        let Some(state) = self.templates.get(template as usize) else { return (self.default_class(), false) };
+        if let Some(class) = state.by_key.get(key).copied() {
+            if !self.all[class as usize].active() {
+                self.leave_idle(class);
+                self.enter_idle(class);
+            }
+            return (class, false);
+        }
+        if state.by_key.len() >= state.max_live {
+            let oldest = state.oldest;
+            if oldest == NONE {
+                return (self.overflow(template), false);
+            }
+            self.evict(oldest);
+        }
+        let spec = self.named + template as usize;
+        let mut class = Class::new(now, spec, &self.specs[spec]);
+        class.made = Some(Made { template, key: key.into(), older: NONE, newer: NONE });
+        let index = if let Some(index) = self.free.pop() {
+            self.all[index as usize] = class;
+            index
+        } else {
+            self.all.push(class);
+            self.all.len() as u32 - 1
+        };
+        let weight = self.due_weight(index);
+        self.all[index as usize].weight = weight;
+        self.total_weight += weight;
+        self.templates[template as usize].by_key.insert(key.into(), index);
+        self.enter_idle(index);
+        (index, true)
+    }
+
+    fn evict(&mut self, class: u32) {
+        self.leave_idle(class);
+        let gone = &mut self.all[class as usize];
+        gone.live = false;
+        let (weight, counts, learned) = (gone.weight, gone.observed.counts, gone.observed.learned());
+        let Some(made) = gone.made.take() else { return };
+        self.total_weight -= weight;
+        if let (None, Some(learned)) = (self.agreed(class), learned) {
+            self.known.0 -= learned;
+            self.known.1 -= 1;
+        }
+        self.templates[made.template as usize].by_key.remove(&made.key);
+        let overflow = self.overflow(made.template);
+        self.all[overflow as usize].observed.counts.add(&counts);
+        self.free.push(class);
+    }
+
+    /// A made class has nothing waiting or inside any more.
+    pub(crate) fn enter_idle(&mut self, class: u32) {
+        let Some(made) = &mut self.all[class as usize].made else { return };
+        let template = &mut self.templates[made.template as usize];
+        made.older = template.newest;
+        made.newer = NONE;
+        let older = core::mem::replace(&mut template.newest, class);
+        if older == NONE {
+            template.oldest = class;
+        } else if let Some(made) = &mut self.all[older as usize].made {
+            made.newer = class;
+        }
+    }
+
+    /// A made class has a request again.
+    pub(crate) fn leave_idle(&mut self, class: u32) {
+        let Some(made) = &self.all[class as usize].made else { return };
+        let (template, older, newer) = (made.template as usize, made.older, made.newer);
+        match newer {
+            NONE => self.templates[template].newest = older,
+            newer => {
+                if let Some(made) = &mut self.all[newer as usize].made {
+                    made.older = older;
+                }
+            }
+        }
+        match older {
+            NONE => self.templates[template].oldest = newer,
+            older => {
+                if let Some(made) = &mut self.all[older as usize].made {
+                    made.newer = newer;
+                }
+            }
+        }
+    }
+
+    /// Agreed service time in seconds.
+    fn agreed(&self, class: u32) -> Option<f64> {
+        self.spec(class).service_time.map(|t| t.as_secs_f64())
+    }
+
+    /// Agreed or learned service time in seconds.
+    pub(crate) fn service_time(&self, class: u32) -> Option<f64> {
+        self.agreed(class).or_else(|| self.all[class as usize].observed.learned())
+    }
+
+    /// Learns from a compute time of a class without an agreed service time. True if that changed.
+    pub(crate) fn learn(&mut self, class: u32, compute: f64) -> bool {
+        if self.agreed(class).is_some() {
+            return false;
+        }
+        let observed = &mut self.all[class as usize].observed;
+        let before = observed.learned();
+        if !observed.learn(compute) {
+            return false;
+        }
+        let after = observed.learned().unwrap_or(compute);
+        self.known.0 += after - before.unwrap_or(0.0);
+        self.known.1 += u32::from(before.is_none());
+        true
+    }
+
+    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one.
+    pub(crate) fn due_weight(&self, class: u32) -> u64 {
+        let Some(throughput) = self.spec(class).guarantee.throughput else { return 0 };
+        let mean = if self.known.1 > 0 { self.known.0 / f64::from(self.known.1) } else { ASSUMED_SERVICE };
+        let service = self.service_time(class).unwrap_or(mean);
+        // 2⁵³ billionths are nine million slots; more classes than that fit into 64 bits.
+        (throughput * service * 1e9).clamp(1.0, 9_007_199_254_740_992.0) as u64
+    }
+}

@@ -1,0 +1,345 @@
+//! The state machine: what happens to a request from its arrival to its release.
+
+use crate::admit;
+use crate::classify::Classes;
+use crate::control::Steering;
+use crate::dispatch::Nodes;
+use crate::heap::Heaps;
+use crate::policy::{InvalidPolicy, Policy};
+use crate::queue::Queues;
+use crate::random::Random;
+use crate::release::{Claim, Precedence, Window};
+use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
+use crate::ticket::{NONE, State, Tickets};
+use crate::time::Time;
+use core::time::Duration;
+
+/// The engine. See the crate's documentation for the order of calls.
+#[derive(Clone, Debug)]
+pub struct Engine {
+    pub(crate) policy: Policy,
+    pub(crate) now: Time,
+    pub(crate) sequence: u64,
+    pub(crate) tickets: Tickets,
+    pub(crate) classes: Classes,
+    pub(crate) queues: Queues,
+    pub(crate) nodes: Nodes,
+    pub(crate) window: Window,
+    pub(crate) precedence: Precedence,
+    /// Waiting classes by the instant at which their head is dropped.
+    pub(crate) expiry: Heaps<Time>,
+    pub(crate) steering: Steering,
+    pub(crate) random: Random,
+}
+
+/// Compute time charged before anything is known of a class: an ordinary page.
+const ASSUMED_COMPUTE: f64 = 0.010;
+
+impl Engine {
+    /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
+    ///
+    /// # Errors
+    /// If the policy is not valid; see [`Policy::validate`].
+    pub fn new(now: Time, policy: Policy, seed: u64) -> Result<Engine, InvalidPolicy> {
+        policy.validate()?;
+        let classes = Classes::new(now, &policy);
+        let live = classes.all.len();
+        let mut engine = Engine {
+            now,
+            sequence: 0,
+            tickets: Tickets::new(),
+            queues: Queues::new(policy.max_waiting),
+            nodes: Nodes::new(&policy),
+            window: Window::new(now, policy.discipline.load_control),
+            precedence: Precedence::new(policy.discipline.precedence, policy.pools.len(), live),
+            expiry: Heaps::new(1, live),
+            steering: Steering::new(now, &policy),
+            random: Random::new(seed),
+            classes,
+            policy,
+        };
+        engine.nodes_changed(now);
+        engine.window.moved.why = crate::request::Why::First;
+        Ok(engine)
+    }
+
+    /// Stage *classify*: the class of `key` under a template, made on first use. Ask again for every
+    /// request: an idle class may have made room for another since.
+    pub fn class(&mut self, now: Time, template: TemplateId, key: &[u8]) -> ClassId {
+        let now = self.advance(now);
+        let (class, made) = self.classes.intern(now, template.0, key);
+        if made {
+            let live = self.classes.all.len();
+            self.precedence.grow(live);
+            self.expiry.grow(live);
+        }
+        ClassId(class)
+    }
+
+    /// A request is at the door. A class that is not alive counts as the policy's last one.
+    pub fn arrive(&mut self, now: Time, arrival: Arrival) -> Verdict {
+        let now = self.advance(now);
+        let class = match self.classes.all.get(arrival.class.0 as usize) {
+            Some(state) if state.live => arrival.class.0,
+            _ => self.classes.default_class(),
+        };
+        let admit = self.policy.discipline.admit;
+        let spec = self.classes.spec(class);
+        let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
+        let limit = response_time.map(|rt| rt.limit);
+        let state = &mut self.classes.all[class as usize];
+        state.observed.offered(now);
+        self.steering.see(now, class, &mut state.seen, response_time);
+        state.expected.roll(now, state.outstanding > 0, admit);
+        let pool = state.pool;
+        if self.nodes.usable(pool) == 0 {
+            return self.refuse(now, class, ShedReason::NoNode);
+        }
+        let nobody_waits = self.queues.waiting == 0 || self.next().is_none();
+        let free = self.window.has_room() && self.nodes.has_room(pool) && queue_is_empty(&self.classes, class);
+        if free && nobody_waits {
+            let expected = self.classes.all[class as usize].expected.seconds().unwrap_or(0.0);
+            if admit::hopeless(admit, limit, expected) {
+                return self.refuse(now, class, ShedReason::Deadline);
+            }
+            let index = self.accept(now, class, &arrival);
+            let node = self.send(now, index);
+            return Verdict::Release { ticket: self.tickets.ticket(index), node };
+        }
+        if let Err(reason) = self.queues.room(class, arrival.flow, &self.classes.all[class as usize].queue, bounds) {
+            return self.refuse(now, class, reason);
+        }
+        self.window.held_back |= !self.window.has_room();
+        let index = self.accept(now, class, &arrival);
+        let state = &mut self.classes.all[class as usize];
+        if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
+            state.tag = self.precedence.start(state.tag, state.weight);
+            self.rank(class);
+        }
+        Verdict::Wait { ticket: self.tickets.ticket(index) }
+    }
+
+    /// The client of a *waiting* request left, or the driver gave it up: its place is free at once.
+    /// False if the ticket does not wait (it was released or shed already, or is stale).
+    pub fn cancel(&mut self, now: Time, ticket: Ticket) -> bool {
+        self.advance(now);
+        let Some(index) = self.tickets.find(ticket, State::Waiting) else { return false };
+        let class = self.tickets[index].class;
+        self.classes.all[class as usize].observed.counts.cancelled += 1;
+        self.dequeue(index);
+        self.tickets.remove(index);
+        if !self.classes.all[class as usize].active() {
+            self.retire(class);
+        }
+        true
+    }
+
+    /// Something became known about a node.
+    pub fn node(&mut self, now: Time, event: NodeEvent) {
+        let now = self.advance(now);
+        if self.nodes.event(event) {
+            self.nodes_changed(now);
+        }
+    }
+
+    /// The next thing to do, or `None`. Runs *control* when it is due.
+    pub fn poll(&mut self, now: Time) -> Option<Action> {
+        let now = self.advance(now);
+        self.control(now);
+        while let Some((at, class)) = self.expiry.peek(0) {
+            if at > now {
+                break;
+            }
+            let head = self.classes.all[class as usize].queue.head;
+            let (due, reason) = self.drop_at(now, class);
+            if due <= now {
+                return Some(self.drop_head(now, head, reason));
+            }
+            self.expiry.set(0, class, due);
+        }
+        if self.queues.waiting == 0 {
+            return None;
+        }
+        if !self.window.has_room() {
+            self.window.held_back = true;
+            return None;
+        }
+        let class = self.next()?;
+        let index = self.classes.all[class as usize].queue.head;
+        let (due, reason) = self.drop_at(now, class);
+        if due <= now {
+            return Some(self.drop_head(now, index, reason));
+        }
+        self.dequeue(index);
+        let node = self.send(now, index);
+        let entry = &self.tickets[index];
+        let waited = now.since(entry.arrived);
+        Some(Action::Release { ticket: self.tickets.ticket(index), tag: entry.tag, node, waited })
+    }
+
+    /// When [`Engine::poll`] must be called next even if nothing else happens: the next drop, the next
+    /// step of control, the next return of an ejected node.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        let step = self.window.steps().then_some(self.steering.next);
+        let expiry = self.expiry.peek(0).map(|(at, _)| at);
+        [step, expiry, self.nodes.next_return()].into_iter().flatten().min()
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Time never runs backwards in here.
+    pub(crate) fn advance(&mut self, now: Time) -> Time {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    /// The class whose head is next, whether or not the window has room.
+    fn next(&self) -> Option<u32> {
+        self.precedence.next(self.window.size, self.policy.pools.len(), |pool| self.nodes.has_room(pool))
+    }
+
+    /// Takes a request in; it is in no queue yet.
+    fn accept(&mut self, now: Time, class: u32, arrival: &Arrival) -> u32 {
+        let state = &mut self.classes.all[class as usize];
+        if !state.active() {
+            self.classes.leave_idle(class);
+            self.reweigh(class);
+            let state = &mut self.classes.all[class as usize];
+            state.tag = self.precedence.start(state.tag, state.weight);
+            self.precedence.claim(state.weight, true);
+        }
+        self.sequence += 1;
+        let index = self.tickets.insert(class, arrival.flow, arrival.tag, now, self.sequence);
+        let known = self.classes.all[class as usize].expected.seconds();
+        let charge = arrival.cost.map(|cost| f64::from(cost.0[0])).or(known).unwrap_or(ASSUMED_COMPUTE);
+        self.tickets[index].charged = if charge.is_finite() { charge.clamp(0.0, 1e6) } else { ASSUMED_COMPUTE };
+        index
+    }
+
+    /// Stage *release*: puts an accepted request inside. The pool has room.
+    fn send(&mut self, now: Time, index: u32) -> NodeId {
+        let class = self.tickets[index].class;
+        let pool = self.classes.all[class as usize].pool;
+        let node = self.nodes.dispatch(pool, NONE, &mut self.random).unwrap_or(NONE);
+        debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
+        let budget = self.classes.spec(class).retry;
+        let state = &mut self.classes.all[class as usize];
+        state.retry.deposit(&budget);
+        state.outstanding += 1;
+        let entry = &mut self.tickets[index];
+        entry.state = State::Inside;
+        entry.node = node;
+        entry.released = now;
+        state.tag = self.precedence.charge(state.tag, state.weight, entry.charged);
+        self.window.outstanding += 1;
+        self.rank(class);
+        NodeId(node)
+    }
+
+    /// Takes a waiting request out of its queue.
+    fn dequeue(&mut self, index: u32) {
+        let class = self.tickets[index].class;
+        let bounds = self.classes.spec(class).queue;
+        let queue = &mut self.classes.all[class as usize].queue;
+        if self.queues.unlink(&mut self.tickets, queue, index, bounds) {
+            self.rank(class);
+        }
+    }
+
+    fn drop_head(&mut self, now: Time, index: u32, reason: ShedReason) -> Action {
+        let entry = &self.tickets[index];
+        let (class, tag, waited) = (entry.class, entry.tag, now.since(entry.arrived));
+        let ticket = self.tickets.ticket(index);
+        let retry_after = self.retry_after(class, reason);
+        self.dequeue(index);
+        self.tickets.remove(index);
+        let state = &mut self.classes.all[class as usize];
+        state.observed.shed(now, reason);
+        if !state.active() {
+            self.retire(class);
+        }
+        Action::Shed { ticket, tag, shed: Shed { reason, retry_after }, waited }
+    }
+
+    fn refuse(&mut self, now: Time, class: u32, reason: ShedReason) -> Verdict {
+        self.classes.all[class as usize].observed.shed(now, reason);
+        Verdict::Shed(Shed { reason, retry_after: self.retry_after(class, reason) })
+    }
+
+    /// When the head of the class's queue is dropped, and why.
+    pub(crate) fn drop_at(&mut self, now: Time, class: u32) -> (Time, ShedReason) {
+        let admit = self.policy.discipline.admit;
+        let spec = self.classes.spec(class);
+        let (limit, max_wait) = (spec.guarantee.response_time.map(|rt| rt.limit), spec.queue.max_wait);
+        let state = &mut self.classes.all[class as usize];
+        state.expected.roll(now, state.outstanding > 0, admit);
+        let expected = state.expected.seconds().unwrap_or(0.0);
+        let arrived = self.tickets[state.queue.head].arrived;
+        let (last, reason) = admit::drop_at(admit, arrived, limit, expected, max_wait);
+        // Exactly on time is still in time.
+        (last + Duration::from_nanos(1), reason)
+    }
+
+    /// Brings a class's place in precedence and expiry up to date.
+    pub(crate) fn rank(&mut self, class: u32) {
+        let state = &self.classes.all[class as usize];
+        if state.queue.len == 0 {
+            self.precedence.remove(class, state.pool);
+            self.expiry.remove(0, class);
+            return;
+        }
+        self.precedence.set(&Claim {
+            class,
+            pool: state.pool,
+            weight: state.weight,
+            outstanding: state.outstanding,
+            tag: state.tag,
+            sequence: self.tickets[state.queue.head].sequence,
+        });
+        let (due, _) = self.drop_at(self.now, class);
+        self.expiry.set(0, class, due);
+    }
+
+    /// A class has nothing waiting or inside any more.
+    pub(crate) fn retire(&mut self, class: u32) {
+        self.precedence.claim(self.classes.all[class as usize].weight, false);
+        self.classes.enter_idle(class);
+    }
+
+    /// A class's service time or the others' became known: its weight may be another.
+    pub(crate) fn reweigh(&mut self, class: u32) {
+        let due = self.classes.due_weight(class);
+        let state = &mut self.classes.all[class as usize];
+        let old = core::mem::replace(&mut state.weight, due);
+        if old == due {
+            return;
+        }
+        self.classes.total_weight = self.classes.total_weight - old + due;
+        if self.classes.all[class as usize].active() {
+            self.precedence.claim(old, false);
+            self.precedence.claim(due, true);
+            self.rank(class);
+        }
+    }
+
+    /// When trying again makes sense: when the queue will have drained, between 1 and 60 s; with no
+    /// usable node, when a health check may have found one.
+    fn retry_after(&self, class: u32, reason: ShedReason) -> Duration {
+        if reason == ShedReason::NoNode {
+            return Duration::from_secs(5);
+        }
+        let state = &self.classes.all[class as usize];
+        let each = state.expected.seconds().unwrap_or(0.0) / f64::from(state.outstanding.max(1));
+        let seconds = (f64::from(state.queue.len) * each).ceil().clamp(1.0, 60.0);
+        Duration::from_secs(seconds as u64)
+    }
+}
+
+fn queue_is_empty(classes: &Classes, class: u32) -> bool {
+    classes.all[class as usize].queue.len == 0
+}

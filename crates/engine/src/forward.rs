@@ -1,0 +1,153 @@
+//! Stage *forward*, the engine's part: what becomes of a request that is inside.
+//!
+//! Bytes are the driver's business. Here the slot is kept and given back, exactly once, at the node's
+//! last byte, a failure, a reset or an upgrade; and a failed attempt may be repeated on another node
+//! within the class's retry budget, keeping its slot. The budget is a token bucket as Linkerd's: each
+//! first attempt adds `ratio`, time adds `min_per_second`, a retry takes one.
+
+use core::time::Duration;
+
+use crate::engine::Engine;
+use crate::policy::RetryBudget;
+use crate::release::Precedence;
+use crate::request::{NodeId, Outcome, Ticket};
+use crate::ticket::{NONE, State};
+use crate::time::Time;
+
+/// Seconds for which unused budget is remembered: Linkerd's ten.
+const TTL: f64 = 10.0;
+/// Most tokens that first attempts may save up: a burst of a hundred failures is retried at once, a
+/// thousand is an outage in which retries only add load.
+const MOST_SAVED: f64 = 100.0;
+
+/// Tokens of one class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RetryTokens {
+    saved: f64,
+    timed: f64,
+    at: Time,
+}
+
+impl RetryTokens {
+    pub(crate) fn new(now: Time) -> RetryTokens {
+        RetryTokens { saved: 0.0, timed: 0.0, at: now }
+    }
+
+    /// A first attempt.
+    pub(crate) fn deposit(&mut self, budget: &RetryBudget) {
+        self.saved = (self.saved + budget.ratio).min(MOST_SAVED);
+    }
+
+    /// May one more attempt be made? Takes its token.
+    fn take(&mut self, now: Time, budget: &RetryBudget) -> bool {
+        let passed = now.since(self.at).as_secs_f64();
+        self.at = now;
+        self.timed = (self.timed + passed * budget.min_per_second).min(TTL * budget.min_per_second);
+        let tokens = if self.timed >= 1.0 { &mut self.timed } else { &mut self.saved };
+        // A hair of slack: five additions of 0.2 are a whole token.
+        let enough = *tokens >= 1.0 - 1e-9;
+        if enough {
+            *tokens = (*tokens - 1.0).max(0.0);
+        }
+        enough
+    }
+}
+
+impl Engine {
+    /// Something happened to a *released* request. Returns a node if a retryable failure is to be tried
+    /// again there; the request keeps its slot then. A stale ticket is ignored.
+    pub fn observe(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> Option<NodeId> {
+        let now = self.advance(now);
+        let index = self.tickets.find(ticket, State::Inside)?;
+        match outcome {
+            Outcome::FirstByte => self.tickets[index].first_byte = true,
+            Outcome::LastByte { status } => self.answered(now, index, status),
+            Outcome::Upgraded => self.answered(now, index, 101),
+            Outcome::Reset => {
+                let class = self.tickets[index].class;
+                self.classes.all[class as usize].observed.counts.cancelled += 1;
+                self.leave(now, index);
+            }
+            Outcome::Failed { retryable } => return self.failed(now, index, retryable),
+        }
+        None
+    }
+
+    fn answered(&mut self, now: Time, index: u32, status: u16) {
+        let entry = &self.tickets[index];
+        let (class, node, adopted) = (entry.class, entry.node, entry.adopted);
+        let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
+        if status >= 500 {
+            self.classes.all[class as usize].observed.counts.failed += 1;
+            self.node_failed(now, node);
+        } else {
+            self.nodes.succeeded(node);
+            let guarantee = self.classes.spec(class).guarantee;
+            let state = &mut self.classes.all[class as usize];
+            state.expected.roll(now, state.outstanding > 0, self.policy.discipline.admit);
+            if adopted {
+                state.observed.counts.served += 1;
+            } else {
+                state.observed.served(now, response, &guarantee);
+                state.expected.add(compute.as_secs_f64());
+                self.steering.see(now, class, &mut state.seen, guarantee.response_time);
+                if self.classes.learn(class, compute.as_secs_f64()) {
+                    self.reweigh(class);
+                }
+            }
+        }
+        self.leave(now, index);
+    }
+
+    fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
+        let entry = &self.tickets[index];
+        let (class, node, released) = (entry.class, entry.node, entry.released);
+        let again = retryable && !entry.first_byte;
+        let budget = self.classes.spec(class).retry;
+        let left = entry.retries < budget.max_retries;
+        let state = &mut self.classes.all[class as usize];
+        state.observed.counts.failed += 1;
+        let (pool, weight) = (state.pool, state.weight);
+        self.node_failed(now, node);
+        if again && left && self.nodes.has_room(pool) && self.classes.all[class as usize].retry.take(now, &budget) {
+            self.nodes.release(node);
+            let next = self.nodes.dispatch(pool, node, &mut self.random).unwrap_or(NONE);
+            let state = &mut self.classes.all[class as usize];
+            state.observed.counts.retried += 1;
+            // The first attempt used its slot; the charge now stands for the second.
+            state.tag = Precedence::settle(state.tag, weight, 0.0, now.since(released).as_secs_f64());
+            let entry = &mut self.tickets[index];
+            entry.node = next;
+            entry.released = now;
+            entry.retries += 1;
+            self.rank(class);
+            return Some(NodeId(next));
+        }
+        self.leave(now, index);
+        None
+    }
+
+    fn node_failed(&mut self, now: Time, node: u32) {
+        if self.nodes.failed(now, node) {
+            self.nodes_changed(now);
+        }
+    }
+
+    /// Gives the slot back and forgets the request.
+    fn leave(&mut self, now: Time, index: u32) {
+        let entry = &self.tickets[index];
+        let (class, node, charged) = (entry.class, entry.node, entry.charged);
+        let used = now.since(entry.released).as_secs_f64();
+        self.tickets.remove(index);
+        self.nodes.release(node);
+        self.window.outstanding -= 1;
+        let state = &mut self.classes.all[class as usize];
+        state.outstanding -= 1;
+        state.tag = Precedence::settle(state.tag, state.weight, charged, used);
+        if state.active() {
+            self.rank(class);
+        } else {
+            self.retire(class);
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! The resolved policy: what the operator wants, with every name bound and every default filled in.
+//!
+//! `weirgate-config` turns a YAML file into this type; the simulator and the tests build it directly.
+//! Source: Blanquer et al., *Quorum* (NSDI 2005), Sec. 3: a QoS class is a classification rule and a
+//! guarantee. The rules stay with the driver (they need HTTP); everything after them is here.
+//! Departure: classes may lack either guarantee or both (best effort), may be made from templates,
+//! and are bound to a pool of nodes.
+//!
+//! A *discipline* is one choice of method per stage; see [`Discipline`].
+
+use core::fmt;
+use core::time::Duration;
+
+/// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// One method per stage.
+    pub discipline: Discipline,
+    /// Where classes send their requests; a class names one by its index.
+    pub pools: Vec<Pool>,
+    /// Members of all pools; a [`crate::NodeId`] is an index here.
+    pub nodes: Vec<Node>,
+    /// Service classes; a [`crate::ClassId`] below `classes.len()` is an index here. Names are unique.
+    /// The last one takes what a removed class leaves behind, so there is always at least one.
+    pub classes: Vec<Class>,
+    /// Shapes from which classes are made at run time, one per key.
+    pub templates: Vec<Template>,
+    /// Most requests that may wait in all queues together.
+    pub max_waiting: u32,
+}
+
+/// One method per stage, plus the method's own figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Discipline {
+    /// The name under which the operator chose it (`quorum`, `none`, `custom`, …).
+    pub name: String,
+    /// Stage *admit*.
+    pub admit: Admit,
+    /// Stage *release*, load control: how many requests may be inside.
+    pub load_control: LoadControl,
+    /// Stage *release*, precedence: whose turn it is.
+    pub precedence: Precedence,
+}
+
+/// Stage *admit*: may a request wait here, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admit {
+    /// Everything may wait, up to the bounds of its queue.
+    None,
+    /// Quorum's selective dropping (Sec. 3.3): the head of a queue is dropped when the time left to
+    /// its deadline is less than the expected compute time of its class.
+    Deadline {
+        /// What the expected compute time is while no request of the class completes.
+        stale: StaleEstimate,
+    },
+}
+
+/// What an estimate is worth when nothing confirms it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StaleEstimate {
+    /// It stays. Once it exceeds the deadline the class is starved for good: everything is dropped,
+    /// nothing completes, the estimate never changes. Kept for study.
+    Hold,
+    /// It shrinks by 30 % a control period while nothing of the class is inside.
+    Decay,
+}
+
+/// Stage *release*, load control: the window of outstanding requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LoadControl {
+    /// A window that never moves; `None` is no limit. Scaled by the share of nodes that are usable.
+    Fixed {
+        /// Requests that may be inside all nodes together.
+        window: Option<u32>,
+    },
+    /// Quorum's rule (Sec. 3.1): every 500 ms one step up while the compute time of the class with
+    /// the smallest response-time limit is below half of that limit, else one step down.
+    WindowLinear {
+        /// The step, in requests.
+        delta: u32,
+        /// The first window.
+        first: u32,
+        /// The smallest window, at least 1.
+        least: u32,
+        /// The largest window.
+        most: u32,
+        /// When a step up may be taken.
+        grow: Grow,
+    },
+}
+
+/// When a linear window may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grow {
+    /// Whenever compute times allow, as published.
+    Always,
+    /// Only if the window held a request back since the last step.
+    WhileFull,
+}
+
+/// Stage *release*, precedence: which queue the next slot goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precedence {
+    /// Arrival order over all classes.
+    Fifo,
+    /// Quorum's partition of the window (Sec. 3.2): slots in proportion to the classes' weights,
+    /// unclaimed slots reassigned.
+    WeightedFair,
+}
+
+/// Stage *dispatch*: which node of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// The node with the fewest requests inside, relative to its weight.
+    LeastOutstanding,
+    /// Turns in proportion to the weights.
+    WeightedRoundRobin,
+    /// Two nodes drawn at random in proportion to weight, the less loaded of the two.
+    PowerOfTwo,
+}
+
+/// A set of nodes that serve the same requests.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Unique name.
+    pub name: String,
+    /// How requests are spread over its nodes.
+    pub dispatch: Dispatch,
+    /// When a failing node is left out.
+    pub ejection: Ejection,
+}
+
+/// Passive ejection: a node that keeps failing is left out for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ejection {
+    /// Failures in a row that eject a node; 0 switches ejection off.
+    pub consecutive_failures: u32,
+    /// How long the first ejection lasts; each further one lasts twice as long, up to 16 times.
+    pub base: Duration,
+    /// Largest share of the pool's nodes that may be ejected at once, 0 to 1. One node may always
+    /// be ejected from a pool of two or more.
+    pub max_share: f64,
+}
+
+/// A member of a pool. A machine in two pools is two nodes with the same `machine`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Name, unique in its pool.
+    pub name: String,
+    /// The machine it runs on; nodes of one machine share its capacity.
+    pub machine: String,
+    /// Index into [`Policy::pools`].
+    pub pool: usize,
+    /// Relative share of the pool's requests; finite and > 0.
+    pub weight: f64,
+    /// Slot-seconds of service it gives per second (its CPUs, say); `None` is unknown.
+    pub capacity: Option<f64>,
+    /// Most requests inside it at once; `None` is no limit of its own.
+    pub max_outstanding: Option<u32>,
+}
+
+/// A service class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Class {
+    /// Unique name.
+    pub name: String,
+    /// Index into [`Policy::pools`].
+    pub pool: usize,
+    /// What it is promised; [`Guarantee::default`] is best effort.
+    pub guarantee: Guarantee,
+    /// Agreed service time of one request on an unloaded node; `None` is learned.
+    pub service_time: Option<Duration>,
+    /// Bounds of its queue.
+    pub queue: QueueBounds,
+    /// How often failed requests may be tried again.
+    pub retry: RetryBudget,
+}
+
+/// A class per key (one per tenant, say), made on first use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Template {
+    /// What each class gets; its `name` is the template's.
+    pub class: Class,
+    /// Most classes alive at once, at least 1. Past it the longest idle one makes room; when none is
+    /// idle the request goes to the template's shared overflow class.
+    pub max_live: u32,
+}
+
+/// What a class is promised. Neither part: best effort.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Guarantee {
+    /// Least throughput in requests per second; finite and > 0.
+    pub throughput: Option<f64>,
+    /// Largest response time.
+    pub response_time: Option<ResponseTime>,
+}
+
+/// A limit on a statistic of the response time (request head received to the node's last byte).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ResponseTime {
+    /// Which statistic is limited.
+    pub statistic: Statistic,
+    /// The limit, > 0.
+    pub limit: Duration,
+}
+
+/// A statistic over a sliding window of served requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Statistic {
+    /// The mean.
+    Average,
+    /// A percentile, in percent, between 50 and 99.9.
+    Percentile(f64),
+}
+
+impl fmt::Display for Statistic {
+    /// `avg`, `p95`, `p99.9`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Statistic::Average => f.write_str("avg"),
+            Statistic::Percentile(p) => write!(f, "p{p}"),
+        }
+    }
+}
+
+/// Bounds of one class's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueBounds {
+    /// Most requests that wait.
+    pub max_waiting: u32,
+    /// Most requests that wait for one source (see [`crate::Arrival::flow`]).
+    pub max_waiting_per_flow: u32,
+    /// Longest wait, whatever the admit method; > 0.
+    pub max_wait: Duration,
+}
+
+impl Default for QueueBounds {
+    /// 10,000 waiting (about 10 MB of request heads), a tenth of them from one source so that no single
+    /// client fills the queue, for 30 s, as long as people wait for a page.
+    fn default() -> Self {
+        QueueBounds { max_waiting: 10_000, max_waiting_per_flow: 1_000, max_wait: Duration::from_secs(30) }
+    }
+}
+
+/// Retries of one class: a token bucket filled by its first attempts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RetryBudget {
+    /// Retries per first attempt, 0 (none) to 1.
+    pub ratio: f64,
+    /// Retries per second that are allowed even at a low rate.
+    pub min_per_second: f64,
+    /// Attempts of one request after the first.
+    pub max_retries: u8,
+}
+
+impl Default for RetryBudget {
+    /// Linkerd's figures: 20 % of requests plus 10 a second; one retry a request.
+    fn default() -> Self {
+        RetryBudget { ratio: 0.2, min_per_second: 10.0, max_retries: 1 }
+    }
+}
+
+impl Default for Ejection {
+    /// Five failures in a row, 1 s at first, at most 34 % of the nodes (one of three).
+    fn default() -> Self {
+        Ejection { consecutive_failures: 5, base: Duration::from_secs(1), max_share: 0.34 }
+    }
+}
+
+impl Discipline {
+    /// Quorum as published: δ = 2, first window 10, least window 1. The paper is silent on estimates
+    /// that nothing confirms; they decay here (see `docs/adr/0002-stale-estimates-decay.md`).
+    #[must_use]
+    pub fn quorum() -> Discipline {
+        Discipline {
+            name: "quorum".into(),
+            admit: Admit::Deadline { stale: StaleEstimate::Decay },
+            load_control: LoadControl::WindowLinear { delta: 2, first: 10, least: 1, most: 65_536, grow: Grow::Always },
+            precedence: Precedence::WeightedFair,
+        }
+    }
+
+    /// No control at all: a plain reverse proxy.
+    #[must_use]
+    pub fn none() -> Discipline {
+        Discipline {
+            name: "none".into(),
+            admit: Admit::None,
+            load_control: LoadControl::Fixed { window: None },
+            precedence: Precedence::Fifo,
+        }
+    }
+}
+
+/// Why a policy cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPolicy(pub(crate) String);
+
+impl fmt::Display for InvalidPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for InvalidPolicy {}
+
+impl Policy {
+    /// Checks what the types cannot say.
+    ///
+    /// # Errors
+    /// The first thing found wrong, with the name of the class, pool or node.
+    pub fn validate(&self) -> Result<(), InvalidPolicy> {
+        let fail = |text: String| Err(InvalidPolicy(text));
+        if self.classes.is_empty() {
+            return fail("a policy needs at least one class".into());
+        }
+        if self.pools.is_empty() {
+            return fail("a policy needs at least one pool".into());
+        }
+        if self.max_waiting == 0 {
+            return fail("max_waiting must be at least 1".into());
+        }
+        if self.classes.len() + self.templates.len() > u32::MAX as usize / 2 || self.nodes.len() > u32::MAX as usize {
+            return fail("too many classes or nodes".into());
+        }
+        for node in &self.nodes {
+            if node.pool >= self.pools.len() {
+                return fail(format!("node {} names a pool that does not exist", node.name));
+            }
+            if !(node.weight.is_finite() && node.weight > 0.0) {
+                return fail(format!("node {}: weight must be finite and > 0", node.name));
+            }
+            if node.capacity.is_some_and(|c| !(c.is_finite() && c > 0.0)) {
+                return fail(format!("node {}: capacity must be finite and > 0", node.name));
+            }
+            if node.max_outstanding == Some(0) {
+                return fail(format!("node {}: max_outstanding must be at least 1", node.name));
+            }
+        }
+        for pool in &self.pools {
+            if !(0.0..=1.0).contains(&pool.ejection.max_share) {
+                return fail(format!("pool {}: ejection share must lie between 0 and 1", pool.name));
+            }
+        }
+        for class in self.classes.iter().chain(self.templates.iter().map(|t| &t.class)) {
+            class.validate(self.pools.len())?;
+        }
+        for template in &self.templates {
+            if template.max_live == 0 {
+                return fail(format!("template {}: max_live must be at least 1", template.class.name));
+            }
+        }
+        match self.discipline.load_control {
+            LoadControl::Fixed { window: Some(0) } => fail("a fixed window must be at least 1".into()),
+            LoadControl::WindowLinear { delta, first, least, most, .. }
+                if delta == 0 || least == 0 || first < least || most < first =>
+            {
+                fail("a linear window needs delta ≥ 1 and 1 ≤ least ≤ first ≤ most".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Class {
+    fn validate(&self, pools: usize) -> Result<(), InvalidPolicy> {
+        let fail = |what: &str| Err(InvalidPolicy(format!("class {}: {what}", self.name)));
+        if self.pool >= pools {
+            return fail("its pool does not exist");
+        }
+        if self.guarantee.throughput.is_some_and(|g| !(g.is_finite() && g > 0.0)) {
+            return fail("throughput must be finite and > 0");
+        }
+        if let Some(rt) = self.guarantee.response_time {
+            if rt.limit.is_zero() {
+                return fail("the response-time limit must be > 0");
+            }
+            if let Statistic::Percentile(p) = rt.statistic
+                && !(50.0..=99.9).contains(&p)
+            {
+                return fail("a percentile must lie between 50 and 99.9");
+            }
+        }
+        if self.service_time.is_some_and(|t| t.is_zero()) {
+            return fail("service_time must be > 0");
+        }
+        if self.queue.max_waiting == 0 || self.queue.max_waiting_per_flow == 0 || self.queue.max_wait.is_zero() {
+            return fail("queue bounds must be > 0");
+        }
+        if !(0.0..=1.0).contains(&self.retry.ratio)
+            || self.retry.min_per_second.is_nan()
+            || self.retry.min_per_second < 0.0
+        {
+            return fail("retry ratio must lie between 0 and 1, min_per_second must be ≥ 0");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,157 @@
+//! A new policy under way: waiting requests keep their place, requests inside finish.
+//!
+//! Classes are the same if their names are, nodes if pool and name are. What a removed class leaves
+//! waiting goes to the policy's last class, in order of arrival; what it has inside finishes there
+//! without its times counting. Nodes that are gone finish what they have. Everything that follows from
+//! the requests themselves (queues, counts, shares) is built anew from them, in one place, so that no
+//! path of change can leave it wrong. Costs O(classes + requests); it is no hot path.
+
+use std::collections::BTreeMap;
+
+use crate::classify::Classes;
+use crate::control::Steering;
+use crate::dispatch::Nodes;
+use crate::engine::Engine;
+use crate::heap::Heaps;
+use crate::policy::{InvalidPolicy, Policy};
+use crate::queue::{Queue, Queues};
+use crate::release::Precedence;
+use crate::ticket::{NONE, State};
+use crate::time::Time;
+
+impl Engine {
+    /// Puts a new policy in force. Tickets stay valid; class, template and node ids are those of the new
+    /// policy from now on. Call [`Engine::poll`] afterwards.
+    ///
+    /// # Errors
+    /// If the policy is not valid; the old one stays in force then.
+    pub fn reconfigure(&mut self, now: Time, policy: Policy) -> Result<(), InvalidPolicy> {
+        policy.validate()?;
+        let now = self.advance(now);
+        let (classes, class_of) = self.carry_classes(now, &policy);
+        let (nodes, node_of) = self.carry_nodes(&policy);
+        for entry in &mut self.tickets.entries {
+            if entry.state == State::Free {
+                continue;
+            }
+            let (class, kept) = class_of[entry.class as usize];
+            entry.class = class;
+            entry.adopted |= !kept;
+            if entry.node != NONE {
+                entry.node = node_of[entry.node as usize];
+            }
+        }
+        self.classes = classes;
+        self.nodes = nodes;
+        self.steering = Steering::new(now, &policy);
+        self.window.reconfigure(now, policy.discipline.load_control);
+        self.policy = policy;
+        self.rebuild(now);
+        Ok(())
+    }
+
+    /// The new classes, and for each old one its new number and whether it is still itself.
+    fn carry_classes(&mut self, now: Time, policy: &Policy) -> (Classes, Vec<(u32, bool)>) {
+        let mut classes = Classes::new(now, policy);
+        let by_name: BTreeMap<&str, u32> = (0u32..).zip(&policy.classes).map(|(i, c)| (c.name.as_str(), i)).collect();
+        let templates: BTreeMap<&str, u32> =
+            (0u32..).zip(&policy.templates).map(|(i, t)| (t.class.name.as_str(), i)).collect();
+        let named = self.policy.classes.len();
+        let mut class_of = Vec::with_capacity(self.classes.all.len());
+        for (index, old) in self.classes.all.iter().enumerate() {
+            let name = self.classes.specs[old.spec as usize].name.as_str();
+            let new = if index < named {
+                by_name.get(name).copied()
+            } else if let Some(template) = templates.get(name).copied() {
+                match &old.made {
+                    Some(made) if old.live => Some(classes.intern(now, template, &made.key).0),
+                    Some(_) | None => Some(policy.classes.len() as u32 + template),
+                }
+            } else {
+                None
+            };
+            class_of.push((new.unwrap_or(classes.default_class()), new.is_some()));
+            let Some(new) = new.filter(|_| old.live) else { continue };
+            let state = &mut classes.all[new as usize];
+            if old.made.is_some() == state.made.is_some() {
+                state.expected = old.expected;
+                state.observed = old.observed.clone();
+                state.retry = old.retry;
+            } else {
+                // A smaller `max_live` sent it to the overflow class.
+                state.observed.counts.add(&old.observed.counts);
+            }
+        }
+        (classes, class_of)
+    }
+
+    /// The new nodes, and for each old one its new number or [`NONE`].
+    fn carry_nodes(&self, policy: &Policy) -> (Nodes, Vec<u32>) {
+        let mut nodes = Nodes::new(policy);
+        let name = |policy: &Policy, index: usize| {
+            let node = &policy.nodes[index];
+            (policy.pools[node.pool].name.clone(), node.name.clone())
+        };
+        let known: BTreeMap<(String, String), usize> =
+            (0..policy.nodes.len()).map(|index| (name(policy, index), index)).collect();
+        let node_of = (0..self.policy.nodes.len())
+            .map(|old| {
+                let Some(new) = known.get(&name(&self.policy, old)).copied() else { return NONE };
+                nodes.inherit(new, &self.nodes, old);
+                new as u32
+            })
+            .collect();
+        (nodes, node_of)
+    }
+
+    /// Builds everything that follows from the requests themselves.
+    fn rebuild(&mut self, now: Time) {
+        let live = self.classes.all.len();
+        let discipline = &self.policy.discipline;
+        self.precedence = Precedence::new(discipline.precedence, self.policy.pools.len(), live);
+        self.expiry = Heaps::new(1, live);
+        self.queues = Queues::new(self.policy.max_waiting);
+        self.window.outstanding = 0;
+        for class in &mut self.classes.all {
+            class.queue = Queue::EMPTY;
+            class.outstanding = 0;
+            class.tag = 0.0;
+        }
+        let mut waiting: Vec<u32> = Vec::new();
+        for index in 0..self.tickets.entries.len() as u32 {
+            let entry = &self.tickets[index];
+            match entry.state {
+                State::Free => continue,
+                State::Waiting => waiting.push(index),
+                State::Inside => self.window.outstanding += 1,
+            }
+            let (class, inside) = (entry.class, entry.state == State::Inside);
+            if !self.classes.all[class as usize].active() {
+                self.classes.leave_idle(class);
+            }
+            let state = &mut self.classes.all[class as usize];
+            // Waiting ones are counted when they are queued below; one now marks the class active.
+            state.outstanding += u32::from(inside);
+            state.queue.len += u32::from(!inside);
+        }
+        for class in &mut self.classes.all {
+            class.queue = Queue::EMPTY;
+        }
+        waiting.sort_unstable_by_key(|index| self.tickets[*index].sequence);
+        for index in waiting {
+            let class = self.tickets[index].class;
+            let bounds = self.classes.spec(class).queue;
+            let queue = &mut self.classes.all[class as usize].queue;
+            self.queues.push(&mut self.tickets, queue, index, bounds);
+        }
+        self.classes.weigh();
+        for class in 0..live as u32 {
+            let state = &self.classes.all[class as usize];
+            if state.active() {
+                self.precedence.claim(state.weight, true);
+                self.rank(class);
+            }
+        }
+        self.nodes_changed(now);
+    }
+}

@@ -1,0 +1,146 @@
+//! Precedence: which class's head gets the next slot.
+//!
+//! Source: Quorum Sec. 3.2. The window is partitioned in proportion to the classes' weights φ
+//! (guaranteed throughput × expected cost); slots that a class does not claim go to the others. Shares
+//! are of *slots*, not of rate: a class whose requests become dearer keeps its part of the cluster and
+//! loses throughput, not the others'.
+//!
+//! The paper names the properties (those of weighted fair queueing, applied to window sizes) and leaves
+//! the arithmetic open. Here it is two steps.
+//! 1. *Partition.* θ = W / Σφ over the classes with a claim (waiting or inside). A class whose next slot
+//!    lies within its part, (out + 1) ≤ φθ, goes first, smallest (out + 1)/φ before others: a class that
+//!    loses a slot by a completion gets it back at once, which Sec. 3.3 relies on.
+//! 2. *Surplus and fractions.* What remains are the fractions of slots that rounding leaves and the
+//!    parts nobody claims. They go by start-time fair queueing (Goyal, Vin, Cheng 1996) in slot-seconds:
+//!    each class has a tag that advances by (slot-seconds used)/φ; the smallest tag is next. A release
+//!    is charged its expected compute time and corrected when it ends. So a class whose part is a tenth
+//!    of a slot holds a slot a tenth of the time, and nothing with φ > 0 starves.
+//!
+//! Best-effort classes (φ = 0) get what no other class can use, in turns.
+//!
+//! One heap per step and pool: a pool without room is passed over without touching its classes. A
+//! choice costs O(pools + log classes).
+
+use crate::heap::Heaps;
+use crate::policy::Precedence as Method;
+
+/// Rounding of θ and (out + 1)/φ may differ in the last bits; a part that is met exactly counts.
+const EXACT: f64 = 1.0 + 1e-9;
+
+/// What precedence needs to know of a class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub(crate) class: u32,
+    pub(crate) pool: usize,
+    /// φ in billionths of a slot; 0 is best effort.
+    pub(crate) weight: u64,
+    pub(crate) outstanding: u32,
+    /// Virtual time of its next turn.
+    pub(crate) tag: f64,
+    /// Arrival number of its head.
+    pub(crate) sequence: u64,
+}
+
+/// Whose turn it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Precedence {
+    method: Method,
+    /// Waiting classes with φ > 0 by (out + 1)/φ; under `fifo` all waiting classes by arrival.
+    partition: Heaps<(f64, u64)>,
+    /// The same classes by tag.
+    surplus: Heaps<(f64, u64)>,
+    /// Waiting classes with φ = 0 by tag.
+    best_effort: Heaps<(f64, u64)>,
+    /// Largest start tag released so far: of classes with φ > 0, of best-effort classes.
+    virtual_time: [f64; 2],
+    /// Σφ over classes with a claim.
+    claimed: u64,
+}
+
+impl Precedence {
+    pub(crate) fn new(method: Method, pools: usize, classes: usize) -> Precedence {
+        Precedence {
+            method,
+            partition: Heaps::new(pools, classes),
+            surplus: Heaps::new(pools, classes),
+            best_effort: Heaps::new(pools, classes),
+            virtual_time: [0.0; 2],
+            claimed: 0,
+        }
+    }
+
+    /// Makes room for classes below `classes`.
+    pub(crate) fn grow(&mut self, classes: usize) {
+        self.partition.grow(classes);
+        self.surplus.grow(classes);
+        self.best_effort.grow(classes);
+    }
+
+    /// A class has a claim from now on, or none any more (the last argument).
+    pub(crate) fn claim(&mut self, weight: u64, claims: bool) {
+        if claims {
+            self.claimed += weight;
+        } else {
+            self.claimed -= weight;
+        }
+    }
+
+    /// Tag of a class whose queue was empty: it does not catch up on what it did not use.
+    pub(crate) fn start(&self, tag: f64, weight: u64) -> f64 {
+        tag.max(self.virtual_time[usize::from(weight == 0)])
+    }
+
+    /// A class waits, or something in its claim changed while it waits.
+    pub(crate) fn set(&mut self, claim: &Claim) {
+        let tie = claim.sequence;
+        match (self.method, claim.weight) {
+            (Method::Fifo, _) => self.partition.set(claim.pool, claim.class, (claim.sequence as f64, tie)),
+            (Method::WeightedFair, 0) => self.best_effort.set(claim.pool, claim.class, (claim.tag, tie)),
+            (Method::WeightedFair, weight) => {
+                let next = f64::from(claim.outstanding + 1) / weight as f64;
+                self.partition.set(claim.pool, claim.class, (next, tie));
+                self.surplus.set(claim.pool, claim.class, (claim.tag, tie));
+            }
+        }
+    }
+
+    /// A class no longer waits.
+    pub(crate) fn remove(&mut self, class: u32, pool: usize) {
+        self.partition.remove(pool, class);
+        self.surplus.remove(pool, class);
+        self.best_effort.remove(pool, class);
+    }
+
+    /// The class whose head is next, among pools for which `has_room` holds. `window` is its size.
+    pub(crate) fn next(&self, window: u32, pools: usize, has_room: impl Fn(usize) -> bool) -> Option<u32> {
+        let best = |heaps: &Heaps<(f64, u64)>| {
+            let tops = (0..pools).filter(|pool| has_room(*pool)).filter_map(|pool| heaps.peek(pool));
+            tops.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal))
+        };
+        if let Some(((key, _), class)) = best(&self.partition) {
+            let within = self.method == Method::Fifo || key * self.claimed as f64 <= f64::from(window) * EXACT;
+            if within {
+                return Some(class);
+            }
+            return best(&self.surplus).map(|(_, class)| class);
+        }
+        best(&self.best_effort).map(|(_, class)| class)
+    }
+
+    /// Charges a release: the class's tag afterwards, and the charge that [`Precedence::settle`] corrects.
+    pub(crate) fn charge(&mut self, tag: f64, weight: u64, seconds: f64) -> f64 {
+        let time = &mut self.virtual_time[usize::from(weight == 0)];
+        *time = time.max(tag);
+        tag + seconds / slots(weight)
+    }
+
+    /// Corrects a charge of `charged` slot-seconds to what was used.
+    pub(crate) fn settle(tag: f64, weight: u64, charged: f64, used: f64) -> f64 {
+        tag + (used - charged) / slots(weight)
+    }
+}
+
+/// φ in slots. Best-effort classes are equals among themselves.
+fn slots(weight: u64) -> f64 {
+    if weight == 0 { 1.0 } else { weight as f64 / 1e9 }
+}

@@ -1,0 +1,240 @@
+//! The words that pass between a driver and the engine about one request.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::time::Time;
+
+/// A live class: below `policy.classes.len()` the class of that index, above it an overflow class or
+/// one made from a template by [`crate::Engine::class`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClassId(pub u32);
+
+/// Index into `policy.templates`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TemplateId(pub u32);
+
+/// Index into `policy.nodes`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u32);
+
+/// A request that the engine has accepted. Stale tickets are recognised and ignored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// What one request is expected to take: slot-seconds on an unloaded node first, then up to four
+/// further resources (CPU, disk, bandwidth, …) in shares of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost(pub [f32; 5]);
+
+/// A request at the door.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Arrival {
+    /// Its class.
+    pub class: ClassId,
+    /// Whom it comes from, as a keyed hash (the engine trusts it to be spread evenly).
+    pub flow: u64,
+    /// Its expected cost if the driver knows better than the class; `None` is the class's.
+    pub cost: Option<Cost>,
+    /// Returned with every action about this request, so that the driver finds it again.
+    pub tag: u64,
+}
+
+/// The answer to an arrival.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// Forward it to `node` now.
+    Release {
+        /// For everything that is said about the request later.
+        ticket: Ticket,
+        /// Where to.
+        node: NodeId,
+    },
+    /// It waits; [`crate::Engine::poll`] will release or shed it.
+    Wait {
+        /// For everything that is said about the request later.
+        ticket: Ticket,
+    },
+    /// It is turned away.
+    Shed(Shed),
+}
+
+/// A refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shed {
+    /// Why.
+    pub reason: ShedReason,
+    /// When trying again makes sense; whole seconds, at least one.
+    pub retry_after: Duration,
+}
+
+/// Why a request was turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ShedReason {
+    /// It could not have met its class's response-time limit any more.
+    Deadline,
+    /// The class's queue is full.
+    QueueFull,
+    /// Its source already has as many waiting as one source may.
+    FlowFull,
+    /// All queues together are full.
+    TotalFull,
+    /// It waited longer than its queue allows.
+    QueueTimeout,
+    /// No node of the pool is usable.
+    NoNode,
+}
+
+impl ShedReason {
+    /// Every reason, in a fixed order: counters are arrays in this order.
+    pub const ALL: [ShedReason; 6] = [
+        ShedReason::Deadline,
+        ShedReason::QueueFull,
+        ShedReason::FlowFull,
+        ShedReason::TotalFull,
+        ShedReason::QueueTimeout,
+        ShedReason::NoNode,
+    ];
+
+    /// Its place in [`ShedReason::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The word used in replies, logs, metrics and snapshots.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ShedReason::Deadline => "deadline",
+            ShedReason::QueueFull => "queue_full",
+            ShedReason::FlowFull => "source_full",
+            ShedReason::TotalFull => "all_queues_full",
+            ShedReason::QueueTimeout => "queue_timeout",
+            ShedReason::NoNode => "no_node",
+        }
+    }
+}
+
+impl fmt::Display for ShedReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What happened to a released request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The response head arrived. The slot stays taken.
+    FirstByte,
+    /// The node sent its last byte; frees the slot. A status from 500 on counts as a failure of the
+    /// node, and its time is no evidence of the node's speed.
+    LastByte {
+        /// HTTP status.
+        status: u16,
+    },
+    /// The node refused, broke off or timed out.
+    Failed {
+        /// The request is idempotent, its body can be sent again and nothing went downstream.
+        retryable: bool,
+    },
+    /// The client left and the exchange with the node was cut; frees the slot, says nothing about the
+    /// node.
+    Reset,
+    /// The connection became a tunnel (101); frees the slot.
+    Upgraded,
+}
+
+/// What the driver learned about a node.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum NodeEvent {
+    /// It answers its health checks.
+    Up(NodeId),
+    /// It does not.
+    Down(NodeId),
+    /// It finishes what it has and gets nothing new.
+    Draining(NodeId),
+    /// Its measured or configured capacity in slot-seconds per second; finite and > 0, else ignored.
+    Capacity(NodeId, f64),
+}
+
+/// Something the engine wants done about a waiting request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// Forward it now.
+    Release {
+        /// Which request.
+        ticket: Ticket,
+        /// Its [`Arrival::tag`].
+        tag: u64,
+        /// Where to.
+        node: NodeId,
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// Turn it away.
+    Shed {
+        /// Which request; stale from now on.
+        ticket: Ticket,
+        /// Its [`Arrival::tag`].
+        tag: u64,
+        /// Why, and when to try again.
+        shed: Shed,
+        /// How long it waited.
+        waited: Duration,
+    },
+}
+
+/// When something happened last, for [`crate::Snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moved {
+    /// When.
+    pub at: Time,
+    /// From how many.
+    pub from: u32,
+    /// To how many.
+    pub to: u32,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why the window moved, or stayed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why {
+    /// It is at its first size.
+    First,
+    /// A fixed window follows the number of usable nodes.
+    Nodes {
+        /// Usable nodes.
+        usable: u32,
+        /// All nodes.
+        all: u32,
+    },
+    /// The most restrictive class computed within half its limit.
+    BelowHalf {
+        /// That class.
+        class: ClassId,
+        /// Its compute time.
+        compute: Duration,
+        /// Its limit.
+        limit: Duration,
+    },
+    /// The most restrictive class computed longer than half its limit.
+    AboveHalf {
+        /// That class.
+        class: ClassId,
+        /// Its compute time.
+        compute: Duration,
+        /// Its limit.
+        limit: Duration,
+    },
+    /// No class has a response-time limit: nothing asks for a smaller window.
+    NoLimit,
+    /// A new policy set it.
+    Reconfigured,
+    /// Compute times would allow a step up, but the window held nothing back since the last step.
+    NotFull,
+}

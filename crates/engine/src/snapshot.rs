@@ -1,0 +1,208 @@
+//! What an operator may ask, and why things are as they are.
+//!
+//! Plain data, copied out under the driver's lock: the whole in [`Snapshot`], classes in pages of
+//! [`ClassSnapshot`] so that a hundred thousand tenants never hold the lock for long.
+
+use core::time::Duration;
+
+use crate::engine::Engine;
+use crate::policy::{Guarantee, Statistic};
+use crate::request::{ClassId, Moved, NodeId, ShedReason};
+use crate::time::Time;
+
+/// The engine as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub now: Time,
+    /// The discipline's name.
+    pub discipline: String,
+    /// Requests that may be inside; `None` is no limit.
+    pub window: Option<u32>,
+    /// Requests inside.
+    pub outstanding: u32,
+    /// Requests waiting.
+    pub waiting: u32,
+    /// Why the window moved last.
+    pub moved: Moved,
+    /// Live classes, for paging.
+    pub classes: u32,
+    /// Every node.
+    pub nodes: Vec<NodeSnapshot>,
+    /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
+    /// no service time is known counts with the others' mean.
+    pub demanded_capacity: f64,
+    /// Slot-seconds per second of the usable nodes, if every one of them is known.
+    pub usable_capacity: Option<f64>,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeSnapshot {
+    /// Its id.
+    pub node: NodeId,
+    /// Its name.
+    pub name: String,
+    /// Its pool's name.
+    pub pool: String,
+    /// Requests inside it.
+    pub outstanding: u32,
+    /// Requests that it finished.
+    pub served: u64,
+    /// Failures.
+    pub failed: u64,
+    /// May it get requests.
+    pub state: NodeState,
+    /// Slot-seconds per second, if known.
+    pub capacity: Option<f64>,
+}
+
+/// May a node get requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// Yes.
+    Up,
+    /// No: its health checks fail.
+    Down,
+    /// No: it is being drained.
+    Draining,
+    /// No: it failed too often in a row.
+    Ejected {
+        /// Until then.
+        until: Time,
+    },
+}
+
+/// One class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassSnapshot {
+    /// Its id.
+    pub class: ClassId,
+    /// Its name, or its template's; classes of one template and its overflow class share it.
+    pub name: String,
+    /// The key it was made for; `None` for classes that the policy names and for overflow classes,
+    /// which also keep the counts of classes that made room.
+    pub key: Option<Vec<u8>>,
+    /// What it is promised.
+    pub guarantee: Guarantee,
+    /// Arrivals since the start.
+    pub offered: u64,
+    /// Completions since the start.
+    pub served: u64,
+    /// Failures since the start (retried ones count once each).
+    pub failed: u64,
+    /// Left or cut off by the client, since the start.
+    pub cancelled: u64,
+    /// Turned away since the start, by [`ShedReason::ALL`].
+    pub shed: [u64; ShedReason::ALL.len()],
+    /// Retries since the start.
+    pub retried: u64,
+    /// Waiting now.
+    pub waiting: u32,
+    /// Inside now.
+    pub outstanding: u32,
+    /// Its share of the window if every class with a claim used it, 0 to 1.
+    pub share: f64,
+    /// Estimate of its compute time (release to last byte), if there is one.
+    pub compute_time: Option<Duration>,
+    /// Agreed or learned service time on an unloaded node.
+    pub service_time: Option<Duration>,
+    /// Over the sliding window.
+    pub achieved: Achieved,
+}
+
+/// What a class got over the sliding window.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Achieved {
+    /// Length of the window in seconds (shorter after a start).
+    pub seconds: f64,
+    /// Arrivals per second.
+    pub offered_per_s: f64,
+    /// Completions per second.
+    pub served_per_s: f64,
+    /// Sheds per second.
+    pub shed_per_s: f64,
+    /// Mean response time.
+    pub mean: Option<Duration>,
+    /// 50th, 95th and 99th percentile of the response time.
+    pub p50: Option<Duration>,
+    /// See `p50`.
+    pub p95: Option<Duration>,
+    /// See `p50`.
+    pub p99: Option<Duration>,
+    /// The guaranteed statistic.
+    pub limited: Option<(Statistic, Duration)>,
+    /// Throughput guarantee held: served ≥ 0.99 × min(offered, guaranteed). `None` without one.
+    pub throughput_held: Option<bool>,
+    /// Response-time guarantee held. `None` without one or without completions.
+    pub response_time_held: Option<bool>,
+}
+
+impl Engine {
+    /// The engine as a whole. Copies one line per node.
+    #[must_use]
+    pub fn snapshot(&self, now: Time) -> Snapshot {
+        let nodes = self.policy.nodes.iter().zip(&self.nodes.nodes).enumerate();
+        let nodes: Vec<NodeSnapshot> = nodes
+            .map(|(index, (policy, node))| NodeSnapshot {
+                node: NodeId(index as u32),
+                name: policy.name.clone(),
+                pool: self.policy.pools[policy.pool].name.clone(),
+                outstanding: node.outstanding,
+                served: node.served,
+                failed: node.failed,
+                state: node.state(),
+                capacity: node.capacity,
+            })
+            .collect();
+        let usable = self.nodes.nodes.iter().filter(|n| n.usable());
+        Snapshot {
+            now: now.max(self.now),
+            discipline: self.policy.discipline.name.clone(),
+            window: self.window.limit(),
+            outstanding: self.window.outstanding,
+            waiting: self.queues.waiting,
+            moved: self.window.moved,
+            classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
+            usable_capacity: usable.map(|n| n.capacity).sum(),
+            demanded_capacity: self.classes.total_weight as f64 / 1e9,
+            nodes,
+        }
+    }
+
+    /// Up to `most` live classes with ids from `from` on, in order of their ids.
+    #[must_use]
+    pub fn classes(&self, now: Time, from: ClassId, most: usize) -> Vec<ClassSnapshot> {
+        let now = now.max(self.now);
+        let ids = (from.0..self.classes.all.len() as u32).filter(|id| self.classes.all[*id as usize].live);
+        ids.take(most).map(|id| self.class_snapshot(now, id)).collect()
+    }
+
+    fn class_snapshot(&self, now: Time, id: u32) -> ClassSnapshot {
+        let (state, spec) = (&self.classes.all[id as usize], self.classes.spec(id));
+        let counts = &state.observed.counts;
+        let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
+        ClassSnapshot {
+            class: ClassId(id),
+            name: spec.name.clone(),
+            key: state.made.as_ref().map(|made| made.key.to_vec()),
+            guarantee: spec.guarantee,
+            offered: counts.offered,
+            served: counts.served,
+            failed: counts.failed,
+            cancelled: counts.cancelled,
+            shed: counts.shed,
+            retried: counts.retried,
+            waiting: state.queue.len,
+            outstanding: state.outstanding,
+            share: if self.classes.total_weight == 0 {
+                0.0
+            } else {
+                state.weight as f64 / self.classes.total_weight as f64
+            },
+            compute_time: state.expected.seconds().and_then(seconds),
+            service_time: self.classes.service_time(id).and_then(seconds),
+            achieved: state.observed.achieved(now, &spec.guarantee, state.queue.len + state.outstanding),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The published rules on small clusters in virtual time.
+
+mod support;
+
+use support::*;
+use weirgate_engine::*;
+
+fn p95(limit: u64) -> Option<(Statistic, u64)> {
+    Some((Statistic::Percentile(95.0), limit))
+}
+
+/// Sec. 5.1 in small: 2 nodes × 2 CPUs (467/s at 8.57 ms); A surges to four times its rate.
+#[test]
+fn a_surging_class_does_not_touch_the_other() {
+    for seed in 1..=4 {
+        let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
+        let load = |rate| Load { rate, demand: 0.00857, exponential: false };
+        let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, vec![load(150.0), load(125.0)], seed);
+        bench.run(20.0);
+        bench.set_rate(0, 600.0);
+        bench.run(26.0);
+        bench.reset();
+        bench.run(56.0);
+        let (a, b) = (&bench.tallies[0], &bench.tallies[1]);
+        assert_eq!(b.shed, 0, "seed {seed}: B is within its guarantee");
+        let served = a.served.len() as f64 / 30.0;
+        assert!(served >= 0.99 * 225.0, "seed {seed}: A keeps its floor, got {served}/s");
+        let total = served + b.served.len() as f64 / 30.0;
+        assert!(total > 0.97 * 4.0 / 0.00857, "seed {seed}: surplus is used, got {total}/s");
+        for (name, tally) in [("A", a), ("B", b)] {
+            let p = percentile(&tally.served, 0.95);
+            assert!(p <= 0.405, "seed {seed}: {name} takes {p} s");
+        }
+    }
+}
+
+/// Sec. 5.3: where floors no longer fit, both classes get the same part of theirs.
+#[test]
+fn an_infeasible_policy_degrades_in_proportion() {
+    let classes = vec![class("A", Some(900.0), p95(400), Some(8)), class("B", Some(450.0), p95(400), Some(8))];
+    let load = |rate| Load { rate, demand: 0.00857, exponential: false };
+    // 6 CPUs do 700/s; 1350/s are promised.
+    let mut bench = Bench::new(policy(Discipline::quorum(), 3, classes), 2.0, vec![load(1300.0), load(1300.0)], 1);
+    bench.run(20.0);
+    bench.reset();
+    bench.run(50.0);
+    let rates: Vec<f64> = bench.tallies.iter().map(|t| t.served.len() as f64 / 30.0).collect();
+    assert!((rates[0] / rates[1] - 2.0).abs() < 0.06, "served {rates:?}");
+    assert!(rates[0] + rates[1] > 0.97 * 700.0, "served {rates:?}");
+}
+
+/// Sec. 3.2: a class that becomes five times dearer keeps its part of the cluster, not its rate.
+#[test]
+fn a_class_that_becomes_dearer_pays_itself() {
+    let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
+    let load = |rate, demand| Load { rate, demand, exponential: false };
+    // A keeps the cluster busy from the start, so that the window is where the rule wants it.
+    let loads = vec![load(400.0, 0.008), load(125.0, 0.008)];
+    let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, loads, 3);
+    bench.run(20.0);
+    bench.classes[0].demand = 0.040;
+    // The linear window needs 20 s from 100 slots to the 20 that dearer requests leave room for.
+    bench.run(45.0);
+    bench.reset();
+    bench.run(75.0);
+    let (a, b) = (&bench.tallies[0], &bench.tallies[1]);
+    assert_eq!(b.shed, 0);
+    assert!(percentile(&b.served, 0.95) <= 0.405);
+    let served = a.served.len() as f64 / 30.0;
+    assert!(served >= 0.99 * 225.0 * 8.0 / 40.0, "A is owed 45/s and gets {served}/s");
+    assert!(a.shed > 0, "A asks for more than there is");
+}
+
+/// Requests that cost more than the limit for a while make the estimate exceed it. With the literal
+/// rule the class never comes back, though its requests are cheap again; an estimate that decays lets it.
+#[test]
+fn a_stale_estimate_starves_a_class_unless_it_decays() {
+    let served_after = |stale: StaleEstimate| {
+        let mut discipline = Discipline::quorum();
+        discipline.admit = Admit::Deadline { stale };
+        let classes = vec![class("A", Some(100.0), p95(200), Some(8)), class("other", None, None, None)];
+        let load = |rate| Load { rate, demand: 0.008, exponential: false };
+        let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, vec![load(100.0), load(0.0)], 5);
+        bench.run(5.0);
+        bench.classes[0].demand = 0.300;
+        bench.run(8.0);
+        bench.classes[0].demand = 0.008;
+        bench.run(18.0);
+        bench.reset();
+        bench.run(28.0);
+        bench.tallies[0].served.len() as f64 / bench.tallies[0].offered as f64
+    };
+    assert_eq!(served_after(StaleEstimate::Hold), 0.0);
+    assert!(served_after(StaleEstimate::Decay) > 0.99);
+}
+
+/// As published the window grows while nothing needs it; the variant stays.
+#[test]
+fn an_idle_window_grows_as_published_and_stays_if_asked() {
+    let window_after = |grow: Grow| {
+        let mut discipline = Discipline::quorum();
+        if let LoadControl::WindowLinear { grow: g, .. } = &mut discipline.load_control {
+            *g = grow;
+        }
+        let classes = vec![class("A", Some(100.0), p95(400), Some(8))];
+        let loads = vec![Load { rate: 50.0, demand: 0.008, exponential: false }];
+        let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, loads, 5);
+        bench.run(60.2);
+        bench.engine.snapshot(Time::ZERO).window.unwrap()
+    };
+    assert_eq!(window_after(Grow::Always), 10 + 4 * 60);
+    assert_eq!(window_after(Grow::WhileFull), 10);
+}

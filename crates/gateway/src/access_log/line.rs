@@ -1,0 +1,123 @@
+//! One line of the access log.
+//!
+//! Source: JSON, RFC 8259; times RFC 3339. What a client can choose (method, host, path) is escaped and
+//! cut, so that a request is one line whatever it holds. `Authorization`, `Cookie` and every other
+//! header are not written at all.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::record::{AccessRecord, Ending};
+
+/// Longest value of a field, in bytes before escaping. Longer ones are cut and end with `…`.
+const MOST_FIELD: usize = 1024;
+
+/// Appends the line of `record`, with its line feed.
+pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
+    let (ending, reason) = match record.ending {
+        Ending::Served => ("served", None),
+        Ending::Tunnelled => ("tunnelled", None),
+        Ending::Shed(reason) => ("shed", Some(reason.as_str())),
+        Ending::Refused(word) => ("refused", Some(word)),
+        Ending::Failed(word) => ("failed", Some(word)),
+        Ending::Left => ("left", None),
+    };
+    line.extend_from_slice(b"{\"time\":\"");
+    timestamp(line, at);
+    line.push(b'"');
+    text(line, "class", record.class_name);
+    text(line, "ending", ending);
+    if let Some(reason) = reason {
+        text(line, "reason", reason);
+    }
+    number(line, "status", u64::from(record.status));
+    text(line, "method", record.method.map_or("", http::Method::as_str));
+    text(line, "host", record.host);
+    text(line, "path", record.path);
+    // Writing to a vector does not fail.
+    let _ = write!(line, ",\"client\":\"{}\"", record.client);
+    if let Some(node) = record.node {
+        text(line, "node", node);
+    }
+    number(line, "retries", u64::from(record.retries));
+    milliseconds(line, "queue_wait_ms", record.queue_wait);
+    milliseconds(line, "service_time_ms", record.service_time);
+    milliseconds(line, "total_ms", record.total);
+    number(line, "bytes_in", record.bytes_in);
+    number(line, "bytes_out", record.bytes_out);
+    text(line, "trace_id", record.trace_id);
+    number(line, "policy_version", record.version);
+    line.extend_from_slice(b"}\n");
+}
+
+/// `,"name":"value"`, escaped and cut.
+fn text(line: &mut Vec<u8>, name: &str, value: &str) {
+    let _ = write!(line, ",\"{name}\":\"");
+    let cut = if value.len() > MOST_FIELD { value.floor_char_boundary(MOST_FIELD) } else { value.len() };
+    for c in value.get(..cut).unwrap_or_default().chars() {
+        match c {
+            '"' => line.extend_from_slice(b"\\\""),
+            '\\' => line.extend_from_slice(b"\\\\"),
+            // Controls move terminals; the separators end lines for some readers.
+            c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
+                let _ = write!(line, "\\u{:04x}", u32::from(c));
+            }
+            c => line.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    line.extend_from_slice(if cut < value.len() { "…\"".as_bytes() } else { b"\"" });
+}
+
+fn number(line: &mut Vec<u8>, name: &str, value: u64) {
+    let _ = write!(line, ",\"{name}\":{value}");
+}
+
+/// To the microsecond.
+fn milliseconds(line: &mut Vec<u8>, name: &str, span: Duration) {
+    let _ = write!(line, ",\"{name}\":{}.{:03}", span.as_millis(), span.as_micros() % 1000);
+}
+
+/// `2026-11-21T20:15:03.042Z`. The calendar: years that start in March have their leap day at the end,
+/// and 400 of them always have 146,097 days.
+fn timestamp(line: &mut Vec<u8>, at: SystemTime) {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
+    // 719,468 days lie between the 1st of March of the year 0 and 1970.
+    let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
+    let year = era * 400 + year + u64::from(month <= 2);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    let _ =
+        write!(line, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(seconds: u64, millis: u64) -> String {
+        let mut line = Vec::new();
+        timestamp(&mut line, UNIX_EPOCH + Duration::from_millis(seconds * 1000 + millis));
+        String::from_utf8(line).unwrap()
+    }
+
+    #[test]
+    fn timestamps_follow_the_calendar() {
+        assert_eq!(stamp(0, 0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(stamp(951_782_400, 7), "2000-02-29T00:00:00.007Z");
+        assert_eq!(stamp(1_709_251_199, 999), "2024-02-29T23:59:59.999Z");
+        assert_eq!(stamp(1_709_251_200, 0), "2024-03-01T00:00:00.000Z");
+        assert_eq!(stamp(1_798_761_599, 0), "2026-12-31T23:59:59.000Z");
+        assert_eq!(stamp(4_107_542_400, 0), "2100-03-01T00:00:00.000Z");
+    }
+
+    #[test]
+    fn times_are_written_to_the_microsecond() {
+        let mut line = Vec::new();
+        milliseconds(&mut line, "t", Duration::from_nanos(12_034_567_890));
+        assert_eq!(line, b",\"t\":12034.567");
+    }
+}

@@ -1,0 +1,190 @@
+use std::net::IpAddr;
+use std::sync::mpsc;
+
+use weirgate_engine::ShedReason;
+
+use super::*;
+
+fn record(path: &str) -> AccessRecord<'_> {
+    AccessRecord {
+        version: 3,
+        class: None,
+        class_name: "gold",
+        ending: Ending::Served,
+        status: 200,
+        node: Some("n1"),
+        retries: 0,
+        queue_wait: Duration::from_micros(1500),
+        service_time: Duration::from_millis(8),
+        total: Duration::from_millis(10),
+        bytes_in: 1,
+        bytes_out: 2,
+        trace_id: "4bf92f3577b34da6a3ce929d0e0e4736",
+        method: Some(&http::Method::GET),
+        host: "a.test",
+        path,
+        client: IpAddr::from([192, 0, 2, 1]),
+    }
+}
+
+fn config(file: Option<&Path>, sample: f64) -> Config {
+    Config { file: file.map(Path::to_owned), sample }
+}
+
+/// A file of this test alone, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = std::env::temp_dir().join(format!("weirgate-log-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        Scratch(path)
+    }
+
+    fn lines(&self) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(&self.0).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A sink that hands over what is written, and blocks until told to go on.
+struct Gate {
+    entered: mpsc::Sender<usize>,
+    go: mpsc::Receiver<()>,
+}
+
+impl Write for Gate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = self.entered.send(bytes.len());
+        // An error is the end of the test.
+        let _ = self.go.recv();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_line_tells_everything_about_a_request() {
+    let file = Scratch::new("fields");
+    let log = Arc::new(AccessLog::start(Some(&config(Some(&file.0), 1.0))).unwrap());
+    log.observe(&record("/x?q=1"));
+    let shed = AccessRecord { ending: Ending::Shed(ShedReason::QueueFull), status: 503, node: None, ..record("/") };
+    log.observe(&shed);
+    drop(log);
+    let lines = file.lines();
+    assert_eq!(lines.len(), 2);
+    let expected = serde_json::json!({
+        "class": "gold", "ending": "served", "status": 200, "method": "GET", "host": "a.test", "path": "/x?q=1",
+        "client": "192.0.2.1", "node": "n1", "retries": 0, "queue_wait_ms": 1.5, "service_time_ms": 8.0,
+        "total_ms": 10.0, "bytes_in": 1, "bytes_out": 2, "trace_id": "4bf92f3577b34da6a3ce929d0e0e4736",
+        "policy_version": 3, "time": lines[0]["time"],
+    });
+    assert_eq!(lines[0], expected);
+    assert_eq!((&lines[1]["ending"], &lines[1]["reason"]), (&"shed".into(), &"queue_full".into()));
+}
+
+#[test]
+fn l1_what_a_client_chooses_is_escaped_and_cut_and_stays_one_line() {
+    let file = Scratch::new("escape");
+    let log = Arc::new(AccessLog::start(Some(&config(Some(&file.0), 1.0))).unwrap());
+    let evil = "/\r\n{\"class\":\"x\"}\u{1b}[2J\u{9b}\u{7f}\u{2028}\\\"\u{0}é";
+    log.observe(&record(evil));
+    let long = format!("/{}", "é".repeat(2000));
+    log.observe(&record(&long));
+    drop(log);
+    let raw = std::fs::read(&file.0).unwrap();
+    assert_eq!(raw.iter().filter(|&&b| b == b'\n').count(), 2);
+    assert!(raw.iter().all(|&b| b == b'\n' || (b >= 0x20 && b != 0x7f)));
+    let lines = file.lines();
+    assert_eq!(lines[0]["path"], evil);
+    assert_eq!(lines[0]["class"], "gold");
+    let cut = lines[1]["path"].as_str().unwrap();
+    assert!(cut.len() <= 1024 + '…'.len_utf8() && cut.ends_with("é…"), "{} bytes", cut.len());
+}
+
+#[test]
+fn l2_a_stopped_reader_costs_lines_and_never_blocks() {
+    let (entered, writing) = mpsc::channel();
+    let (go, gate) = mpsc::channel();
+    let log = AccessLog::with(Box::new(Gate { entered, go: gate }), Some(&config(None, 1.0)), 64 * 1024).unwrap();
+    let log = Arc::new(log);
+    log.observe(&record("/"));
+    let one = writing.recv().unwrap();
+    // The writer is stuck in its first line. The buffer takes what fits; the rest is dropped.
+    (0..10_000).for_each(|_| log.observe(&record("/")));
+    let fit = 64 * 1024 / one;
+    assert_eq!(log.dropped(), 10_000 - fit as u64);
+    go.send(()).unwrap();
+    assert_eq!(writing.recv().unwrap(), fit * one, "what waited is written in one piece");
+    drop(go);
+    drop(log);
+}
+
+#[test]
+fn l2_a_full_disk_costs_lines_and_never_blocks() {
+    let log = Arc::new(AccessLog::start(Some(&config(Some(Path::new("/dev/full")), 1.0))).unwrap());
+    (0..100).for_each(|_| log.observe(&record("/")));
+    let shared = Arc::clone(&log.shared);
+    drop(log);
+    assert_eq!(shared.dropped.load(Ordering::Relaxed), 100);
+    assert_eq!(shared.written.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn sampling_is_exact_and_spares_sheds_and_errors() {
+    let file = Scratch::new("sample");
+    let log = Arc::new(AccessLog::start(Some(&config(Some(&file.0), 0.25))).unwrap());
+    (0..1000).for_each(|_| log.observe(&record("/")));
+    log.observe(&AccessRecord { ending: Ending::Failed("connection_refused"), status: 502, ..record("/") });
+    log.follow(None);
+    log.observe(&AccessRecord { ending: Ending::Failed("connection_refused"), status: 502, ..record("/") });
+    drop(log);
+    assert_eq!(file.lines().len(), 251);
+}
+
+#[test]
+fn a_renamed_file_is_left_at_reopen() {
+    let (file, old) = (Scratch::new("reopen"), Scratch::new("reopen-old"));
+    let log = Arc::new(AccessLog::start(Some(&config(Some(&file.0), 1.0))).unwrap());
+    log.observe(&record("/first"));
+    std::fs::rename(&file.0, &old.0).unwrap();
+    log.reopen();
+    // The writer opens the file again after what was pending; it says so by creating it.
+    while !file.0.exists() {
+        std::thread::yield_now();
+    }
+    log.observe(&record("/second"));
+    drop(log);
+    let paths = |of: &Scratch| of.lines().iter().map(|l| l["path"].to_string()).collect::<Vec<_>>();
+    assert_eq!((paths(&old), paths(&file)), (vec!["\"/first\"".into()], vec!["\"/second\"".into()]));
+}
+
+#[test]
+fn a_file_that_cannot_be_opened_is_a_clear_error() {
+    let error = AccessLog::start(Some(&config(Some(Path::new("/nonexistent/log")), 1.0))).unwrap_err();
+    assert!(error.to_string().starts_with("access log /nonexistent/log: "), "{error}");
+}
+
+#[test]
+fn a_log_that_is_off_can_be_switched_on() {
+    let file = Scratch::new("on");
+    let log = Arc::new(AccessLog::start(None).unwrap());
+    log.observe(&AccessRecord { ending: Ending::Failed("connection_refused"), status: 502, ..record("/off") });
+    log.follow(Some(&config(Some(&file.0), 1.0)));
+    while !file.0.exists() {
+        std::thread::yield_now();
+    }
+    log.observe(&record("/on"));
+    drop(log);
+    assert_eq!(file.lines().len(), 1);
+    assert_eq!(file.lines()[0]["path"], "/on");
+}

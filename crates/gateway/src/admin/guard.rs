@@ -1,0 +1,172 @@
+//! What every request to the admin API must pass before a handler sees it.
+//!
+//! A page that the operator's browser has open can send requests to loopback addresses. So a request
+//! must name a known host (a rebound DNS name is not one), must not come from another origin, and one
+//! that changes something must be JSON, which a page cannot send without asking first (Fetch standard,
+//! CORS-safelisted request headers); the answer to that asking is always no.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::response::Response;
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use weirgate_config::AdminAddress;
+
+use super::answer::refuse;
+use super::token::{Attempts, Token};
+use crate::clock::Clock;
+
+/// Most bytes of a request body: a policy for 10,000 tenants is smaller.
+const MOST_BODY: usize = 1024 * 1024;
+
+/// Time for a whole request body. Admin clients are near.
+const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// Paths that say nothing that a stranger may not know: probes of orchestrators have no token.
+const OPEN: [&str; 2] = ["/live", "/ready"];
+
+/// Who may ask, and how.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// Names that `Host` and `Origin` may have, lower case, without port.
+    hosts: Vec<String>,
+    token: Option<Token>,
+    attempts: Mutex<Attempts>,
+    clock: Clock,
+}
+
+/// Where a request came from; `None` is the Unix socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer(pub(super) Option<IpAddr>);
+
+impl Guard {
+    pub(super) fn new(config: &weirgate_config::Admin, bound: Option<SocketAddr>, token: Option<Token>, clock: Clock) -> Guard {
+        let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(String::from).to_vec();
+        hosts.extend(config.hosts.iter().map(|host| host.to_ascii_lowercase()));
+        let own = match &config.address {
+            AdminAddress::Tcp(address) => Some(address.ip()),
+            AdminAddress::Unix(_) => None,
+        };
+        for ip in own.into_iter().chain(bound.map(|b| b.ip())) {
+            hosts.push(match ip {
+                IpAddr::V4(v4) => v4.to_string(),
+                IpAddr::V6(v6) => format!("[{v6}]"),
+            });
+        }
+        Guard { hosts, token, attempts: Mutex::new(Attempts::new(Clock::keyed_hasher())), clock }
+    }
+
+    /// Lets a request pass, with its whole body, or answers it.
+    pub(super) async fn check(&self, peer: Peer, request: Request<Body>) -> Result<Request<Body>, Response> {
+        self.check_host(&request)?;
+        self.check_origin(request.headers())?;
+        self.check_token(peer, &request)?;
+        let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
+        if changes && !is_json(request.headers()) {
+            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a request that changes something must have Content-Type: application/json"));
+        }
+        let (head, body) = request.into_parts();
+        Ok(Request::from_parts(head, Body::from(whole(body).await?)))
+    }
+
+    fn knows(&self, authority: &str) -> bool {
+        let name = authority.to_ascii_lowercase();
+        // The port is everything after the last colon that is not inside the brackets of an IPv6 address.
+        let name = match name.rsplit_once(':') {
+            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
+            _ => name.as_str(),
+        };
+        self.hosts.iter().any(|host| host == name)
+    }
+
+    fn check_host(&self, request: &Request<Body>) -> Result<(), Response> {
+        let mut hosts = request.headers().get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err(refuse(StatusCode::BAD_REQUEST, "a request must have exactly one Host"));
+        };
+        let target = request.uri().authority().is_none_or(|authority| self.knows(authority.as_str()));
+        match host.to_str() {
+            Ok(host) if self.knows(host) && target => Ok(()),
+            _ => Err(refuse(StatusCode::FORBIDDEN, "this Host is not served here; names besides the address belong in admin.hosts")),
+        }
+    }
+
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Response> {
+        let foreign = headers.get_all(ORIGIN).iter().any(|origin| {
+            let host = origin.to_str().ok().and_then(|o| o.strip_prefix("http://").or(o.strip_prefix("https://")));
+            !host.is_some_and(|host| self.knows(host))
+        });
+        if foreign { Err(refuse(StatusCode::FORBIDDEN, "requests of other origins are not served here")) } else { Ok(()) }
+    }
+
+    fn check_token(&self, peer: Peer, request: &Request<Body>) -> Result<(), Response> {
+        let Some(token) = &self.token else { return Ok(()) };
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if reads && OPEN.contains(&request.uri().path()) {
+            return Ok(());
+        }
+        let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        let given = given.and_then(|value| match value.split_at_checked(7) {
+            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => Some(given.trim_ascii()),
+            _ => None,
+        });
+        if given.is_some_and(|given| token.is(given)) {
+            return Ok(());
+        }
+        let allowed = {
+            let mut attempts = self.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+            attempts.wrong(peer.0, self.clock.now())
+        };
+        if !allowed {
+            let mut answer = refuse(StatusCode::TOO_MANY_REQUESTS, "too many tries without a right token");
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            return Err(answer);
+        }
+        let who = peer.0.map_or_else(|| "the Unix socket".to_owned(), |ip| ip.to_string());
+        let what = if given.is_some() { "a wrong token" } else { "no token" };
+        eprintln!("weirgate: admin: {what} from {who} for {} {:?}", request.method(), request.uri().path());
+        let mut answer = refuse(StatusCode::UNAUTHORIZED, "this needs Authorization: Bearer and the admin token");
+        answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        Err(answer)
+    }
+}
+
+/// The whole body, bounded in bytes and time.
+async fn whole(body: Body) -> Result<Bytes, Response> {
+    match Clock::within(BODY_TIME, Limited::new(body, MOST_BODY).collect()).await {
+        Some(Ok(body)) => Ok(body.to_bytes()),
+        Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(refuse(StatusCode::PAYLOAD_TOO_LARGE, "a request body has at most 1 MiB"))
+        }
+        Some(Err(_)) => Err(refuse(StatusCode::BAD_REQUEST, "the request body broke off")),
+        None => Err(refuse(StatusCode::REQUEST_TIMEOUT, "the request body took longer than 5 s")),
+    }
+}
+
+/// `application/json`, with or without parameters; exactly one.
+fn is_json(headers: &HeaderMap) -> bool {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    let (Some(only), None) = (types.next(), types.next()) else { return false };
+    let essence = only.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+}
+
+/// Headers of every answer: nothing is cached, guessed, framed or run.
+pub(super) fn seal(mut answer: Response) -> Response {
+    let sealed: [(HeaderName, &str); 3] = [
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    ];
+    for (name, value) in sealed {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}

@@ -1,0 +1,145 @@
+//! Where the admin API listens: a loopback address or a Unix socket, and elsewhere only with a token.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use weirgate_config::AdminAddress;
+
+use super::token::TOKEN_VARIABLE;
+
+/// An open listening socket.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(std::net::TcpListener),
+    Unix(UnixListener, RemovedAtEnd),
+}
+
+/// The name of a Unix socket, removed with it.
+#[derive(Debug)]
+pub(super) struct RemovedAtEnd(PathBuf);
+
+impl Drop for RemovedAtEnd {
+    fn drop(&mut self) {
+        // Nothing depends on it: the next start replaces a socket that nobody answers.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Opens the listening socket.
+///
+/// # Errors
+/// It would be open to others without a token, is in use, or cannot be opened.
+pub(super) fn open(address: &AdminAddress, has_token: bool) -> io::Result<Socket> {
+    match address {
+        AdminAddress::Tcp(address) => {
+            if !address.ip().to_canonical().is_loopback() && !has_token {
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, open_to_all(*address)));
+            }
+            let listener = std::net::TcpListener::bind(address)
+                .map_err(|e| io::Error::new(e.kind(), format!("admin address {address}: {}", reason(&e))))?;
+            listener.set_nonblocking(true)?;
+            Ok(Socket::Tcp(listener))
+        }
+        AdminAddress::Unix(path) => {
+            let listener = open_unix(path)
+                .map_err(|e| io::Error::new(e.kind(), format!("admin socket {}: {}", path.display(), reason(&e))))?;
+            listener.set_nonblocking(true)?;
+            Ok(Socket::Unix(listener, RemovedAtEnd(path.clone())))
+        }
+    }
+}
+
+fn open_to_all(address: SocketAddr) -> String {
+    let loopback = if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]) };
+    format!(
+        "the admin API would be open to everybody who reaches {address}: set admin.token_file or the variable \
+         {TOKEN_VARIABLE}, or listen on {} or a Unix socket",
+        SocketAddr::new(loopback, address.port())
+    )
+}
+
+/// The error with what to do about it.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "already in use; stop the other process or choose another address".into(),
+        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".into(),
+        io::ErrorKind::PermissionDenied => {
+            "permission denied; ports below 1024 and system directories need the right to use them".into()
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// A Unix socket that only its owner can open, at every moment: it is made in a directory that only the
+/// owner can enter, and moved to its name when its mode is right.
+fn open_unix(path: &Path) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Ok(there) if !there.file_type().is_socket() => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file of that name"));
+        }
+        Ok(_) if UnixStream::connect(path).is_ok() => return Err(io::ErrorKind::AddrInUse.into()),
+        Ok(_) | Err(_) => {}
+    }
+    let mut shelter = path.as_os_str().to_owned();
+    shelter.push(format!(".{}", std::process::id()));
+    let shelter = PathBuf::from(shelter);
+    DirBuilder::new().mode(0o700).create(&shelter)?;
+    let inside = shelter.join("s");
+    let opened = UnixListener::bind(&inside).and_then(|listener| {
+        fs::set_permissions(&inside, Permissions::from_mode(0o600))?;
+        fs::rename(&inside, path)?;
+        Ok(listener)
+    });
+    if opened.is_err() {
+        let _ = fs::remove_file(&inside);
+    }
+    let _ = fs::remove_dir(&shelter);
+    opened
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a1_an_address_open_to_others_needs_a_token() {
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9901"] {
+            let address = AdminAddress::Tcp(address.parse().unwrap());
+            let error = open(&address, false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            assert!(error.to_string().contains("token_file"), "{error}");
+        }
+        for address in ["127.0.0.1:0", "127.8.8.8:0"] {
+            assert!(open(&AdminAddress::Tcp(address.parse().unwrap()), false).is_ok());
+        }
+        assert!(open(&AdminAddress::Tcp("0.0.0.0:0".parse().unwrap()), true).is_ok());
+    }
+
+    #[test]
+    fn a1_a_unix_socket_is_its_owners_alone_and_goes_with_the_listener() {
+        let path = std::env::temp_dir().join(format!("weirgate-admin-{}.sock", std::process::id()));
+        let address = AdminAddress::Unix(path.clone());
+        let socket = open(&address, false).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = open(&address, false).unwrap_err();
+        assert!(second.to_string().contains("already in use"), "{second}");
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_file_is_not() {
+        let path = std::env::temp_dir().join(format!("weirgate-admin-dead-{}.sock", std::process::id()));
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "a socket outlives its process");
+        drop(open(&AdminAddress::Unix(path.clone()), false).unwrap());
+        fs::write(&path, "precious").unwrap();
+        assert!(open(&AdminAddress::Unix(path.clone()), false).is_err());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,115 @@
+//! Connections to the admin API: its own thread, its own runtime, its own bounds.
+//!
+//! The data plane's load does not reach here and nothing here reaches the data plane's threads but the
+//! engine's lock. A connection that is slow, idle or old is closed, so that 64 of them are enough.
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot};
+
+use super::guard::Peer;
+use super::listen::Socket;
+use super::routes::Routes;
+use super::strict::Strict;
+use crate::clock::Clock;
+
+/// Connections at once; more wait in the kernel's backlog. People, a probe and a scraper need a few.
+const MOST_CONNECTIONS: usize = 64;
+
+/// From the start of waiting for a head to its end, also between two requests.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+
+/// Most bytes of a request head.
+pub(super) const MOST_HEAD: usize = 64 * 1024;
+
+/// Most headers.
+pub(super) const MOST_HEADERS: usize = 100;
+
+/// After this age a connection is closed when its request is done …
+const GRACE_AGE: Duration = Duration::from_secs(30);
+/// … and after this much more in any case: the reader of a page may have stopped.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// A pause when a connection cannot be accepted, for want of file descriptors, say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `stop` is dropped or used. Runs on the admin thread.
+pub(super) fn run(runtime: tokio::runtime::Runtime, socket: Socket, routes: Routes, stop: oneshot::Receiver<()>) {
+    let routes = Arc::new(routes);
+    runtime.block_on(async {
+        tokio::select! {
+            _ = stop => {}
+            result = accept(socket, routes) => {
+                if let Err(error) = result {
+                    eprintln!("weirgate: the admin API has ended: {error}");
+                }
+            }
+        }
+    });
+    // A reload that is being checked must not hold up the end of the process.
+    runtime.shutdown_background();
+}
+
+async fn accept(socket: Socket, routes: Arc<Routes>) -> io::Result<()> {
+    match socket {
+        Socket::Tcp(listener) => {
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            serve(async || listener.accept().await.map(|(stream, peer)| (stream, Some(peer.ip()))), routes).await
+        }
+        Socket::Unix(listener, _name) => {
+            let listener = tokio::net::UnixListener::from_std(listener)?;
+            serve(async || listener.accept().await.map(|(stream, _)| (stream, None)), routes).await
+        }
+    }
+}
+
+async fn serve<S>(mut accept: impl AsyncFnMut() -> io::Result<(S, Option<IpAddr>)>, routes: Arc<Routes>) -> io::Result<()>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        // The semaphore is never closed.
+        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+        match accept().await {
+            Ok((stream, peer)) => {
+                let connection = connection(stream, peer, Arc::clone(&routes));
+                tokio::spawn(async move {
+                    connection.await;
+                    drop(place);
+                });
+            }
+            Err(_) => Clock::sleep(ACCEPT_PAUSE).await,
+        }
+    }
+}
+
+/// One connection from its first byte to its end.
+async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Option<IpAddr>, routes: Arc<Routes>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let routes = Arc::clone(&routes);
+        async move { Ok::<_, std::convert::Infallible>(routes.answer(Peer(peer), request.map(Body::new)).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIME)
+        .max_buf_size(MOST_HEAD)
+        .max_headers(MOST_HEADERS)
+        .serve_connection(TokioIo::new(Strict::new(stream)), service);
+    let mut served = std::pin::pin!(served);
+    // How a connection ends is the client's matter: errors have nobody to go to.
+    if Clock::within(GRACE_AGE, served.as_mut()).await.is_none() {
+        served.as_mut().graceful_shutdown();
+        let _ = Clock::within(GRACE, served).await;
+    }
+}

@@ -1,0 +1,90 @@
+//! The data plane's strict check of requests, put before the admin API's connections.
+//!
+//! What [`Scanner`] refuses reaches hyper as a byte that no request begins with: hyper then answers 400
+//! after the answers that are still due, and closes.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::serve::{MOST_HEAD, MOST_HEADERS};
+use crate::framing::{Bounds, Scanner, Step};
+
+/// Bytes that are read at once.
+const READ: usize = 8 * 1024;
+
+/// What no request begins with.
+const NOT_HTTP: u8 = 0;
+
+/// A stream whose incoming requests are checked.
+pub(super) struct Strict<S> {
+    stream: S,
+    scanner: Scanner,
+    /// Received and not yet passed on.
+    input: Vec<u8>,
+    /// Bytes at the front of `input` that may pass.
+    checked: usize,
+    refused: bool,
+}
+
+impl<S> Strict<S> {
+    pub(super) fn new(stream: S) -> Strict<S> {
+        let bounds = Bounds { head_bytes: MOST_HEAD, headers: MOST_HEADERS };
+        Strict { stream, scanner: Scanner::new(bounds), input: Vec::new(), checked: 0, refused: false }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        loop {
+            if this.refused {
+                return Poll::Ready(Ok(()));
+            }
+            if this.checked > 0 {
+                let bytes = this.checked.min(out.remaining());
+                out.put_slice(this.input.get(..bytes).unwrap_or_default());
+                this.input.drain(..bytes);
+                this.checked -= bytes;
+                return Poll::Ready(Ok(()));
+            }
+            match this.scanner.scan(&this.input) {
+                Step::Pass(bytes) => this.checked = bytes,
+                Step::Skip(bytes) => drop(this.input.drain(..bytes)),
+                Step::More => {
+                    let mut space = [0; READ];
+                    let mut read = ReadBuf::new(&mut space);
+                    ready!(Pin::new(&mut this.stream).poll_read(cx, &mut read))?;
+                    if read.filled().is_empty() {
+                        return Poll::Ready(Ok(()));
+                    }
+                    this.input.extend_from_slice(read.filled());
+                }
+                // Nothing here speaks another protocol.
+                Step::Hold => this.scanner.resume(),
+                Step::RefuseHead(_) => {
+                    this.refused = true;
+                    out.put_slice(&[NOT_HTTP]);
+                    return Poll::Ready(Ok(()));
+                }
+                Step::RefuseBody(_) => return Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Strict<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

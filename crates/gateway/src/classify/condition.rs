@@ -1,0 +1,54 @@
+//! Does a condition hold for a request?
+//!
+//! A header, cookie or query parameter that occurs several times satisfies a comparison if one of its
+//! values does. A value longer than [`MAX_VALUE_BYTES`] is present and compares with nothing.
+
+use regex_automata::Input;
+use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
+
+use super::view::{Fields, MAX_VALUE_BYTES};
+
+/// Whether `condition` holds.
+pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
+    let view = fields.view;
+    match condition {
+        Match::Any => true,
+        Match::All(parts) => parts.iter().all(|part| holds(part, fields)),
+        Match::Either(parts) => parts.iter().any(|part| holds(part, fields)),
+        Match::Not(part) => !holds(part, fields),
+        Match::Host(HostPattern::Exact(name)) => view.host == name,
+        Match::Host(HostPattern::Below(suffix)) => view.host.ends_with(suffix.as_str()),
+        Match::Path(PathPattern::Exact(path)) => view.path == path,
+        Match::Path(PathPattern::Prefix(prefix)) => is_below(view.path, prefix),
+        Match::Path(PathPattern::Pattern(pattern)) => is_like(pattern, view.path.as_bytes()),
+        Match::Method(method) => view.method == method,
+        Match::Port(port) => view.port == *port,
+        Match::Source(net) => net.contains(&view.client),
+        Match::Header(name, pattern) => view.headers.get_all(name).iter().any(|v| fits(pattern, v.as_bytes())),
+        Match::Cookie(name, pattern) => {
+            fields.cookies().iter().any(|(n, value)| *n == name.as_bytes() && fits(pattern, value))
+        }
+        Match::Query(name, pattern) => {
+            fields.query().iter().any(|(n, value)| n.as_ref() == name.as_bytes() && fits(pattern, value))
+        }
+    }
+}
+
+/// Whether `path` is `prefix` or below it, on a segment border.
+fn is_below(path: &str, prefix: &str) -> bool {
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn fits(pattern: &ValuePattern, value: &[u8]) -> bool {
+    match pattern {
+        ValuePattern::Present => true,
+        ValuePattern::Exact(text) => value == text.as_bytes(),
+        ValuePattern::Prefix(text) => value.len() <= MAX_VALUE_BYTES && value.starts_with(text.as_bytes()),
+        ValuePattern::Pattern(pattern) => is_like(pattern, value),
+    }
+}
+
+fn is_like(pattern: &Pattern, value: &[u8]) -> bool {
+    value.len() <= MAX_VALUE_BYTES && pattern.regex.is_match(Input::new(value))
+}

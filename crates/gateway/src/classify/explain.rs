@@ -1,0 +1,157 @@
+//! Why a request got its class: what every rule up to the one that matched said.
+
+use std::fmt::Write as _;
+
+use weirgate_config::{HostPattern, Key, Match, PathPattern, Rule, Target, ValuePattern};
+
+use super::view::{Fields, MAX_VALUE_BYTES, View};
+use super::{Classifier, condition, key_of, target};
+
+/// What one rule said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// Index of the rule.
+    pub rule: usize,
+    /// Did it match. Only the last one does.
+    pub matched: bool,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl Classifier {
+    /// Goes through the rules in order as if there were no index, up to the first that matches.
+    #[must_use]
+    pub fn explain(&self, view: &View<'_>) -> Vec<Explained> {
+        let fields = Fields::new(view);
+        let mut said = Vec::new();
+        for (rule, it) in self.rules().iter().enumerate() {
+            let matched = target(it, &fields).is_some();
+            said.push(Explained { rule, matched, why: if matched { holds_text(it) } else { fails_text(it, &fields) } });
+            if matched {
+                break;
+            }
+        }
+        said
+    }
+}
+
+/// What the rule that matched asked for.
+fn holds_text(rule: &Rule) -> String {
+    let mut text = describe(&rule.matches);
+    if let Target::Template(_, key) = &rule.target {
+        let _ = write!(text, ", keyed by {}", describe_key(key));
+    }
+    text
+}
+
+/// The first thing that the request lacks.
+fn fails_text(rule: &Rule, fields: &Fields<'_, '_>) -> String {
+    if let Some(why) = lacks(&rule.matches, fields) {
+        return why;
+    }
+    match &rule.target {
+        Target::Template(_, key) => {
+            let why = key_of(key, fields).err().unwrap_or("does not serve as a key");
+            format!("{} {why}", describe_key(key))
+        }
+        Target::Class(_) => String::new(),
+    }
+}
+
+/// What `condition` wants and what the request has instead; `None` if it holds.
+fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
+    if condition::holds(condition, fields) {
+        return None;
+    }
+    let view = fields.view;
+    let wants = describe(condition);
+    Some(match condition {
+        Match::Any => wants,
+        Match::All(parts) => parts.iter().find_map(|part| lacks(part, fields)).unwrap_or(wants),
+        Match::Either(_) => format!("none holds of: {wants}"),
+        Match::Not(part) => format!("it must not be that {}", describe(part)),
+        Match::Host(_) => format!("{wants} is wanted, the host is {}", quoted(view.host.as_bytes())),
+        Match::Path(_) => format!("{wants} is wanted, the path is {}", quoted(view.path.as_bytes())),
+        Match::Method(_) => format!("{wants} is wanted, the method is {}", view.method),
+        Match::Port(_) => format!("{wants} is wanted, the port is {}", view.port),
+        Match::Source(_) => format!("{wants} is wanted, the client is {}", view.client),
+        Match::Header(name, _) => {
+            with_values(&wants, view.headers.get_all(name).iter().map(http::HeaderValue::as_bytes))
+        }
+        Match::Cookie(name, _) => {
+            with_values(&wants, fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, v)| v))
+        }
+        Match::Query(name, _) => {
+            let values = fields.query().iter().filter(|(n, _)| n.as_ref() == name.as_bytes());
+            with_values(&wants, values.map(|(_, v)| v.as_ref()))
+        }
+    })
+}
+
+/// `wants` beside what is there. Values of cookies and headers are shown: whoever asks has typed them.
+fn with_values<'a>(wants: &str, values: impl Iterator<Item = &'a [u8]>) -> String {
+    let values: Vec<String> = values
+        .map(|v| if v.len() > MAX_VALUE_BYTES { format!("{} bytes, too long to compare", v.len()) } else { quoted(v) })
+        .collect();
+    match values.as_slice() {
+        [] => format!("{wants} is wanted, there is none"),
+        values => format!("{wants} is wanted, it is {}", values.join(" and ")),
+    }
+}
+
+/// A condition in words.
+pub(super) fn describe(condition: &Match) -> String {
+    match condition {
+        Match::Any => "anything matches".to_owned(),
+        Match::All(parts) if parts.is_empty() => "anything matches".to_owned(),
+        Match::Either(parts) if parts.is_empty() => "nothing matches".to_owned(),
+        Match::All(parts) => join(parts, " and "),
+        Match::Either(parts) => join(parts, " or "),
+        Match::Not(part) => format!("not ({})", describe(part)),
+        Match::Host(HostPattern::Exact(name)) => format!("host {name}"),
+        Match::Host(HostPattern::Below(suffix)) => format!("host *{suffix}"),
+        Match::Path(PathPattern::Exact(path)) => format!("path {path}"),
+        Match::Path(PathPattern::Prefix(path)) => format!("path below {path}"),
+        Match::Path(PathPattern::Pattern(pattern)) => format!("path like {}", pattern.text),
+        Match::Method(method) => format!("method {method}"),
+        Match::Port(port) => format!("port {port}"),
+        Match::Source(net) => format!("client in {net}"),
+        Match::Header(name, value) => format!("header {name}{}", describe_value(value)),
+        Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value)),
+        Match::Query(name, value) => format!("query parameter {name}{}", describe_value(value)),
+    }
+}
+
+fn join(parts: &[Match], word: &str) -> String {
+    let each = parts.iter().map(|part| match part {
+        Match::All(inner) | Match::Either(inner) if inner.len() > 1 => format!("({})", describe(part)),
+        _ => describe(part),
+    });
+    each.collect::<Vec<_>>().join(word)
+}
+
+fn describe_value(value: &ValuePattern) -> String {
+    match value {
+        ValuePattern::Present => String::new(),
+        ValuePattern::Exact(text) => format!(" = {text:?}"),
+        ValuePattern::Prefix(text) => format!(" starting with {text:?}"),
+        ValuePattern::Pattern(pattern) => format!(" like {}", pattern.text),
+    }
+}
+
+fn describe_key(key: &Key) -> String {
+    match key {
+        Key::Header(name) => format!("header {name}"),
+        Key::Cookie(name) => format!("cookie {name}"),
+    }
+}
+
+/// A value in quotes, its odd bytes escaped, cut after 80 characters: one terminal line.
+fn quoted(value: &[u8]) -> String {
+    const MOST: usize = 80;
+    let text = String::from_utf8_lossy(value);
+    match text.char_indices().nth(MOST) {
+        Some((at, _)) => format!("{:?}…", text.get(..at).unwrap_or_default()),
+        None => format!("{text:?}"),
+    }
+}

@@ -1,0 +1,333 @@
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use proptest::prelude::*;
+use regex_automata::meta::Regex;
+use weirgate_config::{Pattern, ValuePattern};
+
+use super::*;
+
+/// A request that owns what a view borrows.
+#[derive(Clone, Debug)]
+struct Request {
+    host: String,
+    path: String,
+    query: Option<String>,
+    method: Method,
+    headers: HeaderMap,
+    client: IpAddr,
+    port: u16,
+}
+
+impl Request {
+    fn to(host: &str, path: &str) -> Request {
+        Request {
+            host: host.into(),
+            path: path.into(),
+            query: None,
+            method: Method::GET,
+            headers: HeaderMap::new(),
+            client: IpAddr::from([10, 0, 0, 1]),
+            port: 80,
+        }
+    }
+
+    fn with(mut self, name: &'static str, value: &str) -> Request {
+        self.headers.append(HeaderName::from_static(name), HeaderValue::from_bytes(value.as_bytes()).unwrap());
+        self
+    }
+
+    fn query(mut self, query: &str) -> Request {
+        self.query = Some(query.into());
+        self
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            host: &self.host,
+            path: &self.path,
+            query: self.query.as_deref(),
+            method: &self.method,
+            headers: &self.headers,
+            client: self.client,
+            port: self.port,
+        }
+    }
+}
+
+fn pattern(text: &str) -> Pattern {
+    Pattern { text: text.into(), regex: Regex::new(&format!("^(?:{text})$")).unwrap() }
+}
+
+fn header(name: &'static str, value: ValuePattern) -> Match {
+    Match::Header(HeaderName::from_static(name), value)
+}
+
+fn host(name: &str) -> Match {
+    Match::Host(match name.strip_prefix('*') {
+        Some(suffix) => HostPattern::Below(suffix.into()),
+        None => HostPattern::Exact(name.into()),
+    })
+}
+
+fn prefix(path: &str) -> Match {
+    Match::Path(PathPattern::Prefix(path.into()))
+}
+
+/// One rule per condition, class = index.
+fn classes(conditions: Vec<Match>) -> Classifier {
+    let rules: Vec<Rule> = (0u32..)
+        .zip(conditions)
+        .map(|(i, matches)| Rule { matches, target: Target::Class(ClassId(i)) })
+        .collect();
+    Classifier::new(&rules)
+}
+
+fn rule_of(classifier: &Classifier, request: &Request) -> Option<usize> {
+    classifier.classify(&request.view()).map(|c| c.rule)
+}
+
+/// The definition that the index must agree with.
+fn linear(classifier: &Classifier, request: &Request) -> Option<usize> {
+    let view = request.view();
+    let fields = Fields::new(&view);
+    classifier.rules().iter().position(|rule| target(rule, &fields).is_some())
+}
+
+#[test]
+fn the_first_rule_that_matches_wins_whatever_its_kind() {
+    let classifier = classes(vec![
+        Match::All(vec![host("a.test"), prefix("/late")]),
+        prefix("/mail"),
+        host("*.a.test"),
+        host("a.test"),
+        Match::Any,
+    ]);
+    for (host, path, rule) in [
+        ("a.test", "/late", 0),
+        ("a.test", "/mail", 1),
+        ("www.a.test", "/mail/x", 1),
+        ("www.a.test", "/", 2),
+        ("a.test", "/mailbox", 3),
+        ("xa.test", "/", 4),
+    ] {
+        assert_eq!(rule_of(&classifier, &Request::to(host, path)), Some(rule), "{host}{path}");
+    }
+}
+
+#[test]
+fn a_prefix_ends_at_a_segment() {
+    let classifier = classes(vec![prefix("/mail/"), prefix("/")]);
+    let rule = |path| rule_of(&classifier, &Request::to("h", path));
+    assert_eq!([rule("/mail"), rule("/mail/"), rule("/mail/x"), rule("/mailbox"), rule("/")].map(Option::unwrap), [
+        0, 0, 0, 1, 1
+    ]);
+    assert_eq!(rule("*"), None);
+}
+
+#[test]
+fn values_compare_in_every_way() {
+    let conditions = vec![
+        header("x-a", ValuePattern::Exact("one".into())),
+        header("x-a", ValuePattern::Prefix("tw".into())),
+        header("x-a", ValuePattern::Pattern(pattern("th.+"))),
+        Match::Cookie("user".into(), ValuePattern::Exact("ann".into())),
+        Match::Query("q".into(), ValuePattern::Exact("a b".into())),
+        header("x-a", ValuePattern::Present),
+    ];
+    let classifier = classes(conditions);
+    let request = || Request::to("h", "/");
+    for (request, rule) in [
+        (request().with("x-a", "one"), Some(0)),
+        (request().with("x-a", "zero").with("x-a", "one"), Some(0)),
+        (request().with("x-a", "two"), Some(1)),
+        (request().with("x-a", "three"), Some(2)),
+        (request().with("x-a", "a three"), Some(5)),
+        (request().with("cookie", "x=1; user=ann"), Some(3)),
+        (request().with("cookie", "user=anna"), None),
+        (request().query("p=1&q=a%20b"), Some(4)),
+        (request().query("q=a"), None),
+        (request().with("x-a", ""), Some(5)),
+    ] {
+        assert_eq!(rule_of(&classifier, &request), rule, "{request:?}");
+    }
+}
+
+#[test]
+fn method_port_and_source_compare() {
+    let classifier = classes(vec![
+        Match::All(vec![Match::Method(Method::POST), Match::Port(81)]),
+        Match::Source("10.1.0.0/16".parse().unwrap()),
+        Match::Not(Box::new(Match::Source("10.0.0.0/8".parse().unwrap()))),
+    ]);
+    let mut request = Request::to("h", "/");
+    assert_eq!(rule_of(&classifier, &request), None);
+    request.client = "2001:db8::1".parse().unwrap();
+    assert_eq!(rule_of(&classifier, &request), Some(2));
+    request.client = "10.1.2.3".parse().unwrap();
+    assert_eq!(rule_of(&classifier, &request), Some(1));
+    (request.method, request.port) = (Method::POST, 81);
+    assert_eq!(rule_of(&classifier, &request), Some(0));
+}
+
+#[test]
+fn d3_a_value_past_the_cap_is_present_and_compares_with_nothing() {
+    let classifier = classes(vec![
+        header("x-a", ValuePattern::Pattern(pattern("(a+)+"))),
+        header("x-a", ValuePattern::Prefix("a".into())),
+        header("x-a", ValuePattern::Present),
+    ]);
+    let longest = Request::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES));
+    assert_eq!(rule_of(&classifier, &longest), Some(0));
+    let longer = Request::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES + 1));
+    assert_eq!(rule_of(&classifier, &longer), Some(2));
+    // A backtracking matcher would not come back from this one.
+    let nearly = Request::to("h", "/").with("x-a", &format!("{}$", "a".repeat(MAX_VALUE_BYTES - 1)));
+    assert_eq!(rule_of(&classifier, &nearly), Some(1));
+}
+
+#[test]
+fn a_template_needs_exactly_one_key_of_bounded_length() {
+    let rules = [
+        Rule { matches: Match::Any, target: Target::Template(TemplateId(7), Key::Header("x-tenant".parse().unwrap())) },
+        Rule { matches: Match::Any, target: Target::Template(TemplateId(8), Key::Cookie("sid".into())) },
+        Rule { matches: Match::Any, target: Target::Class(ClassId(0)) },
+    ];
+    let classifier = Classifier::new(&rules);
+    let request = || Request::to("h", "/");
+    let check = |request: Request, class: ClassRef<'_>| {
+        assert_eq!(classifier.classify(&request.view()).unwrap().class, class);
+    };
+    check(request().with("x-tenant", "acme"), ClassRef::Template(TemplateId(7), b"acme"));
+    check(request().with("x-tenant", "acme").with("x-tenant", "other"), ClassRef::Class(ClassId(0)));
+    check(request().with("x-tenant", ""), ClassRef::Class(ClassId(0)));
+    let longest = "k".repeat(MAX_KEY_BYTES);
+    check(request().with("x-tenant", &longest), ClassRef::Template(TemplateId(7), longest.as_bytes()));
+    check(request().with("x-tenant", &format!("{longest}k")), ClassRef::Class(ClassId(0)));
+    check(request().with("cookie", "a=b; sid=\"x1\""), ClassRef::Template(TemplateId(8), b"x1"));
+    check(request().with("cookie", "sid=1; sid=2"), ClassRef::Class(ClassId(0)));
+    check(request(), ClassRef::Class(ClassId(0)));
+}
+
+#[test]
+fn rules_that_name_a_host_are_not_tried_for_other_hosts() {
+    let conditions = (0..5000).map(|i| host(&format!("tenant{i}.test"))).chain([Match::Any]).collect();
+    let classifier = classes(conditions);
+    assert_eq!(classifier.anywhere, [5000]);
+    assert!(classifier.by_host.values().all(|list| list.len() == 1));
+    assert_eq!(rule_of(&classifier, &Request::to("tenant4321.test", "/")), Some(4321));
+    assert_eq!(rule_of(&classifier, &Request::to("tenant5000.test", "/")), Some(5000));
+}
+
+#[test]
+fn an_explanation_says_what_each_rule_wanted() {
+    let rules = [
+        Rule { matches: Match::All(vec![Match::Method(Method::GET), host("b.test")]), target: Target::Class(ClassId(0)) },
+        Rule { matches: Match::Any, target: Target::Template(TemplateId(0), Key::Header("x-tenant".parse().unwrap())) },
+        Rule {
+            matches: Match::Either(vec![host("a.test"), header("x-a", ValuePattern::Exact("1".into()))]),
+            target: Target::Class(ClassId(1)),
+        },
+        Rule { matches: Match::Any, target: Target::Class(ClassId(2)) },
+    ];
+    let said = Classifier::new(&rules).explain(&Request::to("a.test", "/").view());
+    let said: Vec<_> = said.iter().map(|e| (e.rule, e.matched, e.why.as_str())).collect();
+    assert_eq!(said, [
+        (0, false, "host b.test is wanted, the host is \"a.test\""),
+        (1, false, "header x-tenant is missing"),
+        (2, true, "host a.test or header x-a = \"1\""),
+    ]);
+}
+
+/// Few names, so that rules and requests often meet.
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a.test", "b.test", "x.a.test", "y.x.a.test", "test", "a", ""])
+}
+
+fn path() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["/", "/m", "/m/", "/m/x", "/mm", "/n/m", "/n/", "*", "//m"])
+}
+
+fn value() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["1", "2", "12", ""])
+}
+
+fn condition() -> impl Strategy<Value = Match> {
+    let values = || {
+        prop_oneof![
+            Just(ValuePattern::Present),
+            value().prop_map(|v| ValuePattern::Exact(v.into())),
+            value().prop_map(|v| ValuePattern::Prefix(v.into())),
+            Just(ValuePattern::Pattern(pattern("1.*"))),
+        ]
+    };
+    let leaf = prop_oneof![
+        1 => Just(Match::Any),
+        4 => name().prop_map(host),
+        2 => prop::sample::select(vec!["*.a.test", "*.x.a.test", "*.test"]).prop_map(host),
+        2 => path().prop_map(|p| Match::Path(PathPattern::Exact(p.into()))),
+        3 => path().prop_map(prefix),
+        1 => Just(Match::Path(PathPattern::Pattern(pattern("/m.*")))),
+        1 => prop::sample::select(vec![Method::GET, Method::POST]).prop_map(Match::Method),
+        1 => (80u16..82).prop_map(Match::Port),
+        1 => values().prop_map(|v| header("x-a", v)),
+        1 => values().prop_map(|v| Match::Cookie("c".into(), v)),
+        1 => values().prop_map(|v| Match::Query("q".into(), v)),
+    ];
+    leaf.prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Match::All),
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Match::Either),
+            inner.prop_map(|part| Match::Not(Box::new(part))),
+        ]
+    })
+}
+
+fn rule() -> impl Strategy<Value = Rule> {
+    let to = prop_oneof![
+        4 => (0u32..5).prop_map(|c| Target::Class(ClassId(c))),
+        1 => Just(Target::Template(TemplateId(0), Key::Header("x-a".parse().unwrap()))),
+        1 => Just(Target::Template(TemplateId(1), Key::Cookie("c".into()))),
+    ];
+    (condition(), to).prop_map(|(matches, target)| Rule { matches, target })
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let several = || prop::collection::vec(value(), 0..3);
+    (name(), path(), several(), several(), several(), any::<bool>(), 80u16..82).prop_map(
+        |(host, path, headers, cookies, query, get, port)| {
+            let mut request = Request::to(host, path);
+            for value in headers {
+                request = request.with("x-a", value);
+            }
+            for value in cookies {
+                request = request.with("cookie", &format!("d=0; c={value}"));
+            }
+            request.query = Some(query.iter().map(|v| format!("q={v}")).collect::<Vec<_>>().join("&"));
+            request.method = if get { Method::GET } else { Method::POST };
+            request.port = port;
+            request
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The index changes the cost, never the answer; the explanation ends with the same rule.
+    #[test]
+    fn the_index_agrees_with_the_linear_scan(
+        rules in prop::collection::vec(rule(), 0..24),
+        requests in prop::collection::vec(request(), 1..8),
+    ) {
+        let classifier = Classifier::new(&rules);
+        for request in &requests {
+            let expected = linear(&classifier, request);
+            prop_assert_eq!(rule_of(&classifier, request), expected);
+            let said = classifier.explain(&request.view());
+            prop_assert_eq!(said.iter().position(|e| e.matched), expected);
+            prop_assert!(said.iter().all(|e| !e.why.is_empty()));
+            prop_assert_eq!(said.len(), expected.map_or(rules.len(), |rule| rule + 1));
+        }
+    }
+}

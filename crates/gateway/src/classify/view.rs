@@ -1,0 +1,187 @@
+//! What stage *classify* sees of a request, and the pieces that are taken apart on demand.
+//!
+//! Sources: cookies RFC 6265 Sec. 4.2 and 5.4, query WHATWG URL `application/x-www-form-urlencoded`
+//! (which is what applications use). Departures: cookies are read leniently as servers do (any
+//! bytes, optional quotes removed), and only the first [`MAX_PAIRS`] of either are seen.
+
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::net::IpAddr;
+
+use http::header::COOKIE;
+use http::{HeaderMap, Method};
+
+/// Longest value that is compared with anything, in bytes. A longer one is present but matches no
+/// text: 8 KiB is what servers commonly accept for a whole header, and it bounds the time of a
+/// regular expression.
+pub const MAX_VALUE_BYTES: usize = 8 * 1024;
+
+/// Longest key of a template, in bytes. A request with a longer one does not match the rule. Names of
+/// tenants and tokens are shorter, and 65,536 live classes hold at most 16 MiB of keys.
+pub const MAX_KEY_BYTES: usize = 256;
+
+/// Most query parameters and most cookies that rules see; later ones are as if absent. Browsers
+/// send at most 180 cookies to a site; with thousands of rules the bound keeps the work small.
+pub const MAX_PAIRS: usize = 256;
+
+/// A request as rules see it. Everything is in the one canonical form that is also forwarded.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// Host without port, lower case.
+    pub host: &'a str,
+    /// Canonical path, starting with `/` (or `*`).
+    pub path: &'a str,
+    /// What follows the `?`, raw.
+    pub query: Option<&'a str>,
+    /// The method.
+    pub method: &'a Method,
+    /// The headers.
+    pub headers: &'a HeaderMap,
+    /// The client's address: the rightmost untrusted hop.
+    pub client: IpAddr,
+    /// The port of the listener.
+    pub port: u16,
+}
+
+/// Decoded name and value.
+pub(super) type Parameter<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// A view with its query and cookies taken apart when first asked for.
+pub(super) struct Fields<'a, 'v> {
+    pub(super) view: &'v View<'a>,
+    cookies: OnceCell<Vec<(&'a [u8], &'a [u8])>>,
+    query: OnceCell<Vec<Parameter<'a>>>,
+}
+
+impl<'a, 'v> Fields<'a, 'v> {
+    pub(super) fn new(view: &'v View<'a>) -> Fields<'a, 'v> {
+        Fields { view, cookies: OnceCell::new(), query: OnceCell::new() }
+    }
+
+    /// Name and value of every cookie, in order.
+    pub(super) fn cookies(&self) -> &[(&'a [u8], &'a [u8])] {
+        self.cookies.get_or_init(|| {
+            let lines = self.view.headers.get_all(COOKIE).iter().map(http::HeaderValue::as_bytes);
+            lines.flat_map(|line| line.split(|&b| b == b';')).filter_map(cookie).take(MAX_PAIRS).collect()
+        })
+    }
+
+    /// Decoded name and value of every query parameter, in order.
+    pub(super) fn query(&self) -> &[Parameter<'a>] {
+        self.query.get_or_init(|| {
+            let raw = self.view.query.unwrap_or_default().as_bytes();
+            raw.split(|&b| b == b'&').filter(|part| !part.is_empty()).map(parameter).take(MAX_PAIRS).collect()
+        })
+    }
+}
+
+/// `name=value` of one cookie; without `=` it is none.
+fn cookie(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let pair = pair.trim_ascii();
+    let (name, value) = split_at_equals(pair)?;
+    let value = value.trim_ascii();
+    let value = value.strip_prefix(b"\"").and_then(|v| v.strip_suffix(b"\"")).unwrap_or(value);
+    Some((name.trim_ascii(), value)).filter(|(name, _)| !name.is_empty())
+}
+
+/// One parameter; without `=` its value is empty.
+fn parameter(part: &[u8]) -> Parameter<'_> {
+    let (name, value) = split_at_equals(part).unwrap_or((part, b""));
+    (decode(name), decode(value))
+}
+
+fn split_at_equals(pair: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = pair.iter().position(|&b| b == b'=')?;
+    let (name, rest) = pair.split_at(at);
+    Some((name, rest.get(1..).unwrap_or_default()))
+}
+
+/// `%41` and `+` undone; what is not a proper escape stays as it is.
+fn decode(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.iter().any(|b| matches!(b, b'%' | b'+')) {
+        return Cow::Borrowed(text);
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        decoded.push(match (byte, tail) {
+            (b'+', _) => b' ',
+            (b'%', [high, low, after @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => {
+                    rest = after;
+                    high << 4 | low
+                }
+                _ => b'%',
+            },
+            _ => byte,
+        });
+    }
+    Cow::Owned(decoded)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    (digit as char).to_digit(16).map(|d| d as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_query(query: &str) -> Vec<(String, String)> {
+        let (headers, method) = (HeaderMap::new(), Method::GET);
+        let view = View {
+            host: "h",
+            path: "/",
+            query: Some(query),
+            method: &method,
+            headers: &headers,
+            client: IpAddr::from([127, 0, 0, 1]),
+            port: 80,
+        };
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        Fields::new(&view).query().iter().map(|(n, v)| (text(n), text(v))).collect()
+    }
+
+    fn with_cookies(lines: &[&'static str]) -> Vec<(String, String)> {
+        let (mut headers, method) = (HeaderMap::new(), Method::GET);
+        for line in lines {
+            headers.append(COOKIE, http::HeaderValue::from_static(line));
+        }
+        let view = View {
+            host: "h",
+            path: "/",
+            query: None,
+            method: &method,
+            headers: &headers,
+            client: IpAddr::from([127, 0, 0, 1]),
+            port: 80,
+        };
+        let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
+        Fields::new(&view).cookies().iter().map(|&(n, v)| (text(n), text(v))).collect()
+    }
+
+    fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
+        of.iter().map(|&(n, v)| (n.to_owned(), v.to_owned())).collect()
+    }
+
+    #[test]
+    fn a_query_is_decoded_like_a_form() {
+        assert_eq!(with_query("a=1&b=x%20y+z&&c&d=%e2%82%ac"), pairs(&[("a", "1"), ("b", "x y z"), ("c", ""), ("d", "€")]));
+        assert_eq!(with_query("%61=%41&x=1%3D2=3"), pairs(&[("a", "A"), ("x", "1=2=3")]));
+        assert_eq!(with_query("a=%&b=%4&c=%zz&d=%%34"), pairs(&[("a", "%"), ("b", "%4"), ("c", "%zz"), ("d", "%4")]));
+        assert_eq!(with_query(""), pairs(&[]));
+    }
+
+    #[test]
+    fn cookies_are_split_trimmed_and_unquoted() {
+        let found = with_cookies(&["a=1; b=\"two\";c = 3 ;; flag; =x; d=e=f", "a=4"]);
+        assert_eq!(found, pairs(&[("a", "1"), ("b", "two"), ("c", "3"), ("d", "e=f"), ("a", "4")]));
+    }
+
+    #[test]
+    fn only_the_first_pairs_are_seen() {
+        let query = (0..2 * MAX_PAIRS).map(|i| format!("k{i}=v")).collect::<Vec<_>>().join("&");
+        assert_eq!(with_query(&query).len(), MAX_PAIRS);
+    }
+}

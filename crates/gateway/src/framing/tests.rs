@@ -1,0 +1,289 @@
+//! The table of violations, cut into pieces in every way that could matter.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds { head_bytes: 4096, headers: 20 };
+
+/// What came of an input: bytes that passed, heads, and the refusal if there was one.
+#[derive(Debug, PartialEq)]
+struct Run {
+    passed: Vec<u8>,
+    heads: u64,
+    refused: Option<u16>,
+    held: bool,
+}
+
+/// Feeds `input` in pieces of `piece` bytes.
+fn run(input: &[u8], piece: usize) -> Run {
+    let mut scanner = Scanner::new(BOUNDS);
+    let mut waiting = Vec::new();
+    let mut out = Run { passed: Vec::new(), heads: 0, refused: None, held: false };
+    for part in input.chunks(piece.max(1)) {
+        waiting.extend_from_slice(part);
+        loop {
+            match scanner.scan(&waiting) {
+                Step::Pass(n) => out.passed.extend(waiting.drain(..n)),
+                Step::Skip(n) => drop(waiting.drain(..n)),
+                Step::More => break,
+                Step::Hold => {
+                    out.held = true;
+                    break;
+                }
+                Step::RefuseHead(r) | Step::RefuseBody(r) => {
+                    out.refused = Some(r.status.as_u16());
+                    break;
+                }
+            }
+        }
+    }
+    out.heads = scanner.heads();
+    out
+}
+
+fn refused(input: &str) -> Option<u16> {
+    let whole = run(input.as_bytes(), usize::MAX);
+    // However it is cut, the verdict is the same.
+    for piece in [1, 2, 3, 7] {
+        assert_eq!(run(input.as_bytes(), piece).refused, whole.refused, "{input:?} in pieces of {piece}");
+    }
+    whole.refused
+}
+
+fn chunked(body: &str) -> String {
+    format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}")
+}
+
+#[test]
+fn good_requests_pass_unchanged() {
+    for input in [
+        "GET / HTTP/1.1\r\nHost: a.test\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "OPTIONS * HTTP/1.1\r\nhost:a:80\r\n\r\n",
+        "GET http://a.test/x HTTP/1.1\r\nHost:\ta.test \r\nX: \u{e9}\r\nEmpty:\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: [::1]:80\r\nContent-Length: 3\r\n\r\nabc",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n00a;x;y=1;z=\"q;\\\"\"\r\n0123456789\r\n0\r\nX-Sum: 1\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        for piece in [usize::MAX, 1, 2, 5, 11] {
+            let run = run(input.as_bytes(), piece);
+            assert_eq!(run.refused, None, "{input:?}");
+            assert_eq!(run.passed, input.as_bytes(), "{input:?}");
+        }
+    }
+}
+
+#[test]
+fn one_empty_line_before_a_request_is_thrown_away() {
+    let out = run(b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", 1);
+    assert_eq!(out.passed, b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!((out.heads, out.refused), (2, None));
+    assert_eq!(refused("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n"), Some(400));
+}
+
+#[test]
+fn bad_heads_are_refused_before_a_byte_passes() {
+    let with = |field: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+    let mut table: Vec<String> = [
+        // Lines and the request line.
+        "GET / HTTP/1.1\nHost: a\n\n",
+        "GET / HTTP/1.1\r\nHost: a\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\n",
+        "GET / HTTP/1.1\rHost: a\r\n\r\n",
+        "GET  / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /  HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1 \r\nHost: a\r\n\r\n",
+        " GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET\t/ HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /\u{1} HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /\0 HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /\u{e9} HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET /#f HTTP/1.1\r\nHost: a\r\n\r\n",
+        "G@T / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET\r\nHost: a\r\n\r\n",
+        "GET /\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.2\r\nHost: a\r\n\r\n",
+        "GET / HTTP/2.0\r\nHost: a\r\n\r\n",
+        "GET / HTTP/0.9\r\n\r\n",
+        "GET / http/1.1\r\nHost: a\r\n\r\n",
+        "GET / HTTP/11\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1x\r\nHost: a\r\n\r\n",
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        "\u{16}\u{3}\u{1}",
+        "METHODTHATISMUCHTOOLONGFORANYBODY / HTTP/1.1\r\nHost: a\r\n\r\n",
+        // Host.
+        "GET / HTTP/1.1\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost:\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a,b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: u@a\r\n\r\n",
+        "GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
+        "POST / HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    ]
+    .map(String::from)
+    .to_vec();
+    table.extend(
+        [
+            // Fields.
+            "X : 1",
+            "X\t: 1",
+            ": 1",
+            "X",
+            "X Y: 1",
+            "X\u{e9}: 1",
+            "(X): 1",
+            "X: a\r\n b",
+            "X: a\r\n\tb",
+            "X: a\rb",
+            "X: a\0b",
+            "X: a\u{1b}b",
+            "X: a\u{7f}b",
+            "X: \u{b}chunked",
+            "Content_Length: 3",
+            "X_Forwarded_For: 127.0.0.1",
+            // Lengths.
+            "Content-Length: 1\r\nContent-Length: 1",
+            "Content-Length: 1\r\nContent-Length: 2",
+            "Content-Length: 1, 1",
+            "Content-Length: +1",
+            "Content-Length: -1",
+            "Content-Length: 0x1",
+            "Content-Length: 1 1",
+            "Content-Length: 1_0",
+            "Content-Length: ",
+            "Content-Length: a",
+            "Content-Length: 99999999999999999999",
+            "Content-Length : 1",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nContent-Length: 1",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: identity",
+            "Transfer-Encoding: gzip, chunked",
+            "Transfer-Encoding: chunked, identity",
+            "Transfer-Encoding: chunked,",
+            "Transfer-Encoding: ,chunked",
+            "Transfer-Encoding: \"chunked\"",
+            "Transfer-Encoding: xchunked",
+            "Transfer-Encoding: chunkedx",
+            "Transfer-Encoding: chunked;q=1",
+            "Transfer-Encoding: identity",
+            "Transfer-Encoding: ",
+            "Transfer-Encoding : chunked",
+            " Transfer-Encoding: chunked",
+            "Transfer_Encoding: chunked",
+        ]
+        .map(with),
+    );
+    for input in &table {
+        assert_eq!(refused(input), Some(400), "{input:?}");
+        assert_eq!(run(input.as_bytes(), 1).passed, b"", "{input:?}");
+    }
+}
+
+#[test]
+fn large_heads_are_refused_with_their_own_status() {
+    let long = "x".repeat(5000);
+    assert_eq!(refused(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Some(414));
+    assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n")), Some(431));
+    // Already before the line ends.
+    assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}")), Some(431));
+    assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(20))), Some(431));
+    assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(19))), None);
+}
+
+#[test]
+fn bad_chunked_bodies_are_refused() {
+    for body in [
+        "0x5\r\nhello\r\n0\r\n\r\n",
+        "+5\r\nhello\r\n0\r\n\r\n",
+        "-5\r\nhello\r\n0\r\n\r\n",
+        "5_0\r\nhello\r\n0\r\n\r\n",
+        " 5\r\nhello\r\n0\r\n\r\n",
+        "5 \r\nhello\r\n0\r\n\r\n",
+        "5\t\r\nhello\r\n0\r\n\r\n",
+        "\r\nhello\r\n0\r\n\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5\r\nhello\n0\r\n\r\n",
+        "5\r\nhello0\r\n\r\n",
+        "5\r\nhelloXX0\r\n\r\n",
+        "5\r\nhello\r0\r\n\r\n",
+        "5\rhello\r\n0\r\n\r\n",
+        "5;\r\nhello\r\n0\r\n\r\n",
+        "5;a\nb\r\nhello\r\n0\r\n\r\n",
+        "5;a\rb\r\nhello\r\n0\r\n\r\n",
+        "5;a=\"\r\n\"\r\nhello\r\n0\r\n\r\n",
+        "5;a=\r\nhello\r\n0\r\n\r\n",
+        "5; a\r\nhello\r\n0\r\n\r\n",
+        "5;a=\"b\"c\r\nhello\r\n0\r\n\r\n",
+        "g\r\n",
+        "10000000000000000\r\n",
+        "0\r\nX\r\n\r\n",
+        "0\r\n X: y\r\n\r\n",
+        "0\r\nX : y\r\n\r\n",
+        "0\r\nX: y\n\r\n",
+        "0\r\nX: y\r\n\n",
+        "0\r\nX: y\r\n\rX",
+        "0\n\n",
+        "0\r\nContent-Length: 5\r\n\r\n",
+        "0\r\ntransfer-encoding: chunked\r\n\r\n",
+        "0\r\nHost: b\r\n\r\n",
+        "0\r\nX: a\0b\r\n\r\n",
+    ] {
+        assert_eq!(refused(&chunked(body)), Some(400), "{body:?}");
+    }
+    assert_eq!(refused(&chunked(&format!("5;{}\r\n", "x".repeat(5000)))), Some(400));
+    assert_eq!(refused(&chunked(&format!("0\r\nX: {}\r\n\r\n", "x".repeat(5000)))), Some(431));
+    // A name that only starts like a forbidden one is fine.
+    assert_eq!(refused(&chunked("0\r\nTransfer-Encodings: x\r\nContent-Lengthy: 1\r\n\r\n")), None);
+}
+
+#[test]
+fn after_a_bad_request_nothing_passes() {
+    let out = run(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nBAD\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", usize::MAX);
+    assert_eq!((out.heads, out.refused), (1, Some(400)));
+    assert_eq!(out.passed, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+}
+
+#[test]
+fn what_follows_an_upgrade_is_held_until_it_is_declined() {
+    let head = b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n";
+    let mut input = head.to_vec();
+    input.extend_from_slice(b"\x81\x05hello");
+    let out = run(&input, 1);
+    assert_eq!((out.passed.as_slice(), out.held, out.refused), (head.as_slice(), true, None));
+
+    let mut scanner = Scanner::new(BOUNDS);
+    assert_eq!(scanner.scan(head), Step::Pass(head.len()));
+    assert_eq!(scanner.scan(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Step::Hold);
+    scanner.resume();
+    assert_eq!(scanner.scan(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"), Step::Pass(27));
+}
+
+proptest! {
+    /// Whatever comes in whatever pieces: no panic, and the same verdict.
+    #[test]
+    fn any_bytes_in_any_pieces_give_one_verdict(
+        parts in proptest::collection::vec(
+            prop_oneof![
+                Just("GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+                Just("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned()),
+                Just("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nabcd".to_owned()),
+                Just("4\r\nabcd\r\n".to_owned()),
+                Just("0\r\n\r\n".to_owned()),
+                Just("\r\n".to_owned()),
+                "[\\x00-\\x7f]{0,12}",
+            ],
+            0..8,
+        ),
+        piece in 1usize..40,
+    ) {
+        let input = parts.concat();
+        let whole = run(input.as_bytes(), usize::MAX);
+        prop_assert_eq!(run(input.as_bytes(), piece), whole);
+    }
+}

@@ -1,0 +1,25 @@
+//! The data plane and the admin plane of Weirgate: a driver of the engine over real sockets.
+//!
+//! A request passes *classify → admit → queue → release → dispatch → forward → observe*; `docs/request-life.md`
+//! tells it with file names. What is decided is decided by `weirgate-engine`; this crate moves bytes,
+//! keeps time and does what the engine says. One thread per core runs a single-threaded runtime with
+//! its own listening sockets and its own connections to the nodes; the threads share one engine behind
+//! one lock ([`Control`]).
+//!
+//! Start with [`Gateway::start`].
+
+pub mod access_log;
+pub mod classify;
+mod clock;
+mod control;
+mod edition;
+mod framing;
+mod gateway;
+pub mod metrics;
+mod record;
+
+pub use clock::Clock;
+pub use control::Control;
+pub use edition::{Edition, ReloadError, ReloadSource, Resolve, Target};
+pub use gateway::{Counters, Gateway, Phase};
+pub use record::{AccessRecord, ClassIndex, Ending, Observer};

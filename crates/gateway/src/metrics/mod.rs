@@ -1,0 +1,301 @@
+//! Stage *observe*: what is counted about requests, and the page that Prometheus reads.
+//!
+//! Counting costs a look-up in a table of the thread's own and about ten relaxed additions: no lock, no
+//! allocation. Counters of a class are kept here and not taken from the engine, because classes made
+//! from templates come and go with their counts; gauges are read from the engine when the page is asked
+//! for. Labels are names from the policy file and words from the code, never bytes of a request.
+//!
+//! Bounded: one [`Tally`] per class and template of the policy; [`Metrics::retain`] forgets the others.
+
+mod page;
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use weirgate_engine::ShedReason;
+
+use crate::record::{AccessRecord, Ending, Observer};
+
+pub use page::CONTENT_TYPE;
+pub(crate) use page::{Scrape, render};
+
+/// Upper bounds of the buckets of every histogram, in microseconds: 1 ms to 30 s in steps of 2 to 2.5.
+/// Guarantees lie between some ms and some seconds; a queue holds nobody for more than 30 s by default.
+const BOUNDS: [u64; 14] = [
+    1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+    10_000_000, 30_000_000,
+];
+
+/// Most different words for refusals, and for failures. The code has fewer; more are counted as `other`.
+const MOST_WORDS: usize = 32;
+
+/// Counts of all requests.
+#[derive(Debug)]
+pub struct Metrics {
+    /// Tells instances apart in the threads' own tables.
+    id: u64,
+    /// Grows when tallies are forgotten: threads drop their tables then.
+    generation: AtomicU64,
+    classes: Mutex<BTreeMap<String, Arc<Tally>>>,
+    refused: Words,
+    failed: Words,
+}
+
+/// Counts of one class, or of all classes of one template.
+#[derive(Debug, Default)]
+struct Tally {
+    /// By status class: none sent, 1xx, … 5xx.
+    requests: [AtomicU64; 6],
+    shed: [AtomicU64; ShedReason::ALL.len()],
+    left: AtomicU64,
+    retries: AtomicU64,
+    received_bytes: AtomicU64,
+    sent_bytes: AtomicU64,
+    /// Head received to the node's last byte, of what was served.
+    response_time: Histogram,
+    /// Head received to release or shed.
+    queue_wait: Histogram,
+}
+
+/// A histogram of times with fixed buckets.
+#[derive(Debug, Default)]
+struct Histogram {
+    /// One more than the bounds: the last is everything above.
+    buckets: [AtomicU64; BOUNDS.len() + 1],
+    micros: AtomicU64,
+}
+
+/// Counts by words that only the code invents, without a lock.
+#[derive(Debug)]
+struct Words {
+    slots: [(OnceLock<&'static str>, AtomicU64); MOST_WORDS],
+    other: AtomicU64,
+}
+
+/// A thread's own way from the name of a class to its tally.
+#[derive(Default)]
+struct Cache {
+    of: (u64, u64),
+    tallies: HashMap<String, Arc<Tally>>,
+}
+
+thread_local! {
+    static CACHE: RefCell<Cache> = RefCell::default();
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        Metrics::new()
+    }
+}
+
+impl Metrics {
+    /// Everything at zero.
+    #[must_use]
+    pub fn new() -> Metrics {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Metrics {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            generation: AtomicU64::new(0),
+            classes: Mutex::default(),
+            refused: Words::default(),
+            failed: Words::default(),
+        }
+    }
+
+    /// Makes sure that exactly these classes and templates (and `-`, what was refused before stage
+    /// *classify*) are counted. Those that a reload removed are forgotten.
+    pub fn retain<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        let names: BTreeSet<&str> = names.chain(["-"]).collect();
+        let mut classes = self.classes();
+        let before = classes.len();
+        classes.retain(|name, _| names.contains(name.as_str()));
+        if classes.len() < before {
+            self.generation.fetch_add(1, Ordering::Relaxed);
+        }
+        for name in names {
+            if !classes.contains_key(name) {
+                classes.insert(name.to_owned(), Arc::default());
+            }
+        }
+    }
+
+    fn classes(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Tally>>> {
+        self.classes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work` on the tally of `name`; the lock is taken only on a thread's first request of a class.
+    fn on_tally(&self, name: &str, work: impl FnOnce(&Tally)) {
+        let now = (self.id, self.generation.load(Ordering::Relaxed));
+        CACHE.with_borrow_mut(|cache| {
+            if cache.of != now {
+                *cache = Cache { of: now, tallies: HashMap::new() };
+            }
+            if let Some(tally) = cache.tallies.get(name) {
+                return work(tally);
+            }
+            let tally = Arc::clone(self.classes().entry(name.to_owned()).or_default());
+            work(&tally);
+            cache.tallies.insert(name.to_owned(), tally);
+        });
+    }
+}
+
+impl Observer for Arc<Metrics> {
+    fn observe(&self, record: &AccessRecord<'_>) {
+        self.on_tally(record.class_name, |tally| tally.add(record));
+        match record.ending {
+            Ending::Refused(word) => self.refused.add(word),
+            Ending::Failed(word) => self.failed.add(word),
+            Ending::Served | Ending::Tunnelled | Ending::Shed(_) | Ending::Left => {}
+        }
+    }
+}
+
+impl Tally {
+    fn add(&self, record: &AccessRecord<'_>) {
+        let add = |counter: &AtomicU64, n: u64| {
+            counter.fetch_add(n, Ordering::Relaxed);
+        };
+        if let Some(counter) = self.requests.get(usize::from(record.status / 100)).or(self.requests.first()) {
+            add(counter, 1);
+        }
+        add(&self.retries, u64::from(record.retries));
+        add(&self.received_bytes, record.bytes_in);
+        add(&self.sent_bytes, record.bytes_out);
+        match record.ending {
+            Ending::Served => {
+                self.response_time.add(record.queue_wait + record.service_time);
+                self.queue_wait.add(record.queue_wait);
+            }
+            Ending::Shed(reason) => {
+                if let Some(counter) = self.shed.get(reason.index()) {
+                    add(counter, 1);
+                }
+                self.queue_wait.add(record.queue_wait);
+            }
+            Ending::Tunnelled | Ending::Failed(_) => self.queue_wait.add(record.queue_wait),
+            Ending::Left => add(&self.left, 1),
+            Ending::Refused(_) => {}
+        }
+    }
+}
+
+impl Histogram {
+    fn add(&self, span: Duration) {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let at = BOUNDS.iter().position(|&bound| micros <= bound).unwrap_or(BOUNDS.len());
+        if let Some(bucket) = self.buckets.get(at) {
+            bucket.fetch_add(1, Ordering::Relaxed);
+        }
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl Default for Words {
+    fn default() -> Words {
+        Words { slots: std::array::from_fn(|_| Default::default()), other: AtomicU64::new(0) }
+    }
+}
+
+impl Words {
+    fn add(&self, word: &'static str) {
+        // Slots fill from the front and never change: the first one that has the word, or takes it.
+        let slot = self.slots.iter().find(|(slot, _)| *slot.get_or_init(|| word) == word);
+        slot.map_or(&self.other, |(_, count)| count).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Every word with its count.
+    fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let known = self.slots.iter().filter_map(|(word, n)| Some((*word.get()?, n.load(Ordering::Relaxed))));
+        let other = Some(("other", self.other.load(Ordering::Relaxed))).filter(|(_, n)| *n > 0);
+        known.chain(other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(class_name: &str, ending: Ending, status: u16) -> AccessRecord<'_> {
+        AccessRecord {
+            version: 1,
+            class: None,
+            class_name,
+            ending,
+            status,
+            node: None,
+            retries: 1,
+            queue_wait: Duration::from_millis(2),
+            service_time: Duration::from_millis(9),
+            total: Duration::from_millis(12),
+            bytes_in: 3,
+            bytes_out: 5,
+            trace_id: "",
+            method: None,
+            host: "",
+            path: "",
+            client: std::net::IpAddr::from([127, 0, 0, 1]),
+        }
+    }
+
+    fn get(counter: &AtomicU64) -> u64 {
+        counter.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn every_ending_is_counted_where_it_belongs() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.observe(&record("a", Ending::Served, 200));
+        metrics.observe(&record("a", Ending::Shed(ShedReason::QueueFull), 503));
+        metrics.observe(&record("a", Ending::Left, 0));
+        metrics.observe(&record("a", Ending::Failed("connection_refused"), 502));
+        metrics.observe(&record("-", Ending::Refused("bad_framing"), 400));
+        metrics.on_tally("a", |a| {
+            assert_eq!(a.requests.each_ref().map(get), [1, 0, 1, 0, 0, 2]);
+            assert_eq!(get(&a.shed[ShedReason::QueueFull.index()]), 1);
+            assert_eq!((get(&a.left), get(&a.retries), get(&a.received_bytes), get(&a.sent_bytes)), (1, 4, 12, 20));
+            assert_eq!(a.response_time.buckets.iter().map(get).sum::<u64>(), 1);
+            assert_eq!(get(&a.response_time.buckets[4]), 1, "11 ms lie between 10 and 25");
+            assert_eq!(get(&a.queue_wait.buckets[1]), 3, "2 ms lie between 1 and 2.5");
+        });
+        assert_eq!(metrics.refused.counts().collect::<Vec<_>>(), [("bad_framing", 1)]);
+        assert_eq!(metrics.failed.counts().collect::<Vec<_>>(), [("connection_refused", 1)]);
+    }
+
+    #[test]
+    fn d4_tallies_are_bounded_by_the_policy_and_outlive_a_reload() {
+        let metrics = Arc::new(Metrics::new());
+        metrics.retain(["a", "b"].into_iter());
+        metrics.observe(&record("a", Ending::Served, 200));
+        metrics.observe(&record("b", Ending::Served, 200));
+        metrics.retain(["a", "c"].into_iter());
+        assert_eq!(metrics.classes().keys().collect::<Vec<_>>(), ["-", "a", "c"]);
+        metrics.observe(&record("a", Ending::Served, 200));
+        metrics.on_tally("a", |a| assert_eq!(get(&a.requests[2]), 2));
+        metrics.on_tally("b", |b| assert_eq!(get(&b.requests[2]), 0));
+    }
+
+    #[test]
+    fn threads_count_together() {
+        let metrics = Arc::new(Metrics::new());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| metrics.observe(&record("a", Ending::Served, 200))));
+            }
+        });
+        metrics.on_tally("a", |a| assert_eq!(get(&a.requests[2]), 4000));
+    }
+
+    #[test]
+    fn words_past_the_bound_are_other() {
+        let words = Words::default();
+        let many: Vec<&'static str> = (0..40).map(|i| &*String::leak(format!("w{i}"))).collect();
+        many.iter().chain(&many).for_each(|word| words.add(word));
+        let counts: Vec<_> = words.counts().collect();
+        assert_eq!((counts.len(), counts[0], counts[MOST_WORDS]), (MOST_WORDS + 1, ("w0", 2), ("other", 16)));
+    }
+}

@@ -1,0 +1,382 @@
+//! The page that Prometheus reads: OpenMetrics text, every name `weirgate_*`, base units.
+//!
+//! Source: OpenMetrics 1.0 (names, units, `_total`); what is worth showing: the guarantees of every
+//! class beside what it gets, and the window. `docs/guide/operating.md` lists the names for operators.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use weirgate_engine::{ClassSnapshot, NodeState, ShedReason, Snapshot};
+
+use super::{BOUNDS, Histogram, Metrics, Tally};
+
+/// The media type of the page.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Words of [`Tally::requests`], in its order.
+const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
+
+/// Everything that one page shows.
+#[derive(Debug)]
+pub(crate) struct Scrape {
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) engine: Snapshot,
+    /// Live classes, summed up by the names in the policy.
+    pub(crate) classes: BTreeMap<String, Live>,
+    /// Counters and gauges without labels: name, help, unit, value.
+    pub(crate) process: Vec<Single>,
+    /// Version and checksum of the policy in force.
+    pub(crate) policy: (u64, String),
+}
+
+/// A metric without labels.
+#[derive(Debug)]
+pub(crate) struct Single {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) value: Value,
+}
+
+/// Its value and unit.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Counter(u64),
+    SecondsCounter(f64),
+    Gauge(u64),
+    BytesGauge(u64),
+}
+
+/// The live classes of one name: the class itself, or all that a template made.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    classes: u64,
+    waiting: u64,
+    outstanding: u64,
+    share: f64,
+    /// Only of a class that the policy names: one value for many keys would say nothing.
+    single: Option<ClassSnapshot>,
+}
+
+impl Live {
+    /// Adds a live class; `named` if the policy names it.
+    pub(crate) fn add(&mut self, class: ClassSnapshot, named: bool) {
+        self.classes += 1;
+        self.waiting += u64::from(class.waiting);
+        self.outstanding += u64::from(class.outstanding);
+        self.share += class.share;
+        if named {
+            self.single = Some(class);
+        }
+    }
+}
+
+/// The page as text.
+pub(crate) fn render(scrape: Scrape) -> String {
+    let mut registry = Registry::with_prefix("weirgate");
+    registry.register_collector(Box::new(scrape));
+    let mut page = String::new();
+    // Writing to a string does not fail; a page cut short is worse than none.
+    match prometheus_client::encoding::text::encode(&mut page, &registry) {
+        Ok(()) => page,
+        Err(fmt::Error) => String::from("# EOF\n"),
+    }
+}
+
+type Labels<'a> = Vec<(&'static str, &'a str)>;
+
+/// Writes one metric name with all its series.
+struct Page<'e>(DescriptorEncoder<'e>);
+
+impl Page<'_> {
+    fn family<'l, T>(
+        &mut self,
+        name: &str,
+        help: &str,
+        (kind, unit): (MetricType, Option<Unit>),
+        series: impl Iterator<Item = (Labels<'l>, T)>,
+        write: impl Fn(&mut MetricEncoder<'_>, &T) -> fmt::Result,
+    ) -> fmt::Result {
+        let mut encoder = self.0.encode_descriptor(name, help, unit.as_ref(), kind)?;
+        for (labels, value) in series {
+            if labels.is_empty() {
+                write(&mut encoder, &value)?;
+            } else {
+                write(&mut encoder.encode_family(&labels)?, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn counters<'l, T: EncodeCounterValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        series: impl Iterator<Item = (Labels<'l>, T)>,
+    ) -> fmt::Result {
+        self.family(name, help, (MetricType::Counter, unit), series, |encoder, value| {
+            encoder.encode_counter::<NoLabelSet, T, f64>(value, None)
+        })
+    }
+
+    fn gauges<'l, T: EncodeGaugeValue>(
+        &mut self,
+        name: &str,
+        help: &str,
+        unit: Option<Unit>,
+        series: impl Iterator<Item = (Labels<'l>, T)>,
+    ) -> fmt::Result {
+        self.family(name, help, (MetricType::Gauge, unit), series, |encoder, value| encoder.encode_gauge(value))
+    }
+
+    fn histograms<'l>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl Iterator<Item = (Labels<'l>, &'l Histogram)>,
+    ) -> fmt::Result {
+        let kind = (MetricType::Histogram, Some(Unit::Seconds));
+        self.family(name, help, kind, series, |encoder, histogram| {
+            let bounds = BOUNDS.iter().map(|&micros| seconds(micros)).chain([f64::INFINITY]);
+            let buckets: Vec<(f64, u64)> = bounds.zip(histogram.buckets.iter().map(get)).collect();
+            let count = buckets.iter().map(|(_, n)| n).sum();
+            encoder.encode_histogram::<NoLabelSet>(seconds(get(&histogram.micros)), count, &buckets, None)
+        })
+    }
+}
+
+fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
+impl Collector for Scrape {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut page = Page(encoder);
+        self.requests(&mut page)?;
+        self.live_classes(&mut page)?;
+        self.guarantees(&mut page)?;
+        self.engine(&mut page)?;
+        self.nodes(&mut page)?;
+        self.process(&mut page)
+    }
+}
+
+impl Scrape {
+    /// What was counted request by request.
+    fn requests(&self, page: &mut Page<'_>) -> fmt::Result {
+        let tallies: Vec<(String, Arc<Tally>)> =
+            self.metrics.classes().iter().map(|(name, tally)| (name.clone(), Arc::clone(tally))).collect();
+        let each = |read: fn(&Tally) -> &AtomicU64| {
+            tallies.iter().map(move |(name, tally)| (vec![("class", name.as_str())], get(read(tally))))
+        };
+        page.counters(
+            "requests",
+            "Requests that have ended, by class and by the class of the status sent",
+            None,
+            tallies.iter().flat_map(|(name, tally)| {
+                STATUS_CLASSES.iter().zip(&tally.requests).map(|(status, n)| (labels(name, "status", status), get(n)))
+            }),
+        )?;
+        page.counters(
+            "shed",
+            "Requests turned away, by class and reason",
+            None,
+            tallies.iter().flat_map(|(name, tally)| {
+                ShedReason::ALL
+                    .iter()
+                    .zip(&tally.shed)
+                    .map(|(reason, n)| (labels(name, "reason", reason.as_str()), get(n)))
+            }),
+        )?;
+        page.counters("left", "Requests whose client left before the end", None, each(|t| &t.left))?;
+        page.counters("retries", "Attempts after the first", None, each(|t| &t.retries))?;
+        page.counters(
+            "received",
+            "Body bytes received from clients",
+            Some(Unit::Bytes),
+            each(|t| &t.received_bytes),
+        )?;
+        page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|t| &t.sent_bytes))?;
+        page.histograms(
+            "response_time",
+            "Head received to the node's last byte, of requests served",
+            tallies.iter().map(|(name, tally)| (vec![("class", name.as_str())], &tally.response_time)),
+        )?;
+        page.histograms(
+            "queue_wait",
+            "Head received to release or shed",
+            tallies.iter().map(|(name, tally)| (vec![("class", name.as_str())], &tally.queue_wait)),
+        )?;
+        page.counters(
+            "refused",
+            "Requests that broke the rules of HTTP or a limit, by reason",
+            None,
+            self.metrics.refused.counts().map(|(word, n)| (vec![("reason", word)], n)),
+        )?;
+        page.counters(
+            "failed",
+            "Requests that the nodes failed, by reason (RFC 9209)",
+            None,
+            self.metrics.failed.counts().map(|(word, n)| (vec![("reason", word)], n)),
+        )
+    }
+
+    /// What the engine holds for each class now.
+    fn live_classes(&self, page: &mut Page<'_>) -> fmt::Result {
+        page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
+        page.gauges("class_outstanding", "Requests inside the nodes", None, self.live(|l| l.outstanding))?;
+        page.gauges("class_live", "Live classes of this name: more than 1 for a template", None, self.live(|l| l.classes))?;
+        page.gauges("class_share_ratio", "Share of the window that the class may claim", None, self.live(|l| l.share))
+    }
+
+    fn live<'l, T: 'l>(&'l self, read: fn(&Live) -> T) -> impl Iterator<Item = (Labels<'l>, T)> {
+        self.classes.iter().map(move |(name, live)| (vec![("class", name.as_str())], read(live)))
+    }
+
+    /// Guarantee against achieved, of classes that the policy names.
+    fn guarantees(&self, page: &mut Page<'_>) -> fmt::Result {
+        let gauge = |read: fn(&ClassSnapshot) -> Option<f64>| {
+            self.classes.iter().filter_map(move |(name, live)| {
+                live.single.as_ref().and_then(read).map(|value| (vec![("class", name.as_str())], value))
+            })
+        };
+        page.gauges(
+            "guarantee_throughput",
+            "Least throughput promised, requests per second",
+            None,
+            gauge(|c| c.guarantee.throughput),
+        )?;
+        page.gauges(
+            "guarantee_response_time",
+            "Largest response time promised",
+            Some(Unit::Seconds),
+            gauge(|c| c.guarantee.response_time.map(|r| r.limit.as_secs_f64())),
+        )?;
+        page.gauges(
+            "achieved_throughput",
+            "Requests served per second over the sliding window",
+            None,
+            gauge(|c| Some(c.achieved.served_per_s)),
+        )?;
+        page.gauges(
+            "achieved_response_time",
+            "The promised statistic of the response time over the sliding window",
+            Some(Unit::Seconds),
+            gauge(|c| c.achieved.limited.map(|(_, span)| span.as_secs_f64())),
+        )?;
+        page.gauges(
+            "throughput_held",
+            "1 if the throughput promised is held",
+            None,
+            gauge(|c| c.achieved.throughput_held.map(|held| f64::from(u8::from(held)))),
+        )?;
+        page.gauges(
+            "response_time_held",
+            "1 if the response time promised is held",
+            None,
+            gauge(|c| c.achieved.response_time_held.map(|held| f64::from(u8::from(held)))),
+        )?;
+        page.gauges(
+            "compute_time",
+            "Estimate of release to last byte",
+            Some(Unit::Seconds),
+            gauge(|c| c.compute_time.map(|span| span.as_secs_f64())),
+        )
+    }
+
+    fn engine(&self, page: &mut Page<'_>) -> fmt::Result {
+        let one = |value: Option<f64>| value.into_iter().map(|value| (Vec::new(), value));
+        page.gauges(
+            "window",
+            "Requests that may be inside; absent without a limit",
+            None,
+            one(self.engine.window.map(f64::from)),
+        )?;
+        page.gauges("outstanding", "Requests inside all nodes", None, one(Some(f64::from(self.engine.outstanding))))?;
+        page.gauges("waiting", "Requests in all queues", None, one(Some(f64::from(self.engine.waiting))))?;
+        page.gauges(
+            "demanded_capacity",
+            "Slot-seconds per second that the guarantees need",
+            None,
+            one(Some(self.engine.demanded_capacity)),
+        )?;
+        page.gauges(
+            "usable_capacity",
+            "Slot-seconds per second of the usable nodes; absent if unknown",
+            None,
+            one(self.engine.usable_capacity),
+        )
+    }
+
+    fn nodes(&self, page: &mut Page<'_>) -> fmt::Result {
+        let nodes = || self.engine.nodes.iter().map(|n| (vec![("pool", n.pool.as_str()), ("node", n.name.as_str())], n));
+        page.gauges(
+            "node_state",
+            "1 for the state that the node is in",
+            None,
+            nodes().flat_map(|(labels, node)| {
+                ["up", "down", "draining", "ejected"].into_iter().map(move |state| {
+                    let labels = labels.iter().copied().chain([("state", state)]).collect();
+                    (labels, u64::from(state == state_word(node.state)))
+                })
+            }),
+        )?;
+        page.gauges(
+            "node_outstanding",
+            "Requests inside the node",
+            None,
+            nodes().map(|(labels, n)| (labels, u64::from(n.outstanding))),
+        )?;
+        page.counters("node_served", "Requests that the node finished", None, nodes().map(|(l, n)| (l, n.served)))?;
+        page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))
+    }
+
+    fn process(&self, page: &mut Page<'_>) -> fmt::Result {
+        for single in &self.process {
+            let (name, help) = (single.name, single.help);
+            match single.value {
+                Value::Counter(n) => page.counters(name, help, None, [(Vec::new(), n)].into_iter())?,
+                Value::SecondsCounter(s) => {
+                    page.counters(name, help, Some(Unit::Seconds), [(Vec::new(), s)].into_iter())?;
+                }
+                Value::Gauge(n) => page.gauges(name, help, None, [(Vec::new(), n)].into_iter())?,
+                Value::BytesGauge(n) => page.gauges(name, help, Some(Unit::Bytes), [(Vec::new(), n)].into_iter())?,
+            }
+        }
+        let (version, checksum) = &self.policy;
+        page.gauges(
+            "policy_version",
+            "Version of the policy in force; grows by one with every reload",
+            None,
+            [(vec![("checksum", checksum.as_str())], *version)].into_iter(),
+        )?;
+        let build = vec![("version", env!("CARGO_PKG_VERSION")), ("discipline", self.engine.discipline.as_str())];
+        page.gauges("build_info", "Version of the program and discipline in force", None, [(build, 1u64)].into_iter())
+    }
+}
+
+/// The word for a node's state in metrics.
+fn state_word(state: NodeState) -> &'static str {
+    match state {
+        NodeState::Up => "up",
+        NodeState::Down => "down",
+        NodeState::Draining => "draining",
+        NodeState::Ejected { .. } => "ejected",
+    }
+}
+
+fn labels<'l>(class: &'l str, name: &'static str, value: &'l str) -> Labels<'l> {
+    vec![("class", class), (name, value)]
+}

@@ -1,0 +1,119 @@
+//! Which crate may depend on which, and what the engine must not touch.
+//!
+//! Dependencies point inward: `engine ← config ← {gateway, sim, agent, lab} ← weirgate`. The engine is a
+//! pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
+//! dependency, no clock, no I/O, no unsafe code.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::repository::{files, relative};
+use crate::steps::read;
+
+/// Per crate the workspace crates that its code (not its tests) may use.
+const ALLOWED: [(&str, &[&str]); 10] = [
+    ("weirgate-engine", &[]),
+    ("weirgate-reserves", &[]),
+    ("weirgate-emulator", &[]),
+    ("weirgate-config", &["weirgate-engine"]),
+    ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-lab", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator"]),
+    (
+        "weirgate",
+        &[
+            "weirgate-engine",
+            "weirgate-config",
+            "weirgate-gateway",
+            "weirgate-reserves",
+            "weirgate-emulator",
+            "weirgate-sim",
+            "weirgate-agent",
+            "weirgate-lab",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// What the engine's source must not name: each would make it more than a state machine.
+const IMPURE: [(&str, &str); 13] = [
+    ("unsafe ", "unsafe code"),
+    ("Instant", "a clock"),
+    ("SystemTime", "a clock"),
+    ("RandomState", "entropy"),
+    ("HashMap::new", "a randomly keyed hasher"),
+    ("HashSet::new", "a randomly keyed hasher"),
+    ("std::net", "sockets"),
+    ("std::fs", "files"),
+    ("std::io", "input and output"),
+    ("std::env", "the environment"),
+    ("std::thread", "threads"),
+    ("println!", "output"),
+    ("async fn", "an async runtime"),
+];
+
+/// Checks both rules.
+pub(crate) fn check() -> Result<(), String> {
+    let mut faults = Vec::new();
+    for manifest in files(&["crates"], &["toml"]).iter().filter(|path| path.ends_with("Cargo.toml")) {
+        dependencies(manifest, &mut faults)?;
+    }
+    engine(&mut faults)?;
+    crate::repository::report(&faults)
+}
+
+/// The direct dependencies of the crate with this manifest against [`ALLOWED`].
+fn dependencies(manifest: &Path, faults: &mut Vec<String>) -> Result<(), String> {
+    let text = std::fs::read_to_string(manifest).map_err(|e| format!("{}: {e}", manifest.display()))?;
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("name = "))
+        .map(|name| name.trim_matches('"').to_owned())
+        .ok_or_else(|| format!("{}: no line `name = \"…\"`", relative(manifest)))?;
+    let Some((_, allowed)) = ALLOWED.iter().find(|(known, _)| *known == name) else {
+        faults.push(format!("crate {name} is unknown: say in xtask/src/architecture.rs what it may depend on"));
+        return Ok(());
+    };
+    let direct = direct(&name)?;
+    for dependency in direct.iter().filter(|d| d.starts_with("weirgate")) {
+        if !allowed.contains(&dependency.as_str()) {
+            faults.push(format!("{name} depends on {dependency}; it may depend on: {}", allowed.join(", ")));
+        }
+    }
+    if name == "weirgate-engine" && !direct.is_empty() {
+        faults.push(format!("weirgate-engine must depend on nothing; it depends on {}", direct.join(", ")));
+    }
+    println!("   {name}: {} direct dependencies", direct.len());
+    Ok(())
+}
+
+/// Names of the direct dependencies of `name`, without those of its tests.
+fn direct(name: &str) -> Result<Vec<String>, String> {
+    let tree = read(
+        Command::new(env!("CARGO"))
+            .args(["tree", "--locked", "--package", name, "--depth", "1", "--prefix", "none", "--format", "{p}"])
+            .args(["--edges", "normal,build", "--target", "all", "--all-features"]),
+    )?;
+    // The first line is the crate itself.
+    Ok(tree.lines().skip(1).filter_map(|line| line.split(' ').next()).map(str::to_owned).collect())
+}
+
+/// The engine's source against [`IMPURE`].
+fn engine(faults: &mut Vec<String>) -> Result<(), String> {
+    let sources = files(&["crates/engine/src"], &["rs"]);
+    for source in &sources {
+        if source.ends_with("clock.rs") {
+            faults.push(format!("{}: the engine has no clock; time is handed to it", relative(source)));
+        }
+        let text = std::fs::read_to_string(source).map_err(|e| format!("{}: {e}", source.display()))?;
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for (word, what) in IMPURE.iter().filter(|(word, _)| line.contains(word)) {
+                let place = format!("{}:{}", relative(source), number + 1);
+                faults.push(format!("{place}: `{}` brings {what} into the engine", word.trim()));
+            }
+        }
+    }
+    println!("   the engine's {} files are free of clocks, entropy, I/O and unsafe code", sources.len());
+    Ok(())
+}

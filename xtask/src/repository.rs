@@ -1,0 +1,88 @@
+//! Rules for the repository that no compiler checks.
+//!
+//! Files stay short enough to be read whole, every module says what it is for, names say what is
+//! inside, and nothing is left for later.
+
+use std::path::{Path, PathBuf};
+
+/// Most lines of a source file: what a reader can hold. Longer files have more than one purpose.
+const MAX_LINES: usize = 600;
+
+/// Module names that say nothing of what is inside.
+const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "helpers", "helper", "misc", "manager"];
+
+/// Marks of unfinished work, written in two parts so that this file does not hold them.
+const UNFINISHED: [&str; 4] =
+    [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimple", "mented!(")];
+
+/// Checks every rule.
+pub(crate) fn check() -> Result<(), String> {
+    let mut faults = Vec::new();
+    let sources = files(&["crates", "xtask"], &["rs"]);
+    for source in &sources {
+        let text = text(source)?;
+        let lines = text.lines().count();
+        let place = relative(source);
+        let in_src = place.split('/').any(|part| part == "src");
+        if in_src && lines > MAX_LINES {
+            faults.push(format!("{place}: {lines} lines, at most {MAX_LINES}: split it by purpose"));
+        }
+        if in_src && !text.starts_with("//!") {
+            faults.push(format!("{place}: must begin with `//!` and say what the module does"));
+        }
+        if place.split(['/', '.']).any(|part| EMPTY_NAMES.contains(&part)) {
+            faults.push(format!("{place}: the name says nothing; name it after what is inside"));
+        }
+    }
+    let everything =
+        files(&["."], &["rs", "md", "toml", "yaml", "yml", "sh", "cfg", "conf", "php", "html", "js", "css"]);
+    for file in &everything {
+        for (number, line) in text(file)?.lines().enumerate() {
+            for word in UNFINISHED.iter().filter(|word| line.contains(*word)) {
+                faults.push(format!("{}:{}: {word}: finish it or leave it out", relative(file), number + 1));
+            }
+        }
+    }
+    println!("   {} source files, {} files in all", sources.len(), everything.len());
+    report(&faults)
+}
+
+/// Turns faults into one error that lists all of them.
+pub(crate) fn report(faults: &[String]) -> Result<(), String> {
+    for fault in faults {
+        println!("   {fault}");
+    }
+    if faults.is_empty() { Ok(()) } else { Err(format!("{} rules are broken, see above", faults.len())) }
+}
+
+/// Files below `directories` of the repository with one of `extensions`, in order of their names;
+/// build products and hidden directories are left out.
+pub(crate) fn files(directories: &[&str], extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left: Vec<PathBuf> = directories.iter().map(|d| crate::root().join(d)).collect();
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name();
+            if path.is_dir() {
+                if name != "target" && name != "node_modules" && !name.to_string_lossy().starts_with('.') {
+                    left.push(path);
+                }
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|wanted| e == *wanted)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// `path` as seen from the repository's root.
+pub(crate) fn relative(path: &Path) -> String {
+    let text = path.strip_prefix(crate::root()).unwrap_or(path).to_string_lossy().into_owned();
+    text.strip_prefix("./").map(str::to_owned).unwrap_or(text)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", relative(path)))
+}
