@@ -1,0 +1,91 @@
+//! The steady state whose decisions are measured: every class has its part of `waiting` requests, the
+//! window is full, and each step one request ends, one is released and one arrives.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weirgate_engine::*;
+
+/// An engine with `classes` classes and `waiting` waiting requests.
+pub struct Steady {
+    engine: Engine,
+    inside: VecDeque<Ticket>,
+    now: u64,
+    classes: u32,
+    next: u32,
+}
+
+impl Steady {
+    /// Quorum's precedence and dropping, window 64, four nodes.
+    pub fn new(classes: u32, waiting: u32) -> Steady {
+        let class = |index: u32| Class {
+            name: format!("c{index}"),
+            pool: 0,
+            guarantee: Guarantee {
+                throughput: Some(f64::from(1 + index % 50)),
+                response_time: Some(ResponseTime {
+                    statistic: Statistic::Percentile(95.0),
+                    limit: Duration::from_secs(100_000),
+                }),
+            },
+            service_time: Some(Duration::from_millis(8)),
+            queue: QueueBounds {
+                max_waiting: u32::MAX,
+                max_waiting_per_flow: u32::MAX,
+                max_wait: Duration::from_secs(200_000),
+            },
+            retry: RetryBudget::default(),
+        };
+        let mut discipline = Discipline::quorum();
+        discipline.load_control = LoadControl::Fixed { window: Some(64) };
+        let node = |n: u32| Node {
+            name: format!("n{n}"),
+            machine: format!("n{n}"),
+            pool: 0,
+            weight: 1.0,
+            capacity: None,
+            max_outstanding: None,
+        };
+        let policy = Policy {
+            discipline,
+            pools: vec![Pool {
+                name: "web".into(),
+                dispatch: Dispatch::LeastOutstanding,
+                ejection: Ejection::default(),
+            }],
+            nodes: (0..4).map(node).collect(),
+            classes: (0..classes).map(class).collect(),
+            templates: Vec::new(),
+            max_waiting: u32::MAX,
+        };
+        let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
+        let mut steady = Steady { engine, inside: VecDeque::with_capacity(100), now: 0, classes, next: 0 };
+        for _ in 0..waiting + 64 {
+            steady.arrive();
+        }
+        steady
+    }
+
+    fn arrive(&mut self) {
+        // A stride that is coprime to 10, 1,000 and 100,000 visits all classes in mixed order.
+        self.next = (self.next + 7_919) % self.classes;
+        let arrival = Arrival { class: ClassId(self.next), flow: 0, cost: None, tag: 0 };
+        if let Verdict::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
+            self.inside.push_back(ticket);
+        }
+    }
+
+    /// One request ends, one is released, one arrives: three calls that decide.
+    pub fn step(&mut self) {
+        self.now += 100_000;
+        let now = Time::from_nanos(self.now);
+        let ticket = self.inside.pop_front().expect("the window is full");
+        self.engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+        while let Some(action) = self.engine.poll(now) {
+            if let Action::Release { ticket, .. } = action {
+                self.inside.push_back(ticket);
+            }
+        }
+        self.arrive();
+    }
+}

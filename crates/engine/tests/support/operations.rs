@@ -1,0 +1,376 @@
+//! A model of what any driver may observe of the engine, and random operations against it.
+//!
+//! The model keeps which requests wait and which are inside, and nothing of how the engine decides.
+//! After every operation it checks conservation; after every drain, that no slot idles while a request
+//! that could use it waits.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weirgate_engine::*;
+
+/// The longest wait of every class, in nanoseconds.
+const MAX_WAIT: u64 = 2_000_000_000;
+
+/// Where the numbers come from: a seed in tests, bytes in the fuzzer.
+pub trait Source {
+    /// A number below `n`, or `None` at the end.
+    fn below(&mut self, n: u64) -> Option<u64>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Request {
+    tag: u64,
+    state: State,
+    arrived: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Waiting,
+    Inside(NodeId),
+}
+
+/// The engine and what a driver knows of it.
+pub struct Model {
+    engine: Engine,
+    now: u64,
+    next_tag: u64,
+    requests: BTreeMap<Ticket, Request>,
+    /// Tickets whose requests ended.
+    stale: Vec<Ticket>,
+    counted: Counted,
+    /// What happened, in order.
+    pub trace: Vec<String>,
+}
+
+#[derive(Default, Debug, PartialEq)]
+struct Counted {
+    offered: u64,
+    ended: u64,
+}
+
+/// A policy that uses every seam; `variant` picks the methods and which classes and nodes exist.
+pub fn policy(variant: u64) -> Policy {
+    let class = |name: &str, pool, throughput, limit: Option<u64>, waiting| Class {
+        name: name.into(),
+        pool,
+        guarantee: Guarantee {
+            throughput,
+            response_time: limit.map(|limit| ResponseTime {
+                statistic: if limit % 2 == 0 { Statistic::Average } else { Statistic::Percentile(95.0) },
+                limit: Duration::from_millis(limit),
+            }),
+        },
+        service_time: (limit == Some(300)).then(|| Duration::from_millis(20)),
+        queue: QueueBounds { max_waiting: waiting, max_waiting_per_flow: 3, max_wait: Duration::from_nanos(MAX_WAIT) },
+        retry: RetryBudget::default(),
+    };
+    let admit = match variant % 3 {
+        0 => Admit::None,
+        1 => Admit::Deadline { stale: StaleEstimate::Decay },
+        _ => Admit::Deadline { stale: StaleEstimate::Hold },
+    };
+    let load_control = match variant / 3 % 4 {
+        0 => LoadControl::Fixed { window: Some(4) },
+        1 => LoadControl::Fixed { window: None },
+        2 => LoadControl::WindowLinear { delta: 2, first: 6, least: 1, most: 40, grow: Grow::Always },
+        _ => LoadControl::WindowLinear { delta: 1, first: 3, least: 2, most: 9, grow: Grow::WhileFull },
+    };
+    let precedence = if variant / 12 % 2 == 0 { Precedence::WeightedFair } else { Precedence::Fifo };
+    let dispatch = [Dispatch::LeastOutstanding, Dispatch::WeightedRoundRobin, Dispatch::PowerOfTwo];
+    let pool = |name: &str, shift| Pool {
+        name: name.into(),
+        dispatch: dispatch[((variant / 24 + shift) % 3) as usize],
+        ejection: Ejection { consecutive_failures: 2, base: Duration::from_millis(300), max_share: 0.5 },
+    };
+    let node = |pool: usize, n: u64, max_outstanding| Node {
+        name: format!("n{n}"),
+        machine: format!("m{n}"),
+        pool,
+        weight: 1.0 + n as f64,
+        capacity: None,
+        max_outstanding,
+    };
+    let mut nodes = vec![node(0, 0, None), node(0, 1, Some(2)), node(0, 2, None), node(1, 0, Some(1))];
+    let mut classes = vec![class("A", 0, Some(20.0), Some(300), 5), class("B", 0, Some(5.0), Some(401), 4)];
+    if variant / 72 % 2 == 0 {
+        nodes.push(node(1, 7, None));
+        classes.push(class("C", 1, Some(10.0), None, 3));
+    } else {
+        nodes.remove(1);
+    }
+    classes.push(class("other", 1, None, None, 4));
+    let templates = if variant / 144 % 2 == 0 {
+        vec![Template { class: class("tenant", 0, Some(1.0), Some(300), 2), max_live: 3 }]
+    } else {
+        Vec::new()
+    };
+    Policy {
+        discipline: Discipline { name: "custom".into(), admit, load_control, precedence },
+        pools: vec![pool("p0", 0), pool("p1", 1)],
+        nodes,
+        classes,
+        templates,
+        max_waiting: 12,
+    }
+}
+
+impl Model {
+    pub fn new(variant: u64, seed: u64) -> Model {
+        let engine = Engine::new(Time::ZERO, policy(variant), seed).expect("a valid policy");
+        Model {
+            engine,
+            now: 0,
+            next_tag: 0,
+            requests: BTreeMap::new(),
+            stale: Vec::new(),
+            counted: Counted::default(),
+            trace: Vec::new(),
+        }
+    }
+
+    fn time(&self) -> Time {
+        Time::from_nanos(self.now)
+    }
+
+    /// One random operation; `None` when the source has run dry.
+    pub fn step(&mut self, source: &mut impl Source) -> Option<()> {
+        match source.below(20)? {
+            0..=6 => self.arrive(source)?,
+            7 => self.cancel(source)?,
+            8..=13 => self.observe(source)?,
+            14 => self.node(source)?,
+            15..=17 => self.now += source.below(200_000_000)?,
+            18 => self.stale(source)?,
+            _ if source.below(8)? == 0 => self.reconfigure(source)?,
+            _ => {
+                if let Some(at) = self.engine.next_timeout() {
+                    self.now = self.now.max(at.as_nanos());
+                }
+            }
+        }
+        self.check();
+        // A driver polls after every call; now and then this one is late.
+        if source.below(10)? > 0 {
+            self.drain();
+        }
+        Some(())
+    }
+
+    fn arrive(&mut self, source: &mut impl Source) -> Option<()> {
+        let policy = self.engine.policy();
+        let (named, templates) = (policy.classes.len() as u64, policy.templates.len() as u64);
+        let class = if templates > 0 && source.below(3)? == 0 {
+            let key = [b'k', source.below(6)? as u8];
+            self.engine.class(self.time(), TemplateId(0), &key)
+        } else {
+            ClassId(source.below(named)? as u32)
+        };
+        self.next_tag += 1;
+        let tag = self.next_tag;
+        let arrival = Arrival { class, flow: source.below(4)?, cost: None, tag };
+        self.counted.offered += 1;
+        let before = self.engine.snapshot(self.time());
+        let verdict = self.engine.arrive(self.time(), arrival);
+        self.trace.push(format!("{} {verdict:?}", self.now));
+        match verdict {
+            Verdict::Release { ticket, node } => {
+                self.may_enter(&before, node);
+                assert!(
+                    self.requests
+                        .insert(ticket, Request { tag, state: State::Inside(node), arrived: self.now })
+                        .is_none()
+                );
+            }
+            Verdict::Wait { ticket } => {
+                assert!(
+                    self.requests.insert(ticket, Request { tag, state: State::Waiting, arrived: self.now }).is_none()
+                );
+            }
+            Verdict::Shed(shed) => {
+                assert!(shed.retry_after >= Duration::from_secs(1));
+                self.counted.ended += 1;
+            }
+        }
+        Some(())
+    }
+
+    /// A release needs a free slot and a usable node with room.
+    fn may_enter(&self, before: &Snapshot, node: NodeId) {
+        assert!(before.window.is_none_or(|w| before.outstanding < w), "released beyond the window");
+        let state = &before.nodes[node.0 as usize];
+        assert_eq!(state.state, NodeState::Up, "released to an unusable node");
+        let bound = self.engine.policy().nodes[node.0 as usize].max_outstanding;
+        assert!(bound.is_none_or(|b| state.outstanding < b), "released beyond the node's bound");
+    }
+
+    fn pick(&self, source: &mut impl Source, waiting: bool) -> Option<Option<(Ticket, Request)>> {
+        let of = |r: &Request| (r.state == State::Waiting) == waiting;
+        let fitting: Vec<(Ticket, Request)> =
+            self.requests.iter().filter(|(_, r)| of(r)).map(|(t, r)| (*t, *r)).collect();
+        if fitting.is_empty() {
+            return Some(None);
+        }
+        Some(Some(fitting[source.below(fitting.len() as u64)? as usize]))
+    }
+
+    fn end(&mut self, ticket: Ticket) {
+        self.requests.remove(&ticket);
+        self.counted.ended += 1;
+        self.stale.push(ticket);
+        if self.stale.len() > 50 {
+            self.stale.remove(0);
+        }
+    }
+
+    fn cancel(&mut self, source: &mut impl Source) -> Option<()> {
+        if let Some((ticket, _)) = self.pick(source, true)? {
+            assert!(self.engine.cancel(self.time(), ticket), "a waiting request can be cancelled");
+            self.end(ticket);
+        }
+        Some(())
+    }
+
+    fn observe(&mut self, source: &mut impl Source) -> Option<()> {
+        let Some((ticket, request)) = self.pick(source, false)? else { return Some(()) };
+        assert!(!self.engine.cancel(self.time(), ticket), "what is inside does not wait");
+        let outcome = match source.below(12)? {
+            0 => Outcome::FirstByte,
+            1 => Outcome::Failed { retryable: true },
+            2 => Outcome::Failed { retryable: false },
+            3 => Outcome::Reset,
+            4 => Outcome::Upgraded,
+            5 => Outcome::LastByte { status: 503 },
+            _ => Outcome::LastByte { status: 200 },
+        };
+        let again = self.engine.observe(self.time(), ticket, outcome);
+        self.trace.push(format!("{} {outcome:?} {again:?}", self.now));
+        match again {
+            Some(node) => {
+                assert_eq!(outcome, Outcome::Failed { retryable: true });
+                self.requests.insert(ticket, Request { state: State::Inside(node), ..request });
+            }
+            None if outcome == Outcome::FirstByte => {}
+            None => self.end(ticket),
+        }
+        Some(())
+    }
+
+    fn node(&mut self, source: &mut impl Source) -> Option<()> {
+        let id = NodeId(source.below(self.engine.policy().nodes.len() as u64 + 1)? as u32);
+        let event = match source.below(8)? {
+            0 | 1 => NodeEvent::Down(id),
+            2 => NodeEvent::Draining(id),
+            3 => NodeEvent::Capacity(id, [2.0, -1.0, f64::NAN, f64::INFINITY][source.below(4)? as usize]),
+            _ => NodeEvent::Up(id),
+        };
+        self.engine.node(self.time(), event);
+        Some(())
+    }
+
+    /// Tickets that ended are ignored, whatever is said about them.
+    fn stale(&mut self, source: &mut impl Source) -> Option<()> {
+        if self.stale.is_empty() {
+            return Some(());
+        }
+        let ticket = self.stale[source.below(self.stale.len() as u64)? as usize];
+        let before = self.engine.snapshot(self.time());
+        assert!(!self.engine.cancel(self.time(), ticket));
+        for outcome in [Outcome::FirstByte, Outcome::LastByte { status: 200 }, Outcome::Failed { retryable: true }] {
+            assert_eq!(self.engine.observe(self.time(), ticket, outcome), None);
+        }
+        assert_eq!(self.engine.snapshot(self.time()), before);
+        Some(())
+    }
+
+    fn reconfigure(&mut self, source: &mut impl Source) -> Option<()> {
+        let old = self.engine.policy().clone();
+        let new = policy(source.below(288)?);
+        let mut broken = new.clone();
+        broken.classes.clear();
+        let before = self.engine.snapshot(self.time());
+        assert!(self.engine.reconfigure(self.time(), broken).is_err());
+        assert_eq!(self.engine.snapshot(self.time()), before, "an invalid policy changes nothing");
+        self.engine.reconfigure(self.time(), new.clone()).expect("a valid policy");
+        let name = |policy: &Policy, id: NodeId| {
+            policy.nodes.get(id.0 as usize).map(|n| (policy.pools[n.pool].name.clone(), n.name.clone()))
+        };
+        for request in self.requests.values_mut() {
+            if let State::Inside(node) = &mut request.state {
+                let was = name(&old, *node);
+                let now = (0..new.nodes.len() as u32).map(NodeId).find(|id| was.is_some() && name(&new, *id) == was);
+                *node = now.unwrap_or(NodeId(u32::MAX));
+            }
+        }
+        self.counted = Counted { offered: self.requests.len() as u64, ended: 0 };
+        Some(())
+    }
+
+    /// Does everything that the engine wants done.
+    pub fn drain(&mut self) {
+        loop {
+            let before = self.engine.snapshot(self.time());
+            let Some(action) = self.engine.poll(self.time()) else { break };
+            self.trace.push(format!("{} {action:?}", self.now));
+            match action {
+                Action::Release { ticket, tag, node, .. } => {
+                    let after = self.engine.snapshot(self.time());
+                    assert!(after.window.is_none_or(|w| after.outstanding <= w), "released beyond the window");
+                    assert!(before.outstanding + 1 == after.outstanding);
+                    let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
+                    assert_eq!((request.tag, request.state), (tag, State::Waiting));
+                    request.state = State::Inside(node);
+                }
+                Action::Shed { ticket, tag, .. } => {
+                    let request = self.requests.get(&ticket).expect("an unknown request was shed");
+                    assert_eq!((request.tag, request.state), (tag, State::Waiting));
+                    self.end(ticket);
+                }
+            }
+            self.check();
+        }
+        self.check_work_conserving();
+        let overdue = |r: &&Request| r.state == State::Waiting && self.now - r.arrived > MAX_WAIT;
+        assert_eq!(self.requests.values().find(overdue), None, "it waits longer than any queue allows");
+        assert!(self.engine.next_timeout().is_none_or(|at| at > self.time()), "a timeout that is due is left");
+    }
+
+    /// Nothing is lost or doubled; every count agrees with the model's.
+    fn check(&self) {
+        let snapshot = self.engine.snapshot(self.time());
+        let waiting = self.requests.values().filter(|r| r.state == State::Waiting).count();
+        let inside = self.requests.len() - waiting;
+        assert_eq!((snapshot.waiting as usize, snapshot.outstanding as usize), (waiting, inside));
+        assert_eq!(self.counted.offered, self.counted.ended + self.requests.len() as u64);
+        for (index, node) in snapshot.nodes.iter().enumerate() {
+            let on_it = self.requests.values().filter(|r| r.state == State::Inside(NodeId(index as u32))).count();
+            assert_eq!(node.outstanding as usize, on_it, "node {}", node.name);
+        }
+        let classes = self.engine.classes(self.time(), ClassId(0), usize::MAX);
+        assert_eq!(classes.iter().map(|c| c.waiting as usize).sum::<usize>(), waiting);
+        assert_eq!(classes.iter().map(|c| c.outstanding as usize).sum::<usize>(), inside);
+        assert!(classes.len() <= self.engine.policy().classes.len() + 4 * self.engine.policy().templates.len());
+        let share: f64 = classes.iter().map(|c| c.share).sum();
+        assert!((share - 1.0).abs() < 1e-9 || share == 0.0, "shares sum to {share}");
+    }
+
+    /// After a drain a request waits only for want of a slot or of a node.
+    fn check_work_conserving(&self) {
+        let snapshot = self.engine.snapshot(self.time());
+        if snapshot.window.is_some_and(|w| snapshot.outstanding >= w) {
+            return;
+        }
+        let policy = self.engine.policy();
+        for class in self.engine.classes(self.time(), ClassId(0), usize::MAX).iter().filter(|c| c.waiting > 0) {
+            let mut specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
+            let pool = specs.find(|c| c.name == class.name).expect("a live class has a policy").pool;
+            let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {
+                spec.pool == pool
+                    && node.state == NodeState::Up
+                    && spec.max_outstanding.is_none_or(|bound| node.outstanding < bound)
+            });
+            assert!(!room, "{} waits while a slot and a node are free", class.name);
+        }
+    }
+}
