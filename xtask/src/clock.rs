@@ -18,3 +18,15 @@ impl Stopwatch {
         self.0.elapsed()
     }
 }
+
+/// Waits until `condition` holds. False if it does not within 20 s, ten times what a server needs to start.
+pub(crate) fn becomes_true(mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while !condition() {
+        if start.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    true
+}

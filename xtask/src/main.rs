@@ -1,4 +1,4 @@
-//! What people and CI run: `cargo xtask test`, `lint`, `deny`, `bench`, or any single step by name.
+//! What people and CI run: `cargo xtask test`, `lint`, `deny`, `bench`, or any single step.
 //!
 //! Plain Rust and the toolchain are enough to start; a step that needs more installs it or says how.
 
@@ -6,6 +6,7 @@ mod architecture;
 mod cargo;
 mod clock;
 mod packages;
+mod proxy_cpu;
 mod repository;
 mod steps;
 
@@ -14,49 +15,49 @@ use std::process::ExitCode;
 
 use steps::Step;
 
-const PACKAGES: Step = Step { name: "packages", title: "Debian packages for tests", run: packages::install };
-const FORMAT: Step = Step { name: "format", title: "formatting", run: cargo::format };
-const CLIPPY: Step = Step { name: "clippy", title: "clippy, warnings denied", run: cargo::clippy };
+const PACKAGES: Step = Step::new("packages", "Debian packages for tests", packages::install);
+const FORMAT: Step = Step::new("format", "formatting", cargo::format);
+const REPOSITORY: Step = Step::new("repository", "rules for files", repository::check);
 const ARCHITECTURE: Step =
-    Step { name: "architecture", title: "dependencies between crates, purity of the engine", run: architecture::check };
-const REPOSITORY: Step = Step { name: "repository", title: "rules for files", run: repository::check };
-const TESTS: Step = Step { name: "tests", title: "tests of every crate", run: cargo::tests };
-const DOCTESTS: Step = Step { name: "doctests", title: "examples in the documentation", run: cargo::doctests };
-const DOCS: Step = Step { name: "docs", title: "documentation, warnings denied", run: cargo::docs };
-const DENY: Step = Step { name: "deny", title: "bans, licences and sources of dependencies", run: cargo::deny };
-const BENCHES: Step = Step { name: "benches", title: "criterion benchmarks", run: cargo::benches };
+    Step::new("architecture", "dependencies between crates, purity of the engine", architecture::check);
+const CLIPPY: Step = Step::new("clippy", "clippy, warnings denied", cargo::clippy);
+const TESTS: Step = Step::new("tests", "tests of every crate", cargo::tests);
+const DOCTESTS: Step = Step::new("doctests", "examples in the documentation", cargo::doctests);
+const DOCS: Step = Step::new("docs", "documentation, warnings denied", cargo::docs);
+const DENY: Step = Step::new("deny", "bans, licences and sources of dependencies", cargo::deny);
+const CRITERION: Step = Step::new("bench criterion", "criterion benchmarks", cargo::benches);
+const PROXY_CPU: Step = Step::new("bench proxy-cpu", "CPU time of a request beside its peers", proxy_cpu::run);
 
 /// Everything that must hold, cheapest first.
 const TEST: [Step; 9] = [PACKAGES, FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, TESTS, DOCTESTS, DOCS, DENY];
 /// What can be said without running anything.
 const LINT: [Step; 5] = [FORMAT, REPOSITORY, ARCHITECTURE, CLIPPY, DOCS];
-const BENCH: [Step; 1] = [BENCHES];
+/// What takes long and is for comparison, not for passing.
+const BENCH: [Step; 2] = [CRITERION, PROXY_CPU];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    match words.as_slice() {
-        ["test"] => steps::run(&TEST),
-        ["lint"] => steps::run(&LINT),
-        ["bench"] => steps::run(&BENCH),
-        [name] => match TEST.iter().chain(&BENCH).find(|step| step.name == *name) {
+    match words.join(" ").as_str() {
+        "test" => steps::run(&TEST),
+        "lint" => steps::run(&LINT),
+        "bench" => steps::run(&BENCH),
+        command => match TEST.iter().chain(&BENCH).find(|step| step.command == command) {
             Some(step) => steps::run(std::slice::from_ref(step)),
             None => usage(),
         },
-        _ => usage(),
     }
 }
 
 fn usage() -> ExitCode {
-    println!("cargo xtask test    everything that must hold: {}", names(&TEST));
-    println!("cargo xtask lint    what needs no running: {}", names(&LINT));
-    println!("cargo xtask bench   every benchmark: {}", names(&BENCH));
-    println!("cargo xtask STEP    one of those steps alone");
+    println!("cargo xtask test     everything that must hold: {}", list(&TEST));
+    println!("cargo xtask lint     what needs no running: {}", list(&LINT));
+    println!("cargo xtask bench    every benchmark: {}", list(&BENCH));
+    println!("cargo xtask STEP     one of these steps alone");
     ExitCode::from(2)
 }
 
-fn names(steps: &[Step]) -> String {
-    steps.iter().map(|step| step.name).collect::<Vec<_>>().join(", ")
+fn list(steps: &[Step]) -> String {
+    steps.iter().map(|step| step.command).collect::<Vec<_>>().join(", ")
 }
 
 /// The repository's root.

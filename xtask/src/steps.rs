@@ -9,12 +9,18 @@ use crate::clock::Stopwatch;
 /// One thing to do.
 #[derive(Clone, Copy)]
 pub(crate) struct Step {
-    /// How the command line names it: `cargo xtask NAME`.
-    pub(crate) name: &'static str,
+    /// Behind `cargo xtask`, runs it alone.
+    pub(crate) command: &'static str,
     /// What the progress line says.
     pub(crate) title: &'static str,
     /// Does it; the error says what is wrong and how to mend it.
     pub(crate) run: fn() -> Result<(), String>,
+}
+
+impl Step {
+    pub(crate) const fn new(command: &'static str, title: &'static str, run: fn() -> Result<(), String>) -> Step {
+        Step { command, title, run }
+    }
 }
 
 /// Runs `steps` in order and prints a summary.
@@ -29,7 +35,7 @@ pub(crate) fn run(steps: &[Step]) -> ExitCode {
         if let Err(why) = result {
             summarise(&done, whole.elapsed());
             println!("FAILED {} after {}: {why}", step.title, seconds(took));
-            println!("to repeat only this step: cargo xtask {}", step.name);
+            println!("to repeat only this step: cargo xtask {}", step.command);
             return ExitCode::FAILURE;
         }
         println!("-- {} took {}", step.title, seconds(took));

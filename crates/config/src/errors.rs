@@ -103,14 +103,19 @@ pub(crate) struct Problems {
 }
 
 impl Problems {
-    /// Adds one. The same one again is not counted: an alias leads to the same place twice.
+    /// Adds one; of too many, those first in the file are kept. The same one again is not counted: an
+    /// alias leads to the same place twice.
     pub(crate) fn add(&mut self, problem: Problem) {
         self.reports += 1;
-        if self.kept.len() < MOST_PROBLEMS {
-            self.found += usize::from(self.kept.insert(problem));
-        } else if !self.kept.contains(&problem) {
-            self.found += 1;
+        self.found += usize::from(self.kept.insert(problem));
+        if self.kept.len() > MOST_PROBLEMS {
+            self.kept.pop_last();
         }
+    }
+
+    /// Counts a report about something that was reported before.
+    pub(crate) fn known(&mut self) {
+        self.reports += 1;
     }
 
     /// Grows with every report, also of what is known: a part in which it grew is not sound.
@@ -151,6 +156,12 @@ pub(crate) fn quoted(text: &str) -> String {
         Some((end, _)) => format!("`{}…`", text.get(..end).unwrap_or_default()),
         None => format!("`{text}`"),
     }
+}
+
+/// A key of the operator's as it stands in a path.
+pub(crate) fn key_name(key: &str) -> String {
+    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    if plain { key.to_owned() } else { format!("\"{}\"", quoted(key).trim_matches('`')) }
 }
 
 /// `` `a`, `b` and `c` ``, cut after 20.
@@ -242,7 +253,7 @@ mod tests {
         let errors = problems.into_errors("f.yaml").unwrap();
         assert_eq!((errors.problems.len(), errors.more), (MOST_PROBLEMS, 500));
         assert!(errors.problems.is_sorted());
-        assert!(errors.to_string().starts_with("f.yaml:501:1: a: wrong; mend it\n"));
+        assert!(errors.to_string().starts_with("f.yaml:1:1: a: wrong; mend it\n"));
         assert!(errors.to_string().ends_with("f.yaml: 500 more problems are not shown\n"));
     }
 

@@ -1,7 +1,8 @@
 //! The resolved policy file: what the gateway runs.
 //!
 //! A [`Site`] has every default filled in, every name bound to an index and every pattern compiled.
-//! It is made from a typed file (`crate::file`) in one place, `TryFrom`, and never from YAML directly.
+//! It is made from the typed file (`crate::file`) in one place (`crate::resolve`) and never from YAML
+//! directly.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -16,7 +16,7 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
-use crate::errors::{Place, Problem, Problems, quoted};
+use crate::errors::{Place, Problem, Problems, key_name, quoted};
 
 /// Most bytes of a policy file: room for 100,000 classes of 160 bytes each.
 pub const MAX_BYTES: usize = 16 << 20;
@@ -41,6 +41,8 @@ pub(crate) struct Node {
 pub(crate) enum Value {
     /// Nothing, `~` or `null`.
     Null,
+    /// Something that was reported already.
+    Wrong,
     /// Any other scalar.
     Text(Rc<str>),
     /// A sequence.
@@ -60,27 +62,26 @@ pub(crate) struct Entry {
 impl Node {
     /// A node that the file does not have: a default, written in JSON (a text, a number or `{}`).
     pub(crate) fn assumed(json: &str, place: Place) -> Node {
-        let value = match json.trim_matches('"') {
-            "{}" => Value::Map(Vec::new()),
-            text => Value::Text(text.into()),
+        let value = match json.strip_prefix('"').and_then(|j| j.strip_suffix('"')) {
+            None if json == "{}" => Value::Map(Vec::new()),
+            None => Value::Text(json.into()),
+            Some(text) => Value::Text(text.replace("\\n", "\n").into()),
         };
         Node { place, height: 1, value }
     }
+}
 
-    /// What it is, for a message.
-    pub(crate) fn kind(&self) -> &'static str {
-        match self.value {
-            Value::Null => "nothing",
-            Value::Text(_) => "a single value",
-            Value::List(_) => "a list",
-            Value::Map(_) => "a map",
-        }
-    }
+/// A file as a tree.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    pub(crate) root: Rc<Node>,
+    /// How many nodes the file has, aliases not counted.
+    pub(crate) nodes: usize,
 }
 
 /// Reads the tree of `text`. What can be skipped is reported and skipped; `None` if nothing is left to
 /// decode.
-pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Rc<Node>> {
+pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Tree> {
     let start = Place { line: 1, column: 1 };
     if text.len() > MAX_BYTES {
         problems.add(at(None, "the file is longer than 16 MiB", "split the policy over several gateways"));
@@ -104,13 +105,13 @@ pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Rc<Node>> {
             }
         }
     }
-    let root = builder.root.take();
+    let (root, nodes) = (builder.root.take(), builder.nodes);
     if root.is_none() || root.as_ref().is_some_and(|r| matches!(r.value, Value::Null)) {
         let mend = "write at least `listen:`, `upstreams:` and `classes:`";
         problems.add(at(Some(start), "the file is empty", mend));
         return None;
     }
-    root
+    root.map(|root| Tree { root, nodes })
 }
 
 /// A collection that is not complete.
@@ -149,16 +150,18 @@ struct Builder<'p> {
     merged: usize,
     root: Option<Rc<Node>>,
     documents: usize,
+    nodes: usize,
 }
 
 impl<'p> Builder<'p> {
     fn new(problems: &'p mut Problems) -> Builder<'p> {
         let anchors = HashMap::new();
-        Builder { problems, frames: Vec::new(), anchors, merged: 0, root: None, documents: 0 }
+        Builder { problems, frames: Vec::new(), anchors, merged: 0, root: None, documents: 0, nodes: 0 }
     }
 
     /// Takes one event; `None` ends the reading after a report.
     fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
+        self.nodes += usize::from(event.is_node());
         let place = place_of(span);
         if event.tag().is_some() {
             let tag = span.tag_start().map_or(place, |mark| mark_place(mark.line(), mark.col()));
@@ -213,7 +216,24 @@ impl<'p> Builder<'p> {
     }
 
     fn report(&mut self, place: Place, what: &str, mend: &str) {
-        self.problems.add(at(Some(place), what, mend));
+        let path = self.path();
+        self.problems.add(Problem { path, ..at(Some(place), what, mend) });
+    }
+
+    /// The path of what is being read.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for frame in &self.frames {
+            match &frame.open {
+                Open::List(items) => path.push_str(&format!("[{}]", items.len())),
+                Open::Map { key: Some(key), .. } if key.role == Role::Field || !key.text.is_empty() => {
+                    path.push_str(if path.is_empty() { "" } else { "." });
+                    path.push_str(&key_name(&key.text));
+                }
+                Open::Map { .. } => {}
+            }
+        }
+        path
     }
 
     fn too_deep(&mut self, place: Place) -> Option<()> {
@@ -229,7 +249,7 @@ impl<'p> Builder<'p> {
                 key.role = Role::Dropped;
             }
         } else {
-            self.node(Rc::new(Node { place, height: 1, value: Value::Null }), 0);
+            self.node(Rc::new(Node { place, height: 1, value: Value::Wrong }), 0);
         }
     }
 
@@ -261,7 +281,8 @@ impl<'p> Builder<'p> {
         if null {
             complaint = Some(("a key is missing".to_owned(), "write `word: value`".to_owned()));
         } else if let Some(first) = places.get(&text) {
-            let what = format!("{} is given twice, first in line {} column {}", quoted(&text), first.line, first.column);
+            let what =
+                format!("{} is given twice, first in line {} column {}", quoted(&text), first.line, first.column);
             complaint = Some((what, "keep one of them".to_owned()));
         } else {
             places.insert(Rc::clone(&text), place);
@@ -368,10 +389,14 @@ fn explain(error: &ScanError) -> Problem {
         ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
             (format!("`{open}` is closed by `{close}`"), "use the bracket that belongs to it")
         }
-        ErrorKind::UnclosedQuotedScalar => ("this quotation mark is never closed".to_owned(), "close it"),
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent
+        | ErrorKind::DocumentIndicatorInQuotedScalar => {
+            ("a text in quotation marks goes on here".to_owned(), "close the quotation mark above")
+        }
         ErrorKind::MappingValueNotAllowed => {
-            let mend = "put it on its own line, or quote a text that contains `: `";
-            ("there is a second `:` where a value is expected".to_owned(), mend)
+            let mend = "this line may be indented too far, the one above may lack its `:`, or a text with `: ` in it its quotes";
+            ("a `:` is not expected here".to_owned(), mend)
         }
         ErrorKind::InvalidIndentation | ErrorKind::ExpectedBlockMappingKey | ErrorKind::ExpectedBlockSequenceEntry => (
             "this line is not indented like its neighbours".to_owned(),

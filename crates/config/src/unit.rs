@@ -283,10 +283,7 @@ mod tests {
         assert_eq!(Span::from_text("250us").unwrap().0, Duration::from_micros(250));
         assert_eq!(Span::from_text("1h").unwrap().0, Duration::from_secs(3_600));
         assert_eq!(wrong::<Span>("400"), "`400` has no unit; write `400ms` or `400s`");
-        assert_eq!(
-            wrong::<Span>("5m"),
-            "`5m` may mean two things; write `5min` for minutes or `5ms` for milliseconds"
-        );
+        assert_eq!(wrong::<Span>("5m"), "`5m` may mean two things; write `5min` for minutes or `5ms` for milliseconds");
         assert_eq!(wrong::<Span>("0s"), "`0s` is no time at all; write more than zero");
         for text in ["", "s", "-1s", "1e3s", "infs", "nan", ".5s", "5.s", "1..5s", "4sec", "400d", "9999999h"] {
             wrong::<Span>(text);

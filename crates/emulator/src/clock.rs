@@ -1,13 +1,12 @@
-//! The one place where time and entropy enter this crate.
+//! The one place where time enters this crate. (Nothing here is random but by a seed.)
 //!
 //! Time is a count of nanoseconds of the machine's monotonic clock. [`Alarm`] wakes a poll loop at
 //! such an instant. `epoll_wait` counts in milliseconds, which is an eighth of a request of 8 ms, so on
 //! Linux the alarm is a `timerfd`, which is exact to some ten microseconds and costs one system call
 //! each time the instant changes. Elsewhere the poll call's own time-out serves, as well as it can.
 
-#![allow(clippy::disallowed_methods, reason = "the crate's only source of time, entropy and sleep")]
+#![allow(clippy::disallowed_methods, reason = "the crate's only source of time and sleep")]
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::time::Duration;
 
@@ -28,12 +27,6 @@ pub fn now() -> u64 {
 #[must_use]
 pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// A seed that differs from run to run.
-#[must_use]
-pub fn entropy() -> u64 {
-    RandomState::new().build_hasher().finish()
 }
 
 /// Blocks the calling thread.

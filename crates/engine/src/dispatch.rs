@@ -236,17 +236,19 @@ impl Nodes {
     /// What the driver learned. True if the set of usable nodes changed.
     pub(crate) fn event(&mut self, event: NodeEvent) -> bool {
         let id = match event {
-            NodeEvent::Up(id) | NodeEvent::Down(id) | NodeEvent::Draining(id) | NodeEvent::Capacity(id, _) => id,
+            NodeEvent::Up(id)
+            | NodeEvent::Down(id)
+            | NodeEvent::Draining(id)
+            | NodeEvent::Resumed(id)
+            | NodeEvent::Capacity(id, _) => id,
         };
         let Some(node) = self.nodes.get_mut(id.0 as usize) else { return false };
         let before = node.usable();
         match event {
-            NodeEvent::Up(_) => {
-                node.up = true;
-                node.draining = false;
-            }
+            NodeEvent::Up(_) => node.up = true,
             NodeEvent::Down(_) => node.up = false,
             NodeEvent::Draining(_) => node.draining = true,
+            NodeEvent::Resumed(_) => node.draining = false,
             NodeEvent::Capacity(_, capacity) => {
                 if capacity.is_finite() && capacity > 0.0 {
                     node.capacity = Some(capacity);

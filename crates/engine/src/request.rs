@@ -155,8 +155,10 @@ pub enum NodeEvent {
     Up(NodeId),
     /// It does not.
     Down(NodeId),
-    /// It finishes what it has and gets nothing new.
+    /// It finishes what it has and gets nothing new, whatever its health checks say.
     Draining(NodeId),
+    /// It is no longer drained.
+    Resumed(NodeId),
     /// Its measured or configured capacity in slot-seconds per second; finite and > 0, else ignored.
     Capacity(NodeId, f64),
 }

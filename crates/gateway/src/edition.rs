@@ -1,12 +1,18 @@
 //! A site in force, with its version: what reloads swap as a whole.
 
+use std::collections::HashMap;
 use std::fmt;
+use std::ops::Deref;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use weirgate_config::Site;
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode};
+use weirgate_config::{ClassSite, PoolSite, ShedReply, Site};
 
 use crate::classify::Classifier;
+use crate::record::ClassIndex;
 
 /// A site in force. Never changed: a reload makes the next one.
 #[derive(Debug)]
@@ -19,8 +25,10 @@ pub struct Edition {
     pub version: u64,
     /// Checksum of the file's text, 16 hex digits (FNV-1a 64).
     pub checksum: String,
-    /// Per node of the policy where it is; the same node keeps its `Arc` over reloads.
+    /// Per node of the policy where it is; an unchanged node keeps its `Arc` over reloads.
     pub nodes: Vec<Arc<Target>>,
+    class_sheds: Vec<Prepared>,
+    template_sheds: Vec<Prepared>,
 }
 
 /// Where a node is, and who it is over reloads.
@@ -28,41 +36,122 @@ pub struct Edition {
 pub struct Target {
     /// Never given to another node of this process.
     pub id: u64,
-    /// Index into `site.policy.pools` is not stable over reloads: this is the pool's name.
+    /// The name of its pool.
     pub pool: String,
     /// Its name in the pool.
     pub name: String,
     /// `host:port`.
     pub address: String,
+    /// What its pool says about connections and health checks.
+    pub settings: PoolSite,
 }
 
 impl Edition {
-    /// Builds version `version` of a site; nodes that `before` had keep their identity.
+    /// Builds version `version` of a site; nodes that `before` had unchanged keep their identity. `next_id`
+    /// is the first id that no node has had, and is moved on.
     #[must_use]
-    pub fn new(site: Site, text: &str, version: u64, before: Option<&Edition>) -> Edition {
-        let mut next = before.map_or(0, |b| b.nodes.iter().map(|n| n.id + 1).max().unwrap_or(0).max(b.next_id()));
-        let old = before.map(|b| b.nodes.as_slice()).unwrap_or_default();
-        let nodes = site
-            .policy
-            .nodes
-            .iter()
-            .zip(&site.nodes)
-            .map(|(node, place)| {
-                let pool = site.policy.pools.get(node.pool).map(|p| p.name.clone()).unwrap_or_default();
-                let same = |t: &&Arc<Target>| t.pool == pool && t.name == node.name && t.address == place.address;
-                old.iter().find(same).cloned().unwrap_or_else(|| {
-                    next += 1;
-                    Arc::new(Target { id: next - 1, pool, name: node.name.clone(), address: place.address.clone() })
-                })
-            })
-            .collect();
-        let classifier = Classifier::new(&site.rules);
-        Edition { site, classifier, version, checksum: checksum(text), nodes }
+    pub(crate) fn new(site: Site, text: &str, version: u64, before: Option<&Edition>, next_id: &mut u64) -> Edition {
+        let old: HashMap<_, _> =
+            before.iter().flat_map(|b| &b.nodes).map(|t| ((t.pool.as_str(), t.name.as_str()), t)).collect();
+        let mut targets = Vec::with_capacity(site.nodes.len());
+        for (node, place) in site.policy.nodes.iter().zip(&site.nodes) {
+            let (Some(pool), Some(settings)) = (site.policy.pools.get(node.pool), site.pools.get(node.pool)) else {
+                continue;
+            };
+            let same = old.get(&(pool.name.as_str(), node.name.as_str()));
+            let same = same.filter(|t| t.address == place.address && t.settings == *settings);
+            targets.push(same.map_or_else(
+                || {
+                    *next_id += 1;
+                    Arc::new(Target {
+                        id: *next_id - 1,
+                        pool: pool.name.clone(),
+                        name: node.name.clone(),
+                        address: place.address.clone(),
+                        settings: settings.clone(),
+                    })
+                },
+                |t| Arc::clone(t),
+            ));
+        }
+        let sheds = |of: &[ClassSite]| of.iter().map(|c| Prepared::new(&c.shed)).collect();
+        Edition {
+            classifier: Classifier::new(&site.rules),
+            class_sheds: sheds(&site.classes),
+            template_sheds: sheds(&site.templates),
+            version,
+            checksum: checksum(text),
+            nodes: targets,
+            site,
+        }
     }
 
-    fn next_id(&self) -> u64 {
-        // Ids of nodes that are gone must not come back: versions only grow, so this bound does too.
-        self.version.saturating_mul(1 << 20)
+    /// What the site says about a class.
+    pub(crate) fn class_site(&self, class: ClassIndex) -> Option<&ClassSite> {
+        match class {
+            ClassIndex::Class(index) => self.site.classes.get(index as usize),
+            ClassIndex::Template(template) => self.site.templates.get(template.0 as usize),
+        }
+    }
+
+    /// The class's name in the policy file.
+    pub(crate) fn class_name(&self, class: ClassIndex) -> &str {
+        match class {
+            ClassIndex::Class(index) => self.site.policy.classes.get(index as usize).map(|c| c.name.as_str()),
+            ClassIndex::Template(t) => self.site.policy.templates.get(t.0 as usize).map(|t| t.class.name.as_str()),
+        }
+        .unwrap_or("-")
+    }
+
+    /// The answer to what a class sheds.
+    pub(crate) fn shed_reply(&self, class: ClassIndex) -> Option<&Prepared> {
+        match class {
+            ClassIndex::Class(index) => self.class_sheds.get(index as usize),
+            ClassIndex::Template(template) => self.template_sheds.get(template.0 as usize),
+        }
+    }
+
+    /// Whether what `peer` says about others is believed.
+    pub(crate) fn trusts(&self, peer: std::net::IpAddr) -> bool {
+        self.site.trusted_proxies.iter().any(|net| net.contains(&peer))
+    }
+}
+
+/// One thread's hold on the edition in force: requests count their holds on this, so that threads do not
+/// contend for one counter.
+#[derive(Debug)]
+pub(crate) struct Hold(Arc<Edition>);
+
+impl Hold {
+    pub(crate) fn on(edition: Arc<Edition>) -> Rc<Hold> {
+        Rc::new(Hold(edition))
+    }
+}
+
+impl Deref for Hold {
+    type Target = Edition;
+
+    fn deref(&self) -> &Edition {
+        &self.0
+    }
+}
+
+/// A shed reply, ready to be sent ten thousand times a second.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) body: Bytes,
+}
+
+impl Prepared {
+    fn new(shed: &ShedReply) -> Prepared {
+        Prepared {
+            status: StatusCode::from_u16(shed.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
+            content_type: HeaderValue::from_str(&shed.content_type)
+                .unwrap_or(HeaderValue::from_static("text/plain; charset=utf-8")),
+            body: Bytes::from(shed.body.clone()),
+        }
     }
 }
 

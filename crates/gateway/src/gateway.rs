@@ -1,14 +1,23 @@
 //! The gateway as a whole: its threads, its phases, and what the admin plane may ask of it.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::fmt;
+use std::hash::RandomState;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
+use tokio::sync::Notify;
 use weirgate_config::Site;
 
-use crate::control::Control;
+use crate::clock::Clock;
+use crate::control::{Control, MAX_THREADS};
 use crate::edition::{Edition, ReloadError, ReloadSource};
-use crate::record::Observer;
+use crate::listener;
+use crate::record::{AccessRecord, Observer};
+use crate::worker;
 
 /// A running gateway. Clones are the same gateway.
 #[derive(Clone, Debug)]
@@ -16,10 +25,38 @@ pub struct Gateway {
     shared: Arc<Shared>,
 }
 
+/// What all threads share.
+pub(crate) struct Shared {
+    pub(crate) control: Control,
+    pub(crate) counters: Counters,
+    /// The same key on all threads, so that a client is the same flow on each.
+    pub(crate) hasher: RandomState,
+    /// Bytes that may be buffered for slow clients, all together.
+    pub(crate) buffer_total: AtomicU64,
+    observers: Vec<Box<dyn Observer>>,
+    mailboxes: Vec<Mutex<Vec<Command>>>,
+    bells: Vec<Arc<Notify>>,
+    phase: AtomicU8,
+    /// Addresses as the policy names them, and as they are.
+    listeners: Mutex<Vec<(SocketAddr, SocketAddr)>>,
+    source: ReloadSource,
+    reloading: Mutex<()>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+    running: AtomicUsize,
+    ended: Notify,
+}
+
+/// What a thread is told to do.
 #[derive(Debug)]
-struct Shared {
-    control: Control,
-    counters: Counters,
+pub(crate) enum Command {
+    /// Accept connections from this socket, which is of that address in the policy.
+    Listen(SocketAddr, TcpListener),
+    /// No longer accept connections of that address.
+    Close(SocketAddr),
+    /// Accept nothing, finish what is there, end.
+    Drain,
+    /// Do not wait for what is there.
+    Cut,
 }
 
 /// Where a gateway is in its life.
@@ -45,7 +82,7 @@ pub struct Counters {
     pub open: AtomicU64,
     /// Times that accepting paused for want of file descriptors or memory.
     pub accept_pauses: AtomicU64,
-    /// Connections to nodes opened.
+    /// Connections to nodes tried.
     pub connects: AtomicU64,
     /// Connections to nodes that could not be opened.
     pub connect_failures: AtomicU64,
@@ -61,6 +98,64 @@ pub struct Counters {
     pub reload_failures: AtomicU64,
 }
 
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("counters", &self.counters).field("source", &self.source).finish_non_exhaustive()
+    }
+}
+
+/// A panic while one of these locks is held leaves plain data behind, which is as good as it was.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// Tells the observers of a request that has ended.
+    pub(crate) fn observe(&self, record: &AccessRecord<'_>) {
+        for observer in &self.observers {
+            observer.observe(record);
+        }
+    }
+
+    /// Takes what thread `index` is told to do.
+    pub(crate) fn commands(&self, index: usize) -> Vec<Command> {
+        self.mailboxes.get(index).map(|mailbox| std::mem::take(&mut *lock(mailbox))).unwrap_or_default()
+    }
+
+    fn tell(&self, index: usize, command: Command) {
+        if let (Some(mailbox), Some(bell)) = (self.mailboxes.get(index), self.bells.get(index)) {
+            lock(mailbox).push(command);
+            bell.notify_one();
+        }
+    }
+
+    /// Hands one socket of each address to each thread.
+    fn hand_out(&self, opened: Vec<Opened>) {
+        for Opened { named, bound, sockets } in opened {
+            lock(&self.listeners).push((named, bound));
+            for (index, socket) in sockets.into_iter().enumerate() {
+                self.tell(index, Command::Listen(named, socket));
+            }
+        }
+    }
+}
+
+/// An address with its sockets.
+struct Opened {
+    named: SocketAddr,
+    bound: SocketAddr,
+    sockets: Vec<TcpListener>,
+}
+
+fn open(address: SocketAddr, count: usize) -> io::Result<Opened> {
+    let failed = |error: io::Error| io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"));
+    if listener::in_use(address).map_err(failed)? {
+        return Err(failed(io::ErrorKind::AddrInUse.into()));
+    }
+    let (bound, sockets) = listener::open(address, count).map_err(failed)?;
+    Ok(Opened { named: address, bound, sockets })
+}
+
 impl Gateway {
     /// Opens the listeners of `site`, starts the threads and returns when all of them serve. `text` is the
     /// policy file as read (for its checksum). `observers` are told of every request that has ended.
@@ -72,9 +167,60 @@ impl Gateway {
         text: &str,
         source: ReloadSource,
         observers: Vec<Box<dyn Observer>>,
-    ) -> std::io::Result<Gateway> {
-        let _ = (site, text, source, observers);
-        Err(std::io::Error::other("not yet"))
+    ) -> io::Result<Gateway> {
+        let count = site.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let count = count.clamp(1, MAX_THREADS);
+        let opened = site.listeners.iter().map(|l| open(l.address, count)).collect::<io::Result<Vec<_>>>()?;
+        let buffer_total = AtomicU64::new(site.limits.buffer_total as u64);
+        let bells: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
+        let control = Control::new(Clock::start(), site, text, Clock::seed(), bells.clone())
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        let shared = Arc::new(Shared {
+            control,
+            counters: Counters::default(),
+            hasher: Clock::keyed_hasher(),
+            buffer_total,
+            observers,
+            mailboxes: (0..count).map(|_| Mutex::default()).collect(),
+            bells,
+            phase: AtomicU8::new(Phase::Starting as u8),
+            listeners: Mutex::default(),
+            source,
+            reloading: Mutex::default(),
+            threads: Mutex::default(),
+            running: AtomicUsize::new(count),
+            ended: Notify::new(),
+        });
+        shared.hand_out(opened);
+        let gateway = Gateway { shared };
+        if let Err(error) = gateway.start_threads(count) {
+            gateway.cut();
+            gateway.join();
+            return Err(error);
+        }
+        gateway.shared.phase.store(Phase::Ready as u8, Ordering::Release);
+        Ok(gateway)
+    }
+
+    fn start_threads(&self, count: usize) -> io::Result<()> {
+        let (ready, readies) = sync_channel(count);
+        for index in 0..count {
+            let shared = Arc::clone(&self.shared);
+            let ready = ready.clone();
+            let bell = self.shared.bells.get(index).cloned().unwrap_or_default();
+            let run = move || {
+                let finish = Finish(Arc::clone(&shared));
+                worker::run(index, shared, &bell, &ready);
+                drop(finish);
+            };
+            let thread = std::thread::Builder::new().name(format!("weirgate-{index}")).spawn(run)?;
+            lock(&self.shared.threads).push(thread);
+        }
+        drop(ready);
+        for _ in 0..count {
+            readies.recv().map_err(|_| io::Error::other("a thread ended before it served"))??;
+        }
+        Ok(())
     }
 
     /// The engine, for snapshots and node events.
@@ -92,13 +238,16 @@ impl Gateway {
     /// Addresses that clients can connect to now (with the port that was chosen for port 0).
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        Vec::new()
+        lock(&self.shared.listeners).iter().map(|(_, bound)| *bound).collect()
     }
 
     /// Where the gateway is in its life.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        Phase::Starting
+        [Phase::Starting, Phase::Ready, Phase::Draining]
+            .into_iter()
+            .find(|phase| *phase as u8 == self.shared.phase.load(Ordering::Acquire))
+            .unwrap_or(Phase::Stopped)
     }
 
     /// Counts and gauges.
@@ -108,12 +257,19 @@ impl Gateway {
     }
 
     /// Reads the policy file again and puts it in force; returns the new edition. Blocks for as long as
-    /// reading and checking take.
+    /// reading and checking take. Listeners that stay are not touched; the number of threads, the admin
+    /// listener and the access log stay as they were at the start.
     ///
     /// # Errors
     /// Everything wrong with it; the old policy stays in force.
     pub fn reload(&self) -> Result<Arc<Edition>, ReloadError> {
-        Err(ReloadError::NoSource)
+        let read = || match &self.shared.source {
+            ReloadSource::Nowhere => Err(ReloadError::NoSource),
+            ReloadSource::File { path, .. } => std::fs::read_to_string(path)
+                .map_err(|error| ReloadError::Unreadable(format!("{}: {error}", path.display()))),
+        };
+        let result = read().and_then(|text| self.resolve_and_replace(&text));
+        self.count(result)
     }
 
     /// Puts `text` in force, resolved as the policy file would be.
@@ -121,16 +277,106 @@ impl Gateway {
     /// # Errors
     /// See [`Gateway::reload`].
     pub fn reload_text(&self, text: &str) -> Result<Arc<Edition>, ReloadError> {
-        let _ = text;
-        Err(ReloadError::NoSource)
+        let result = self.resolve_and_replace(text);
+        self.count(result)
+    }
+
+    /// Puts `site` in force; `text` is what it was made from.
+    ///
+    /// # Errors
+    /// See [`Gateway::reload`].
+    pub fn reload_site(&self, site: Site, text: &str) -> Result<Arc<Edition>, ReloadError> {
+        let result = self.replace(site, text);
+        self.count(result)
+    }
+
+    fn count(&self, result: Result<Arc<Edition>, ReloadError>) -> Result<Arc<Edition>, ReloadError> {
+        let counters = &self.shared.counters;
+        let counter = if result.is_ok() { &counters.reloads } else { &counters.reload_failures };
+        counter.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    fn resolve_and_replace(&self, text: &str) -> Result<Arc<Edition>, ReloadError> {
+        let ReloadSource::File { path, resolve } = &self.shared.source else { return Err(ReloadError::NoSource) };
+        let site = resolve(&path.display().to_string(), text).map_err(ReloadError::Invalid)?;
+        self.replace(site, text)
+    }
+
+    fn replace(&self, site: Site, text: &str) -> Result<Arc<Edition>, ReloadError> {
+        let shared = &self.shared;
+        let _one_at_a_time = lock(&shared.reloading);
+        if self.phase() != Phase::Ready {
+            return Err(ReloadError::Draining);
+        }
+        let wanted: Vec<_> = site.listeners.iter().map(|l| l.address).collect();
+        let known: Vec<_> = lock(&shared.listeners).iter().map(|(named, _)| *named).collect();
+        let count = shared.mailboxes.len();
+        let opened = wanted
+            .iter()
+            .filter(|address| !known.contains(address))
+            .map(|address| open(*address, count))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(|error| ReloadError::Listen(error.to_string()))?;
+        let buffer_total = site.limits.buffer_total as u64;
+        let edition = shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
+        shared.buffer_total.store(buffer_total, Ordering::Relaxed);
+        shared.hand_out(opened);
+        for gone in known.into_iter().filter(|address| !wanted.contains(address)) {
+            lock(&shared.listeners).retain(|(named, _)| *named != gone);
+            for index in 0..count {
+                shared.tell(index, Command::Close(gone));
+            }
+        }
+        Ok(edition)
     }
 
     /// Stops accepting, finishes what is inside within the site's drain deadline, ends the threads. Returns
     /// at once; see [`Gateway::join`].
     pub fn drain(&self) {
-        self.shared.counters.panics.fetch_add(0, Ordering::Relaxed);
+        let _not_during_a_reload = lock(&self.shared.reloading);
+        self.end_with(Phase::Draining, || Command::Drain);
+        lock(&self.shared.listeners).clear();
+    }
+
+    /// Ends at once: what is inside is cut off.
+    pub fn cut(&self) {
+        self.end_with(Phase::Draining, || Command::Cut);
+    }
+
+    fn end_with(&self, phase: Phase, command: impl Fn() -> Command) {
+        // Never backwards: a gateway that has stopped stays stopped.
+        self.shared.phase.fetch_max(phase as u8, Ordering::AcqRel);
+        for index in 0..self.shared.mailboxes.len() {
+            self.shared.tell(index, command());
+        }
     }
 
     /// Waits until the threads have ended.
-    pub fn join(&self) {}
+    pub fn join(&self) {
+        let threads = std::mem::take(&mut *lock(&self.shared.threads));
+        for thread in threads {
+            // A thread that panicked has ended as well.
+            let _ = thread.join();
+        }
+    }
+
+    /// Resolves when the threads have ended.
+    pub(crate) async fn ended(&self) {
+        while self.phase() != Phase::Stopped {
+            self.shared.ended.notified().await;
+        }
+    }
+}
+
+/// Marks the end of a thread, however it ends.
+struct Finish(Arc<Shared>);
+
+impl Drop for Finish {
+    fn drop(&mut self) {
+        if self.0.running.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.phase.store(Phase::Stopped as u8, Ordering::Release);
+            self.0.ended.notify_one();
+        }
+    }
 }

@@ -9,17 +9,42 @@
 //! Start with [`Gateway::start`].
 
 pub mod access_log;
+pub mod admin;
 pub mod classify;
+mod client;
 mod clock;
+mod connection;
 mod control;
 mod edition;
+mod exchange;
+mod forward;
 mod framing;
 mod gateway;
+mod health;
+mod hops;
+mod inlet;
+mod line;
+mod listener;
 pub mod metrics;
+mod path;
+mod permit;
+mod pump;
 mod record;
+mod reply;
+mod signals;
+mod subject;
+#[cfg(test)]
+mod tests;
+mod timer;
+mod trace;
+mod tunnel;
+mod upstream;
+mod waiting;
+mod worker;
 
 pub use clock::Clock;
-pub use control::Control;
+pub use control::{Control, Held};
 pub use edition::{Edition, ReloadError, ReloadSource, Resolve, Target};
 pub use gateway::{Counters, Gateway, Phase};
 pub use record::{AccessRecord, ClassIndex, Ending, Observer};
+pub use signals::Signalled;

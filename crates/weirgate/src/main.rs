@@ -1,1 +1,28 @@
-fn main() {}
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`.
+//!
+//! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
+//! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
+//! programs read to standard output. Exit codes: see [`exit`].
+
+mod args;
+mod check;
+mod demo;
+mod exit;
+mod explain;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Run(args) => run::run(args),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Schema => exit::print(&format!("{:#}\n", weirgate_config::schema())),
+        Command::Demo(args) => demo::run(args),
+    }
+}

@@ -13,16 +13,16 @@ mod words;
 
 use std::rc::Rc;
 
-use crate::errors::{Complaint, Place, Problem, Problems, quoted};
+use crate::errors::{Complaint, Place, Problem, Problems, key_name, quoted};
 use crate::tree::{Node, Value};
 
-pub(crate) use record::{At, Defaulted, Field, Fields, Optional, RecordSchema, Required, field_name, record};
-pub(crate) use shape::{Named, NamedItem, OneOrMany, Switch};
+pub(crate) use record::{At, Defaulted, Fields, Optional, RecordSchema, Required, field_name, record};
+pub(crate) use shape::{Named, OneOrMany, Switch};
 pub(crate) use words::{unknown_word, words};
 
-/// Most nodes that are decoded, each alias counted as often as it is used: four times what a file of
-/// the largest size can hold of its own. Bounds what aliases multiply.
-const MAX_NODES: usize = 1 << 22;
+/// Most parts that aliases may add to what the file itself has, a million: 100,000 classes may share ten
+/// each, and the memory that a hostile file can claim stays in the hundreds of megabytes.
+const MAX_ALIASED: usize = 1 << 20;
 
 /// A type that a node of the file can hold.
 pub(crate) trait Decode: Sized {
@@ -77,14 +77,23 @@ pub(crate) enum StepName {
 pub(crate) struct Context {
     steps: Vec<Step>,
     current: Mark,
+    most_steps: usize,
     pub(crate) problems: Problems,
     pub(crate) warnings: Problems,
 }
 
 impl Context {
-    pub(crate) fn new(problems: Problems) -> Context {
+    /// For a tree of `nodes` nodes.
+    pub(crate) fn new(problems: Problems, nodes: usize) -> Context {
         let root = Step { parent: Mark(0), name: StepName::Root, place: Place { line: 1, column: 1 } };
-        Context { steps: vec![root], current: Mark(0), problems, warnings: Problems::default() }
+        // A part may take two steps, one for its key and one for its value.
+        let most_steps = 2 * nodes + MAX_ALIASED;
+        Context { steps: vec![root], current: Mark(0), most_steps, problems, warnings: Problems::default() }
+    }
+
+    /// Is there too much to decode, which was reported.
+    pub(crate) fn exhausted(&self) -> bool {
+        self.steps.len() >= self.most_steps
     }
 
     /// Runs `f` one step deeper. `None` if there are too many nodes, which is reported once.
@@ -94,13 +103,13 @@ impl Context {
         place: Place,
         f: impl FnOnce(&mut Self) -> Option<T>,
     ) -> (Option<T>, Mark) {
-        if self.steps.len() > MAX_NODES {
-            let what = "aliases multiply the file to more than 4 million values".to_owned();
+        if self.exhausted() {
+            let what = "aliases multiply the file by more than a million parts".to_owned();
             let mend = "use fewer aliases, or a template instead of many classes".to_owned();
             self.problems.add(Problem { place: None, path: String::new(), what, mend });
             return (None, self.current);
         }
-        // The bound above fits 32 bits.
+        // A file of 16 MiB has fewer nodes than bytes, so the bound fits 32 bits.
         let mark = Mark(self.steps.len() as u32);
         let parent = std::mem::replace(&mut self.current, mark);
         self.steps.push(Step { parent, name, place });
@@ -125,7 +134,12 @@ impl Context {
             Value::Null => {
                 Complaint::new("this has no value", format!("give it {expected}, or remove the line for its default"))
             }
-            _ => Complaint::new(format!("this is {}", node.kind()), format!("write {expected}")),
+            Value::Wrong => return self.problems.known(),
+            Value::Text(ref text) => {
+                Complaint::new(format!("{} is a single value", quoted(text)), format!("write {expected}"))
+            }
+            Value::List(_) => Complaint::new("this is a list", format!("write {expected}")),
+            Value::Map(_) => Complaint::new("this is a map", format!("write {expected}")),
         };
         self.complain(complaint);
     }
@@ -176,10 +190,4 @@ impl Context {
         }
         Problem { place: Some(self.place(mark)), path, what: complaint.what, mend: complaint.mend }
     }
-}
-
-/// A key of the operator's as it stands in a path.
-fn key_name(key: &str) -> String {
-    let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    if plain { key.to_owned() } else { format!("\"{}\"", quoted(key).trim_matches('`')) }
 }

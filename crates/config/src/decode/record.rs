@@ -7,6 +7,7 @@ use serde_json::Value as Json;
 
 use super::{Context, Decode, Mark, StepName};
 use crate::errors::{Complaint, listed, nearest};
+use crate::file::elsewhere;
 use crate::tree::{Entry, Node, Value};
 
 /// A value with its place.
@@ -17,6 +18,8 @@ pub(crate) struct At<T> {
     pub(crate) mark: Mark,
     /// Something in it was wrong and reported: conclusions from it would mislead.
     pub(crate) bad: bool,
+    /// The file has it.
+    pub(crate) given: bool,
 }
 
 /// A field of a record.
@@ -34,6 +37,7 @@ pub(crate) struct Found<T> {
     value: Option<T>,
     mark: Mark,
     bad: bool,
+    given: bool,
 }
 
 /// A field that the file must have; `None` was reported.
@@ -79,7 +83,7 @@ impl<T: Decode + JsonSchema> Field for Required<T> {
     const REQUIRED: bool = true;
 
     fn from_found(found: Found<T>, _default: Option<&str>, _cx: &mut Context) -> Self {
-        At { value: Needed(found.value), mark: found.mark, bad: found.bad }
+        At { value: Needed(found.value), mark: found.mark, bad: found.bad, given: found.given }
     }
 }
 
@@ -88,7 +92,7 @@ impl<T: Decode + JsonSchema> Field for Optional<T> {
     const REQUIRED: bool = false;
 
     fn from_found(found: Found<T>, _default: Option<&str>, _cx: &mut Context) -> Self {
-        At { value: found.value, mark: found.mark, bad: found.bad }
+        At { value: found.value, mark: found.mark, bad: found.bad, given: found.given }
     }
 }
 
@@ -103,7 +107,7 @@ impl<T: Decode + JsonSchema> Field for Defaulted<T> {
             let node = Node::assumed(default.unwrap_or("{}"), cx.place(found.mark));
             T::decode(&node, cx).expect("a default is sound")
         });
-        At { value: Filled(value), mark: found.mark, bad: found.bad }
+        At { value: Filled(value), mark: found.mark, bad: found.bad, given: found.given }
     }
 }
 
@@ -121,9 +125,10 @@ impl<'n> Fields<'n> {
         };
         for entry in entries {
             if !known.contains(&&*entry.key) {
-                let mend = match nearest(&entry.key, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("known here: {}", listed(known.iter().copied())),
+                let mend = match (elsewhere(known, &entry.key), nearest(&entry.key, known.iter().copied())) {
+                    (Some(place), _) => place.to_owned(),
+                    (None, Some(near)) => format!("did you mean `{near}`?"),
+                    (None, None) => format!("known here: {}", listed(known.iter().copied())),
                 };
                 let complaint = Complaint::new("this field is unknown", mend);
                 cx.within(StepName::Key(Rc::clone(&entry.key)), entry.key_place, |cx| {
@@ -142,14 +147,13 @@ impl<'n> Fields<'n> {
             if missing {
                 cx.fail_in(cx.here(), name, Complaint::new("this field is missing", format!("add `{name}:`")));
             }
-            let found = Found { value: None, mark: cx.here(), bad: missing };
+            let found = Found { value: None, mark: cx.here(), bad: missing, given: false };
             return F::from_found(found, default, cx);
         };
         let before = cx.problems.reports();
-        let (value, mark) =
-            cx.within(StepName::Field(name), entry.node.place, |cx| F::Value::decode(&entry.node, cx));
+        let (value, mark) = cx.within(StepName::Field(name), entry.node.place, |cx| F::Value::decode(&entry.node, cx));
         let bad = cx.problems.reports() > before;
-        F::from_found(Found { value, mark, bad }, default, cx)
+        F::from_found(Found { value, mark, bad, given: true }, default, cx)
     }
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::{At, Context, Decode, FromText, StepName};
-use crate::errors::Complaint;
+use crate::errors::{Complaint, quoted};
 use crate::tree::{Entry, Node, Value};
 
 /// One value or a list of them.
@@ -20,7 +20,7 @@ impl<T: Decode> Decode for OneOrMany<T> {
         }
         let before = cx.problems.reports();
         let value = T::decode(node, cx)?;
-        Some(OneOrMany(vec![At { value, mark: cx.here(), bad: cx.problems.reports() > before }]))
+        Some(OneOrMany(vec![At { value, mark: cx.here(), bad: cx.problems.reports() > before, given: true }]))
     }
 }
 
@@ -43,7 +43,7 @@ impl<T: Decode> Decode for Vec<At<T>> {
     /// A list that is not empty. Items that are wrong are left out.
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         let Value::List(nodes) = &node.value else {
-            cx.mismatch("a list", node);
+            cx.mismatch("a list: each item on its own line behind `- `", node);
             return None;
         };
         if nodes.is_empty() {
@@ -55,7 +55,7 @@ impl<T: Decode> Decode for Vec<At<T>> {
             let before = cx.problems.reports();
             let (value, mark) = cx.within(StepName::Index(index), node.place, |cx| T::decode(node, cx));
             let bad = cx.problems.reports() > before;
-            items.extend(value.map(|value| At { value, mark, bad }));
+            items.extend(value.map(|value| At { value, mark, bad, given: true }));
         }
         Some(items)
     }
@@ -77,7 +77,11 @@ impl<T: JsonSchema> JsonSchema for At<T> {
 
 /// A map whose keys are names of the operator's choice, in the order of the file.
 #[derive(Clone, Debug)]
-pub(crate) struct Named<K, T>(pub(crate) Vec<NamedItem<K, T>>);
+pub(crate) struct Named<K, T> {
+    pub(crate) items: Vec<NamedItem<K, T>>,
+    /// Every key was a name; those that are not are left out.
+    pub(crate) complete: bool,
+}
 
 /// One of them. The value is `None` if nothing could be made of it.
 #[derive(Clone, Debug)]
@@ -111,9 +115,9 @@ impl<K: FromText, T: Decode> Decode for Named<K, T> {
             let before = cx.problems.reports();
             let (value, mark) = cx.within(StepName::Key(Rc::clone(key)), node.place, |cx| T::decode(node, cx));
             let bad = cx.problems.reports() > before;
-            items.extend(name.map(|name| NamedItem { name, value: At { value, mark, bad } }));
+            items.extend(name.map(|name| NamedItem { name, value: At { value, mark, bad, given: true } }));
         }
-        Some(Named(items))
+        Some(Named { complete: items.len() == entries.len(), items })
     }
 }
 
@@ -142,6 +146,17 @@ impl<T: Decode> Decode for Switch<T> {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
             Value::Text(text) if &**text == "off" => Some(Switch::Off),
+            Value::Text(text) => {
+                let mend = match text.to_ascii_lowercase().as_str() {
+                    "false" | "no" | "none" | "never" | "disabled" | "off" => "write `off`",
+                    "true" | "yes" | "on" | "enabled" => {
+                        "write a map with its figures; what you leave out has its default"
+                    }
+                    _ => return T::decode(node, cx).map(Switch::On),
+                };
+                cx.complain(Complaint::new(format!("{} means nothing here", quoted(text)), mend));
+                None
+            }
             _ => T::decode(node, cx).map(Switch::On),
         }
     }

@@ -97,7 +97,10 @@ impl FromText for Net {
         if net.trunc() != net {
             let what = format!("{} has bits set behind its prefix", quoted(text));
             let (network, address) = (net.trunc(), net.addr());
-            return Err(Complaint::new(what, format!("write `{network}` for the network or `{address}` for the address")));
+            return Err(Complaint::new(
+                what,
+                format!("write `{network}` for the network or `{address}` for the address"),
+            ));
         }
         Ok(Net(net))
     }

@@ -84,9 +84,9 @@ record! {
     pub(crate) struct Queue {
         /// Most requests that wait. 10,000 waiting request heads are about 10 MB.
         max_waiting: Defaulted<Count> = 10000,
-        /// Most requests that wait for one client address. As many as may wait at all by default: behind
-        /// one address there may be an office or a proxy.
-        max_waiting_per_source: Optional<Count>,
+        /// Most requests that wait for one client address, so that no single client fills the queue. 1000 by
+        /// default: behind one address there may be an office or a proxy.
+        max_waiting_per_source: Defaulted<Count> = 1000,
         /// Longest wait. 30 s is as long as people and clients usually stay.
         max_wait: Defaulted<Span> = "30s",
     }
@@ -154,9 +154,8 @@ impl Decode for ResponseTime {
         let (statistic, _) = cx.within(StepName::Key(Rc::clone(&entry.key)), entry.key_place, |cx| {
             statistic(&entry.key).map_err(|complaint| cx.complain(complaint)).ok()
         });
-        let (limit, _) = cx.within(StepName::Key(Rc::clone(&entry.key)), entry.node.place, |cx| {
-            Span::decode(&entry.node, cx)
-        });
+        let (limit, _) =
+            cx.within(StepName::Key(Rc::clone(&entry.key)), entry.node.place, |cx| Span::decode(&entry.node, cx));
         Some(ResponseTime { statistic: statistic?, limit: limit?.0 })
     }
 }
@@ -167,12 +166,12 @@ fn statistic(word: &str) -> Result<Percentile, Complaint> {
         return Ok(Percentile::Average);
     }
     let digits = word.strip_prefix('p').unwrap_or_default();
-    let sound = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let sound =
+        digits.starts_with(|c: char| c.is_ascii_digit()) && digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     match digits.parse::<f64>() {
         Ok(percent) if sound && (50.0..=99.9).contains(&percent) => Ok(Percentile::Of(percent)),
         Ok(_) if sound => {
-            let mend = "write one from `p50` to `p99.9`: below, most requests may be late; above, one is the guarantee";
-            Err(Complaint::new(format!("{} is out of range", quoted(word)), mend))
+            Err(Complaint::new(format!("{} is out of range", quoted(word)), "write one from `p50` to `p99.9`"))
         }
         _ => Err(Complaint::new(format!("{} is not a statistic", quoted(word)), "write `avg`, or `p50` to `p99.9`")),
     }

@@ -41,13 +41,31 @@ record! {
         /// At least one of these holds.
         any: Optional<Vec<At<Match>>>,
         /// This does not hold.
-        not: Optional<Box<Match>>,
+        not: Optional<Inner>,
     }
 }
 
-impl<T: Decode> Decode for Box<T> {
+/// A condition inside another.
+#[derive(Clone, Debug)]
+pub(crate) struct Inner(pub(crate) Box<Match>);
+
+impl Decode for Inner {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        T::decode(node, cx).map(Box::new)
+        Match::decode(node, cx).map(|inner| Inner(Box::new(inner)))
+    }
+}
+
+impl JsonSchema for Inner {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Match::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<Match>()
     }
 }
 
@@ -181,7 +199,7 @@ impl FromText for HostText {
             return refuse("leave `host` out to match every host");
         }
         if text.contains('/') {
-            return refuse("write the name alone; paths belong in `path_prefix`");
+            return refuse("write the name alone (paths belong in `path_prefix`)");
         }
         if !text.is_ascii() {
             return refuse("write it in its ASCII form (`xn--…`), which is what clients send");
@@ -194,7 +212,7 @@ impl FromText for HostText {
             };
         }
         if lower.contains(':') {
-            return refuse("write the name without port; the listener's port belongs in `port`");
+            return refuse("write the name without port (that of the listener belongs in `port`)");
         }
         let (below, name) = match lower.strip_prefix("*.") {
             Some(rest) => (true, rest),
@@ -222,21 +240,54 @@ impl FromText for PathText {
             return refuse("has a query or fragment", "write the path alone; use `query` for parameters");
         }
         if !text.is_ascii() || text.contains(|c: char| c.is_ascii_control() || c == ' ' || c == '\\') {
-            return refuse("has characters that a path cannot have", "write them percent-encoded, as clients send them");
+            return refuse(
+                "has characters that a path cannot have",
+                "write them percent-encoded, as clients send them",
+            );
         }
         if rest.contains("//") || rest.starts_with('/') {
             return refuse("has an empty segment, which paths lose before they are compared", "write one `/`");
         }
         if text.split('/').any(|segment| segment == "." || segment == "..") {
-            return refuse("has a `.` or `..`, which paths lose before they are compared", "write the path it leads to");
+            return refuse(
+                "has a `.` or `..`, which paths lose before they are compared",
+                "write the path it leads to",
+            );
         }
-        let mut parts = text.split('%');
-        parts.next();
-        if !parts.all(|part| part.as_bytes().get(..2).is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit))) {
-            return refuse("has a `%` without two hexadecimal digits", "write `%25` for a percent sign");
+        match canonical_escapes(text) {
+            Ok(path) => Ok(PathText(path)),
+            Err((why, mend)) => refuse(why, mend),
         }
-        Ok(PathText(text.to_owned()))
     }
+}
+
+/// The path with escapes as requests have them once they are canonical (RFC 3986 Sec. 6.2.2): what
+/// need not be escaped is not, the rest is in upper case.
+fn canonical_escapes(path: &str) -> Result<String, (&'static str, &'static str)> {
+    let mut parts = path.split('%');
+    let mut canonical = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let escape = part.get(..2).filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()));
+        let Some(byte) = escape.and_then(|hex| u8::from_str_radix(hex, 16).ok()) else {
+            return Err(("has a `%` without two hexadecimal digits", "write `%25` for a percent sign"));
+        };
+        match byte {
+            0 | b'/' | b'\\' => {
+                return Err((
+                    "has an escape that is refused in requests",
+                    "write the path without `%00`, `%2F` and `%5C`",
+                ));
+            }
+            b if b.is_ascii_alphanumeric() || b"-._~".contains(&b) => canonical.push(char::from(b)),
+            b => canonical.push_str(&format!("%{b:02X}")),
+        }
+        canonical.push_str(part.get(2..).unwrap_or_default());
+    }
+    // Requests have these escaped.
+    Ok(['"', '^', '{', '|', '}', '[', ']'].into_iter().fold(canonical, |path, c| match path.contains(c) {
+        true => path.replace(c, &format!("%{:02X}", u32::from(c))),
+        false => path,
+    }))
 }
 
 /// Longest regular expression: longer ones are lists in disguise.
@@ -332,4 +383,49 @@ text_schema! {
     HeaderName: { "type": "string", "examples": ["X-Tenant"] };
     Token: { "type": "string", "examples": ["tenant"] };
     QueryName: { "type": "string", "minLength": 1, "maxLength": 128 };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_what_requests_have() {
+        for (written, canonical) in [
+            ("/", "/"),
+            ("/a/b/", "/a/b/"),
+            ("/%61%2d%c3%a9", "/a-%C3%A9"),
+            ("/a|b", "/a%7Cb"),
+            ("/100%25", "/100%25"),
+            ("/.well-known", "/.well-known"),
+        ] {
+            assert_eq!(PathText::from_text(written).unwrap().0, canonical);
+        }
+        for text in ["", "a", "//", "/a//b", "/a/..", "/./a", "/a%2Fb", "/a%", "/a%4", "/a%zz", "/é", "/a\\b", "/a?b"]
+        {
+            assert!(PathText::from_text(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hosts_are_what_requests_have() {
+        let host = |text| HostText::from_text(text).unwrap().0;
+        assert_eq!(host("BigCorp.TEST"), HostPattern::Exact("bigcorp.test".into()));
+        assert_eq!(host("*.BigCorp.test"), HostPattern::Below(".bigcorp.test".into()));
+        assert_eq!(host("[0:0::1]"), HostPattern::Exact("[::1]".into()));
+        assert_eq!(host("10.0.0.1"), HostPattern::Exact("10.0.0.1".into()));
+        for text in ["", "*", "*.", "a.*.b", "a:80", "a/b", "a..b", "a.", "é.test", "[x]"] {
+            assert!(HostText::from_text(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_headers_cookies_and_methods() {
+        assert_eq!(HeaderName::from_text("X-Tenant").unwrap().0, "x-tenant");
+        assert!(HeaderName::from_text("Host").is_err() && HeaderName::from_text("cookie").is_err());
+        assert!(HeaderName::from_text("a\r\nb").is_err() && HeaderName::from_text(&"x".repeat(129)).is_err());
+        assert!(Token::from_text("session_id").is_ok() && Token::from_text("a b").is_err());
+        assert!(MethodText::from_text("PURGE").is_ok() && MethodText::from_text("get").is_err());
+        assert!(QueryName::from_text("").is_err());
+    }
 }

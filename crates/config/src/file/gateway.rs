@@ -126,7 +126,9 @@ impl Decode for AccessLog {
             Value::Text(text) if &**text == "stdout" => AccessLogForm::decode(&Node::assumed("{}", node.place), cx)?,
             Value::Text(text) => {
                 let complaint = match text.contains('/') {
-                    true => Complaint::new("a file needs its own field", format!("write `access_log: {{ file: {text} }}`")),
+                    true => {
+                        Complaint::new("a file needs its own field", format!("write `access_log: {{ file: {text} }}`"))
+                    }
                     false => unknown_word(text, &["off", "stdout"]),
                 };
                 cx.complain(complaint);

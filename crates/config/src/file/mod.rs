@@ -15,13 +15,13 @@ use crate::decode::{Defaulted, Named, OneOrMany, Optional, Required, Switch, rec
 use crate::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
-pub(crate) use class::{Class, Percentile, ResponseTime, Retry, Shed};
-pub(crate) use conditions::{HeaderName, Match, PatternText, Token, ValueForm, ValueRule};
+pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
+pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::{
-    Admit, Custom, Discipline, FixedWindow, GrowWhen, LinearWindow, LoadControl, Precedence, StaleEstimate,
+    Admit, Discipline, FixedWindow, GrowWhen, LinearWindow, LoadControl, Precedence, StaleEstimate,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
-pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream};
+pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 
 record! {
     /// A policy of Weirgate: where clients connect, which servers answer them, and what each class
@@ -69,29 +69,26 @@ pub fn schema() -> serde_json::Value {
     schema.into()
 }
 
-/// Where people look for a field first, and where it is.
-const ELSEWHERE: &[(&str, &str)] = &[
-    ("response_time", "it belongs in `guarantee:`"),
-    ("throughput", "it belongs in `guarantee:`"),
-    ("host", "conditions belong in `match:`"),
-    ("path", "conditions belong in `match:`"),
-    ("path_prefix", "conditions belong in `match:`"),
-    ("path_pattern", "conditions belong in `match:`"),
-    ("method", "conditions belong in `match:`"),
-    ("source", "conditions belong in `match:`"),
-    ("header", "conditions belong in `match:`"),
-    ("cookie", "conditions belong in `match:`"),
-    ("query", "conditions belong in `match:`"),
-    ("max_wait", "it belongs in `queue:`"),
-    ("max_waiting_per_source", "it belongs in `queue:`"),
-    ("quorum", "it belongs in `discipline:`"),
-    ("custom", "it belongs in `discipline:`"),
-    ("consecutive_failures", "it belongs in `ejection:`"),
-    ("weight", "it belongs in a node: `nodes: [{ address: …, weight: … }]`"),
-    ("capacity", "it belongs in a node: `nodes: [{ address: …, capacity: … }]`"),
+/// Fields that people look for in the wrong map: a field of that map, theirs, and where it belongs.
+const ELSEWHERE: &[(&str, &[&str], &str)] = &[
+    ("guarantee", &["response_time", "throughput"], "it belongs in `guarantee:`"),
+    (
+        "guarantee",
+        &["host", "path", "path_prefix", "path_pattern", "method", "port", "source", "header", "cookie", "query"],
+        "conditions belong in `match:`",
+    ),
+    ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
+    ("classes", &["quorum", "custom"], "it belongs in `discipline:`"),
+    ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
+    ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 
-/// Where a field that is unknown here may belong.
-pub(crate) fn elsewhere(field: &str) -> Option<&'static str> {
-    ELSEWHERE.iter().find(|(name, _)| *name == field).map(|&(_, place)| place)
+/// Where a field that is unknown in a map with the fields `known` may belong.
+pub(crate) fn elsewhere(known: &[&str], field: &str) -> Option<&'static str> {
+    let belongs = |&&(here, fields, _): &&(&str, &[&str], &str)| known.contains(&here) && fields.contains(&field);
+    ELSEWHERE.iter().find(belongs).map(|&(_, _, place)| place)
 }
+
+#[cfg(test)]
+#[path = "../tests/schema.rs"]
+mod tests;

@@ -3,9 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::address::NodeAddress;
-use crate::decode::{
-    At, Context, Decode, Defaulted, OneOrMany, Optional, Required, Switch, record, words,
-};
+use crate::decode::{At, Context, Decode, Defaulted, OneOrMany, Optional, Required, Switch, record, words};
 use crate::tree::{Node as Tree, Value};
 use crate::unit::{Amount, Count, Name, Share, Span, Text};
 

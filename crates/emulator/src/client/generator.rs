@@ -203,7 +203,7 @@ mod tests {
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
         assert!((variance / mean.powi(2) - 1.0).abs() < 0.1);
         assert!(due.windows(2).all(|w| w[0].at <= w[1].at));
-        assert_eq!(due.iter().filter(|d| d.phase == 2).all(|d| d.at >= 110 * SECOND), true);
+        assert!(due.iter().filter(|d| d.phase == 2).all(|d| d.at >= 110 * SECOND));
     }
 
     #[test]

@@ -31,8 +31,9 @@ mod judge;
 mod plan;
 mod report;
 mod run;
+mod running;
 
 pub use judge::{Ceiling, Floor, Verdict};
 pub use plan::{Arrivals, ClassPlan, Guarantee, InvalidPlan, Load, Phase, Plan, Statistic};
 pub use report::{ClassPoint, ClassReport, Ended, Failures, PhaseReport, Point, Report, Tally};
-pub use run::Running;
+pub use running::Running;

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::run::Running;
+use super::running::Running;
 use crate::random::Distribution;
 
 /// Load of several classes in several phases.
@@ -275,7 +275,8 @@ mod tests {
     #[test]
     fn a_plan_that_makes_no_sense_is_refused_by_name() {
         assert_eq!(plan().validate(), Ok(()));
-        let broken: [(&str, fn(&mut Plan)); 11] = [
+        type Break = (&'static str, fn(&mut Plan));
+        let broken: [Break; 11] = [
             ("at least one class", |p| p.classes.clear()),
             ("at least one class", |p| p.phases.clear()),
             ("class a: connections", |p| p.classes[0].connections = 0),

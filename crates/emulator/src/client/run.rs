@@ -2,23 +2,22 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token, Waker};
+use mio::{Events, Interest, Poll, Token};
 
 use super::exchange::{Exchange, Progress, READ, Reply};
 use super::generator::{Due, Generator};
 use super::plan::{ClassPlan, Plan, Statistic};
 use super::report::{ClassPoint, ClassReport, Ended, PhaseReport, Point, Report, Tally, histogram, statistic};
+use super::running::Shared;
 use crate::clock::{self, Alarm, nanos};
 
-const WAKER: Token = Token(0);
-const ALARM: Token = Token(1);
+/// The token of the alarm; that of the waker is 0.
+pub(super) const ALARM: Token = Token(1);
 /// Tokens of connections start here.
 const FIRST: usize = 2;
 
@@ -32,72 +31,6 @@ const BATCH: usize = 256;
 /// Unused connections are closed after so long, before common servers do it (Apache: 5 s), as a
 /// request could meet the server's close half-way.
 const IDLE: u64 = 4 * clock::SECOND;
-
-/// A run under way. Dropped, it is stopped.
-#[derive(Debug)]
-pub struct Running {
-    shared: Arc<Shared>,
-    waker: Waker,
-    thread: Option<JoinHandle<io::Result<Report>>>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    stop: AtomicBool,
-    points: Mutex<Vec<Point>>,
-}
-
-impl Running {
-    pub(super) fn start(plan: Plan) -> io::Result<Running> {
-        let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
-        let alarm = Alarm::new(&poll, ALARM)?;
-        let shared = Arc::new(Shared::default());
-        let run = Run::new(plan, poll, alarm, shared.clone());
-        let thread = std::thread::Builder::new().name("open-loop-clients".into()).spawn(move || run.run())?;
-        Ok(Running { shared, waker, thread: Some(thread) })
-    }
-
-    /// The points from number `from` on.
-    #[must_use]
-    pub fn points(&self, from: usize) -> Vec<Point> {
-        let points = self.shared.points.lock().unwrap_or_else(PoisonError::into_inner);
-        points.get(from..).unwrap_or_default().to_vec()
-    }
-
-    /// Nothing more will come: [`Running::join`] returns at once.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
-    }
-
-    /// Ends the run now. What is under way is cut off and counted so.
-    pub fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        // The only failure is a full counter of wake-ups, and then it wakes anyway.
-        let _ = self.waker.wake();
-    }
-
-    /// Waits for the end of the run and the last replies, at most a time-out after it.
-    ///
-    /// # Errors
-    /// Those of the system's poll and timer calls.
-    pub fn join(mut self) -> io::Result<Report> {
-        let thread = self.thread.take();
-        let result = thread.map(JoinHandle::join);
-        result.and_then(Result::ok).unwrap_or_else(|| Err(io::Error::other("the thread of the clients has panicked")))
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.stop();
-            // Nobody is there to read the report.
-            let _ = thread.join();
-        }
-    }
-}
 
 /// A class while it runs.
 struct Class {
@@ -135,7 +68,7 @@ struct Slot {
     request: Option<Request>,
 }
 
-struct Run {
+pub(super) struct Run {
     plan: Plan,
     poll: Poll,
     alarm: Alarm,
@@ -157,7 +90,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(plan: Plan, poll: Poll, alarm: Alarm, shared: Arc<Shared>) -> Run {
+    pub(super) fn new(plan: Plan, poll: Poll, alarm: Alarm, shared: Arc<Shared>) -> Run {
         let class = |(i, of): (usize, &ClassPlan)| Class {
             plan: of.clone(),
             is_head: of.method == "HEAD",
@@ -194,7 +127,7 @@ impl Run {
         }
     }
 
-    fn run(mut self) -> io::Result<Report> {
+    pub(super) fn run(mut self) -> io::Result<Report> {
         let mut events = Events::with_capacity(EVENTS);
         self.start = clock::now();
         loop {
@@ -214,7 +147,7 @@ impl Run {
             if now >= self.next_tick() {
                 self.tick(now);
             }
-            if self.shared.stop.load(Ordering::Relaxed) {
+            if self.shared.stopped() {
                 self.end(now, Ended::Asked);
                 self.cut();
             }
@@ -238,7 +171,7 @@ impl Run {
         let mut due = self.next_tick();
         for class in &mut self.classes {
             while let Some(&(_, place, id)) = class.deadlines.front()
-                && !self.slots[place].as_ref().is_some_and(|s| s.request.is_some_and(|r| r.id == id))
+                && self.slots[place].as_ref().is_none_or(|s| s.request.is_none_or(|r| r.id != id))
             {
                 class.deadlines.pop_front();
             }
@@ -461,7 +394,7 @@ impl Run {
         let classes = self.classes.iter_mut().map(Class::end_tick).collect();
         let [at, from] = [now, self.tick_from].map(Duration::from_nanos);
         let point = Point { at, length: at - from, phase, classes };
-        self.shared.points.lock().unwrap_or_else(PoisonError::into_inner).push(point);
+        self.shared.points().push(point);
         self.tick_from = now;
         // A tick that was missed altogether is part of the one before.
         self.ticks = now / nanos(self.plan.tick);
@@ -504,7 +437,7 @@ impl Run {
         });
         Report {
             classes: classes.collect(),
-            points: self.shared.points.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            points: self.shared.points().clone(),
             elapsed: Duration::from_nanos(self.elapsed),
             ended: self.ended.unwrap_or(Ended::Schedule),
             lateness: self.lateness,

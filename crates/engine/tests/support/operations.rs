@@ -262,6 +262,7 @@ impl Model {
         let event = match source.below(8)? {
             0 | 1 => NodeEvent::Down(id),
             2 => NodeEvent::Draining(id),
+            4 => NodeEvent::Resumed(id),
             3 => NodeEvent::Capacity(id, [2.0, -1.0, f64::NAN, f64::INFINITY][source.below(4)? as usize]),
             _ => NodeEvent::Up(id),
         };

@@ -6,6 +6,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::Serialize;
 
+use super::view::Refusal;
+
 /// `value` as JSON.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
@@ -24,4 +26,9 @@ pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: im
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     answer
+}
+
+/// An error with its reason.
+pub(super) fn refuse(status: StatusCode, why: &str) -> Response {
+    json(status, &Refusal { error: why })
 }

@@ -19,9 +19,10 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use weirgate_config::AdminAddress;
 
-use super::answer::refuse;
+use super::answer;
 use super::token::{Attempts, Token};
 use crate::clock::Clock;
+use crate::framing;
 
 /// Most bytes of a request body: a policy for 10,000 tenants is smaller.
 const MOST_BODY: usize = 1024 * 1024;
@@ -35,7 +36,7 @@ const OPEN: [&str; 2] = ["/live", "/ready"];
 /// Who may ask, and how.
 #[derive(Debug)]
 pub(super) struct Guard {
-    /// Names that `Host` and `Origin` may have, lower case, without port.
+    /// Names that `Host` and `Origin` may have, without port.
     hosts: Vec<String>,
     token: Option<Token>,
     attempts: Mutex<Attempts>,
@@ -47,9 +48,14 @@ pub(super) struct Guard {
 pub(super) struct Peer(pub(super) Option<IpAddr>);
 
 impl Guard {
-    pub(super) fn new(config: &weirgate_config::Admin, bound: Option<SocketAddr>, token: Option<Token>, clock: Clock) -> Guard {
+    pub(super) fn new(
+        config: &weirgate_config::Admin,
+        bound: Option<SocketAddr>,
+        token: Option<Token>,
+        clock: Clock,
+    ) -> Guard {
         let mut hosts: Vec<String> = ["localhost", "127.0.0.1", "[::1]"].map(String::from).to_vec();
-        hosts.extend(config.hosts.iter().map(|host| host.to_ascii_lowercase()));
+        hosts.extend(config.hosts.iter().cloned());
         let own = match &config.address {
             AdminAddress::Tcp(address) => Some(address.ip()),
             AdminAddress::Unix(_) => None,
@@ -64,49 +70,51 @@ impl Guard {
     }
 
     /// Lets a request pass, with its whole body, or answers it.
-    pub(super) async fn check(&self, peer: Peer, request: Request<Body>) -> Result<Request<Body>, Response> {
+    pub(super) async fn check(&self, peer: Peer, request: Request<Body>) -> Result<Request<Body>, Box<Response>> {
         self.check_host(&request)?;
         self.check_origin(request.headers())?;
         self.check_token(peer, &request)?;
         let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
         if changes && !is_json(request.headers()) {
-            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "a request that changes something must have Content-Type: application/json"));
+            let why = "a request that changes something must have Content-Type: application/json";
+            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, why));
         }
         let (head, body) = request.into_parts();
         Ok(Request::from_parts(head, Body::from(whole(body).await?)))
     }
 
-    fn knows(&self, authority: &str) -> bool {
-        let name = authority.to_ascii_lowercase();
-        // The port is everything after the last colon that is not inside the brackets of an IPv6 address.
-        let name = match name.rsplit_once(':') {
-            Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
-            _ => name.as_str(),
-        };
-        self.hosts.iter().any(|host| host == name)
+    /// Whether `authority` names a host that is served here, on whatever port.
+    fn knows(&self, authority: &[u8]) -> bool {
+        framing::split(authority).is_some_and(|a| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(a.host)))
     }
 
-    fn check_host(&self, request: &Request<Body>) -> Result<(), Response> {
+    fn check_host(&self, request: &Request<Body>) -> Result<(), Box<Response>> {
         let mut hosts = request.headers().get_all(HOST).iter();
         let (Some(host), None) = (hosts.next(), hosts.next()) else {
             return Err(refuse(StatusCode::BAD_REQUEST, "a request must have exactly one Host"));
         };
-        let target = request.uri().authority().is_none_or(|authority| self.knows(authority.as_str()));
-        match host.to_str() {
-            Ok(host) if self.knows(host) && target => Ok(()),
-            _ => Err(refuse(StatusCode::FORBIDDEN, "this Host is not served here; names besides the address belong in admin.hosts")),
+        let target = request.uri().authority().is_none_or(|authority| self.knows(authority.as_str().as_bytes()));
+        if self.knows(host.as_bytes()) && target {
+            Ok(())
+        } else {
+            let why = "this Host is not served here; names besides the address belong in admin.hosts";
+            Err(refuse(StatusCode::FORBIDDEN, why))
         }
     }
 
-    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Response> {
+    fn check_origin(&self, headers: &HeaderMap) -> Result<(), Box<Response>> {
         let foreign = headers.get_all(ORIGIN).iter().any(|origin| {
-            let host = origin.to_str().ok().and_then(|o| o.strip_prefix("http://").or(o.strip_prefix("https://")));
-            !host.is_some_and(|host| self.knows(host))
+            let origin = origin.as_bytes();
+            let authority = origin.strip_prefix(b"http://").or(origin.strip_prefix(b"https://"));
+            !authority.is_some_and(|authority| self.knows(authority))
         });
-        if foreign { Err(refuse(StatusCode::FORBIDDEN, "requests of other origins are not served here")) } else { Ok(()) }
+        if foreign {
+            return Err(refuse(StatusCode::FORBIDDEN, "requests of other origins are not served here"));
+        }
+        Ok(())
     }
 
-    fn check_token(&self, peer: Peer, request: &Request<Body>) -> Result<(), Response> {
+    fn check_token(&self, peer: Peer, request: &Request<Body>) -> Result<(), Box<Response>> {
         let Some(token) = &self.token else { return Ok(()) };
         let reads = matches!(*request.method(), Method::GET | Method::HEAD);
         if reads && OPEN.contains(&request.uri().path()) {
@@ -138,8 +146,12 @@ impl Guard {
     }
 }
 
+fn refuse(status: StatusCode, why: &str) -> Box<Response> {
+    Box::new(answer::refuse(status, why))
+}
+
 /// The whole body, bounded in bytes and time.
-async fn whole(body: Body) -> Result<Bytes, Response> {
+async fn whole(body: Body) -> Result<Bytes, Box<Response>> {
     match Clock::within(BODY_TIME, Limited::new(body, MOST_BODY).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
         Some(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {

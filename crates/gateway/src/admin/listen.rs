@@ -54,7 +54,8 @@ pub(super) fn open(address: &AdminAddress, has_token: bool) -> io::Result<Socket
 }
 
 fn open_to_all(address: SocketAddr) -> String {
-    let loopback = if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]) };
+    let loopback =
+        if address.is_ipv4() { IpAddr::from([127, 0, 0, 1]) } else { IpAddr::from([0u16, 0, 0, 0, 0, 0, 0, 1]) };
     format!(
         "the admin API would be open to everybody who reaches {address}: set admin.token_file or the variable \
          {TOKEN_VARIABLE}, or listen on {} or a Unix socket",

@@ -73,7 +73,10 @@ async fn accept(socket: Socket, routes: Arc<Routes>) -> io::Result<()> {
     }
 }
 
-async fn serve<S>(mut accept: impl AsyncFnMut() -> io::Result<(S, Option<IpAddr>)>, routes: Arc<Routes>) -> io::Result<()>
+async fn serve<S>(
+    mut accept: impl AsyncFnMut() -> io::Result<(S, Option<IpAddr>)>,
+    routes: Arc<Routes>,
+) -> io::Result<()>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {

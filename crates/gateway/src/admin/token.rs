@@ -173,7 +173,12 @@ mod tests {
     #[test]
     fn a2_only_the_whole_token_is_the_token() {
         let token = Token::checked("0123456789abcdef0123456789abcdef").unwrap();
-        for wrong in ["", "0123456789abcdef0123456789abcde", "0123456789abcdef0123456789abcdef0", "1123456789abcdef0123456789abcdef"] {
+        for wrong in [
+            "",
+            "0123456789abcdef0123456789abcde",
+            "0123456789abcdef0123456789abcdef0",
+            "1123456789abcdef0123456789abcdef",
+        ] {
             assert!(!token.is(wrong.as_bytes()), "{wrong}");
         }
     }
@@ -193,7 +198,8 @@ mod tests {
     #[test]
     fn a2_the_table_of_sources_is_bounded() {
         let mut attempts = Attempts::new(crate::Clock::keyed_hasher());
-        let tries = (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Time::ZERO)).count();
+        let tries =
+            (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Time::ZERO)).count();
         assert_eq!((attempts.sources.len(), tries), (MOST_SOURCES + 1, MOST_SOURCES + 10));
         // One subscriber's many addresses are one source.
         let mut attempts = Attempts::new(crate::Clock::keyed_hasher());

@@ -37,7 +37,7 @@ impl Classifier {
 
 /// What the rule that matched asked for.
 fn holds_text(rule: &Rule) -> String {
-    let mut text = describe(&rule.matches);
+    let mut text = describe(&rule.matches, Values::Shown);
     if let Target::Template(_, key) = &rule.target {
         let _ = write!(text, ", keyed by {}", describe_key(key));
     }
@@ -64,12 +64,12 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
         return None;
     }
     let view = fields.view;
-    let wants = describe(condition);
+    let wants = describe(condition, Values::Shown);
     Some(match condition {
         Match::Any => wants,
         Match::All(parts) => parts.iter().find_map(|part| lacks(part, fields)).unwrap_or(wants),
         Match::Either(_) => format!("none holds of: {wants}"),
-        Match::Not(part) => format!("it must not be that {}", describe(part)),
+        Match::Not(part) => format!("it must not be that {}", describe(part, Values::Shown)),
         Match::Host(_) => format!("{wants} is wanted, the host is {}", quoted(view.host.as_bytes())),
         Match::Path(_) => format!("{wants} is wanted, the path is {}", quoted(view.path.as_bytes())),
         Match::Method(_) => format!("{wants} is wanted, the method is {}", view.method),
@@ -99,15 +99,22 @@ fn with_values<'a>(wants: &str, values: impl Iterator<Item = &'a [u8]>) -> Strin
     }
 }
 
+/// Whether values of headers, cookies and query parameters are shown: they may be keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    Shown,
+    Hidden,
+}
+
 /// A condition in words.
-pub(super) fn describe(condition: &Match) -> String {
+pub(crate) fn describe(condition: &Match, values: Values) -> String {
     match condition {
         Match::Any => "anything matches".to_owned(),
         Match::All(parts) if parts.is_empty() => "anything matches".to_owned(),
         Match::Either(parts) if parts.is_empty() => "nothing matches".to_owned(),
-        Match::All(parts) => join(parts, " and "),
-        Match::Either(parts) => join(parts, " or "),
-        Match::Not(part) => format!("not ({})", describe(part)),
+        Match::All(parts) => join(parts, " and ", values),
+        Match::Either(parts) => join(parts, " or ", values),
+        Match::Not(part) => format!("not ({})", describe(part, values)),
         Match::Host(HostPattern::Exact(name)) => format!("host {name}"),
         Match::Host(HostPattern::Below(suffix)) => format!("host *{suffix}"),
         Match::Path(PathPattern::Exact(path)) => format!("path {path}"),
@@ -116,30 +123,31 @@ pub(super) fn describe(condition: &Match) -> String {
         Match::Method(method) => format!("method {method}"),
         Match::Port(port) => format!("port {port}"),
         Match::Source(net) => format!("client in {net}"),
-        Match::Header(name, value) => format!("header {name}{}", describe_value(value)),
-        Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value)),
-        Match::Query(name, value) => format!("query parameter {name}{}", describe_value(value)),
+        Match::Header(name, value) => format!("header {name}{}", describe_value(value, values)),
+        Match::Cookie(name, value) => format!("cookie {name}{}", describe_value(value, values)),
+        Match::Query(name, value) => format!("query parameter {name}{}", describe_value(value, values)),
     }
 }
 
-fn join(parts: &[Match], word: &str) -> String {
+fn join(parts: &[Match], word: &str, values: Values) -> String {
     let each = parts.iter().map(|part| match part {
-        Match::All(inner) | Match::Either(inner) if inner.len() > 1 => format!("({})", describe(part)),
-        _ => describe(part),
+        Match::All(inner) | Match::Either(inner) if inner.len() > 1 => format!("({})", describe(part, values)),
+        _ => describe(part, values),
     });
     each.collect::<Vec<_>>().join(word)
 }
 
-fn describe_value(value: &ValuePattern) -> String {
+fn describe_value(value: &ValuePattern, values: Values) -> String {
     match value {
         ValuePattern::Present => String::new(),
+        _ if values == Values::Hidden => " = …".to_owned(),
         ValuePattern::Exact(text) => format!(" = {text:?}"),
         ValuePattern::Prefix(text) => format!(" starting with {text:?}"),
         ValuePattern::Pattern(pattern) => format!(" like {}", pattern.text),
     }
 }
 
-fn describe_key(key: &Key) -> String {
+pub(crate) fn describe_key(key: &Key) -> String {
     match key {
         Key::Header(name) => format!("header {name}"),
         Key::Cookie(name) => format!("cookie {name}"),

@@ -14,6 +14,7 @@
 //!
 //! Nothing is allocated unless a rule looks at the query or at cookies.
 
+mod canonical;
 mod condition;
 mod explain;
 mod view;
@@ -24,7 +25,9 @@ use std::hash::Hash;
 use weirgate_config::{HostPattern, Key, Match, PathPattern, Rule, Target};
 use weirgate_engine::{ClassId, TemplateId};
 
+pub use canonical::Canonical;
 pub use explain::Explained;
+pub(crate) use explain::{Values, describe, describe_key};
 pub use view::{MAX_KEY_BYTES, MAX_PAIRS, MAX_VALUE_BYTES, View};
 
 use view::Fields;
@@ -155,7 +158,7 @@ fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static s
         let value = values.next().ok_or("is missing")?;
         match (value, values.next()) {
             (_, Some(_)) => Err("is there more than once"),
-            (value, _) if value.is_empty() => Err("is empty"),
+            ([], _) => Err("is empty"),
             (value, _) if value.len() > MAX_KEY_BYTES => Err("is longer than 256 bytes"),
             (value, None) => Ok(value),
         }
@@ -200,10 +203,7 @@ fn needed_segments(condition: &Match) -> Option<HashSet<&str>> {
 }
 
 /// Values of which one is necessary for `condition`, given what a single comparison needs.
-fn needed<'m, T: Eq + Hash>(
-    condition: &'m Match,
-    leaf: &impl Fn(&'m Match) -> Option<T>,
-) -> Option<HashSet<T>> {
+fn needed<'m, T: Eq + Hash>(condition: &'m Match, leaf: &impl Fn(&'m Match) -> Option<T>) -> Option<HashSet<T>> {
     match condition {
         // Each part alone is necessary: the smallest set is the best index.
         Match::All(parts) => parts.iter().filter_map(|part| needed(part, leaf)).min_by_key(HashSet::len),

@@ -76,10 +76,8 @@ fn prefix(path: &str) -> Match {
 
 /// One rule per condition, class = index.
 fn classes(conditions: Vec<Match>) -> Classifier {
-    let rules: Vec<Rule> = (0u32..)
-        .zip(conditions)
-        .map(|(i, matches)| Rule { matches, target: Target::Class(ClassId(i)) })
-        .collect();
+    let rules: Vec<Rule> =
+        (0u32..).zip(conditions).map(|(i, matches)| Rule { matches, target: Target::Class(ClassId(i)) }).collect();
     Classifier::new(&rules)
 }
 
@@ -119,9 +117,10 @@ fn the_first_rule_that_matches_wins_whatever_its_kind() {
 fn a_prefix_ends_at_a_segment() {
     let classifier = classes(vec![prefix("/mail/"), prefix("/")]);
     let rule = |path| rule_of(&classifier, &Request::to("h", path));
-    assert_eq!([rule("/mail"), rule("/mail/"), rule("/mail/x"), rule("/mailbox"), rule("/")].map(Option::unwrap), [
-        0, 0, 0, 1, 1
-    ]);
+    assert_eq!(
+        [rule("/mail"), rule("/mail/"), rule("/mail/x"), rule("/mailbox"), rule("/")].map(Option::unwrap),
+        [0, 0, 0, 1, 1]
+    );
     assert_eq!(rule("*"), None);
 }
 
@@ -222,7 +221,10 @@ fn rules_that_name_a_host_are_not_tried_for_other_hosts() {
 #[test]
 fn an_explanation_says_what_each_rule_wanted() {
     let rules = [
-        Rule { matches: Match::All(vec![Match::Method(Method::GET), host("b.test")]), target: Target::Class(ClassId(0)) },
+        Rule {
+            matches: Match::All(vec![Match::Method(Method::GET), host("b.test")]),
+            target: Target::Class(ClassId(0)),
+        },
         Rule { matches: Match::Any, target: Target::Template(TemplateId(0), Key::Header("x-tenant".parse().unwrap())) },
         Rule {
             matches: Match::Either(vec![host("a.test"), header("x-a", ValuePattern::Exact("1".into()))]),
@@ -232,11 +234,14 @@ fn an_explanation_says_what_each_rule_wanted() {
     ];
     let said = Classifier::new(&rules).explain(&Request::to("a.test", "/").view());
     let said: Vec<_> = said.iter().map(|e| (e.rule, e.matched, e.why.as_str())).collect();
-    assert_eq!(said, [
-        (0, false, "host b.test is wanted, the host is \"a.test\""),
-        (1, false, "header x-tenant is missing"),
-        (2, true, "host a.test or header x-a = \"1\""),
-    ]);
+    assert_eq!(
+        said,
+        [
+            (0, false, "host b.test is wanted, the host is \"a.test\""),
+            (1, false, "header x-tenant is missing"),
+            (2, true, "host a.test or header x-a = \"1\""),
+        ]
+    );
 }
 
 /// Few names, so that rules and requests often meet.

@@ -167,7 +167,10 @@ mod tests {
 
     #[test]
     fn a_query_is_decoded_like_a_form() {
-        assert_eq!(with_query("a=1&b=x%20y+z&&c&d=%e2%82%ac"), pairs(&[("a", "1"), ("b", "x y z"), ("c", ""), ("d", "€")]));
+        assert_eq!(
+            with_query("a=1&b=x%20y+z&&c&d=%e2%82%ac"),
+            pairs(&[("a", "1"), ("b", "x y z"), ("c", ""), ("d", "€")])
+        );
         assert_eq!(with_query("%61=%41&x=1%3D2=3"), pairs(&[("a", "A"), ("x", "1=2=3")]));
         assert_eq!(with_query("a=%&b=%4&c=%zz&d=%%34"), pairs(&[("a", "%"), ("b", "%4"), ("c", "%zz"), ("d", "%4")]));
         assert_eq!(with_query(""), pairs(&[]));

@@ -4,7 +4,8 @@
 pub(super) const TOKEN: u8 = 1;
 /// May stand in a field value: visible, obs-text, space, tab.
 pub(super) const VALUE: u8 = 2;
-/// May stand in a request target: visible ASCII without `#`, which no target contains.
+/// May stand in a request target: visible ASCII without what no URI contains and some reader takes for
+/// an end of it.
 pub(super) const TARGET: u8 = 4;
 /// A hexadecimal digit.
 pub(super) const HEX: u8 = 8;
@@ -26,7 +27,7 @@ static CLASSES: [u8; 256] = {
         if b == b'\t' || b == b' ' || b.is_ascii_graphic() || b >= 0x80 {
             class |= VALUE;
         }
-        if b.is_ascii_graphic() && b != b'#' {
+        if b.is_ascii_graphic() && !matches!(b, b'#' | b'<' | b'>' | b'`') {
             class |= TARGET;
         }
         if b.is_ascii_hexdigit() {

@@ -101,7 +101,10 @@ impl Head {
                 Some(_) if line.is_empty() => return self.complete(feed + 1).map(Some),
                 Some(fields) => {
                     if fields >= bounds.headers {
-                        return Err(Refusal::with(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "too many header fields"));
+                        return Err(Refusal::with(
+                            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                            "too many header fields",
+                        ));
                     }
                     self.fields = Some(fields + 1);
                     self.field(line)?;

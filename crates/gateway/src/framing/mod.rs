@@ -18,7 +18,7 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use host::{Authority, split};
+pub(crate) use host::split;
 pub(crate) use refusal::Refusal;
 
 use chunked::Chunked;

@@ -20,7 +20,7 @@ use weirgate_engine::ShedReason;
 use crate::record::{AccessRecord, Ending, Observer};
 
 pub use page::CONTENT_TYPE;
-pub(crate) use page::{Scrape, render};
+pub(crate) use page::{Live, Scrape, Single, Value, render};
 
 /// Upper bounds of the buckets of every histogram, in microseconds: 1 ms to 30 s in steps of 2 to 2.5.
 /// Guarantees lie between some ms and some seconds; a queue holds nobody for more than 30 s by default.
@@ -30,7 +30,7 @@ const BOUNDS: [u64; 14] = [
 ];
 
 /// Most different words for refusals, and for failures. The code has fewer; more are counted as `other`.
-const MOST_WORDS: usize = 32;
+const MOST_WORDS: usize = 64;
 
 /// Counts of all requests.
 #[derive(Debug)]
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn words_past_the_bound_are_other() {
         let words = Words::default();
-        let many: Vec<&'static str> = (0..40).map(|i| &*String::leak(format!("w{i}"))).collect();
+        let many: Vec<&'static str> = (0..80).map(|i| &*String::leak(format!("w{i}"))).collect();
         many.iter().chain(&many).for_each(|word| words.add(word));
         let counts: Vec<_> = words.counts().collect();
-        assert_eq!((counts.len(), counts[0], counts[MOST_WORDS]), (MOST_WORDS + 1, ("w0", 2), ("other", 16)));
+        assert_eq!((counts.len(), counts[0], counts[MOST_WORDS]), (MOST_WORDS + 1, ("w0", 2), ("other", 32)));
     }
 }

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
-};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use weirgate_engine::{ClassSnapshot, NodeState, ShedReason, Snapshot};
@@ -202,12 +200,7 @@ impl Scrape {
         )?;
         page.counters("left", "Requests whose client left before the end", None, each(|t| &t.left))?;
         page.counters("retries", "Attempts after the first", None, each(|t| &t.retries))?;
-        page.counters(
-            "received",
-            "Body bytes received from clients",
-            Some(Unit::Bytes),
-            each(|t| &t.received_bytes),
-        )?;
+        page.counters("received", "Body bytes received from clients", Some(Unit::Bytes), each(|t| &t.received_bytes))?;
         page.counters("sent", "Body bytes sent to clients", Some(Unit::Bytes), each(|t| &t.sent_bytes))?;
         page.histograms(
             "response_time",
@@ -237,7 +230,12 @@ impl Scrape {
     fn live_classes(&self, page: &mut Page<'_>) -> fmt::Result {
         page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
         page.gauges("class_outstanding", "Requests inside the nodes", None, self.live(|l| l.outstanding))?;
-        page.gauges("class_live", "Live classes of this name: more than 1 for a template", None, self.live(|l| l.classes))?;
+        page.gauges(
+            "class_live",
+            "Live classes of this name: more than 1 for a template",
+            None,
+            self.live(|l| l.classes),
+        )?;
         page.gauges("class_share_ratio", "Share of the window that the class may claim", None, self.live(|l| l.share))
     }
 
@@ -321,7 +319,8 @@ impl Scrape {
     }
 
     fn nodes(&self, page: &mut Page<'_>) -> fmt::Result {
-        let nodes = || self.engine.nodes.iter().map(|n| (vec![("pool", n.pool.as_str()), ("node", n.name.as_str())], n));
+        let nodes =
+            || self.engine.nodes.iter().map(|n| (vec![("pool", n.pool.as_str()), ("node", n.name.as_str())], n));
         page.gauges(
             "node_state",
             "1 for the state that the node is in",

@@ -18,8 +18,3 @@ pub(crate) const SILENCE: Duration = Duration::from_millis(300);
 pub(crate) async fn within<F: Future>(limit: Duration, work: F) -> Option<F::Output> {
     tokio::time::timeout(limit, work).await.ok()
 }
-
-/// Waits a moment between two looks at a condition that nothing announces.
-pub(crate) async fn between_looks() {
-    tokio::time::sleep(Duration::from_millis(10)).await;
-}

@@ -114,8 +114,9 @@ fn ending(reading: &Reading, exchange: &Exchange, faults: &mut Vec<String>) {
         End::Idle if answered > sent => faults.push("more answers than requests".into()),
         End::Closed if !exchange.closed => faults.push("the connection outlives the request that ends it".into()),
         End::Malformed(_) if !exchange.closed => faults.push("open after what cannot be read".into()),
-        // A body that goes wrong after its head went on may end the connection at once.
-        End::Malformed(None) if answered == 0 => faults.push("closed without saying why".into()),
+        End::Malformed(_) if answered <= sent && exchange.answers.iter().all(|a| a.number.is_some()) => {
+            faults.push("closed without saying why".into())
+        }
         _ => {}
     }
 }

@@ -15,7 +15,9 @@ mod judge;
 mod message;
 mod naive;
 mod payloads;
-mod process;
+#[path = "../processes/mod.rs"]
+mod processes;
+mod proxies;
 mod reading;
 mod recorder;
 
@@ -27,7 +29,8 @@ use tokio::sync::Semaphore;
 use client::{Follow, MARKER, Target, exchange};
 use clock::{HASTE, PATIENCE};
 use payloads::Payload;
-use process::{Kind, Proxy};
+use processes::say;
+use proxies::Kind;
 use recorder::Recorder;
 
 /// Payloads that are under way at once: many, and few enough for a limit of 1,024 open files.
@@ -89,7 +92,7 @@ async fn run(proxy: Target, recorder: &Arc<Recorder>, payloads: &[Payload]) -> V
 /// Prints `name safe/all` and, for the gateway, what is wrong with each payload that is not safe.
 fn report(kind: Kind, file: &str, payloads: &[Payload], faults: &[Vec<String>]) -> usize {
     let safe = faults.iter().filter(|f| f.is_empty()).count();
-    println!("{kind:?}: {file} {safe}/{}", payloads.len());
+    say(&format!("{kind:?}: {file} {safe}/{}", payloads.len()));
     for (payload, faults) in payloads.iter().zip(faults).filter(|_| kind == Kind::Weirgate) {
         for fault in faults {
             println!("  {} {fault}", payload.id);
@@ -106,7 +109,7 @@ fn corpora() -> Option<Vec<(&'static str, Vec<Payload>)>> {
     let mut all = Vec::new();
     for (name, count) in FILES {
         let Some(payloads) = payloads::load(name) else {
-            println!("skipped: ../shared/conformance/{name}.json is not there");
+            say(&format!("skipped: ../shared/conformance/{name}.json is not there"));
             return None;
         };
         assert_eq!(payloads.len(), count, "payloads in {name}.json");
@@ -119,10 +122,7 @@ fn corpora() -> Option<Vec<(&'static str, Vec<Payload>)>> {
 async fn through(kind: Kind, corpora: &[(&'static str, Vec<Payload>)]) -> Option<usize> {
     let recorder = Arc::new(Recorder::start().await);
     let payloads: Vec<Payload> = corpora.iter().flat_map(|(_, payloads)| payloads.clone()).collect();
-    let Some(mut proxy) = Proxy::start(kind, &lanes(payloads.len()), recorder.port).await else {
-        println!("skipped: {kind:?} is not installed");
-        return None;
-    };
+    let mut proxy = proxies::start(kind, &lanes(payloads.len()), recorder.port)?;
     let patience = if kind == Kind::Weirgate { PATIENCE } else { HASTE };
     let faults = run(Target { address: proxy.address, patience }, &recorder, &payloads).await;
     let (mut wrong, mut start) = (0, 0);
@@ -130,7 +130,10 @@ async fn through(kind: Kind, corpora: &[(&'static str, Vec<Payload>)]) -> Option
         wrong += report(kind, name, payloads, &faults[start..start + payloads.len()]);
         start += payloads.len();
     }
-    assert!(proxy.alive(), "{kind:?} died: {}", proxy.log());
+    assert!(proxy.process.alive(), "{kind:?} died: {}", proxy.process.output());
+    let stopped = proxy.process.stop("TERM");
+    let graceful = stopped.success() || kind != Kind::Weirgate;
+    assert!(graceful, "{kind:?} ended with {stopped}: {}", proxy.process.output());
     Some(wrong)
 }
 

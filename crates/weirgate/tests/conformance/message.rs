@@ -154,19 +154,14 @@ fn framing(request: &Request, minor: u8) -> Result<Framing, String> {
     }
 }
 
-/// RFC 9112 Sec. 3.2. Bytes that no URI has but that cannot end the word are let through.
+/// RFC 9112 Sec. 3.2. A client may send any word: what it means does not move the request's end. Bytes that
+/// no URI has but that cannot end the word are let through.
 fn check_target(method: &str, target: &[u8], form: Form) -> Result<(), String> {
     if target.is_empty() || target.iter().any(|b| *b <= b' ' || *b == 0x7f) {
         return Err("target is empty or has control characters".into());
     }
-    let lower = target.to_ascii_lowercase();
-    let absolute = lower.starts_with(b"http://") || lower.starts_with(b"https://");
-    let right = match form {
-        _ if target == b"*" => true,
-        Form::Received => method == "CONNECT" || absolute || target[0] == b'/',
-        Form::Normal => method != "CONNECT" && target[0] == b'/',
-    };
-    if right { Ok(()) } else { Err("target has the wrong form".into()) }
+    let path = target == b"*" || (method != "CONNECT" && target[0] == b'/');
+    if path || form == Form::Received { Ok(()) } else { Err("target is no path".into()) }
 }
 
 /// RFC 9112 Sec. 5.

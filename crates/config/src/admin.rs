@@ -1,0 +1,335 @@
+//! What the admin listener says as JSON, in base units: seconds, bytes, per second, shares from 0 to 1.
+//!
+//! Made from the engine's snapshots. Numbers keep their unit in their name. Texts that come from
+//! clients (the keys of templates) are shown as UTF-8 with odd bytes replaced and control characters
+//! escaped, and cut, so that a page of classes stays small and cannot steer a terminal.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weirgate_engine as engine;
+
+use crate::resolve::span_text;
+
+/// Most characters of a template's key that are shown.
+const MAX_KEY_CHARS: usize = 128;
+
+/// The engine as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Snapshot {
+    /// Seconds since the gateway started.
+    pub now_seconds: f64,
+    /// The discipline's name.
+    pub discipline: String,
+    /// Stage release: requests that may be inside; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Requests inside.
+    pub outstanding: u32,
+    /// Stage queue: requests waiting.
+    pub waiting: u32,
+    /// Stage control: why the window moved last.
+    pub moved: Moved,
+    /// Live classes.
+    pub classes: u32,
+    /// Stage dispatch: every node.
+    pub nodes: Vec<Node>,
+    /// Slot-seconds per second that the guarantees need, as far as service times are known.
+    pub demanded_capacity: f64,
+    /// Slot-seconds per second of the usable nodes; absent if unknown of one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usable_capacity: Option<f64>,
+}
+
+/// The window's last move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moved {
+    /// Seconds since the gateway started.
+    pub at_seconds: f64,
+    /// From how many requests.
+    pub from: u32,
+    /// To how many.
+    pub to: u32,
+    /// Why, for people.
+    pub why: String,
+}
+
+/// One node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Node {
+    /// Its name, unique in its pool.
+    pub name: String,
+    /// Its pool.
+    pub pool: String,
+    /// May it get requests.
+    pub state: NodeState,
+    /// Seconds since the gateway's start at which its ejection ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ejected_until_seconds: Option<f64>,
+    /// Requests inside it.
+    pub outstanding: u32,
+    /// Requests that it finished.
+    pub served: u64,
+    /// Failures.
+    pub failed: u64,
+    /// Slot-seconds per second; absent if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<f64>,
+}
+
+/// May a node get requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeState {
+    /// Yes.
+    Up,
+    /// No: its health checks fail.
+    Down,
+    /// No: it is being drained.
+    Draining,
+    /// No: it failed too often in a row.
+    Ejected,
+}
+
+/// One class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Class {
+    /// Its number, for as long as the gateway runs.
+    pub class: u32,
+    /// Its name, or its template's.
+    pub name: String,
+    /// The key it was made for; absent for classes that the policy names, and for overflow classes, which
+    /// carry their template's name and the counts of classes that made room.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    /// What it is promised.
+    pub guarantee: Guarantee,
+    /// Stage classify: requests since the start.
+    pub offered: u64,
+    /// Stage observe: requests that a node finished.
+    pub served: u64,
+    /// Failures; each attempt counts.
+    pub failed: u64,
+    /// Left or cut off by the client.
+    pub cancelled: u64,
+    /// Turned away, by reason. Every reason is there.
+    pub shed: BTreeMap<String, u64>,
+    /// Retries.
+    pub retried: u64,
+    /// Stage queue: waiting now.
+    pub waiting: u32,
+    /// Inside now.
+    pub outstanding: u32,
+    /// Stage release: its share of the window if every class with a claim used it.
+    pub share: f64,
+    /// Estimate of release to last byte; absent while there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_time_seconds: Option<f64>,
+    /// Agreed or learned time on an unloaded node; absent while unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_time_seconds: Option<f64>,
+    /// What it got over the sliding window.
+    pub achieved: Achieved,
+}
+
+/// What a class is promised; nothing is best effort.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Guarantee {
+    /// Least throughput.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_per_second: Option<f64>,
+    /// Largest response time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_time: Option<Statistic>,
+}
+
+/// A statistic of the response time and its value or limit.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Statistic {
+    /// `avg`, `p95`, `p99.9`.
+    pub statistic: String,
+    /// Its value or limit.
+    pub seconds: f64,
+}
+
+/// What a class got over the sliding window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Achieved {
+    /// Length of the window; shorter after a start.
+    pub window_seconds: f64,
+    /// Arrivals.
+    pub offered_per_second: f64,
+    /// Completions.
+    pub served_per_second: f64,
+    /// Sheds.
+    pub shed_per_second: f64,
+    /// Mean response time; like the others absent without completions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_seconds: Option<f64>,
+    /// Median response time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p50_seconds: Option<f64>,
+    /// 95th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p95_seconds: Option<f64>,
+    /// 99th percentile.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub p99_seconds: Option<f64>,
+    /// The guaranteed statistic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limited: Option<Statistic>,
+    /// Throughput guarantee held; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throughput_held: Option<bool>,
+    /// Response-time guarantee held; absent without one or without completions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_time_held: Option<bool>,
+}
+
+fn seconds(span: Option<Duration>) -> Option<f64> {
+    span.map(|s| s.as_secs_f64())
+}
+
+impl Snapshot {
+    /// The JSON form of `snapshot`. `class_name` tells a class's name for the reason of the window's
+    /// last move.
+    #[must_use]
+    pub fn new(snapshot: &engine::Snapshot, class_name: impl Fn(engine::ClassId) -> String) -> Snapshot {
+        Snapshot {
+            now_seconds: snapshot.now.as_secs_f64(),
+            discipline: snapshot.discipline.clone(),
+            window: snapshot.window,
+            outstanding: snapshot.outstanding,
+            waiting: snapshot.waiting,
+            moved: Moved {
+                at_seconds: snapshot.moved.at.as_secs_f64(),
+                from: snapshot.moved.from,
+                to: snapshot.moved.to,
+                why: why(&snapshot.moved, class_name),
+            },
+            classes: snapshot.classes,
+            nodes: snapshot.nodes.iter().map(Node::from).collect(),
+            demanded_capacity: snapshot.demanded_capacity,
+            usable_capacity: snapshot.usable_capacity,
+        }
+    }
+}
+
+/// Why the window moved, in words: `up 2: class SmallCorp computes in 41 ms, below half of its limit 200 ms`.
+#[must_use]
+pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> String {
+    let compared = |class, compute, limit, relation| {
+        let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
+        format!("class {name} computes in {compute}, {relation} half of its limit {limit}")
+    };
+    let reason = match moved.why {
+        engine::Why::First => return format!("first window: {}", moved.to),
+        engine::Why::Nodes { usable, all } => format!("{usable} of {all} nodes are usable"),
+        engine::Why::BelowHalf { class, compute, limit } => compared(class, compute, limit, "below"),
+        engine::Why::AboveHalf { class, compute, limit } => compared(class, compute, limit, "above"),
+        engine::Why::NoLimit => "no class has a response-time limit".to_owned(),
+        engine::Why::NotFull => "compute times allow more, but the window held no request back".to_owned(),
+        engine::Why::Reconfigured => "a new policy set it".to_owned(),
+    };
+    match (moved.from, moved.to) {
+        (from, to) if to > from => format!("up {}: {reason}", to - from),
+        (from, to) if to < from => format!("down {}: {reason}", from - to),
+        _ => format!("unchanged: {reason}"),
+    }
+}
+
+impl From<&engine::NodeSnapshot> for Node {
+    fn from(node: &engine::NodeSnapshot) -> Node {
+        let (state, until) = match node.state {
+            engine::NodeState::Up => (NodeState::Up, None),
+            engine::NodeState::Down => (NodeState::Down, None),
+            engine::NodeState::Draining => (NodeState::Draining, None),
+            engine::NodeState::Ejected { until } => (NodeState::Ejected, Some(until.as_secs_f64())),
+        };
+        Node {
+            name: node.name.clone(),
+            pool: node.pool.clone(),
+            state,
+            ejected_until_seconds: until,
+            outstanding: node.outstanding,
+            served: node.served,
+            failed: node.failed,
+            capacity: node.capacity,
+        }
+    }
+}
+
+impl From<&engine::ClassSnapshot> for Class {
+    fn from(class: &engine::ClassSnapshot) -> Class {
+        let shed = engine::ShedReason::ALL.iter().zip(class.shed);
+        Class {
+            class: class.class.0,
+            name: class.name.clone(),
+            key: class.key.as_deref().map(key_text),
+            guarantee: Guarantee::from(&class.guarantee),
+            offered: class.offered,
+            served: class.served,
+            failed: class.failed,
+            cancelled: class.cancelled,
+            shed: shed.map(|(reason, count)| (reason.as_str().to_owned(), count)).collect(),
+            retried: class.retried,
+            waiting: class.waiting,
+            outstanding: class.outstanding,
+            share: class.share,
+            compute_time_seconds: seconds(class.compute_time),
+            service_time_seconds: seconds(class.service_time),
+            achieved: Achieved::from(&class.achieved),
+        }
+    }
+}
+
+impl From<&engine::Guarantee> for Guarantee {
+    fn from(guarantee: &engine::Guarantee) -> Guarantee {
+        Guarantee {
+            throughput_per_second: guarantee.throughput,
+            response_time: guarantee
+                .response_time
+                .map(|r| Statistic { statistic: r.statistic.to_string(), seconds: r.limit.as_secs_f64() }),
+        }
+    }
+}
+
+impl From<&engine::Achieved> for Achieved {
+    fn from(achieved: &engine::Achieved) -> Achieved {
+        Achieved {
+            window_seconds: achieved.seconds,
+            offered_per_second: achieved.offered_per_s,
+            served_per_second: achieved.served_per_s,
+            shed_per_second: achieved.shed_per_s,
+            mean_seconds: seconds(achieved.mean),
+            p50_seconds: seconds(achieved.p50),
+            p95_seconds: seconds(achieved.p95),
+            p99_seconds: seconds(achieved.p99),
+            limited: achieved
+                .limited
+                .map(|(s, value)| Statistic { statistic: s.to_string(), seconds: value.as_secs_f64() }),
+            throughput_held: achieved.throughput_held,
+            response_time_held: achieved.response_time_held,
+        }
+    }
+}
+
+/// The key of a template's class for people: UTF-8 where it is, control characters escaped, cut.
+#[must_use]
+pub fn key_text(key: &[u8]) -> String {
+    let mut text = String::new();
+    for (shown, c) in String::from_utf8_lossy(key).chars().enumerate() {
+        if shown == MAX_KEY_CHARS {
+            text.push('…');
+            break;
+        }
+        if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "tests/admin.rs"]
+mod tests;

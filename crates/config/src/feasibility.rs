@@ -1,0 +1,210 @@
+//! Do the guarantees fit the nodes?
+//!
+//! A class needs throughput × service time slot-seconds per second (Blanquer et al., *Quorum*, NSDI
+//! 2005, Sec. 3.2: expected cost × rate); a pool has the sum of its nodes' capacities. Where a figure
+//! is not given the report says so instead of guessing. Pools that share machines are also looked at
+//! together, each machine counted once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::resolve::number_text;
+use crate::site::Site;
+
+/// Whether the guarantees of a policy fit its nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Feasibility {
+    /// Every pool, and after them every set of pools that share machines.
+    pub pools: Vec<PoolDemand>,
+}
+
+/// What is asked of a pool and what it has, in slot-seconds per second.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PoolDemand {
+    /// Its name; several joined with ` + ` if they share machines.
+    pub pool: String,
+    /// The known part of what is asked.
+    pub demanded: f64,
+    /// What its machines have; `None` if that is unknown of one of them.
+    pub capacity: Option<f64>,
+    /// Machines whose capacity is not given.
+    pub unknown_machines: Vec<String>,
+    /// Classes with a throughput, in the order of the policy.
+    pub classes: Vec<ClassDemand>,
+    /// Templates with a throughput: how much each of their live classes asks.
+    pub templates: Vec<ClassDemand>,
+}
+
+/// What one class asks.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassDemand {
+    /// Index into the policy's classes or templates.
+    pub class: usize,
+    /// Its name.
+    pub name: String,
+    /// Guaranteed requests per second.
+    pub throughput: f64,
+    /// Slot-seconds per second; `None` if its service time is not given.
+    pub demand: Option<f64>,
+    /// Slot-seconds per second that the classes before it ask.
+    pub before: f64,
+}
+
+/// Looks at every pool of `site`.
+#[must_use]
+pub fn feasibility(site: &Site) -> Feasibility {
+    let policy = &site.policy;
+    let mut pools: Vec<PoolDemand> = Vec::new();
+    let alone = (0..policy.pools.len()).map(|pool| BTreeSet::from([pool]));
+    let together = sharing(site).into_iter().filter(|pools| pools.len() > 1);
+    for members in alone.chain(together) {
+        let mut machines: BTreeMap<&str, Option<f64>> = BTreeMap::new();
+        for node in policy.nodes.iter().filter(|n| members.contains(&n.pool)) {
+            let known = machines.entry(&node.machine).or_default();
+            *known = known.or(node.capacity);
+        }
+        let unknown_machines: Vec<String> =
+            machines.iter().filter(|(_, c)| c.is_none()).map(|(name, _)| (*name).to_owned()).collect();
+        let capacity = unknown_machines.is_empty().then(|| machines.values().flatten().sum());
+        let mut demanded = 0.0;
+        let mut classes = Vec::new();
+        for (class, it) in policy.classes.iter().enumerate().filter(|(_, c)| members.contains(&c.pool)) {
+            let Some(throughput) = it.guarantee.throughput else { continue };
+            let demand = it.service_time.map(|t| throughput * t.as_secs_f64());
+            classes.push(ClassDemand { class, name: it.name.clone(), throughput, demand, before: demanded });
+            demanded += demand.unwrap_or(0.0);
+        }
+        let templates = policy.templates.iter().map(|t| &t.class).enumerate();
+        let templates = templates.filter(|(_, c)| members.contains(&c.pool)).filter_map(|(class, it)| {
+            let throughput = it.guarantee.throughput?;
+            let demand = it.service_time.map(|t| throughput * t.as_secs_f64());
+            Some(ClassDemand { class, name: it.name.clone(), throughput, demand, before: demanded })
+        });
+        let templates = templates.collect();
+        let names: Vec<&str> = members.iter().map(|&pool| policy.pools[pool].name.as_str()).collect();
+        let pool = names.join(" + ");
+        pools.push(PoolDemand { pool, demanded, capacity, unknown_machines, classes, templates });
+    }
+    Feasibility { pools }
+}
+
+/// The pools in sets that share machines.
+fn sharing(site: &Site) -> Vec<BTreeSet<usize>> {
+    let mut pools_of: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+    for node in &site.policy.nodes {
+        pools_of.entry(&node.machine).or_default().insert(node.pool);
+    }
+    let mut sets: Vec<BTreeSet<usize>> = Vec::new();
+    for mut set in pools_of.into_values().filter(|set| set.len() > 1) {
+        let (touching, apart): (Vec<_>, Vec<_>) = sets.into_iter().partition(|s| !s.is_disjoint(&set));
+        set.extend(touching.into_iter().flatten());
+        sets = apart;
+        sets.push(set);
+    }
+    sets
+}
+
+impl Feasibility {
+    /// `Some(false)` if something does not fit, `Some(true)` if all is known and fits.
+    #[must_use]
+    pub fn fits(&self) -> Option<bool> {
+        if self.pools.iter().any(|pool| pool.fits() == Some(false)) {
+            return Some(false);
+        }
+        self.pools.iter().all(|pool| pool.fits() == Some(true)).then_some(true)
+    }
+}
+
+impl PoolDemand {
+    /// `Some(false)` if the known part alone does not fit, `Some(true)` if all is known and fits.
+    #[must_use]
+    pub fn fits(&self) -> Option<bool> {
+        let capacity = self.capacity?;
+        let unknown = self.classes.iter().any(|class| class.demand.is_none()) || !self.templates.is_empty();
+        match self.demanded > capacity {
+            true => Some(false),
+            false => (!unknown).then_some(true),
+        }
+    }
+
+    /// Why `class` does not fit after the classes before it; `None` if it fits or that is unknown.
+    #[must_use]
+    pub fn overflow(&self, class: &ClassDemand) -> Option<String> {
+        let (capacity, demand) = (self.capacity?, class.demand?);
+        let over = class.before + demand - capacity;
+        // A billionth is rounding, not demand.
+        if over <= capacity * 1e-9 {
+            return None;
+        }
+        let possible = class.throughput * ((capacity - class.before).max(0.0) / demand);
+        Some(format!(
+            "class {} does not fit: its {}/s need {} slot-seconds/s, and pool {} has {} left of {}: at most {}/s \
+             fit ({} slot-seconds/s too much)",
+            class.name,
+            number_text(class.throughput),
+            number_text(demand),
+            self.pool,
+            number_text((capacity - class.before).max(0.0)),
+            number_text(capacity),
+            number_text(possible),
+            number_text(over),
+        ))
+    }
+}
+
+impl fmt::Display for Feasibility {
+    /// Lines for people, each ended by a line feed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for pool in &self.pools {
+            write!(f, "{pool}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for PoolDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, asked) = (&self.pool, number_text(self.demanded));
+        if self.classes.is_empty() && self.templates.is_empty() {
+            return writeln!(f, "pool {name}: no throughput is guaranteed");
+        }
+        match self.capacity {
+            Some(capacity) => {
+                let share = number_text(self.demanded / capacity * 100.0);
+                let capacity = number_text(capacity);
+                let fits = if self.fits() == Some(false) { "does not fit" } else { "fits" };
+                writeln!(f, "pool {name}: guarantees need {asked} of {capacity} slot-seconds/s ({share} %): {fits}")?;
+            }
+            None => {
+                let unknown = crate::errors::listed(self.unknown_machines.iter().map(String::as_str));
+                writeln!(f, "pool {name}: guarantees need {asked} slot-seconds/s; capacity of {unknown} is not given")?;
+            }
+        }
+        for class in &self.classes {
+            if let Some(what) = self.overflow(class) {
+                writeln!(f, "  {what}")?;
+            }
+            if class.demand.is_none() {
+                let (name, rate) = (&class.name, number_text(class.throughput));
+                writeln!(f, "  class {name}: {rate}/s, its service time is not given and will be learned")?;
+            }
+        }
+        for template in &self.templates {
+            let (name, rate) = (&template.name, number_text(template.throughput));
+            write!(f, "  template {name}: {rate}/s for each live class")?;
+            match (template.demand, self.capacity) {
+                (Some(demand), Some(capacity)) => {
+                    let room = ((capacity - self.demanded).max(0.0) / demand).floor();
+                    writeln!(f, " need {}: room for {}", number_text(demand), number_text(room))?;
+                }
+                (Some(demand), None) => writeln!(f, " need {}", number_text(demand))?,
+                (None, _) => writeln!(f, ", its service time is not given and will be learned")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/feasibility.rs"]
+mod tests;

@@ -1,0 +1,123 @@
+//! A policy file, from its bytes to the site.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::decode::{Context, Decode};
+use crate::errors::{Complaint, Errors, Place, Problem, Problems, located};
+use crate::feasibility::feasibility;
+use crate::file::PolicyFile;
+use crate::resolve::{Resolved, resolve};
+use crate::site::Site;
+use crate::tree::{self, MAX_BYTES};
+
+/// A policy that can run.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What the gateway runs.
+    pub site: Site,
+    /// What the operator should know all the same, in the order of the file.
+    pub warnings: Vec<Problem>,
+}
+
+impl Loaded {
+    /// The warnings as lines for people: `file:line:column: warning: …`.
+    #[must_use]
+    pub fn warning_lines(&self, file: &str) -> Vec<String> {
+        let line = |problem: &Problem| {
+            let what = format!("warning: {}", problem.what);
+            located(file, &Problem { what, ..problem.clone() })
+        };
+        self.warnings.iter().map(line).collect()
+    }
+}
+
+/// Reads the policy in `text`. `name` is what errors call the file; `env_token` says whether
+/// `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
+///
+/// # Errors
+/// Everything that is wrong with it. After a YAML syntax error nothing can be read, so that comes
+/// alone.
+pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree = tree::parse(text, &mut problems);
+    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
+    let resolved = tree.and_then(|tree| {
+        let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
+        // A large policy's tree is as large as all the rest.
+        drop(tree);
+        resolve(&file, env_token, &mut cx)
+    });
+    match resolved {
+        Some(resolved) if cx.problems.reports() == 0 => {
+            warn_if_infeasible(&resolved, &mut cx);
+            Ok(Loaded { site: resolved.site, warnings: cx.warnings.into_sorted() })
+        }
+        _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
+            unreadable(name, "the policy cannot be used".to_owned(), "report this file: its error was lost")
+        })),
+    }
+}
+
+/// Reads the policy in `bytes`, which must be UTF-8.
+///
+/// # Errors
+/// As [`load`], and the place of the first byte that is not UTF-8.
+pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, Errors> {
+    if bytes.len() > MAX_BYTES {
+        return Err(unreadable(name, "the file is longer than 16 MiB".to_owned(), "is it a policy at all?"));
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => load(name, text, env_token),
+        Err(error) => {
+            let (sound, _) = bytes.split_at(error.valid_up_to());
+            let line_start = sound.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+            let lines = sound.iter().filter(|&&b| b == b'\n').count();
+            let column = String::from_utf8_lossy(&sound[line_start..]).chars().count();
+            let clip = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
+            let problem = Problem {
+                place: Some(Place { line: clip(lines), column: clip(column) }),
+                path: String::new(),
+                what: "this byte is not UTF-8".to_owned(),
+                mend: "save the file as UTF-8".to_owned(),
+            };
+            Err(Errors { file: name.to_owned(), problems: vec![problem], more: 0 })
+        }
+    }
+}
+
+/// Reads the policy file at `path`, at most 16 MiB of it.
+///
+/// # Errors
+/// As [`load_bytes`], and what the system says if it cannot be read.
+pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
+    let name = path.display().to_string();
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells a long file from one that just fits.
+    let read = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
+    match read {
+        Ok(_) => load_bytes(&name, &bytes, env_token),
+        Err(error) => Err(unreadable(&name, format!("cannot be read: {error}"), "")),
+    }
+}
+
+/// An error about the file as a whole.
+fn unreadable(name: &str, what: String, mend: &str) -> Errors {
+    let problem = Problem { place: None, path: String::new(), what, mend: mend.to_owned() };
+    Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
+}
+
+/// Warns at every class that does not fit its pool any more.
+fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
+    let report = feasibility(&resolved.site);
+    for pool in &report.pools {
+        for demand in &pool.classes {
+            let Some(what) = pool.overflow(demand) else { continue };
+            let mend = "lower its throughput, add nodes, or expect every guarantee of the pool to shrink alike";
+            let mark = resolved.class_marks.get(demand.class).copied().flatten();
+            cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, mend));
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Classes and templates: names, upstreams, promises, and the order of the rules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::HeaderValue;
+use weirgate_engine as engine;
+
+use super::gateway::count;
+use super::reach::implies;
+use super::rule::Compiler;
+use super::upstream::Pools;
+use super::{number_text, span_text};
+use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
+use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
+use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
+use crate::unit::{Amount, Count, Name, Share};
+
+/// Live classes of a template by default, and at most: class tables are sized for 100,000.
+const LIVE: u32 = 1_024;
+const MAX_LIVE: u32 = 65_536;
+
+/// Classes up to which every pair is compared to find those that are never reached: half a million
+/// comparisons, some 50 ms. Policies with more are generated, and their order is not a matter of
+/// oversight.
+const MAX_COMPARED: usize = 1_000;
+
+/// The class that is added if no class matches everything.
+const DEFAULT: &str = "default";
+
+/// Every class and template, and the rules that lead to them.
+#[derive(Default)]
+pub(super) struct Classes {
+    pub(super) classes: Vec<engine::Class>,
+    pub(super) templates: Vec<engine::Template>,
+    pub(super) class_sites: Vec<ClassSite>,
+    pub(super) template_sites: Vec<ClassSite>,
+    pub(super) class_marks: Vec<Option<Mark>>,
+    pub(super) rules: Vec<Rule>,
+}
+
+/// A class that matches without more ado: what is after it must differ.
+struct Taken {
+    name: String,
+    mark: Mark,
+    matches: Match,
+}
+
+pub(super) fn classes(file: &PolicyFile, pools: &Pools, cx: &mut Context) -> Classes {
+    let mut all = Classes::default();
+    let mut compiler = Compiler::new(listening_ports(file));
+    let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
+    let mut taken: Vec<Taken> = Vec::new();
+    let mut catch_all: Option<usize> = None;
+    let list = file.classes.get().map_or(&[][..], Vec::as_slice);
+    for item in list {
+        let class = &item.value;
+        let name = class.name.get().map_or("", |name| name.0.as_str());
+        if !name.is_empty()
+            && let Some(first) = names.insert(name, class.name.mark)
+        {
+            let what = format!("the name `{name}` is taken by the class in line {}", cx.place(first).line);
+            cx.fail(class.name.mark, Complaint::new(what, "give each class its own name"));
+        }
+        let before = cx.problems.reports();
+        let matches = match class.r#match.get() {
+            Some(condition) => compiler.condition(condition, class.r#match.mark, class.r#match.bad, cx),
+            None => Match::Any,
+        };
+        // Without a `match`, a field that is unknown may be meant to be one.
+        let sound = !class.r#match.bad && cx.problems.reports() == before && (class.r#match.given || !item.bad);
+        let sure = sound && !class.per.bad;
+        if let Some(first) = earlier(sure.then_some(&matches), &taken, catch_all, list.len()) {
+            let (earlier, line) = (quoted(&first.name), cx.place(first.mark).line);
+            let complaint = match first.matches {
+                Match::Any => Complaint::new(
+                    format!("this class is never reached: class {earlier} in line {line} matches everything"),
+                    format!("move {earlier} to the end, or give it a `match:`"),
+                ),
+                _ => Complaint::new(
+                    format!("this class is never reached: class {earlier} in line {line} takes all that it matches"),
+                    format!("move it before {earlier}"),
+                ),
+            };
+            cx.fail(item.mark, complaint);
+        }
+        if sure && class.per.get().is_none() {
+            if matches!(matches, Match::Any) {
+                catch_all.get_or_insert(taken.len());
+            }
+            taken.push(Taken { name: name.to_owned(), mark: item.mark, matches: matches.clone() });
+        }
+        let resolved = engine::Class {
+            name: name.to_owned(),
+            pool: pool(class, item.mark, pools, cx),
+            guarantee: guarantee(class, cx),
+            service_time: class.service_time.get().map(|span| span.0),
+            queue: queue(class.queue.get(), cx),
+            retry: retry(class.retry.get(), cx),
+        };
+        let class_site = ClassSite { shed: shed(class.shed.get(), cx), timeouts: timeouts(class.timeouts.get(), cx) };
+        let target = match template_key(class, cx) {
+            Some(key) => {
+                let template = engine::TemplateId(index(all.templates.len()));
+                all.templates.push(engine::Template { class: resolved, max_live: max_live(&class.max_live, cx) });
+                all.template_sites.push(class_site);
+                Target::Template(template, key)
+            }
+            None => {
+                if class.max_live.get().is_some() && !class.per.given {
+                    let mend = "add `per: { header: … }` to make the class a template, or remove the field";
+                    cx.fail(class.max_live.mark, Complaint::new("only a template has live classes", mend));
+                }
+                let id = engine::ClassId(index(all.classes.len()));
+                all.classes.push(resolved);
+                all.class_sites.push(class_site);
+                all.class_marks.push(Some(item.mark));
+                Target::Class(id)
+            }
+        };
+        all.rules.push(Rule { matches, target });
+    }
+    if catch_all.is_none() && cx.problems.reports() == 0 {
+        add_default(file, pools, &names, &mut all, cx);
+    }
+    all
+}
+
+/// The ports that clients can connect to; `None` if that is known only at run time, or wrong.
+fn listening_ports(file: &PolicyFile) -> Option<Vec<u16>> {
+    let listeners = file.listen.get().filter(|_| !file.listen.bad)?;
+    let ports: Vec<u16> = listeners.0.iter().map(|l| l.value.0.port()).collect();
+    (!ports.contains(&0)).then_some(ports)
+}
+
+/// The class that takes everything that `matches` lets through; `None` is a condition that is not known.
+fn earlier<'t>(
+    matches: Option<&Match>,
+    taken: &'t [Taken],
+    catch_all: Option<usize>,
+    classes: usize,
+) -> Option<&'t Taken> {
+    let by_catch_all = catch_all.and_then(|index| taken.get(index));
+    if by_catch_all.is_some() || classes > MAX_COMPARED {
+        return by_catch_all;
+    }
+    let matches = matches?;
+    taken.iter().find(|earlier| implies(matches, &earlier.matches))
+}
+
+/// Adds the best-effort class that takes what no other class does.
+fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, all: &mut Classes, cx: &mut Context) {
+    if let Some(&mark) = names.get(DEFAULT) {
+        let what = "`default` is the name of the class that is added because no class matches everything";
+        cx.fail(mark, Complaint::new(what, "rename this one, or end the list with a class without `match:`"));
+        return;
+    }
+    let what = "no class matches everything";
+    if pools.pools.len() > 1 {
+        let upstreams = listed(pools.index.keys().map(String::as_str));
+        let mend = format!("end the list with `- {{ name: other, upstream: … }}`; the upstreams are {upstreams}");
+        cx.fail(file.classes.mark, Complaint::new(what, mend));
+        return;
+    }
+    let mend = "a best-effort class `default` was added; write `- { name: default }` last to say so";
+    cx.warn(file.classes.mark, Complaint::new(what, mend));
+    let class = assumed_class(cx);
+    all.rules.push(Rule { matches: Match::Any, target: Target::Class(engine::ClassId(index(all.classes.len()))) });
+    all.class_sites.push(ClassSite { shed: shed(class.shed.get(), cx), timeouts: timeouts(class.timeouts.get(), cx) });
+    all.class_marks.push(None);
+    all.classes.push(engine::Class {
+        name: DEFAULT.into(),
+        pool: 0,
+        guarantee: engine::Guarantee::default(),
+        service_time: None,
+        queue: queue(class.queue.get(), cx),
+        retry: retry(class.retry.get(), cx),
+    });
+}
+
+/// `{ name: default }`, decoded: every default in its one place.
+fn assumed_class(cx: &mut Context) -> Class {
+    use crate::decode::Decode;
+    use crate::tree::{Entry, Node, Value};
+    let place = cx.place(cx.here());
+    let name = Entry { key: "name".into(), key_place: place, node: Node::assumed(DEFAULT, place).into() };
+    let mut node = Node::assumed("{}", place);
+    node.value = Value::Map(vec![name]);
+    Class::decode(&node, cx).expect("a class needs nothing but a name")
+}
+
+fn index(length: usize) -> u32 {
+    // Files are bounded to 16 MiB, so there are fewer classes than bytes.
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// The index of the class's upstream.
+fn pool(class: &Class, mark: Mark, pools: &Pools, cx: &mut Context) -> usize {
+    let known = || pools.index.keys().map(String::as_str);
+    match class.upstream.get() {
+        Some(Name(name)) => pools.index.get(name).copied().unwrap_or_else(|| {
+            if pools.complete {
+                let mend = match nearest(name, known()) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("known here: {}", listed(known())),
+                };
+                cx.fail(class.upstream.mark, Complaint::new(format!("upstream {} is unknown", quoted(name)), mend));
+            }
+            0
+        }),
+        None => {
+            if pools.index.len() > 1 && !class.upstream.bad {
+                let what = "this field is missing: there are several upstreams";
+                cx.fail_in(mark, "upstream", Complaint::new(what, format!("name one of {}", listed(known()))));
+            }
+            0
+        }
+    }
+}
+
+fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
+    let Some(guarantee) = class.guarantee.get() else { return engine::Guarantee::default() };
+    let throughput = guarantee.throughput.get().map(|rate| rate.0);
+    let response_time = guarantee.response_time.get().map(|file| engine::ResponseTime {
+        statistic: match file.statistic {
+            Percentile::Average => engine::Statistic::Average,
+            Percentile::Of(percent) => engine::Statistic::Percentile(percent),
+        },
+        limit: file.limit,
+    });
+    if throughput.is_none() && response_time.is_none() && !class.guarantee.bad {
+        let mend = "give it `throughput:` or `response_time:`, or remove it for best effort";
+        cx.fail(class.guarantee.mark, Complaint::new("this guarantee promises nothing", mend));
+    }
+    if let (Some(limit), Some(service)) = (response_time.map(|r| r.limit), class.service_time.get()) {
+        let mark = guarantee.response_time.mark;
+        let (limit_text, service_text) = (span_text(limit), span_text(service.0));
+        if limit < service.0 {
+            let what =
+                format!("no request can meet {limit_text}: an unloaded node needs {service_text} (`service_time`)");
+            cx.fail(mark, Complaint::new(what, "raise the limit or correct the service time"));
+        } else if limit < service.0 * 2 {
+            let what = format!("{limit_text} is less than twice the service time of {service_text}");
+            let mend =
+                "requests have hardly time to wait, and Quorum's window shrinks to its least: allow twice as much";
+            cx.warn(mark, Complaint::new(what, mend));
+        }
+    }
+    engine::Guarantee { throughput, response_time }
+}
+
+fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
+    let max_waiting = queue.max_waiting.get().0;
+    let mut per_source = queue.max_waiting_per_source.get().0;
+    if !queue.max_waiting_per_source.given {
+        per_source = per_source.min(max_waiting);
+    }
+    if per_source > max_waiting {
+        let what = format!("one source may have {per_source} waiting, the whole queue {max_waiting}");
+        cx.fail(queue.max_waiting_per_source.mark, Complaint::new(what, "make it at most `max_waiting`"));
+    }
+    engine::QueueBounds { max_waiting, max_waiting_per_flow: per_source, max_wait: queue.max_wait.get().0 }
+}
+
+fn retry(switch: &Switch<Retry>, cx: &mut Context) -> engine::RetryBudget {
+    /// A retry that fails five times will fail again.
+    const MOST: u32 = 5;
+    let Switch::On(retry) = switch else {
+        return engine::RetryBudget { ratio: 0.0, min_per_second: 0.0, max_retries: 0 };
+    };
+    let (Share(ratio), Amount(min_per_second)) = (*retry.ratio.get(), *retry.min_per_second.get());
+    if retry.ratio.given && ratio > 0.2 {
+        let what = format!("up to {} % more requests when nodes fail", number_text(ratio * 100.0));
+        cx.warn(retry.ratio.mark, Complaint::new(what, "more than 20 % can keep an overload alive"));
+    }
+    engine::RetryBudget { ratio, min_per_second, max_retries: count(&retry.max_retries, MOST, cx).min(MOST) as u8 }
+}
+
+fn shed(shed: &Shed, cx: &mut Context) -> ShedReply {
+    let Count(status) = *shed.status.get();
+    if !matches!(status, 503 | 429) {
+        let mend = "write 503 (overload) or 429 (over the contract): clients know how to wait on these";
+        cx.fail(shed.status.mark, Complaint::new(format!("status {status} does not say \"later\""), mend));
+    }
+    let body = shed.body.get().0.clone();
+    if body.len() as u64 > MAX_SHED_BODY.0 {
+        let what = format!("the body has {} bytes", body.len());
+        cx.fail(shed.body.mark, Complaint::new(what, "an overloaded gateway has better to send: at most 64 KiB"));
+    }
+    let content_type = shed.content_type.get().0.clone();
+    if HeaderValue::from_str(&content_type).is_err() || !content_type.contains('/') {
+        let what = format!("{} is not a media type", quoted(&content_type));
+        cx.fail(shed.content_type.mark, Complaint::new(what, "write one such as `text/html; charset=utf-8`"));
+    }
+    ShedReply { status: u16::try_from(status).unwrap_or(503), content_type, body }
+}
+
+/// A limit that lies within `total`; a default that does not is shortened.
+fn within_total(field: &Defaulted<crate::unit::Span>, total: Duration, cx: &mut Context) -> Duration {
+    let span = field.get().0;
+    if field.given && span > total {
+        let what = format!("{} never pass: `total` ends the request after {}", span_text(span), span_text(total));
+        cx.fail(field.mark, Complaint::new(what, "make it at most `total`"));
+    }
+    span.min(total)
+}
+
+fn timeouts(file: &NodeTimeouts, cx: &mut Context) -> site::NodeTimeouts {
+    let total = file.total.get().0;
+    site::NodeTimeouts {
+        connect: within_total(&file.connect, total, cx),
+        first_byte: within_total(&file.first_byte, total, cx),
+        body_progress: within_total(&file.body_progress, total, cx),
+        total,
+    }
+}
+
+/// The key, if the class is a template.
+fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
+    let per = class.per.get()?;
+    match (per.header.get(), per.cookie.get()) {
+        (Some(header), None) => Some(Key::Header(header.0.clone())),
+        (None, Some(cookie)) => Some(Key::Cookie(cookie.0.clone())),
+        (None, None) if class.per.bad => None,
+        _ => {
+            let mend = "give it either `header:` or `cookie:`";
+            cx.fail(class.per.mark, Complaint::new("a template is keyed by one value", mend));
+            None
+        }
+    }
+}
+
+fn max_live(field: &Optional<Count>, cx: &mut Context) -> u32 {
+    let live = field.get().map_or(LIVE, |count| count.0);
+    if live > MAX_LIVE {
+        let what = format!("{live} live classes are too many");
+        cx.fail(field.mark, Complaint::new(what, format!("write at most {MAX_LIVE}; the rest share `NAME/overflow`")));
+    }
+    live
+}
+
+/// Warns about promises that the discipline does not keep, and identities that clients choose.
+pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discipline, cx: &mut Context) {
+    let weighs = discipline.precedence == engine::Precedence::WeightedFair;
+    let window = matches!(discipline.load_control, engine::LoadControl::WindowLinear { .. });
+    let list: &[At<Class>] = file.classes.get().map_or(&[], Vec::as_slice);
+    let mut limited = false;
+    let mut promised = false;
+    for item in list {
+        let class = &item.value;
+        if let Some(per) = class.per.get()
+            && let Some(header) = per.header.get()
+            && !file.trusted_proxies.given
+        {
+            let what = format!("any client can choose its class by sending `{}`", header.0);
+            let mend = "list the proxies that set it in `trusted_proxies:`, if there are any";
+            cx.warn(per.header.mark, Complaint::new(what, mend));
+        }
+        let Some(guarantee) = class.guarantee.get() else { continue };
+        promised = true;
+        limited |= guarantee.response_time.given;
+        if weighs && guarantee.response_time.given && !guarantee.throughput.given {
+            let what = "a class without `throughput` has no share of its own: it gets what others leave";
+            cx.warn(class.guarantee.mark, Complaint::new(what, "add `throughput:` to keep its response time"));
+        }
+    }
+    let free = matches!(discipline.load_control, engine::LoadControl::Fixed { window: None });
+    if promised && free && discipline.admit == engine::Admit::None {
+        let what = "nothing keeps the guarantees: this discipline lets every request in at once";
+        cx.warn(file.discipline.mark, Complaint::new(what, "use `discipline: quorum`"));
+    }
+    if window && !limited && !all.classes.is_empty() {
+        let what = "no class has a `response_time`: the window never shrinks, so shares are not enforced";
+        cx.warn(file.classes.mark, Complaint::new(what, "give the class that hurts first a response time"));
+    }
+}

@@ -1,0 +1,151 @@
+//! Listeners, admin listener, limits, log: what belongs to the process and not to a class.
+
+use std::path::PathBuf;
+
+use http::HeaderValue;
+use ipnet::IpNet;
+
+use super::number_text;
+use crate::decode::{Context, Defaulted, Switch};
+use crate::errors::{Complaint, quoted};
+use crate::file::{AdminPlace, PolicyFile};
+use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
+use crate::unit::{Bytes, Count};
+
+/// Most threads; more than any machine has cores is a typing error.
+const MAX_THREADS: u32 = 1_024;
+
+pub(super) fn listeners(file: &PolicyFile, cx: &mut Context) -> Vec<Listener> {
+    let mut listeners: Vec<Listener> = Vec::new();
+    for listen in file.listen.get().map_or(&[][..], |l| &l.0) {
+        let listener = Listener { address: listen.value.0 };
+        // Port 0 is a port of the kernel's choice, a new one each time.
+        if listener.address.port() != 0 && listeners.contains(&listener) {
+            let what = format!("`{}` is listed twice", listener.address);
+            cx.fail(listen.mark, Complaint::new(what, "keep one of them"));
+        }
+        listeners.push(listener);
+    }
+    listeners
+}
+
+pub(super) fn trusted_proxies(file: &PolicyFile, cx: &mut Context) -> Vec<IpNet> {
+    let mut nets = Vec::new();
+    for net in file.trusted_proxies.get().map_or(&[][..], |n| &n.0) {
+        if net.value.0.prefix_len() == 0 {
+            let what = "everybody is trusted: any client can choose its address and its class by a header";
+            cx.warn(net.mark, Complaint::new(what, "list the proxies in front of this gateway"));
+        }
+        nets.push(net.value.0);
+    }
+    nets
+}
+
+pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, cx: &mut Context) -> Option<Admin> {
+    let Switch::On(admin) = file.admin.get() else { return None };
+    let form = &admin.0;
+    let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
+    if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+        cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));
+    }
+    let mark = if form.address.given { form.address.mark } else { file.admin.mark };
+    let address = match form.address.get() {
+        AdminPlace::Unix(path) => AdminAddress::Unix(path.clone()),
+        AdminPlace::Tcp(address) => {
+            let has_token = env_token || token_file.is_some() || form.token_file.bad;
+            if !address.ip().is_loopback() && !has_token {
+                let what = format!("`{address}` lets others reach the admin listener, and it has no token");
+                let mend = "give it `token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
+                cx.fail(mark, Complaint::new(what, mend));
+            }
+            if address.port() != 0 && listeners.iter().any(|l| l.address == *address) {
+                let what = format!("clients connect to `{address}` already");
+                cx.fail(mark, Complaint::new(what, "give the admin listener an address of its own"));
+            }
+            AdminAddress::Tcp(*address)
+        }
+    };
+    let mut hosts = Vec::new();
+    for host in form.hosts.get().map_or(&[][..], |h| &h.0) {
+        let name = host.value.0.to_ascii_lowercase();
+        let sound = !name.is_empty() && !name.contains(['/', '*', ' ', '@']) && HeaderValue::from_str(&name).is_ok();
+        if !sound {
+            let what = format!("{} is not a host name", quoted(&host.value.0));
+            cx.fail(host.mark, Complaint::new(what, "write a name as it stands in `Host`, without scheme or `*`"));
+        }
+        hosts.push(name);
+    }
+    Some(Admin { address, token_file, hosts })
+}
+
+pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
+    let limits = file.limits.get();
+    // A head is held in one piece, so its bound is one of memory per connection.
+    let head_bytes = bytes(&limits.head_bytes, "a request head", 1 << 10, 1 << 20, cx);
+    let buffer_per_request = bytes(&limits.buffer_per_request, "the buffer of one request", 0, 1 << 30, cx);
+    let buffer_total = bytes(&limits.buffer_total, "the buffer of all requests", 0, 1 << 40, cx);
+    if limits.buffer_total.given && buffer_total < buffer_per_request {
+        let what = "the buffer of all requests is smaller than that of one".to_owned();
+        cx.fail(limits.buffer_total.mark, Complaint::new(what, "make it at least `buffer_per_request`"));
+    }
+    Limits {
+        connections: count(&limits.connections, 1 << 20, cx) as usize,
+        head_bytes,
+        headers: count(&limits.headers, 1_000, cx) as usize,
+        body_bytes: match limits.body_bytes.get() {
+            Switch::Off => None,
+            Switch::On(Bytes(bytes)) => Some(*bytes),
+        },
+        buffer_per_request,
+        buffer_total,
+    }
+}
+
+/// A size that must lie between two bounds.
+fn bytes(field: &Defaulted<Bytes>, name: &str, least: u64, most: u64, cx: &mut Context) -> usize {
+    let Bytes(bytes) = *field.get();
+    if !(least..=most).contains(&bytes) {
+        let what = format!("{name} of {} is out of range", size_text(bytes));
+        let mend = format!("write a size from {} to {}", size_text(least), size_text(most));
+        cx.fail(field.mark, Complaint::new(what, mend));
+    }
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// A count that must not exceed a bound.
+pub(super) fn count(field: &Defaulted<Count>, most: u32, cx: &mut Context) -> u32 {
+    let Count(count) = *field.get();
+    if count > most {
+        cx.fail(field.mark, Complaint::new(format!("`{count}` is too large"), format!("write at most {most}")));
+    }
+    count
+}
+
+/// `64KiB`, as it is written in the file.
+fn size_text(bytes: u64) -> String {
+    let (factor, unit) = match bytes {
+        b if b >= 1 << 30 => (1u64 << 30, "GiB"),
+        b if b >= 1 << 20 => (1 << 20, "MiB"),
+        b if b >= 1 << 10 => (1 << 10, "KiB"),
+        _ => (1, "B"),
+    };
+    format!("`{}{unit}`", number_text(bytes as f64 / factor as f64))
+}
+
+pub(super) fn access_log(file: &PolicyFile, cx: &mut Context) -> Option<AccessLog> {
+    let Switch::On(log) = file.access_log.get() else { return None };
+    let path = log.0.file.get().map(|text| PathBuf::from(&text.0));
+    if path.as_ref().is_some_and(|p| p.as_os_str().is_empty()) {
+        cx.fail(log.0.file.mark, Complaint::new("this is no file", "write the log's path, or leave it out for stdout"));
+    }
+    Some(AccessLog { file: path, sample: log.0.sample.get().0 })
+}
+
+pub(super) fn threads(file: &PolicyFile, cx: &mut Context) -> Option<usize> {
+    let Count(threads) = *file.threads.get()?;
+    if threads > MAX_THREADS {
+        let mend = "write the number of cores to use, or leave it out for all of them";
+        cx.fail(file.threads.mark, Complaint::new(format!("`{threads}` threads are too many"), mend));
+    }
+    Some(threads as usize)
+}

@@ -1,0 +1,119 @@
+//! From the typed file to the [`Site`] that the gateway runs.
+//!
+//! Here names are bound, patterns compiled and everything checked that needs more than one field. A part
+//! that the decoder found wrong is passed over in silence: its error is known. What is wrong here is
+//! reported with the place of the field that is to be changed. The result is used only if nothing at
+//! all was reported.
+
+mod class;
+mod discipline;
+mod gateway;
+mod reach;
+mod rule;
+mod upstream;
+
+use std::time::Duration;
+
+use weirgate_engine as engine;
+
+use crate::decode::{Context, Mark};
+use crate::errors::Complaint;
+use crate::file::PolicyFile;
+use crate::site::Site;
+
+/// The site, and where its classes and templates stand in the file.
+pub(crate) struct Resolved {
+    pub(crate) site: Site,
+    /// Per class of the policy; `None` for the default class that the file does not have.
+    pub(crate) class_marks: Vec<Option<Mark>>,
+}
+
+/// Binds and checks everything. `None` if anything is wrong, now or before.
+pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> Option<Resolved> {
+    let listeners = gateway::listeners(file, cx);
+    let trusted_proxies = gateway::trusted_proxies(file, cx);
+    let admin = gateway::admin(file, &listeners, env_token, cx);
+    let limits = gateway::limits(file, cx);
+    let access_log = gateway::access_log(file, cx);
+    let threads = gateway::threads(file, cx);
+    let pools = upstream::pools(file, cx);
+    let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
+    let classes = class::classes(file, &pools, cx);
+    class::warn(file, &classes, &discipline, cx);
+
+    if cx.problems.reports() > 0 {
+        return None;
+    }
+    let policy = engine::Policy {
+        discipline,
+        pools: pools.pools,
+        nodes: pools.nodes,
+        classes: classes.classes,
+        templates: classes.templates,
+        max_waiting: file.max_waiting.get().0,
+    };
+    if let Err(error) = policy.validate() {
+        // The checks above say the same with a place; this one is the engine's own last word.
+        cx.complain(Complaint::new(error.to_string(), "change the policy accordingly"));
+        return None;
+    }
+    let timeouts = file.timeouts.get();
+    let site = Site {
+        listeners,
+        trusted_proxies,
+        policy,
+        rules: classes.rules,
+        classes: classes.class_sites,
+        templates: classes.template_sites,
+        pools: pools.pool_sites,
+        nodes: pools.node_sites,
+        limits,
+        timeouts: crate::site::ClientTimeouts { header: timeouts.header.get().0, idle: timeouts.idle.get().0 },
+        admin,
+        access_log,
+        drain_deadline: file.drain_deadline.get().0,
+        threads,
+    };
+    Some(Resolved { site, class_marks: classes.class_marks })
+}
+
+/// A duration for people: `41 ms`, `1.5 s`, `5 min`.
+pub(crate) fn span_text(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    let (number, unit) = match seconds {
+        s if s >= 120.0 => (s / 60.0, "min"),
+        s if s >= 1.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "µs"),
+    };
+    format!("{} {unit}", number_text(number))
+}
+
+/// A number with three significant digits, or all before the dot.
+pub(crate) fn number_text(number: f64) -> String {
+    let digits = match number.abs() {
+        n if n >= 99.95 => 0,
+        n if n >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{number:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_for_people() {
+        for (micros, text) in [(41_000, "41 ms"), (1_500_000, "1.5 s"), (300_000_000, "5 min"), (12, "12 µs")] {
+            assert_eq!(span_text(Duration::from_micros(micros)), text);
+        }
+        for (number, text) in [(0.0, "0"), (12.34, "12.3"), (1234.5, "1234"), (0.126, "0.13"), (100.0, "100")] {
+            assert_eq!(number_text(number), text);
+        }
+    }
+}

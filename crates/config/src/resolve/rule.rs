@@ -1,0 +1,226 @@
+//! Conditions of the file as conditions of the gateway, patterns compiled.
+//!
+//! Regular expressions run in linear time (finite automata, no backreferences) whatever the input, and
+//! are bounded in size when they are compiled, so that no rule can stall a thread.
+
+use regex_automata::meta;
+use regex_automata::nfa::thompson::WhichCaptures;
+use regex_automata::util::syntax;
+
+use crate::decode::{At, Context, Mark, OneOrMany};
+use crate::errors::{Complaint, listed};
+use crate::file::{self, Inner, PatternText, ValueForm, ValueRule, Values};
+use crate::site::{Match, PathPattern, Pattern, ValuePattern};
+
+/// Largest compiled automaton of one pattern.
+const PATTERN_BYTES: usize = 1 << 20;
+
+/// What one thread may keep of a pattern's lazily built automaton.
+const PATTERN_CACHE_BYTES: usize = 256 << 10;
+
+/// Deepest nesting of a pattern: its parser recurses.
+const PATTERN_DEPTH: u32 = 64;
+
+/// Most patterns of a policy: together with the bounds above, the most memory that patterns can take.
+const MAX_PATTERNS: usize = 1_000;
+
+/// Compiles conditions and counts their patterns.
+pub(super) struct Compiler {
+    patterns: usize,
+    /// The ports that clients can connect to, if they are known.
+    ports: Option<Vec<u16>>,
+}
+
+impl Compiler {
+    pub(super) fn new(ports: Option<Vec<u16>>) -> Compiler {
+        Compiler { patterns: 0, ports }
+    }
+
+    /// The condition that `file`, which stands at `mark`, describes.
+    pub(super) fn condition(&mut self, file: &file::Match, mark: Mark, bad: bool, cx: &mut Context) -> Match {
+        let mut all = Vec::new();
+        all.extend(each(file.host.get(), |host| Match::Host(host.value.0.clone())));
+        all.extend(each(file.path_prefix.get(), |path| match path.value.0.as_str() {
+            "/" => Match::Any,
+            prefix => Match::Path(PathPattern::Prefix(prefix.to_owned())),
+        }));
+        all.extend(each(file.path.get(), |path| Match::Path(PathPattern::Exact(path.value.0.clone()))));
+        all.extend(each(file.path_pattern.get(), |pattern| match self.pattern(&pattern.value, pattern.mark, cx) {
+            Some(compiled) => Match::Path(PathPattern::Pattern(compiled)),
+            None => Match::Any,
+        }));
+        all.extend(each(file.method.get(), |method| Match::Method(method.value.0.clone())));
+        all.extend(each(file.port.get(), |port| {
+            let number = port.value.0;
+            if let Some(ports) = self.ports.as_ref().filter(|ports| !ports.contains(&number)) {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                let mend = format!("clients connect to {}", listed(ports.iter().map(String::as_str)));
+                cx.fail(port.mark, Complaint::new(format!("no listener has port {number}"), mend));
+            }
+            Match::Port(number)
+        }));
+        all.extend(each(file.source.get(), |net| Match::Source(net.value.0)));
+        if let Some(values) = file.header.get() {
+            self.values(values, cx, &mut all, |name, value| Match::Header(name.0.clone(), value));
+        }
+        if let Some(values) = file.cookie.get() {
+            self.values(values, cx, &mut all, |name, value| Match::Cookie(name.0.clone(), value));
+        }
+        if let Some(values) = file.query.get() {
+            self.values(values, cx, &mut all, |name, value| Match::Query(name.0.clone(), value));
+        }
+        if let Some(parts) = file.all.get() {
+            all.extend(self.conditions(parts, cx));
+        }
+        if let Some(parts) = file.any.get() {
+            all.push(either(self.conditions(parts, cx)));
+        }
+        if let Some(Inner(part)) = file.not.get() {
+            let inner = self.condition(part, file.not.mark, file.not.bad, cx);
+            if matches!(inner, Match::Any) && !file.not.bad {
+                let mend = "remove the class, or name what it must not be";
+                cx.fail(file.not.mark, Complaint::new("everything is excluded: this matches nothing", mend));
+            }
+            all.push(Match::Not(Box::new(inner)));
+        }
+        if all.is_empty() && !bad {
+            let mend = "remove it to match everything, or give it a condition such as `host: example.com`";
+            cx.fail(mark, Complaint::new("this match has no condition", mend));
+        }
+        all.retain(|condition| !matches!(condition, Match::Any));
+        match (all.pop(), all.is_empty()) {
+            (None, _) => Match::Any,
+            (Some(only), true) => only,
+            (Some(last), false) => {
+                all.push(last);
+                Match::All(all)
+            }
+        }
+    }
+
+    fn conditions(&mut self, parts: &[At<file::Match>], cx: &mut Context) -> Vec<Match> {
+        parts.iter().map(|part| self.condition(&part.value, part.mark, part.bad, cx)).collect()
+    }
+
+    /// Adds what a header, cookie or query condition says.
+    fn values<K>(
+        &mut self,
+        values: &Values<K>,
+        cx: &mut Context,
+        all: &mut Vec<Match>,
+        make: impl Fn(&K, ValuePattern) -> Match,
+    ) {
+        match values {
+            Values::Present(names) => {
+                all.extend(each(Some(names), |name| make(&name.value, ValuePattern::Present)));
+            }
+            Values::Are(named) => {
+                for item in &named.items {
+                    all.extend(each(item.value.get(), |form| {
+                        let value = self.value(&form.value, form.mark, cx);
+                        make(&item.name, value)
+                    }));
+                }
+            }
+        }
+    }
+
+    fn value(&mut self, form: &ValueForm, mark: Mark, cx: &mut Context) -> ValuePattern {
+        match form {
+            ValueForm::Exact(text) => ValuePattern::Exact(text.clone()),
+            ValueForm::Rule(ValueRule { prefix, pattern }) => match (prefix.get(), pattern.get()) {
+                (Some(prefix), _) if prefix.0.is_empty() => {
+                    let mend = "write `header: NAME` (or cookie, query) to ask whether it is there";
+                    cx.fail(mark, Complaint::new("every value starts with this empty prefix", mend));
+                    ValuePattern::Present
+                }
+                (Some(prefix), _) => ValuePattern::Prefix(prefix.0.clone()),
+                (None, Some(text)) => {
+                    self.pattern(text, pattern.mark, cx).map_or(ValuePattern::Present, ValuePattern::Pattern)
+                }
+                (None, None) => ValuePattern::Present,
+            },
+        }
+    }
+
+    /// Compiles a pattern, anchored at both ends.
+    fn pattern(&mut self, text: &PatternText, mark: Mark, cx: &mut Context) -> Option<Pattern> {
+        self.patterns += 1;
+        if self.patterns > MAX_PATTERNS {
+            if self.patterns == MAX_PATTERNS + 1 {
+                let mend = "write names, prefixes or lists instead: they are also faster";
+                cx.fail(mark, Complaint::new("a policy has at most 1000 patterns", mend));
+            }
+            return None;
+        }
+        let PatternText(text) = text;
+        // Alone first: `a)|(b` must not become sound by the brackets around it.
+        match compile(text).and_then(|_| compile(&format!(r"\A(?:{text})\z"))) {
+            Ok(regex) => Some(Pattern { text: text.clone(), regex }),
+            Err(complaint) => {
+                cx.fail(mark, complaint);
+                None
+            }
+        }
+    }
+}
+
+/// A field with one value or several of which one must hold.
+fn each<T>(values: Option<&OneOrMany<T>>, mut f: impl FnMut(&At<T>) -> Match) -> Option<Match> {
+    match values?.0.as_slice() {
+        [] => None,
+        [one] => Some(f(one)),
+        several => Some(either(several.iter().map(f).collect())),
+    }
+}
+
+/// At least one of `parts`.
+fn either(parts: Vec<Match>) -> Match {
+    if parts.iter().any(|part| matches!(part, Match::Any)) { Match::Any } else { Match::Either(parts) }
+}
+
+fn compile(text: &str) -> Result<meta::Regex, Complaint> {
+    let config = meta::Config::new()
+        .nfa_size_limit(Some(PATTERN_BYTES))
+        .onepass_size_limit(Some(PATTERN_BYTES))
+        .hybrid_cache_capacity(PATTERN_CACHE_BYTES)
+        .which_captures(WhichCaptures::None);
+    let syntax = syntax::Config::new().nest_limit(PATTERN_DEPTH);
+    meta::Builder::new().configure(config).syntax(syntax).build(text).map_err(|error| {
+        if error.size_limit().is_some() {
+            return Complaint::new("this pattern compiles to more than 1 MiB", "repeat less, or use several rules");
+        }
+        let reason = match error.syntax_error() {
+            // The library draws a picture over several lines and ends it with the reason.
+            Some(syntax) => {
+                syntax.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+            }
+            None => error.to_string(),
+        };
+        let mend =
+            "see <https://docs.rs/regex/1/regex/#syntax>; quote it in single quotes so that YAML leaves it alone";
+        Complaint::new(format!("this is not a regular expression: {reason}"), mend)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_cover_the_whole_text_and_no_input_is_slow() {
+        let regex = compile(r"\A(?:(a+)+|b)\z").unwrap();
+        // Exponential for a backtracking matcher, linear here: this returns at all.
+        assert!(!regex.is_match(&format!("{}!", "a".repeat(8 << 10))));
+        assert!(regex.is_match("b") && regex.is_match("aaa") && !regex.is_match("ba"));
+        assert!(compile(r"(?i)gold").unwrap().is_match("GOLD"));
+    }
+
+    #[test]
+    fn what_is_not_a_pattern_says_why() {
+        assert_eq!(compile("(a").unwrap_err().what, "this is not a regular expression: unclosed group");
+        assert!(compile(r"(a)\1").unwrap_err().what.contains("backreferences are not supported"));
+        assert!(compile("a{1000}{1000}").unwrap_err().what.contains("1 MiB"));
+        assert!(compile(&"(".repeat(8_000)).is_err());
+    }
+}

@@ -1,0 +1,170 @@
+//! Upstreams: pools, nodes, machines.
+
+use std::collections::BTreeMap;
+
+use http::HeaderValue;
+use weirgate_engine as engine;
+
+use super::gateway::count;
+use super::{number_text, span_text};
+use crate::decode::{Context, Mark, Optional, Switch};
+use crate::errors::{Complaint, quoted};
+use crate::file::{Dispatch, Ejection, HealthCheck, NodeAddress, NodeForm, PolicyFile, Upstream, nodes};
+use crate::site::{self, NodeSite, PoolSite};
+use crate::unit::{Amount, Count};
+
+/// Largest ratio of two weights that makes sense; past it a node gets nothing.
+const MAX_WEIGHT: f64 = 1e6;
+
+/// Every upstream.
+#[derive(Default)]
+pub(super) struct Pools {
+    pub(super) pools: Vec<engine::Pool>,
+    pub(super) nodes: Vec<engine::Node>,
+    pub(super) pool_sites: Vec<PoolSite>,
+    pub(super) node_sites: Vec<NodeSite>,
+    /// Index by name.
+    pub(super) index: BTreeMap<String, usize>,
+    /// All names of upstreams could be read, so an unknown name is really unknown.
+    pub(super) complete: bool,
+}
+
+/// What is known of a machine's capacity, and where it is said.
+type Machines = BTreeMap<String, (f64, Mark)>;
+
+pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
+    let mut all = Pools { complete: file.upstreams.get().is_some_and(|u| u.complete), ..Pools::default() };
+    let mut machines = Machines::new();
+    for item in file.upstreams.get().map_or(&[][..], |u| &u.items) {
+        let pool = all.pools.len();
+        all.index.insert(item.name.0.clone(), pool);
+        let Some(upstream) = item.value.get() else { continue };
+        all.pools.push(engine::Pool {
+            name: item.name.0.clone(),
+            dispatch: match upstream.dispatch.get() {
+                Dispatch::LeastOutstanding => engine::Dispatch::LeastOutstanding,
+                Dispatch::Wrr => engine::Dispatch::WeightedRoundRobin,
+                Dispatch::PowerOfTwo => engine::Dispatch::PowerOfTwo,
+            },
+            ejection: ejection(upstream.ejection.get()),
+        });
+        all.pool_sites.push(PoolSite {
+            health: match upstream.health_check.get() {
+                Switch::Off => None,
+                Switch::On(check) => health(check, cx),
+            },
+            // Per node and thread: more would be descriptors for nothing.
+            idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
+            idle_timeout: upstream.idle_timeout.get().0,
+        });
+        members(upstream, pool, &mut all, &mut machines, cx);
+    }
+    for node in &mut all.nodes {
+        node.capacity = node.capacity.or_else(|| machines.get(&node.machine).map(|&(capacity, _)| capacity));
+    }
+    all
+}
+
+/// Adds the nodes of one upstream.
+fn members(upstream: &Upstream, pool: usize, all: &mut Pools, machines: &mut Machines, cx: &mut Context) {
+    let mut names: BTreeMap<String, Mark> = BTreeMap::new();
+    let mut addresses: BTreeMap<&NodeAddress, Mark> = BTreeMap::new();
+    for form in nodes(upstream) {
+        let (address, address_mark, full) = match &form.value {
+            NodeForm::Address(address) => (address, form.mark, None),
+            NodeForm::Full(node) => match node.address.get() {
+                Some(address) => (address, node.address.mark, Some(&**node)),
+                None => continue,
+            },
+        };
+        if let Some(first) = addresses.insert(address, address_mark) {
+            let what = format!("`{}` is a node of this upstream already, in line {}", address.0, cx.place(first).line);
+            cx.fail(address_mark, Complaint::new(what, "keep one; its `weight:` may be larger than 1"));
+        }
+        let given = full.and_then(|node| node.name.get().map(|name| (name.0.clone(), node.name.mark)));
+        let (name, name_mark) = given.unwrap_or_else(|| (address.0.clone(), address_mark));
+        if let Some(first) = names.insert(name.clone(), name_mark)
+            && full.is_some_and(|node| node.name.given)
+        {
+            let what = format!("the name {} is taken by the node in line {}", quoted(&name), cx.place(first).line);
+            cx.fail(name_mark, Complaint::new(what, "give each node of an upstream its own name"));
+        }
+        let mut weight = 1.0;
+        let mut capacity = None;
+        let mut max_outstanding = None;
+        let mut machine = address.0.clone();
+        if let Some(node) = full {
+            Amount(weight) = *node.weight.get();
+            if !(weight > 0.0 && weight <= MAX_WEIGHT) {
+                let what = format!("a weight of {} gives a node nothing to do or everything", number_text(weight));
+                cx.fail(node.weight.mark, Complaint::new(what, "write more than 0 and at most 1000000"));
+            }
+            if let Some(name) = node.machine.get() {
+                machine.clone_from(&name.0);
+            }
+            capacity = node_capacity(&node.capacity, &machine, machines, cx);
+            max_outstanding = node.max_outstanding.get().map(|&Count(most)| most);
+        }
+        all.nodes.push(engine::Node { name, machine, pool, weight, capacity, max_outstanding });
+        all.node_sites.push(NodeSite { address: address.0.clone() });
+    }
+}
+
+/// A node's capacity, if it agrees with what is said of its machine elsewhere.
+fn node_capacity(field: &Optional<Amount>, machine: &str, machines: &mut Machines, cx: &mut Context) -> Option<f64> {
+    let &Amount(capacity) = field.get()?;
+    if capacity <= 0.0 {
+        let mend = "write the node's CPUs, or leave it out if it is unknown";
+        cx.fail(field.mark, Complaint::new("a node without capacity cannot serve", mend));
+        return None;
+    }
+    match machines.get(machine) {
+        Some(&(other, mark)) if other != capacity => {
+            let (line, here, there) = (cx.place(mark).line, number_text(capacity), number_text(other));
+            let what = format!("machine {} has capacity {there} in line {line} and {here} here", quoted(machine));
+            cx.fail(field.mark, Complaint::new(what, "nodes of one machine share its capacity: write it once"));
+        }
+        Some(_) => {}
+        None => {
+            machines.insert(machine.to_owned(), (capacity, field.mark));
+        }
+    }
+    Some(capacity)
+}
+
+fn ejection(switch: &Switch<Ejection>) -> engine::Ejection {
+    match switch {
+        Switch::Off => engine::Ejection { consecutive_failures: 0, ..engine::Ejection::default() },
+        Switch::On(ejection) => engine::Ejection {
+            consecutive_failures: ejection.consecutive_failures.get().0,
+            base: ejection.base.get().0,
+            max_share: ejection.max_share.get().0,
+        },
+    }
+}
+
+fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
+    let interval = check.interval.get().0;
+    let mut timeout = check.timeout.get().0;
+    if timeout > interval {
+        if check.timeout.given {
+            let what = format!("the timeout {} exceeds the interval {}", span_text(timeout), span_text(interval));
+            cx.fail(check.timeout.mark, Complaint::new(what, "checks would pile up: make it at most the interval"));
+        }
+        timeout = interval;
+    }
+    let host = check.host.get().map(|host| host.0.clone());
+    if let Some(host) = &host
+        && (host.is_empty() || host.contains(['/', ' ']) || HeaderValue::from_str(host).is_err())
+    {
+        let what = format!("{} does not serve as a `Host` header", quoted(host));
+        cx.fail(check.host.mark, Complaint::new(what, "write a host name, with a port if the node wants one"));
+    }
+    let path = check.path.get()?.0.clone();
+    if !path.starts_with('/') || !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
+        let what = format!("{} is not a path", quoted(&path));
+        cx.fail(check.path.mark, Complaint::new(what, "write one such as `/healthz`, percent-encoded"));
+    }
+    let (fall, rise) = (count(&check.fall, 1_000, cx), count(&check.rise, 1_000, cx));
+    Some(site::HealthCheck { path, host, interval, timeout, fall, rise })
+}

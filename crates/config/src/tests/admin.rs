@@ -1,0 +1,123 @@
+//! Tests of the admin JSON.
+
+use std::time::Duration;
+
+use serde_json::json;
+use weirgate_engine as engine;
+
+use super::*;
+
+fn moved(from: u32, to: u32, why: engine::Why) -> engine::Moved {
+    engine::Moved { at: engine::Time::from_millis(1_500), from, to, why }
+}
+
+fn name(class: engine::ClassId) -> String {
+    ["BigCorp", "SmallCorp"][class.0 as usize].to_owned()
+}
+
+#[test]
+fn the_reason_of_a_move_is_a_sentence() {
+    let (class, compute, limit) = (engine::ClassId(1), Duration::from_micros(41_000), Duration::from_millis(200));
+    let said = |from, to, reason| why(&moved(from, to, reason), name);
+    assert_eq!(
+        said(10, 12, engine::Why::BelowHalf { class, compute, limit }),
+        "up 2: class SmallCorp computes in 41 ms, below half of its limit 200 ms"
+    );
+    assert_eq!(
+        said(12, 10, engine::Why::AboveHalf { class, compute: limit, limit }),
+        "down 2: class SmallCorp computes in 200 ms, above half of its limit 200 ms"
+    );
+    assert_eq!(said(0, 10, engine::Why::First), "first window: 10");
+    assert_eq!(said(8, 6, engine::Why::Nodes { usable: 3, all: 4 }), "down 2: 3 of 4 nodes are usable");
+    assert_eq!(
+        said(9, 9, engine::Why::NotFull),
+        "unchanged: compute times allow more, but the window held no request back"
+    );
+}
+
+#[test]
+fn a_snapshot_has_base_units_and_no_nulls() {
+    let engine = engine::Snapshot {
+        now: engine::Time::from_millis(2_250),
+        discipline: "quorum".into(),
+        window: None,
+        outstanding: 3,
+        waiting: 1,
+        moved: moved(1, 3, engine::Why::NoLimit),
+        classes: 2,
+        nodes: vec![engine::NodeSnapshot {
+            node: engine::NodeId(0),
+            name: "web1".into(),
+            pool: "web".into(),
+            outstanding: 3,
+            served: 100,
+            failed: 2,
+            state: engine::NodeState::Ejected { until: engine::Time::from_millis(3_000) },
+            capacity: None,
+        }],
+        demanded_capacity: 6.4,
+        usable_capacity: None,
+    };
+    let form = Snapshot::new(&engine, name);
+    let shown = serde_json::to_value(&form).unwrap();
+    assert_eq!(
+        shown,
+        json!({
+            "now_seconds": 2.25,
+            "discipline": "quorum",
+            "outstanding": 3,
+            "waiting": 1,
+            "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
+            "classes": 2,
+            "nodes": [{
+                "name": "web1", "pool": "web", "state": "ejected", "ejected_until_seconds": 3.0,
+                "outstanding": 3, "served": 100, "failed": 2,
+            }],
+            "demanded_capacity": 6.4,
+        })
+    );
+    assert_eq!(serde_json::from_value::<Snapshot>(shown).unwrap(), form);
+}
+
+#[test]
+fn a_class_shows_every_reason_and_a_harmless_key() {
+    let engine = engine::ClassSnapshot {
+        class: engine::ClassId(7),
+        name: "tenant".into(),
+        key: Some(b"a\x1b[2J\n\xff".to_vec()),
+        guarantee: engine::Guarantee {
+            throughput: Some(50.0),
+            response_time: Some(engine::ResponseTime {
+                statistic: engine::Statistic::Percentile(99.9),
+                limit: Duration::from_millis(200),
+            }),
+        },
+        offered: 10,
+        served: 7,
+        failed: 1,
+        cancelled: 0,
+        shed: [1, 0, 0, 0, 2, 0],
+        retried: 1,
+        waiting: 0,
+        outstanding: 1,
+        share: 0.25,
+        compute_time: Some(Duration::from_millis(41)),
+        service_time: None,
+        achieved: engine::Achieved::default(),
+    };
+    let form = Class::from(&engine);
+    let shown = serde_json::to_value(&form).unwrap();
+    assert_eq!(shown["key"], "a\\u{1b}[2J\\n\u{fffd}");
+    assert_eq!(shown["guarantee"]["response_time"], json!({ "statistic": "p99.9", "seconds": 0.2 }));
+    assert_eq!(shown["compute_time_seconds"], 0.041);
+    assert_eq!(shown.get("service_time_seconds"), None);
+    let reasons: Vec<&str> = form.shed.keys().map(String::as_str).collect();
+    assert_eq!(reasons.len(), engine::ShedReason::ALL.len());
+    assert_eq!((form.shed["deadline"], form.shed["queue_timeout"]), (1, 2));
+    assert_eq!(serde_json::from_value::<Class>(shown).unwrap(), form);
+}
+
+#[test]
+fn a_long_key_is_cut() {
+    assert_eq!(key_text(&[b'x'; 500]), "x".repeat(MAX_KEY_CHARS) + "…");
+}

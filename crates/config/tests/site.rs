@@ -1,0 +1,202 @@
+//! What a policy file comes to: names bound, defaults filled in, warnings with their places.
+
+use std::time::Duration;
+
+use weirgate_config::{
+    AdminAddress, HostPattern, Key, Loaded, Match, PathPattern, Target, ValuePattern, load, load_bytes, load_file,
+};
+use weirgate_engine as engine;
+
+const HEAD: &str = "listen: 127.0.0.1:80\nupstreams: { web: { nodes: [a:1, b:1] } }\n";
+
+fn loaded(text: &str) -> Loaded {
+    load("p.yaml", text, false).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn errors(text: &str) -> String {
+    match load("p.yaml", text, false) {
+        Ok(_) => panic!("it loads"),
+        Err(errors) => errors.to_string(),
+    }
+}
+
+#[test]
+fn the_ten_lines_are_what_they_say() {
+    let site = loaded(include_str!("../../../policies/two-tenants.yaml")).site;
+    assert_eq!(site.policy.discipline, engine::Discipline::quorum());
+    let [big, small, other] = site.policy.classes.as_slice() else { panic!("three classes") };
+    assert_eq!((big.name.as_str(), big.guarantee.throughput), ("BigCorp", Some(800.0)));
+    let p95 = |ms| {
+        let statistic = engine::Statistic::Percentile(95.0);
+        Some(engine::ResponseTime { statistic, limit: Duration::from_millis(ms) })
+    };
+    assert_eq!((big.guarantee.response_time, small.guarantee.response_time), (p95(1_000), p95(200)));
+    assert_eq!(other.guarantee, engine::Guarantee::default());
+    assert!(matches!(&site.rules[0].matches, Match::Host(HostPattern::Exact(h)) if h == "bigcorp.test"));
+    assert!(matches!(site.rules[2].matches, Match::Any));
+    assert_eq!(site.rules[2].target, Target::Class(engine::ClassId(2)));
+    assert_eq!(site.nodes.iter().map(|n| n.address.as_str()).collect::<Vec<_>>(), ["127.0.0.1:9001", "127.0.0.1:9002"]);
+}
+
+#[test]
+fn defaults_agree_with_the_engine() {
+    let site = loaded(&format!(
+        "{HEAD}classes: [{{ name: all, guarantee: {{ throughput: 1/s, response_time: {{ avg: 1s }} }} }}]\n"
+    ))
+    .site;
+    let class = &site.policy.classes[0];
+    assert_eq!((class.queue, class.retry), (engine::QueueBounds::default(), engine::RetryBudget::default()));
+    assert_eq!(site.policy.pools[0].ejection, engine::Ejection::default());
+    assert_eq!(site.policy.discipline, engine::Discipline::quorum());
+    assert_eq!(site.policy.nodes[0].machine, "a:1");
+    assert_eq!(site.classes[0].shed.body, "overloaded, please try again\n");
+    assert_eq!((site.limits.head_bytes, site.limits.headers, site.limits.body_bytes), (65_536, 100, None));
+    assert_eq!(site.admin.unwrap().address, AdminAddress::Tcp("127.0.0.1:9900".parse().unwrap()));
+    assert!(site.access_log.is_none() && site.threads.is_none());
+}
+
+#[test]
+fn off_is_off() {
+    let text = "listen: 127.0.0.1:80\nupstreams: { web: { nodes: a:1, ejection: off } }\nadmin: off\naccess_log: off\n\
+                discipline: none\nclasses: [{ name: all, retry: off }]\n";
+    let site = loaded(text).site;
+    assert_eq!(site.policy.pools[0].ejection.consecutive_failures, 0);
+    assert!(site.admin.is_none());
+    assert_eq!(site.policy.classes[0].retry.max_retries, 0);
+    assert_eq!(site.policy.discipline, engine::Discipline::none());
+}
+
+#[test]
+fn conditions_nest() {
+    let text = format!(
+        "{HEAD}classes:\n  - name: a\n    match:\n      host: [A.test, \"*.b.test\"]\n      path_prefix: /x\n      \
+         header: {{ X-P: [gold, {{ prefix: si }}] }}\n      cookie: sid\n      not: {{ any: [{{ path: /x/y }}, {{ method: POST }}] }}\n  - name: all\n"
+    );
+    let site = loaded(&text).site;
+    let Match::All(parts) = &site.rules[0].matches else { panic!("{:?}", site.rules[0]) };
+    let [hosts, prefix, header, cookie, not] = parts.as_slice() else { panic!("{parts:?}") };
+    assert!(matches!(hosts, Match::Either(h) if matches!(&h[1], Match::Host(HostPattern::Below(s)) if s == ".b.test")));
+    assert!(matches!(prefix, Match::Path(PathPattern::Prefix(p)) if p == "/x"));
+    let Match::Either(values) = header else { panic!("{header:?}") };
+    assert!(matches!(&values[1], Match::Header(n, ValuePattern::Prefix(p)) if n == "x-p" && p == "si"));
+    assert!(matches!(cookie, Match::Cookie(n, ValuePattern::Present) if n == "sid"));
+    assert!(matches!(not, Match::Not(inner) if matches!(&**inner, Match::Either(either) if either.len() == 2)));
+}
+
+#[test]
+fn templates_stand_apart_and_rules_keep_their_order() {
+    let text = format!(
+        "{HEAD}trusted_proxies: 10.0.0.1\nclasses:\n  - {{ name: t, per: {{ header: X-T }}, guarantee: {{ throughput: 1/s, \
+         response_time: {{ avg: 1s }} }} }}\n  - {{ name: u, per: {{ cookie: u }}, max_live: 9 }}\n  - {{ name: all }}\n"
+    );
+    let Loaded { site, warnings } = loaded(&text);
+    assert!(warnings.is_empty(), "{warnings:?}");
+    let targets: Vec<&Target> = site.rules.iter().map(|rule| &rule.target).collect();
+    let header = Key::Header("x-t".parse().unwrap());
+    assert_eq!(*targets[0], Target::Template(engine::TemplateId(0), header));
+    assert_eq!(*targets[1], Target::Template(engine::TemplateId(1), Key::Cookie("u".into())));
+    assert_eq!(*targets[2], Target::Class(engine::ClassId(0)));
+    assert_eq!(site.policy.templates.iter().map(|t| t.max_live).collect::<Vec<_>>(), [1_024, 9]);
+    assert_eq!((site.classes.len(), site.templates.len()), (1, 2));
+}
+
+#[test]
+fn a_default_class_is_added_and_said() {
+    let Loaded { site, warnings } =
+        loaded(&format!("{HEAD}discipline: none\nclasses:\n  - {{ name: a, match: {{ host: a }} }}\n"));
+    assert_eq!(site.policy.classes[1].name, "default");
+    assert_eq!(site.classes.len(), 2);
+    assert!(matches!(site.rules[1].matches, Match::Any));
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].what.contains("no class matches everything"));
+}
+
+#[test]
+fn warnings_have_places() {
+    let text = format!(
+        "{HEAD}trusted_proxies: 0.0.0.0/0\nclasses:\n  - name: a\n    match: {{ host: a }}\n    service_time: 8ms\n    \
+         guarantee: {{ response_time: {{ p95: 12ms }} }}\n    retry: {{ ratio: 0.5 }}\n  - name: all\n"
+    );
+    let lines = loaded(&text).warning_lines("p.yaml");
+    let expected = [
+        "p.yaml:3:18: trusted_proxies: warning: everybody is trusted",
+        "p.yaml:8:16: classes[0].guarantee: warning: a class without `throughput` has no share of its own",
+        "p.yaml:8:33: classes[0].guarantee.response_time: warning: 12 ms is less than twice the service time of 8 ms",
+        "p.yaml:9:21: classes[0].retry.ratio: warning: up to 50 % more requests when nodes fail",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:#?}");
+    for (line, start) in lines.iter().zip(expected) {
+        assert!(line.starts_with(start), "{line}");
+    }
+}
+
+#[test]
+fn promises_that_nothing_keeps_are_warned_about() {
+    let promise = "classes: [{ name: all, guarantee: { throughput: 5/s } }]\n";
+    let none = loaded(&format!("{HEAD}discipline: none\n{promise}")).warnings;
+    assert!(none.len() == 1 && none[0].what.contains("nothing keeps the guarantees"), "{none:?}");
+    let quorum = loaded(&format!("{HEAD}{promise}")).warnings;
+    assert!(quorum.len() == 1 && quorum[0].what.contains("the window never shrinks"), "{quorum:?}");
+    let tenant =
+        loaded(&format!("{HEAD}discipline: none\nclasses: [{{ name: t, per: {{ header: X-T }} }}, {{ name: all }}]\n"))
+            .warnings;
+    assert!(tenant.len() == 1 && tenant[0].what.contains("any client can choose its class"), "{tenant:?}");
+}
+
+#[test]
+fn a_token_in_the_environment_opens_the_admin_listener() {
+    let text = format!("{HEAD}admin: 0.0.0.0:9900\nclasses: [{{ name: all }}]\n");
+    assert!(errors(&text).contains("it has no token"));
+    assert!(load("p.yaml", &text, true).is_ok());
+    let file = format!("{HEAD}admin: {{ address: \"[::]:9900\", token_file: /t }}\nclasses: [{{ name: all }}]\n");
+    assert_eq!(loaded(&file).site.admin.unwrap().token_file, Some("/t".into()));
+}
+
+#[test]
+fn shorter_limits_shorten_the_defaults() {
+    let text = "listen: 127.0.0.1:80\nupstreams: { web: { nodes: a:1, health_check: { path: /, interval: 200ms } } }\n\
+                classes: [{ name: all, timeouts: { total: 1s } }]\n";
+    let site = loaded(text).site;
+    let timeouts = site.classes[0].timeouts;
+    assert_eq!([timeouts.connect, timeouts.first_byte, timeouts.total], [Duration::from_secs(1); 3]);
+    assert_eq!(site.pools[0].health.as_ref().unwrap().timeout, Duration::from_millis(200));
+}
+
+#[test]
+fn capacity_is_a_machines() {
+    let text = "listen: 127.0.0.1:80\nupstreams:\n  a: { nodes: [{ address: a:1, machine: m }] }\n  \
+                b: { nodes: [{ address: a:2, machine: m, capacity: 4 }] }\nclasses: [{ name: all, upstream: a }]\n";
+    let site = loaded(text).site;
+    assert_eq!(site.policy.nodes.iter().map(|n| n.capacity).collect::<Vec<_>>(), [Some(4.0), Some(4.0)]);
+}
+
+#[test]
+fn custom_disciplines_name_each_method() {
+    let text = format!(
+        "{HEAD}discipline: {{ custom: {{ admit: {{ deadline: {{ stale_estimate: hold }} }}, load_control: {{ fixed: 64 }}, \
+         precedence: fifo }} }}\nclasses: [{{ name: all }}]\n"
+    );
+    let discipline = loaded(&text).site.policy.discipline;
+    assert_eq!(discipline.admit, engine::Admit::Deadline { stale: engine::StaleEstimate::Hold });
+    assert_eq!(discipline.load_control, engine::LoadControl::Fixed { window: Some(64) });
+    assert_eq!(discipline.precedence, engine::Precedence::Fifo);
+}
+
+#[test]
+fn files_that_are_no_text() {
+    let text = format!("\u{feff}{HEAD}classes: [{{ name: all }}]\n");
+    assert!(load_bytes("p.yaml", text.as_bytes(), false).is_ok(), "a byte-order mark is harmless");
+    let missing = load_file(std::path::Path::new("no/such/policy.yaml"), false).unwrap_err();
+    assert!(missing.to_string().starts_with("no/such/policy.yaml: cannot be read: "), "{missing}");
+    let long = load_bytes("p.yaml", &vec![b'#'; weirgate_config::MAX_BYTES + 1], false).unwrap_err();
+    assert!(long.to_string().contains("longer than 16 MiB"));
+}
+
+#[test]
+fn too_many_problems_are_counted() {
+    let classes: String =
+        (0..1_500).map(|i| format!("  - {{ name: c{i}, colour: x, match: {{ host: h{i} }} }}\n")).collect();
+    let said = errors(&format!("{HEAD}classes:\n{classes}"));
+    assert_eq!(said.lines().count(), 1_001);
+    assert!(said.ends_with("p.yaml: 500 more problems are not shown\n"));
+}

@@ -1,0 +1,206 @@
+//! Emulated nodes over real sockets.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use weirgate_emulator::{Cluster, Command, Distribution, NodeSpec, clock};
+
+/// Longer than any test may take: a reply that never comes fails the test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn connect(to: SocketAddr) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    BufReader::new(stream)
+}
+
+fn send(stream: &mut BufReader<TcpStream>, text: &str) {
+    stream.get_mut().write_all(text.as_bytes()).unwrap();
+}
+
+/// Reads a reply: (status, headers in lower case, body).
+fn reply(stream: &mut BufReader<TcpStream>) -> (u16, Vec<String>, Vec<u8>) {
+    let mut lines = Vec::new();
+    loop {
+        let mut line = String::new();
+        assert_ne!(stream.read_line(&mut line).unwrap(), 0, "the connection ended in a head: {lines:?}");
+        match line.trim_end() {
+            "" => break,
+            line => lines.push(line.to_ascii_lowercase()),
+        }
+    }
+    let length = lines.iter().find_map(|l| l.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    (lines[0].split(' ').nth(1).unwrap().parse().unwrap(), lines, body)
+}
+
+fn get(stream: &mut BufReader<TcpStream>, target: &str) -> u16 {
+    send(stream, &format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
+    reply(stream).0
+}
+
+fn one(spec: NodeSpec) -> (Cluster, SocketAddr) {
+    let cluster = Cluster::start(vec![spec], 1).unwrap();
+    let address = cluster.addresses()[0];
+    (cluster, address)
+}
+
+/// Milliseconds from now until `n` requests of 40 ms, all sent at once, are answered.
+fn together(address: SocketAddr, n: usize) -> f64 {
+    let mut streams: Vec<_> = (0..n).map(|_| connect(address)).collect();
+    let start = clock::now();
+    for stream in &mut streams {
+        send(stream, "GET /?demand=40ms HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    for stream in &mut streams {
+        assert_eq!(reply(stream).0, 200);
+    }
+    (clock::now() - start) as f64 / 1e6
+}
+
+#[test]
+fn requests_share_the_cpus() {
+    let (cluster, address) = one(NodeSpec::new("a", 2));
+    let alone = together(address, 2);
+    let crowded = together(address, 8);
+    // 8 on 2 CPUs take four times as long as 2; the lower bounds hold whatever else the machine does.
+    assert!(alone >= 40.0 && crowded >= 159.0, "{alone} ms, {crowded} ms");
+    let stats = &cluster.stats().unwrap()[0];
+    assert_eq!((stats.requests, stats.replies, stats.inside, stats.max_inside), (10, 10, 0, 8));
+    // 10 requests of 40 ms kept CPUs busy for 0.4 s, not less and hardly more.
+    assert!((stats.busy.as_secs_f64() / 0.4 - 1.0).abs() < 0.001, "{:?}", stats.busy);
+}
+
+#[test]
+fn workers_limit_what_is_inside() {
+    let (cluster, address) = one(NodeSpec { concurrency: Some(2), ..NodeSpec::new("a", 4) });
+    // 6 requests in three rounds of two, although four CPUs stand ready.
+    assert!(together(address, 6) >= 119.0);
+    assert_eq!(cluster.stats().unwrap()[0].max_inside, 2);
+}
+
+#[test]
+fn a_node_draws_what_a_request_does_not_say() {
+    let demand = Distribution::Fixed(Duration::from_millis(20));
+    let (cluster, address) = one(NodeSpec { demand, io: demand, reply_bytes: 3, log: 2, ..NodeSpec::new("n7", 1) });
+    let mut stream = connect(address);
+    let start = clock::now();
+    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\n\r\n");
+    let (status, head, body) = reply(&mut stream);
+    assert!(clock::now() - start >= 40_000_000);
+    assert_eq!((status, body.as_slice()), (200, b"www".as_slice()));
+    assert!(head.contains(&"x-node: n7".to_owned()), "{head:?}");
+    assert_eq!(get(&mut stream, "/?demand=0ms&io=0ms&id=second"), 200);
+    assert_eq!(get(&mut stream, "/?demand=0ms&io=0ms&id=third"), 200);
+    let stats = &cluster.stats().unwrap()[0];
+    assert_eq!((stats.log.as_slice(), stats.unlogged), (["first".into(), "second".into()].as_slice(), 1));
+    assert_eq!(stats.accepted, 1);
+}
+
+#[test]
+fn bodies_pipelining_head_and_expect_are_understood() {
+    let (cluster, address) = one(NodeSpec { reply_bytes: 5, ..NodeSpec::new("a", 1) });
+    let mut stream = connect(address);
+    let chunked = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
+    send(&mut stream, &format!("{chunked}HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    assert_eq!(reply(&mut stream).2.len(), 5);
+    // The HEAD reply says a length and has no body.
+    let mut line = String::new();
+    stream.read_line(&mut line).unwrap();
+    assert_eq!(line, "HTTP/1.1 200 OK\r\n");
+    while line != "\r\n" {
+        line.clear();
+        stream.read_line(&mut line).unwrap();
+    }
+    send(&mut stream, "PUT / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(reply(&mut stream).0, 100);
+    send(&mut stream, "hi");
+    assert_eq!(reply(&mut stream).0, 200);
+    // A large reply is longer than any socket buffer.
+    send(&mut stream, "GET /?bytes=20000000 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_eq!(reply(&mut stream).2.len(), 20_000_000);
+    assert_eq!(stream.read(&mut [0]).unwrap(), 0, "it closes when asked to");
+    send(&mut connect(address), "");
+    let mut bad = connect(address);
+    send(&mut bad, "GET / HTTP/1.1\r\nX-Demand: soon\r\n\r\n");
+    assert_eq!(reply(&mut bad).0, 400);
+    let stats = &cluster.stats().unwrap()[0];
+    assert_eq!((stats.requests, stats.replies, stats.bad), (4, 5, 1));
+}
+
+#[test]
+fn faults_come_and_go() {
+    let (cluster, address) = one(NodeSpec::new("a", 1));
+    let mut stream = connect(address);
+    assert_eq!(get(&mut stream, "/"), 200);
+
+    cluster.command(0, Command::Errors).unwrap();
+    assert_eq!(get(&mut stream, "/?demand=10s"), 500, "at once, whatever the demand");
+    cluster.command(0, Command::Recover).unwrap();
+
+    cluster.command(0, Command::Slow { factor: 4.0 }).unwrap();
+    let start = clock::now();
+    assert_eq!(get(&mut stream, "/?demand=20ms"), 200);
+    assert!(clock::now() - start >= 80_000_000);
+    cluster.command(0, Command::Recover).unwrap();
+
+    cluster.command(0, Command::Stall).unwrap();
+    send(&mut stream, "GET /?demand=1ms HTTP/1.1\r\nHost: x\r\n\r\n");
+    stream.get_ref().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    let silence = stream.read(&mut [0]).unwrap_err();
+    assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
+    stream.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
+    cluster.command(0, Command::Recover).unwrap();
+    assert_eq!(reply(&mut stream).0, 200);
+
+    cluster.command(0, Command::Garbage).unwrap();
+    send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    assert!(!bytes.is_empty() && !bytes.starts_with(b"HTTP"), "{bytes:?}");
+    cluster.command(0, Command::Recover).unwrap();
+
+    let mut inside = connect(address);
+    send(&mut inside, "GET /?demand=10s HTTP/1.1\r\nHost: x\r\n\r\n");
+    cluster.command(0, Command::Crash).unwrap();
+    assert!(!matches!(inside.read(&mut [0]), Ok(1..)));
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(cluster.stats().unwrap()[0].inside, 0);
+    cluster.command(0, Command::Recover).unwrap();
+    assert_eq!(get(&mut connect(address), "/"), 200);
+
+    assert!(cluster.command(1, Command::Stall).is_err());
+    assert!(cluster.command(0, Command::Slow { factor: 0.0 }).is_err());
+}
+
+#[test]
+fn connections_are_bounded_and_the_rest_wait() {
+    let (cluster, address) = one(NodeSpec { connections: 1, ..NodeSpec::new("a", 1) });
+    let mut first = connect(address);
+    assert_eq!(get(&mut first, "/"), 200);
+    let mut second = connect(address);
+    send(&mut second, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!(cluster.stats().unwrap()[0].connections, 1);
+    drop(first);
+    assert_eq!(reply(&mut second).0, 200);
+}
+
+#[test]
+fn a_dropped_cluster_closes_its_ports() {
+    let (cluster, address) = one(NodeSpec::new("a", 1));
+    drop(cluster);
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn specifications_that_make_no_sense_are_refused() {
+    let error = Cluster::start(vec![NodeSpec::new("odd", 0)], 1).unwrap_err();
+    assert!(error.to_string().contains("node odd"), "{error}");
+    let (_cluster, taken) = one(NodeSpec::new("a", 1));
+    let error = Cluster::start(vec![NodeSpec { address: taken, ..NodeSpec::new("b", 1) }], 1).unwrap_err();
+    assert!(error.kind() == ErrorKind::AddrInUse && error.to_string().contains("node b"), "{error}");
+}

@@ -1,0 +1,88 @@
+//! What stages *classify* and *observe* cost each request: by the number of rules, with metrics, and with
+//! an access log that goes nowhere. `cargo bench -p weirgate-gateway --bench per_request`.
+
+use std::hint::black_box;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use http::{HeaderMap, HeaderValue, Method};
+use weirgate_config::{HostPattern, Match, PathPattern, Rule, Target, ValuePattern};
+use weirgate_engine::ClassId;
+use weirgate_gateway::access_log::AccessLog;
+use weirgate_gateway::classify::{Classifier, View};
+use weirgate_gateway::metrics::Metrics;
+use weirgate_gateway::{AccessRecord, Ending, Observer};
+
+fn rules(count: u32, condition: impl Fn(u32) -> Match) -> Classifier {
+    let last = Rule { matches: Match::Any, target: Target::Class(ClassId(count)) };
+    let rule = |i| Rule { matches: condition(i), target: Target::Class(ClassId(i)) };
+    Classifier::new(&(0..count).map(rule).chain([last]).collect::<Vec<_>>())
+}
+
+fn classify(c: &mut Criterion) {
+    let mut headers = HeaderMap::new();
+    headers.insert("cookie", HeaderValue::from_static("a=1; session=0123456789abcdef; theme=dark"));
+    headers.insert("x-key", HeaderValue::from_static("k99999"));
+    let method = Method::GET;
+    let client = IpAddr::from([192, 0, 2, 1]);
+    let mut group = c.benchmark_group("classify");
+    for count in [10, 1_000, 100_000] {
+        let host = format!("tenant{}.test", count - 1);
+        let view =
+            View { host: &host, path: "/p/q", query: Some("x=1"), method: &method, headers: &headers, client, port: 80 };
+        let by_host = rules(count, |i| Match::Host(HostPattern::Exact(format!("tenant{i}.test"))));
+        group.bench_with_input(BenchmarkId::new("host", count), &view, |b, view| {
+            b.iter(|| black_box(by_host.classify(black_box(view))));
+        });
+        let path = format!("/app{}/x", count - 1);
+        let view = View { path: &path, ..view };
+        let by_path = rules(count, |i| Match::Path(PathPattern::Prefix(format!("/app{i}"))));
+        group.bench_with_input(BenchmarkId::new("path", count), &view, |b, view| {
+            b.iter(|| black_box(by_path.classify(black_box(view))));
+        });
+        if count <= 1_000 {
+            let name = http::HeaderName::from_static("x-key");
+            let by_header = rules(count, |i| Match::Header(name.clone(), ValuePattern::Exact(format!("k{i}"))));
+            group.bench_with_input(BenchmarkId::new("header", count), &view, |b, view| {
+                b.iter(|| black_box(by_header.classify(black_box(view))));
+            });
+        }
+    }
+    group.finish();
+}
+
+fn observe(c: &mut Criterion) {
+    let record = AccessRecord {
+        version: 1,
+        class: None,
+        class_name: "gold",
+        ending: Ending::Served,
+        status: 200,
+        node: Some("10.0.0.1:80"),
+        retries: 0,
+        queue_wait: Duration::from_micros(1500),
+        service_time: Duration::from_millis(8),
+        total: Duration::from_millis(10),
+        bytes_in: 0,
+        bytes_out: 1024,
+        trace_id: "4bf92f3577b34da6a3ce929d0e0e4736",
+        method: Some(&Method::GET),
+        host: "gold.test",
+        path: "/some/path?with=query",
+        client: IpAddr::from([192, 0, 2, 1]),
+    };
+    let mut group = c.benchmark_group("observe");
+    let metrics = Arc::new(Metrics::new());
+    group.bench_function("metrics", |b| b.iter(|| metrics.observe(black_box(&record))));
+    for (name, sample) in [("log", 1.0), ("log_one_in_a_thousand", 0.001)] {
+        let config = weirgate_config::AccessLog { file: Some("/dev/null".into()), sample };
+        let log = Arc::new(AccessLog::start(Some(&config)).expect("/dev/null opens"));
+        group.bench_function(name, |b| b.iter(|| log.observe(black_box(&record))));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, classify, observe);
+criterion_main!(benches);

@@ -1,0 +1,105 @@
+//! The admin API: health, metrics, the policy in force, snapshots, reloads and drains.
+//!
+//! It has its own thread, runtime and bounds, so that it neither starves nor is starved by the data plane.
+//! It listens on loopback or a Unix socket; elsewhere it does not start without a token. What a browser
+//! could be made to send is refused (see [`guard`]); what every handler answers is in [`routes`].
+//!
+//! The JSON shapes are in `weirgate_config::admin`.
+
+mod answer;
+mod guard;
+mod listen;
+mod operations;
+mod routes;
+mod scrape;
+mod serve;
+mod strict;
+mod token;
+mod view;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use tokio::sync::oneshot;
+use weirgate_config::Admin;
+
+pub use operations::{NotReloaded, Operations, Reloaded, etag};
+pub use token::TOKEN_VARIABLE;
+
+use guard::Guard;
+use listen::Socket;
+use routes::Routes;
+use token::Token;
+
+/// An admin listener that is open and not yet served: made before the gateway starts, so that nothing has
+/// to be undone when it cannot be.
+#[derive(Debug)]
+pub struct AdminListener {
+    config: Admin,
+    socket: Socket,
+    token: Option<Token>,
+}
+
+/// A served admin API. Dropping it ends it.
+#[derive(Debug)]
+pub struct AdminServer {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AdminListener {
+    /// Finds the token (`variable` is the value of [`TOKEN_VARIABLE`]) and opens the listener.
+    ///
+    /// # Errors
+    /// The token cannot be read or is too weak; the address is open to others and there is no token; the
+    /// address is in use or cannot be opened.
+    pub fn open(config: Admin, variable: Option<String>) -> io::Result<AdminListener> {
+        let token = Token::find(config.token_file.as_deref(), variable)?;
+        let socket = listen::open(&config.address, token.is_some())?;
+        Ok(AdminListener { config, socket, token })
+    }
+
+    /// The TCP address, with the port that was chosen for port 0; `None` for a Unix socket.
+    #[must_use]
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.local_addr().ok(),
+            Socket::Unix(..) => None,
+        }
+    }
+
+    /// Whether a token is asked for.
+    #[must_use]
+    pub fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// Serves `operations` on a thread of its own.
+    ///
+    /// # Errors
+    /// The thread or its runtime cannot be made.
+    pub fn serve(self, operations: Arc<Operations>) -> io::Result<AdminServer> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let clock = operations.gateway().control().clock();
+        let guard = Guard::new(&self.config, self.address(), self.token, clock);
+        let routes = Routes::new(guard, operations);
+        let (stop, stopped) = oneshot::channel();
+        let thread = std::thread::Builder::new()
+            .name("weirgate-admin".into())
+            .spawn(move || serve::run(runtime, self.socket, routes, stopped))?;
+        Ok(AdminServer { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for AdminServer {
+    fn drop(&mut self) {
+        // The sender's end is the signal.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic there has said so already.
+            let _ = thread.join();
+        }
+    }
+}

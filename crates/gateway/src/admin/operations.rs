@@ -1,0 +1,135 @@
+//! What may be done to a running gateway, by the admin API and by signals alike.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weirgate_config::Site;
+use weirgate_engine::{NodeEvent, NodeId};
+
+use crate::access_log::AccessLog;
+use crate::edition::{Edition, ReloadError};
+use crate::gateway::Gateway;
+use crate::metrics::Metrics;
+
+/// A gateway with what observes it. Changes go through here one at a time, so that whoever compares a
+/// version before a change compares it with the one that is changed.
+#[derive(Debug)]
+pub struct Operations {
+    gateway: Gateway,
+    metrics: Arc<Metrics>,
+    log: Arc<AccessLog>,
+    /// What was in force at the start: some fields are used only then.
+    first: Arc<Edition>,
+    turn: Mutex<()>,
+}
+
+/// A reload that succeeded.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// What is in force now.
+    pub edition: Arc<Edition>,
+    /// Fields that have changed and will be used at the next start only.
+    pub later: Vec<&'static str>,
+}
+
+/// Why nothing was reloaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotReloaded {
+    /// Somebody else was faster: this is in force (see [`etag`]).
+    Conflict(String),
+    /// The new policy cannot be used.
+    Failed(ReloadError),
+}
+
+impl fmt::Display for NotReloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotReloaded::Conflict(tag) => write!(f, "the policy in force is {tag}, not the one named in If-Match"),
+            NotReloaded::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for NotReloaded {}
+
+/// The entity tag (RFC 9110 Sec. 8.8.3) of a policy in force: its version and its checksum, in quotes.
+#[must_use]
+pub fn etag(edition: &Edition) -> String {
+    format!("\"{}-{}\"", edition.version, edition.checksum)
+}
+
+impl Operations {
+    /// Operates `gateway`, to which `metrics` and `log` were given as observers.
+    #[must_use]
+    pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>) -> Operations {
+        let first = gateway.edition();
+        metrics.retain(names(&first.site));
+        Operations { gateway, metrics, log, first, turn: Mutex::new(()) }
+    }
+
+    /// The gateway.
+    #[must_use]
+    pub fn gateway(&self) -> &Gateway {
+        &self.gateway
+    }
+
+    pub(super) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    pub(super) fn log(&self) -> &AccessLog {
+        &self.log
+    }
+
+    /// Reads the policy file again and puts it in force, if `expected` (an `If-Match` field) allows it.
+    /// The access log is opened again in any case.
+    ///
+    /// # Errors
+    /// The old policy stays in force.
+    pub fn reload(&self, expected: Option<&str>) -> Result<Reloaded, NotReloaded> {
+        // A panic under this lock leaves nothing half done: the gateway swaps as a whole.
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let tag = etag(&self.gateway.edition());
+        if let Some(expected) = expected
+            && !expected.split(',').map(str::trim).any(|one| one == "*" || one == tag)
+        {
+            return Err(NotReloaded::Conflict(tag));
+        }
+        let result = self.gateway.reload();
+        let later = self.follow(result.as_deref().ok());
+        result.map(|edition| Reloaded { edition, later }).map_err(NotReloaded::Failed)
+    }
+
+    /// Lets metrics and access log follow a reload that has happened; `None` if it failed. Tells the fields
+    /// that have changed and will be used at the next start only.
+    pub fn follow(&self, edition: Option<&Edition>) -> Vec<&'static str> {
+        let Some(edition) = edition else {
+            self.log.reopen();
+            return Vec::new();
+        };
+        self.metrics.retain(names(&edition.site));
+        self.log.follow(edition.site.access_log.as_ref());
+        let (now, then) = (&edition.site, &self.first.site);
+        let changed = [("admin", now.admin != then.admin), ("threads", now.threads != then.threads)];
+        changed.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| field).collect()
+    }
+
+    /// Gives a node nothing new (`drain`), or lets it have requests again. False if there is no such node.
+    pub fn drain_node(&self, pool: &str, node: &str, drain: bool) -> bool {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let edition = self.gateway.edition();
+        let Some(index) = edition.nodes.iter().position(|place| place.pool == pool && place.name == node) else {
+            return false;
+        };
+        // Policies with more nodes than that are refused.
+        let id = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
+        self.gateway.control().node(if drain { NodeEvent::Draining(id) } else { NodeEvent::Resumed(id) });
+        true
+    }
+}
+
+/// Names of all classes and templates.
+fn names(site: &Site) -> impl Iterator<Item = &str> {
+    let policy = &site.policy;
+    policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).map(|class| class.name.as_str())
+}

@@ -1,0 +1,211 @@
+//! What the admin API answers. GET reads; only POST changes anything.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use axum::routing::{get, post};
+use http::header::{ETAG, IF_MATCH};
+use http::{HeaderMap, HeaderValue, Request, StatusCode};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
+use serde::Deserialize;
+use weirgate_engine::ClassId;
+
+use super::answer::{json, refuse, with_type};
+use super::guard::{Guard, Peer, seal};
+use super::operations::{NotReloaded, Operations, etag};
+use super::{scrape, view};
+use crate::edition::ReloadError;
+use crate::gateway::Phase;
+use crate::metrics;
+
+/// Live classes in one answer of `/snapshot` unless it is told otherwise …
+const PAGE: usize = 100;
+/// … and at most: the engine's lock is held while they are copied.
+const MOST_PAGE: usize = 1000;
+
+/// The page at `/`.
+const INDEX: &str = include_str!("index.html");
+
+/// The routes behind their guard.
+pub(super) struct Routes {
+    guard: Guard,
+    router: TowerToHyperService<Router>,
+}
+
+type Shared = State<Arc<Operations>>;
+
+impl Routes {
+    pub(super) fn new(guard: Guard, operations: Arc<Operations>) -> Routes {
+        let router = Router::new()
+            .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", INDEX)))
+            .route("/live", get(async || json(StatusCode::OK, &view::Live { live: true })))
+            .route("/ready", get(ready))
+            .route("/metrics", get(scraped))
+            .route("/policy", get(policy))
+            .route("/snapshot", get(snapshot))
+            .route("/nodes", get(nodes))
+            .route("/reload", post(reload))
+            .route("/drain", post(drain))
+            .route("/nodes/{pool}/{node}/drain", post(drain_node))
+            .route("/nodes/{pool}/{node}/undrain", post(undrain_node))
+            .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / lists them"))
+            .method_not_allowed_fallback(async || {
+                refuse(StatusCode::METHOD_NOT_ALLOWED, "GET reads and POST changes; GET / lists which is which")
+            })
+            .with_state(operations);
+        Routes { guard, router: TowerToHyperService::new(router) }
+    }
+
+    /// Answers one request, whatever it is.
+    pub(super) async fn answer(&self, peer: Peer, request: Request<Body>) -> Response {
+        let answer = match self.guard.check(peer, request).await {
+            Ok(request) => match self.router.call(request).await {
+                Ok(answer) => answer,
+                Err(never) => match never {},
+            },
+            Err(refusal) => *refusal,
+        };
+        seal(answer)
+    }
+}
+
+async fn ready(State(operations): Shared) -> Response {
+    let (status, phase) = match operations.gateway().phase() {
+        Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
+        Phase::Ready => (StatusCode::OK, "ready"),
+        Phase::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+        Phase::Stopped => (StatusCode::SERVICE_UNAVAILABLE, "stopped"),
+    };
+    json(status, &view::Ready { ready: status == StatusCode::OK, phase })
+}
+
+async fn scraped(State(operations): Shared) -> Response {
+    let page = metrics::render(scrape::collect(&operations).await);
+    with_type(StatusCode::OK, metrics::CONTENT_TYPE, page)
+}
+
+async fn policy(State(operations): Shared) -> Response {
+    let edition = operations.gateway().edition();
+    tagged(json(StatusCode::OK, &view::policy(&edition)), &etag(&edition))
+}
+
+/// Which live classes to show.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Page {
+    /// The first id.
+    #[serde(default)]
+    from: u32,
+    /// At most so many.
+    limit: Option<usize>,
+}
+
+async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryRejection>) -> Response {
+    let Ok(Query(Page { from, limit })) = page else {
+        return refuse(StatusCode::BAD_REQUEST, "use /snapshot?from=ID&limit=N with whole numbers");
+    };
+    let limit = limit.unwrap_or(PAGE).clamp(1, MOST_PAGE);
+    let control = operations.gateway().control();
+    let edition = control.edition();
+    let whole = control.snapshot();
+    // One more than asked for tells whether there is a next page.
+    let mut classes = control.classes(ClassId(from), limit + 1);
+    let next = classes.get(limit).map(|class| class.class.0);
+    classes.truncate(limit);
+    json(StatusCode::OK, &view::snapshot(&edition, &whole, &classes, next))
+}
+
+async fn nodes(State(operations): Shared) -> Response {
+    let edition = operations.gateway().edition();
+    let whole = operations.gateway().control().snapshot();
+    json(StatusCode::OK, &view::nodes(&edition, &whole))
+}
+
+/// A body that says nothing: none at all, or `{}`.
+fn is_empty(body: &[u8]) -> bool {
+    let body = body.trim_ascii();
+    body.is_empty()
+        || serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(body).is_ok_and(|m| m.is_empty())
+}
+
+const WANTS_NOTHING: &str = "the body must be empty or {}: the policy is read from its file";
+
+async fn reload(State(operations): Shared, headers: HeaderMap, body: Bytes) -> Response {
+    if !is_empty(&body) {
+        return refuse(StatusCode::BAD_REQUEST, WANTS_NOTHING);
+    }
+    let expected: Vec<&str> = headers.get_all(IF_MATCH).iter().map(|v| v.to_str().unwrap_or_default()).collect();
+    let expected = (!expected.is_empty()).then(|| expected.join(","));
+    // Reading and checking a large policy takes its time: other questions are answered meanwhile.
+    let reloaded = tokio::task::spawn_blocking(move || operations.reload(expected.as_deref())).await;
+    match reloaded {
+        Ok(Ok(reloaded)) => {
+            let answer = view::Reloaded {
+                version: reloaded.edition.version,
+                checksum: &reloaded.edition.checksum,
+                at_next_start: &reloaded.later,
+            };
+            tagged(json(StatusCode::OK, &answer), &etag(&reloaded.edition))
+        }
+        Ok(Err(NotReloaded::Conflict(tag))) => {
+            let why = NotReloaded::Conflict(tag.clone()).to_string();
+            tagged(refuse(StatusCode::PRECONDITION_FAILED, &why), &tag)
+        }
+        Ok(Err(NotReloaded::Failed(error))) => {
+            let status = match error {
+                ReloadError::Invalid(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                ReloadError::Draining | ReloadError::NoSource => StatusCode::CONFLICT,
+                ReloadError::Unreadable(_) | ReloadError::Listen(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            };
+            refuse(status, &error.to_string())
+        }
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &format!("the reload broke off: {error}")),
+    }
+}
+
+async fn drain(State(operations): Shared, body: Bytes) -> Response {
+    if !is_empty(&body) {
+        return refuse(StatusCode::BAD_REQUEST, "the body must be empty or {}");
+    }
+    eprintln!("weirgate: POST /drain: accepting nothing new and finishing what is inside");
+    operations.gateway().drain();
+    json(StatusCode::ACCEPTED, &view::Draining { draining: true })
+}
+
+async fn drain_node(state: Shared, path: Result<Path<(String, String)>, PathRejection>, body: Bytes) -> Response {
+    set_draining(state, path, body, true)
+}
+
+async fn undrain_node(state: Shared, path: Result<Path<(String, String)>, PathRejection>, body: Bytes) -> Response {
+    set_draining(state, path, body, false)
+}
+
+fn set_draining(
+    State(operations): Shared,
+    path: Result<Path<(String, String)>, PathRejection>,
+    body: Bytes,
+    drain: bool,
+) -> Response {
+    let Ok(Path((pool, node))) = path else { return refuse(StatusCode::BAD_REQUEST, "the path is not UTF-8") };
+    if !is_empty(&body) {
+        return refuse(StatusCode::BAD_REQUEST, "the body must be empty or {}");
+    }
+    if operations.drain_node(&pool, &node, drain) {
+        json(StatusCode::OK, &view::NodeDraining { upstream: &pool, node: &node, draining: drain })
+    } else {
+        refuse(StatusCode::NOT_FOUND, "the policy has no such node; GET /nodes lists them")
+    }
+}
+
+/// With its entity tag.
+fn tagged(mut answer: Response, tag: &str) -> Response {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        answer.headers_mut().insert(ETAG, tag);
+    }
+    answer
+}

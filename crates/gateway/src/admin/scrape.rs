@@ -1,0 +1,89 @@
+//! Gathers what `/metrics` shows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weirgate_engine::ClassId;
+
+use super::operations::Operations;
+use crate::metrics::{Live, Scrape, Single, Value};
+
+/// Live classes that are copied under the engine's lock at once: some tens of microseconds.
+const PAGE: usize = 64;
+
+/// Reads all there is, giving way to other questions between the pages of classes.
+pub(super) async fn collect(operations: &Operations) -> Scrape {
+    let gateway = operations.gateway();
+    let control = gateway.control();
+    let edition = gateway.edition();
+    let named = edition.site.policy.classes.len();
+    let mut classes: BTreeMap<String, Live> = BTreeMap::new();
+    let mut from = Some(ClassId(0));
+    while let Some(first) = from {
+        let page = control.classes(first, PAGE);
+        // The ids of a page grow; a page that is not full is the last one.
+        from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
+        for class in page {
+            let is_named = (class.class.0 as usize) < named;
+            classes.entry(class.name.clone()).or_default().add(class, is_named);
+        }
+        tokio::task::yield_now().await;
+    }
+    Scrape {
+        metrics: Arc::clone(operations.metrics()),
+        engine: control.snapshot(),
+        classes,
+        process: process(operations),
+        policy: (edition.version, edition.checksum.clone()),
+    }
+}
+
+/// What is not about a class or a node.
+fn process(operations: &Operations) -> Vec<Single> {
+    let counters = operations.gateway().counters();
+    let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    let single = |name, help, value| Single { name, help, value };
+    let held = operations.gateway().control().held();
+    vec![
+        single("connections", "Client connections accepted", Value::Counter(read(&counters.accepted))),
+        single("connections_open", "Client connections open now", Value::Gauge(read(&counters.open))),
+        single(
+            "accept_pauses",
+            "Times that accepting paused for want of file descriptors or memory",
+            Value::Counter(read(&counters.accept_pauses)),
+        ),
+        single("node_connects", "Connections to nodes opened", Value::Counter(read(&counters.connects))),
+        single(
+            "node_connect_failures",
+            "Connections to nodes that could not be opened",
+            Value::Counter(read(&counters.connect_failures)),
+        ),
+        single(
+            "node_connection_reuses",
+            "Requests sent over a connection that had served one before",
+            Value::Counter(read(&counters.reused)),
+        ),
+        single(
+            "buffered",
+            "Response bytes buffered for slow clients now",
+            Value::BytesGauge(read(&counters.buffered_bytes)),
+        ),
+        single("lock_uses", "Uses of the engine's lock", Value::Counter(held.uses)),
+        single("lock_measured", "Uses of the engine's lock that were measured", Value::Counter(held.measured)),
+        single(
+            "lock_held",
+            "Time for which the engine's lock was held, of the uses that were measured",
+            Value::SecondsCounter(held.nanos as f64 / 1e9),
+        ),
+        single("panics", "Requests that ended in a panic", Value::Counter(read(&counters.panics))),
+        single("reloads", "Reloads that succeeded", Value::Counter(read(&counters.reloads))),
+        single("reload_failures", "Reloads that failed", Value::Counter(read(&counters.reload_failures))),
+        single("access_log_lines", "Lines of the access log written", Value::Counter(operations.log().written())),
+        single(
+            "access_log_dropped",
+            "Lines of the access log dropped because the writer could not keep up or write",
+            Value::Counter(operations.log().dropped()),
+        ),
+    ]
+}

@@ -1,0 +1,250 @@
+//! The admin API's own JSON: what is in force, and pages around the engine's shapes.
+//!
+//! Secrets are left out: the token and its file, and the values that rules compare headers, cookies
+//! and query parameters with, which may be keys of clients.
+
+use serde::Serialize;
+use weirgate_config::{AdminAddress, ClassSite, Site, Target, admin as shape};
+use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
+
+use crate::classify::{Values, describe, describe_key};
+use crate::edition::Edition;
+
+/// An error.
+#[derive(Debug, Serialize)]
+pub(super) struct Refusal<'a> {
+    pub(super) error: &'a str,
+}
+
+/// `/live`.
+#[derive(Debug, Serialize)]
+pub(super) struct Live {
+    pub(super) live: bool,
+}
+
+/// `/ready`.
+#[derive(Debug, Serialize)]
+pub(super) struct Ready {
+    pub(super) ready: bool,
+    pub(super) phase: &'static str,
+}
+
+/// `POST /reload`.
+#[derive(Debug, Serialize)]
+pub(super) struct Reloaded<'a> {
+    pub(super) version: u64,
+    pub(super) checksum: &'a str,
+    /// Fields that have changed and need a start.
+    pub(super) at_next_start: &'a [&'static str],
+}
+
+/// `POST /drain`.
+#[derive(Debug, Serialize)]
+pub(super) struct Draining {
+    pub(super) draining: bool,
+}
+
+/// `POST /nodes/{upstream}/{node}/drain`.
+#[derive(Debug, Serialize)]
+pub(super) struct NodeDraining<'a> {
+    pub(super) upstream: &'a str,
+    pub(super) node: &'a str,
+    pub(super) draining: bool,
+}
+
+/// `/snapshot`: the engine and a page of its live classes.
+#[derive(Debug, Serialize)]
+pub(super) struct SnapshotPage {
+    version: u64,
+    checksum: String,
+    engine: shape::Snapshot,
+    classes: Vec<shape::Class>,
+    /// `from` of the next page; `null` on the last one.
+    next: Option<u32>,
+}
+
+pub(super) fn snapshot(
+    edition: &Edition,
+    whole: &Snapshot,
+    classes: &[ClassSnapshot],
+    next: Option<u32>,
+) -> SnapshotPage {
+    let named = &edition.site.policy.classes;
+    let name = |class: ClassId| {
+        let known = classes.iter().find(|c| c.class == class).map(|c| c.name.clone());
+        known.or_else(|| named.get(class.0 as usize).map(|c| c.name.clone())).unwrap_or_else(|| class.0.to_string())
+    };
+    SnapshotPage {
+        version: edition.version,
+        checksum: edition.checksum.clone(),
+        engine: shape::Snapshot::new(whole, name),
+        classes: classes.iter().map(shape::Class::from).collect(),
+        next,
+    }
+}
+
+/// `/nodes`.
+#[derive(Debug, Serialize)]
+pub(super) struct Nodes {
+    version: u64,
+    nodes: Vec<NodeLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct NodeLine {
+    #[serde(flatten)]
+    node: shape::Node,
+    /// `null` once the policy no longer names it.
+    address: Option<String>,
+}
+
+pub(super) fn nodes(edition: &Edition, whole: &Snapshot) -> Nodes {
+    let address = |node: &weirgate_engine::NodeSnapshot| {
+        let place = edition.nodes.iter().find(|place| place.pool == node.pool && place.name == node.name);
+        place.map(|place| place.address.clone())
+    };
+    let line = |node| NodeLine { node: shape::Node::from(node), address: address(node) };
+    Nodes { version: edition.version, nodes: whole.nodes.iter().map(line).collect() }
+}
+
+/// `/policy`: what is in force, defaults filled in.
+#[derive(Debug, Serialize)]
+pub(super) struct PolicyView {
+    version: u64,
+    checksum: String,
+    discipline: String,
+    listen: Vec<String>,
+    trusted_proxies: Vec<String>,
+    upstreams: Vec<UpstreamView>,
+    classes: Vec<ClassView>,
+    templates: Vec<ClassView>,
+    /// In order; the first that matches wins.
+    rules: Vec<RuleView>,
+    max_waiting: u32,
+    drain_deadline_seconds: f64,
+    admin: Option<AdminView>,
+    access_log_sample: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct UpstreamView {
+    name: String,
+    dispatch: &'static str,
+    health_check: Option<String>,
+    nodes: Vec<PlaceView>,
+}
+
+#[derive(Debug, Serialize)]
+struct PlaceView {
+    name: String,
+    address: String,
+    weight: f64,
+    capacity: Option<f64>,
+    max_outstanding: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct ClassView {
+    name: String,
+    upstream: String,
+    guarantee: shape::Guarantee,
+    service_time_seconds: Option<f64>,
+    max_waiting: u32,
+    max_waiting_per_source: u32,
+    max_wait_seconds: f64,
+    shed_status: u16,
+    total_timeout_seconds: f64,
+    /// Of a template: most live classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_live: Option<u32>,
+}
+
+#[derive(Debug, Serialize)]
+struct RuleView {
+    when: String,
+    class: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keyed_by: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct AdminView {
+    address: String,
+    hosts: Vec<String>,
+}
+
+pub(super) fn policy(edition: &Edition) -> PolicyView {
+    let site = &edition.site;
+    let classes = site.policy.classes.iter().zip(&site.classes);
+    let templates = site.policy.templates.iter().zip(&site.templates);
+    PolicyView {
+        version: edition.version,
+        checksum: edition.checksum.clone(),
+        discipline: site.policy.discipline.name.clone(),
+        listen: site.listeners.iter().map(|l| l.address.to_string()).collect(),
+        trusted_proxies: site.trusted_proxies.iter().map(ToString::to_string).collect(),
+        upstreams: (0..site.policy.pools.len()).map(|pool| upstream(site, pool)).collect(),
+        classes: classes.map(|(class, own)| class_view(site, class, own, None)).collect(),
+        templates: templates.map(|(t, own)| class_view(site, &t.class, own, Some(t.max_live))).collect(),
+        rules: site.rules.iter().map(|rule| rule_view(site, rule)).collect(),
+        max_waiting: site.policy.max_waiting,
+        drain_deadline_seconds: site.drain_deadline.as_secs_f64(),
+        admin: site.admin.as_ref().map(|admin| AdminView {
+            address: match &admin.address {
+                AdminAddress::Tcp(address) => address.to_string(),
+                AdminAddress::Unix(path) => format!("unix:{}", path.display()),
+            },
+            hosts: admin.hosts.clone(),
+        }),
+        access_log_sample: site.access_log.as_ref().map(|log| log.sample),
+    }
+}
+
+fn upstream(site: &Site, pool: usize) -> UpstreamView {
+    let (name, dispatch) = site.policy.pools.get(pool).map(|p| (p.name.clone(), p.dispatch)).unzip();
+    let nodes = site.policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == pool);
+    UpstreamView {
+        name: name.unwrap_or_default(),
+        dispatch: match dispatch {
+            Some(Dispatch::WeightedRoundRobin) => "wrr",
+            Some(Dispatch::PowerOfTwo) => "power_of_two",
+            Some(Dispatch::LeastOutstanding) | None => "least_outstanding",
+        },
+        health_check: site.pools.get(pool).and_then(|p| p.health.as_ref()).map(|h| h.path.clone()),
+        nodes: nodes
+            .map(|(node, place)| PlaceView {
+                name: node.name.clone(),
+                address: place.address.clone(),
+                weight: node.weight,
+                capacity: node.capacity,
+                max_outstanding: node.max_outstanding,
+            })
+            .collect(),
+    }
+}
+
+fn class_view(site: &Site, class: &Class, own: &ClassSite, max_live: Option<u32>) -> ClassView {
+    ClassView {
+        name: class.name.clone(),
+        upstream: site.policy.pools.get(class.pool).map(|p| p.name.clone()).unwrap_or_default(),
+        guarantee: shape::Guarantee::from(&class.guarantee),
+        service_time_seconds: class.service_time.map(|t| t.as_secs_f64()),
+        max_waiting: class.queue.max_waiting,
+        max_waiting_per_source: class.queue.max_waiting_per_flow,
+        max_wait_seconds: class.queue.max_wait.as_secs_f64(),
+        shed_status: own.shed.status,
+        total_timeout_seconds: own.timeouts.total.as_secs_f64(),
+        max_live,
+    }
+}
+
+fn rule_view(site: &Site, rule: &weirgate_config::Rule) -> RuleView {
+    let name = |class: Option<&Class>| class.map(|c| c.name.clone()).unwrap_or_default();
+    let (class, keyed_by) = match &rule.target {
+        Target::Class(class) => (name(site.policy.classes.get(class.0 as usize)), None),
+        Target::Template(template, key) => {
+            (name(site.policy.templates.get(template.0 as usize).map(|t| &t.class)), Some(describe_key(key)))
+        }
+    };
+    RuleView { when: describe(&rule.matches, Values::Hidden), class, keyed_by }
+}

@@ -1,0 +1,132 @@
+//! Who the client is: the rightmost hop that is not one of ours.
+//!
+//! Sources: RFC 7239 (`Forwarded`) and the older `X-Forwarded-For`. Nothing is believed from a peer that is
+//! not listed. `X-Forwarded-For` counts when both are there and agree; when they disagree neither counts,
+//! because a listed proxy that writes only one of them hands on the other as the client sent it.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use http::header::FORWARDED;
+use http::{HeaderMap, HeaderName};
+
+use crate::edition::Edition;
+
+/// `x-forwarded-for`.
+pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Longest chain of proxies that is followed; nobody has more, and a long header costs time.
+const MAX_HOPS: usize = 32;
+
+/// The client of a request that came from `peer`.
+pub(crate) fn client(peer: IpAddr, edition: &Edition, headers: &HeaderMap) -> IpAddr {
+    let peer = peer.to_canonical();
+    if !edition.trusts(peer) {
+        return peer;
+    }
+    let old = headers.contains_key(X_FORWARDED_FOR).then(|| {
+        let hops = headers.get_all(X_FORWARDED_FOR).iter().rev();
+        walk(peer, edition, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(address))
+    });
+    let new = headers.contains_key(FORWARDED).then(|| {
+        let hops = headers.get_all(FORWARDED).iter().rev();
+        walk(peer, edition, hops.flat_map(|v| v.as_bytes().rsplit(|&b| b == b',')).map(forwarded_for))
+    });
+    match (old, new) {
+        (Some(old), Some(new)) if old != new => peer,
+        (Some(client), _) | (None, Some(client)) => client,
+        (None, None) => peer,
+    }
+}
+
+/// The number that stands for a client in tables: one per IPv4 address, one per IPv6 /64, since whoever
+/// has an IPv6 address has a /64 of them.
+pub(crate) fn key(client: IpAddr) -> u64 {
+    match client {
+        IpAddr::V4(v4) => u64::from(u32::from(v4)),
+        IpAddr::V6(v6) => u64::try_from(u128::from(v6) >> 64).unwrap_or(u64::MAX),
+    }
+}
+
+/// Follows hops from the nearest to the farthest while they are ours.
+fn walk(peer: IpAddr, edition: &Edition, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+    let mut nearest = peer;
+    for hop in hops.take(MAX_HOPS) {
+        // What cannot be read (`unknown`, an obfuscated name) ends the chain at whoever wrote it.
+        let Some(hop) = hop else { break };
+        nearest = hop;
+        if !edition.trusts(hop) {
+            break;
+        }
+    }
+    nearest
+}
+
+/// An address as it stands in either header: bare, with a port, in brackets, in quotes.
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
+    let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    let found = match bare {
+        Some(inside) => inside.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
+        None => text.parse::<IpAddr>().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|a| a.ip())),
+    };
+    found.map(|ip| ip.to_canonical())
+}
+
+/// The `for` of one element of `Forwarded`.
+fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
+    element.split(|&b| b == b';').find_map(|pair| {
+        let at = pair.iter().position(|&b| b == b'=')?;
+        let (name, value) = pair.split_at(at);
+        if !name.trim_ascii().eq_ignore_ascii_case(b"for") {
+            return None;
+        }
+        address(value.get(1..)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::site_trusting;
+
+    fn of(peer: &str, headers: &[(HeaderName, &'static str)]) -> String {
+        let edition = Edition::new(site_trusting(&["10.0.0.0/8", "fd00::/8"]), "", 1, None, &mut 0);
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(name.clone(), http::HeaderValue::from_static(value));
+        }
+        client(peer.parse().expect("an address"), &edition, &map).to_string()
+    }
+
+    #[test]
+    fn strangers_are_not_believed() {
+        assert_eq!(of("192.0.2.1", &[(X_FORWARDED_FOR, "10.1.1.1"), (FORWARDED, "for=10.1.1.1")]), "192.0.2.1");
+        assert_eq!(of("::ffff:192.0.2.1", &[]), "192.0.2.1");
+    }
+
+    #[test]
+    fn the_rightmost_hop_that_is_not_ours_is_the_client() {
+        assert_eq!(of("10.0.0.1", &[]), "10.0.0.1");
+        assert_eq!(of("10.0.0.1", &[(X_FORWARDED_FOR, "1.1.1.1, 192.0.2.7,10.0.0.2")]), "192.0.2.7");
+        assert_eq!(of("10.0.0.1", &[(X_FORWARDED_FOR, "1.1.1.1"), (X_FORWARDED_FOR, "192.0.2.7:5000")]), "192.0.2.7");
+        assert_eq!(of("10.0.0.1", &[(X_FORWARDED_FOR, "10.0.0.3, 10.0.0.2")]), "10.0.0.3");
+        assert_eq!(of("10.0.0.1", &[(X_FORWARDED_FOR, "1.1.1.1, unknown, 10.0.0.2")]), "10.0.0.2");
+        assert_eq!(of("fd00::1", &[(FORWARDED, "for=1.1.1.1, For=\"[2001:db8::7]:80\";proto=https")]), "2001:db8::7");
+    }
+
+    #[test]
+    fn two_stories_are_none() {
+        let both = |old, new| of("10.0.0.1", &[(X_FORWARDED_FOR, old), (FORWARDED, new)]);
+        assert_eq!(both("192.0.2.7", "for=192.0.2.7"), "192.0.2.7");
+        assert_eq!(both("192.0.2.7", "for=192.0.2.8"), "10.0.0.1");
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_client() {
+        let key_of = |t: &str| key(t.parse().expect("an address"));
+        assert_eq!(key_of("2001:db8::1"), key_of("2001:db8::ffff:1"));
+        assert_ne!(key_of("2001:db8::1"), key_of("2001:db8:0:1::1"));
+        assert_ne!(key_of("192.0.2.1"), key_of("192.0.2.2"));
+    }
+}

@@ -1,0 +1,195 @@
+//! The task of one client connection: hyper, the ear on the socket, the slow client's buffer, deadlines.
+//!
+//! Everything about a connection happens in this one task: hyper's server, the request it serves, the
+//! connection to the node and the answer read ahead. There is nothing to hand over and nobody to wake.
+//! Generic over the transport: TLS slots in by wrapping it; HTTP/2 would be another driver of
+//! `exchange::serve`.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::StatusCode;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use weirgate_engine::Time;
+
+use crate::clock::Clock;
+use crate::exchange;
+use crate::framing::{Bounds, Refusal};
+use crate::inlet::{Handle, Inlet};
+use crate::line::Line;
+use crate::reply;
+use crate::worker::Worker;
+
+/// Room in hyper's buffers beside a head of the largest size.
+const SLACK: usize = 4 * 1024;
+
+/// After the last answer, so long and so many bytes are read and thrown away, so that a client that is
+/// still sending gets to read the answer instead of a reset (RFC 9112 Sec. 9.6).
+const LINGER: (Duration, usize) = (Duration::from_secs(1), 512 * 1024);
+
+/// How a connection came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// By the rules; maybe into a tunnel.
+    Done,
+    /// The client left, or broke off, or was too slow: nothing more is said.
+    Gone,
+    /// A panic; the client has heard nothing about its request yet if `silent`.
+    Panicked { silent: bool },
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn drive<T>(worker: Rc<Worker>, io: T, peer: SocketAddr, listener: SocketAddr, port: u16)
+where
+    T: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let line = Line::new(&worker, peer, listener, port);
+    let _seat = worker.seat(&line);
+    let limits = worker.edition().site.limits;
+    let bounds = Bounds { head_bytes: limits.head_bytes, headers: limits.headers };
+    let inlet = Rc::new(RefCell::new(Inlet::new(io, &line, bounds)));
+    let end = {
+        let mut builder = http1::Builder::new();
+        builder.header_read_timeout(None).half_close(false).max_buf_size(limits.head_bytes.max(8 * 1024) + SLACK);
+        if limits.headers > 100 {
+            // Up to hyper's own hundred its parser needs no allocation.
+            builder.max_headers(limits.headers);
+        }
+        let service = service_fn(|request| exchange::serve(Rc::clone(&line), request));
+        let mut server = builder.serve_connection(Handle(Rc::clone(&inlet)), service);
+        let mut told = false;
+        poll_fn(|cx| {
+            let hyper = |cx: &mut Context<'_>| {
+                if line.closing.get() && !std::mem::replace(&mut told, true) {
+                    Pin::new(&mut server).graceful_shutdown();
+                }
+                Pin::new(&mut server).poll(cx)
+            };
+            turn(&line, &inlet, hyper, cx)
+        })
+        .await
+    };
+    // hyper, the request in hand and its permit are gone; the transport is ours alone.
+    drop(line.finished.take());
+    let Some(inlet) = Rc::into_inner(inlet) else { return };
+    let mut inlet = inlet.into_inner();
+    match end {
+        End::Gone => {}
+        End::Panicked { silent } => {
+            worker.shared.counters.panics.fetch_add(1, Ordering::Relaxed);
+            if silent && Clock::within(LINGER.0, inlet.io().write_all(reply::PANICKED)).await.is_some() {
+                linger(inlet.io()).await;
+            }
+        }
+        End::Done => {
+            let tunnel = line.tunnel.take();
+            match tunnel {
+                Some(tunnel) => {
+                    let (io, first) = inlet.tunnel();
+                    tunnel.run(io, first.freeze(), &line).await;
+                }
+                None if !inlet.ended() => linger(inlet.io()).await,
+                None => {}
+            }
+        }
+    }
+}
+
+/// One turn of the task: `hyper` first, then what it does not do.
+fn turn<T, E>(
+    line: &Rc<Line>,
+    inlet: &RefCell<Inlet<T>>,
+    mut hyper: impl FnMut(&mut Context<'_>) -> Poll<Result<(), E>>,
+    cx: &mut Context<'_>,
+) -> Poll<End>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    loop {
+        let pump = line.pump.borrow().clone();
+        if let Some(pump) = pump {
+            pump.borrow_mut().begin_turn();
+        }
+        match catch_unwind(AssertUnwindSafe(|| hyper(cx))) {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(Ok(()))) => return Poll::Ready(End::Done),
+            Ok(Poll::Ready(Err(_))) => return Poll::Ready(End::Gone),
+            Err(_) => return Poll::Ready(End::Panicked { silent: line.busy.get() && !line.answered.get() }),
+        }
+        let pump = line.pump.borrow().clone();
+        if let Some(pump) = pump {
+            pump.borrow_mut().end_turn(cx);
+        }
+        let mut inlet = inlet.borrow_mut();
+        if inlet.blocked_since().is_none() {
+            drop(line.finished.take());
+        }
+        if line.busy.get() && line.refused.get().is_none() {
+            inlet.read_ahead(cx);
+            if inlet.ended() {
+                return Poll::Ready(End::Gone);
+            }
+        }
+        let now = line.now();
+        let site = &line.worker.edition().site;
+        let mut due = line.phase.get().min(line.total.get());
+        if let Some(since) = inlet.blocked_since() {
+            let stuck = since + line.progress.get();
+            if now >= stuck {
+                return Poll::Ready(End::Gone);
+            }
+            due = due.min(stuck);
+        }
+        if !line.busy.get() {
+            match inlet.head_since() {
+                Some(since) => {
+                    let late = since + site.timeouts.header;
+                    if now >= late {
+                        inlet.refuse(Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request head came too slowly"));
+                        continue;
+                    }
+                    due = due.min(late);
+                }
+                None => {
+                    let late = line.idle_since.get() + site.timeouts.idle;
+                    if now >= late && line.refused.get().is_none() {
+                        return Poll::Ready(End::Done);
+                    }
+                    due = due.min(late);
+                }
+            }
+        }
+        if due == Time::NEVER {
+            due = now + Duration::from_secs(60);
+        }
+        line.worker.timers.set(&line.alarm, due, cx.waker());
+        return Poll::Pending;
+    }
+}
+
+/// Closes so that the last answer arrives.
+async fn linger<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
+    let drain = async {
+        if io.shutdown().await.is_err() {
+            return;
+        }
+        let mut scratch = [0; 4096];
+        let mut read = 0;
+        while read < LINGER.1 {
+            match io.read(&mut scratch).await {
+                Ok(bytes) if bytes > 0 => read += bytes,
+                _ => return,
+            }
+        }
+    };
+    let _ = Clock::within(LINGER.0, drain).await;
+}

@@ -1,0 +1,375 @@
+//! One request, from its head to its record: the stages in their order.
+//!
+//! *classify* (who is it), *admit*, *queue*, *release* and *dispatch* (the engine's word, asked for and
+//! waited for here), *forward* (`forward.rs`), *observe* (the record, when the last byte has left).
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{EXPECT, UPGRADE};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use weirgate_config::NodeTimeouts;
+use weirgate_engine::{ClassId, Shed, Time};
+
+use crate::classify::{ClassRef, View};
+use crate::client;
+use crate::control::Decision;
+use crate::edition::{Edition, Hold, Target};
+use crate::forward::{self, Forward};
+use crate::framing::Refusal;
+use crate::hops;
+use crate::line::Line;
+use crate::permit::Permit;
+use crate::pump::ReplyBody;
+use crate::record::{AccessRecord, ClassIndex, Ending};
+use crate::reply::{self, NodeError};
+use crate::subject::Subject;
+use crate::trace::TraceId;
+use crate::upstream::{RequestBody, TOO_LARGE, Upload, account};
+use crate::worker::Admitted;
+
+/// Bodies up to this size are received before the request is admitted: a slow sender then holds no slot,
+/// and an idempotent request can be sent again.
+const SMALL_BODY: u64 = 64 * 1024;
+
+/// What is known about a request. Dropping it writes its record.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) line: Rc<Line>,
+    pub(crate) edition: Rc<Hold>,
+    pub(crate) ending: Ending,
+    pub(crate) status: u16,
+    pub(crate) target: Option<Arc<Target>>,
+    pub(crate) retries: u8,
+    pub(crate) bytes_out: u64,
+    class: Option<ClassIndex>,
+    method: Option<Method>,
+    subject: Option<Subject>,
+    trace: Option<TraceId>,
+    client: IpAddr,
+    /// It asked for another protocol.
+    upgrade: bool,
+    arrived: Time,
+    decided: Option<Time>,
+    released: bool,
+    node_ended: Option<Time>,
+    ended: Option<Time>,
+}
+
+/// Serves one request of a connection.
+pub(crate) async fn serve(line: Rc<Line>, request: Request<Incoming>) -> Result<Response<ReplyBody>, Infallible> {
+    let refusal = line.begin();
+    let mut exchange = Box::new(Exchange::new(&line));
+    let response = match refusal {
+        Some(refusal) => exchange.refuse(refusal),
+        None => {
+            let (head, body) = request.into_parts();
+            match exchange.classify(head) {
+                Ok(ready) => ready.admit(body, exchange).await,
+                Err(refusal) => exchange.refuse(refusal),
+            }
+        }
+    };
+    line.answered.set(true);
+    Ok(response)
+}
+
+/// A request whose class is known.
+struct Classified {
+    head: Parts,
+    subject: Subject,
+    upgrade: Option<HeaderValue>,
+    trusted: bool,
+}
+
+impl Exchange {
+    fn new(line: &Rc<Line>) -> Exchange {
+        Exchange {
+            line: Rc::clone(line),
+            edition: line.worker.edition(),
+            ending: Ending::Left,
+            status: 0,
+            target: None,
+            retries: 0,
+            bytes_out: 0,
+            class: None,
+            method: None,
+            subject: None,
+            trace: None,
+            client: line.peer.ip(),
+            upgrade: false,
+            arrived: line.now(),
+            decided: None,
+            released: false,
+            node_ended: None,
+            ended: None,
+        }
+    }
+
+    /// Stage *classify*, up to the rules: what the request is about and who sent it.
+    fn classify(&mut self, mut head: Parts) -> Result<Classified, Refusal> {
+        self.method = Some(head.method.clone());
+        let asked = head.headers.get(UPGRADE).filter(|_| head.version == Version::HTTP_11).cloned();
+        self.upgrade = asked.is_some() || head.method == Method::CONNECT;
+        let subject = Subject::of(&head.method, &head.uri, head.version, &head.headers)?;
+        self.subject = Some(subject.clone());
+        let names_upgrade = hops::drop_named(&mut head.headers);
+        let trusted = self.edition.trusts(self.line.peer.ip().to_canonical());
+        self.client = client::client(self.line.peer.ip(), &self.edition, &head.headers);
+        self.trace = Some(self.line.worker.traces.of(&mut head.headers));
+        if head.headers.get(EXPECT).is_some_and(|e| !e.as_bytes().eq_ignore_ascii_case(b"100-continue")) {
+            return Err(Refusal::with(StatusCode::EXPECTATION_FAILED, "the only expectation met is 100-continue"));
+        }
+        let upgrade = asked.filter(|p| names_upgrade && !p.as_bytes().eq_ignore_ascii_case(b"h2c"));
+        Ok(Classified { head, subject, upgrade, trusted })
+    }
+
+    /// The class, by the rules of the site in force.
+    fn find_class<'a>(edition: &Edition, view: &View<'a>) -> ClassRef<'a> {
+        let found = edition.classifier.classify(view).map(|c| c.class);
+        // The last rule always matches; without it the engine's default class is the last one.
+        let last = u32::try_from(edition.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
+        found.unwrap_or(ClassRef::Class(ClassId(last)))
+    }
+
+    fn timeouts(&self) -> NodeTimeouts {
+        // Every class of a site has its place in it.
+        const UNKNOWN: NodeTimeouts = NodeTimeouts {
+            connect: Duration::from_secs(5),
+            first_byte: Duration::from_secs(30),
+            body_progress: Duration::from_secs(30),
+            total: Duration::from_secs(60),
+        };
+        self.class.and_then(|c| self.edition.class_site(c)).map_or(UNKNOWN, |c| c.timeouts)
+    }
+
+    /// The request breaks a rule.
+    pub(crate) fn refuse(mut self: Box<Self>, refusal: Refusal) -> Response<ReplyBody> {
+        self.ending = Ending::Refused(refusal.what);
+        self.reply(reply::refused(refusal))
+    }
+
+    /// The engine turned it away.
+    fn shed(mut self: Box<Self>, at: Time, shed: Shed) -> Response<ReplyBody> {
+        self.ending = Ending::Shed(shed.reason);
+        self.decided = Some(at);
+        let response = reply::shed(shed, self.class.and_then(|c| self.edition.shed_reply(c)));
+        self.reply(response)
+    }
+
+    /// The nodes failed it.
+    pub(crate) fn fail(mut self: Box<Self>, error: NodeError) -> Response<ReplyBody> {
+        self.ending = Ending::Failed(error.as_str());
+        self.reply(reply::failed(error))
+    }
+
+    fn reply(mut self: Box<Self>, response: Response<Bytes>) -> Response<ReplyBody> {
+        self.status = response.status().as_u16();
+        let (head, body) = response.into_parts();
+        self.bytes_out = 0;
+        Response::from_parts(head, ReplyBody::whole(body, self))
+    }
+
+    /// Whether the client asked for another protocol.
+    pub(crate) fn may_upgrade(&self) -> bool {
+        self.upgrade
+    }
+
+    /// The node is done: when, or why too early.
+    pub(crate) fn node_ended(&mut self, ended: Result<Time, NodeError>) {
+        match ended {
+            Ok(at) => self.node_ended = Some(at),
+            Err(error) => self.ending = Ending::Failed(error.as_str()),
+        }
+    }
+
+    /// The last byte was handed over.
+    pub(crate) fn complete(&mut self) {
+        if matches!(self.ending, Ending::Left) {
+            self.ending = Ending::Served;
+        }
+    }
+
+    /// The engine's word came at `at`.
+    fn release(&mut self, at: Time, target: &Arc<Target>) {
+        self.decided = Some(at);
+        self.released = true;
+        self.target = Some(Arc::clone(target));
+    }
+}
+
+impl Classified {
+    /// Stages *admit*, *queue*, *release*, *dispatch*.
+    async fn admit(self, body: Incoming, mut exchange: Box<Exchange>) -> Response<ReplyBody> {
+        let Classified { mut head, subject, upgrade, trusted } = self;
+        let line = Rc::clone(&exchange.line);
+        let worker = Rc::clone(&line.worker);
+        let flow = worker.flow(exchange.client);
+        let expects = head.headers.contains_key(EXPECT);
+        let limits = exchange.edition.site.limits;
+        let size = body.size_hint();
+        if let (Some(limit), lower) = (limits.body_bytes, size.lower())
+            && lower > limit
+        {
+            return exchange.refuse(TOO_LARGE);
+        }
+
+        let mut body = Some(body);
+        let mut whole = None;
+        // A reload between the rules and the engine sends a request back to the rules; it has to be very
+        // unlucky to see two.
+        for _ in 0..8 {
+            let view = View {
+                host: subject.host(),
+                path: subject.target.path(),
+                query: subject.target.query(),
+                method: &head.method,
+                headers: &head.headers,
+                client: exchange.client,
+                port: line.port,
+            };
+            let class = Exchange::find_class(&exchange.edition, &view);
+            exchange.class = Some(match class {
+                ClassRef::Class(class) => ClassIndex::Class(class.0),
+                ClassRef::Template(template, _) => ClassIndex::Template(template),
+            });
+            let timeouts = exchange.timeouts();
+            line.progress.set(timeouts.body_progress);
+            if let Some(small) = body
+                .take_if(|b| !expects && b.size_hint().exact().is_some_and(|bytes| bytes > 0 && bytes <= SMALL_BODY))
+            {
+                match receive(&line, small, limits.body_bytes).await {
+                    Ok(bytes) => whole = Some(bytes),
+                    Err(refusal) => return exchange.refuse(refusal),
+                }
+            }
+            let (at, admitted) = worker.arrive(exchange.edition.version, class, flow);
+            exchange.arrived = at;
+            let (permit, target) = match admitted {
+                Admitted::Stale => {
+                    exchange.edition = worker.edition();
+                    continue;
+                }
+                Admitted::Shed(shed) => return exchange.shed(at, shed),
+                Admitted::Release(permit, target) => {
+                    exchange.release(at, &target);
+                    (permit, target)
+                }
+                Admitted::Wait(place) => {
+                    let ticket = place.ticket();
+                    match place.await {
+                        (at, Decision::Shed(shed)) => return exchange.shed(at, shed),
+                        (at, Decision::Release(target)) => {
+                            exchange.release(at, &target);
+                            (Permit::new(&worker, ticket), target)
+                        }
+                    }
+                }
+            };
+            let (body, progress) = match (whole, body) {
+                (Some(bytes), _) => (RequestBody::Whole(Some(bytes)), None),
+                (None, Some(body)) if !body.is_end_stream() => {
+                    let (upload, progress) = Upload::new(body, &line, limits.body_bytes, timeouts.first_byte);
+                    (RequestBody::Stream(upload), Some(progress))
+                }
+                (None, _) => (RequestBody::Empty, None),
+            };
+            let way = hops::Way {
+                peer: line.peer.ip().to_canonical(),
+                trusted,
+                authority: &subject.authority,
+                upgrade: upgrade.as_ref(),
+            };
+            hops::to_node(&mut head.headers, &way, &mut line.stamps.borrow_mut());
+            let forward = Forward {
+                method: head.method,
+                headers: head.headers,
+                target: subject.target,
+                authority: subject.authority,
+                upgrade: upgrade.is_some(),
+                body,
+                progress,
+                timeouts,
+                buffer: limits.buffer_per_request,
+            };
+            return forward::forward(forward, permit, target, exchange).await;
+        }
+        exchange.fail(NodeError::Unavailable)
+    }
+}
+
+/// Receives a small body whole.
+async fn receive(line: &Line, mut body: Incoming, limit: Option<u64>) -> Result<Bytes, Refusal> {
+    const LATE: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
+    const BROKEN: Refusal = Refusal::bad("the request body is broken");
+    let mut left = limit;
+    let mut first: Option<Bytes> = None;
+    let mut rest = BytesMut::new();
+    line.begin_phase(line.progress.get());
+    while !body.is_end_stream() {
+        let frame = poll_fn(|cx| match Pin::new(&mut body).poll_frame(cx) {
+            Poll::Pending if line.is_late() => Poll::Ready(Some(Err(LATE))),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(frame) => Poll::Ready(frame.map(|f| f.map_err(|_| line.body_refusal().unwrap_or(BROKEN)))),
+        });
+        let Some(frame) = frame.await else { break };
+        let Ok(data) = frame?.into_data() else { continue };
+        account(line, &mut left, data.len())?;
+        line.begin_phase(line.progress.get());
+        match &first {
+            None => first = Some(data),
+            Some(head) => {
+                if rest.is_empty() {
+                    rest.extend_from_slice(head);
+                }
+                rest.extend_from_slice(&data);
+            }
+        }
+    }
+    line.phase.set(Time::NEVER);
+    Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
+}
+
+/// Stage *observe*: the request has ended.
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if self.upgrade && self.ending != Ending::Tunnelled {
+            self.line.declined.set(true);
+        }
+        self.line.end();
+        let worker = &self.line.worker;
+        let now = self.ended.unwrap_or_else(|| worker.shared.control.clock().now());
+        let node_ended = self.node_ended.unwrap_or(now);
+        let decided = self.decided.unwrap_or(self.arrived);
+        let record = AccessRecord {
+            version: self.edition.version,
+            class: self.class,
+            class_name: self.class.map_or("-", |c| self.edition.class_name(c)),
+            ending: self.ending,
+            status: self.status,
+            node: self.target.as_ref().map(|t| t.name.as_str()),
+            retries: self.retries,
+            queue_wait: decided.since(self.arrived),
+            service_time: if self.released { node_ended.since(decided) } else { Duration::ZERO },
+            total: now.since(self.arrived),
+            bytes_in: self.line.bytes_in.get(),
+            bytes_out: self.bytes_out,
+            trace_id: self.trace.as_ref().map_or("", TraceId::as_str),
+            method: self.method.as_ref(),
+            host: self.subject.as_ref().map_or("", Subject::host),
+            path: self.subject.as_ref().map_or("", |s| s.target.as_str()),
+            client: self.client,
+        };
+        worker.shared.observe(&record);
+    }
+}

@@ -1,0 +1,319 @@
+//! Stage *forward*: the request to a node, and to another one if that may be.
+//!
+//! Sources: RFC 9110 Sec. 9.2.2 (which methods may be repeated), RFC 9112 Sec. 6.3 and 9.3.1 (ends of
+//! messages, retrying on a connection that closed). Departures: `Expect: 100-continue` is answered here when
+//! the request is forwarded, not by the node; interim answers (103) are not passed on.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
+use http_body::Body;
+use hyper::body::Incoming;
+use weirgate_config::NodeTimeouts;
+use weirgate_engine::{Outcome, Time};
+
+use crate::edition::Target;
+use crate::exchange::Exchange;
+use crate::framing::Refusal;
+use crate::hops;
+use crate::line::Line;
+use crate::permit::Permit;
+use crate::pump::{Pump, ReplyBody};
+use crate::reply::NodeError;
+use crate::tunnel::Tunnel;
+use crate::upstream::{self, Answer, Link, Progress, RequestBody};
+
+/// A request on its way to the nodes.
+#[derive(Debug)]
+pub(crate) struct Forward {
+    pub(crate) method: Method,
+    /// As the node is to get them.
+    pub(crate) headers: HeaderMap,
+    pub(crate) target: PathAndQuery,
+    pub(crate) authority: HeaderValue,
+    /// It asks for another protocol.
+    pub(crate) upgrade: bool,
+    pub(crate) body: RequestBody,
+    /// Whose turn it is, if the body is streamed.
+    pub(crate) progress: Option<Rc<Progress>>,
+    pub(crate) timeouts: NodeTimeouts,
+    /// Bytes of the answer that may be read ahead.
+    pub(crate) buffer: usize,
+}
+
+/// Why an attempt gave no answer.
+enum Missed {
+    /// The node did it.
+    Node(NodeError),
+    /// A connection that had served before was closed before it answered: says nothing about the node.
+    Stale,
+    /// The client did it.
+    Client(Refusal),
+}
+
+/// Forwards until a node answers, or none may be tried any more.
+pub(crate) async fn forward(
+    mut request: Forward,
+    mut permit: Permit,
+    mut target: Arc<Target>,
+    mut exchange: Box<Exchange>,
+) -> Response<ReplyBody> {
+    let line = Rc::clone(&exchange.line);
+    line.total.set(line.now() + request.timeouts.total);
+    request.headers.insert(
+        HOST,
+        if request.authority.is_empty() {
+            HeaderValue::from_str(&target.address).unwrap_or(HeaderValue::from_static("node"))
+        } else {
+            request.authority.clone()
+        },
+    );
+    if request.body.size_hint().exact().is_none() {
+        request.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    // Sent again only if it changes nothing a second time and nothing of it is lost.
+    let repeatable =
+        request.method.is_idempotent() && !matches!(request.body, RequestBody::Stream(_)) && !request.upgrade;
+    let mut fresh = false;
+    loop {
+        let missed = match attempt(&mut request, repeatable, fresh, &target, &line).await {
+            Ok((link, response)) => {
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    return upgrade(link, response, permit, &target, exchange, request.timeouts);
+                }
+                match answer(link, response, &request, permit, &target, exchange).await {
+                    Ok(response) => return response,
+                    Err((error, back, still)) => {
+                        (permit, exchange) = (back, still);
+                        Missed::Node(error)
+                    }
+                }
+            }
+            Err(missed) => missed,
+        };
+        match missed {
+            // The permit is dropped: the engine hears of a reset, not of a failure.
+            Missed::Client(refusal) => return exchange.refuse(refusal),
+            Missed::Stale => fresh = true,
+            Missed::Node(error) => {
+                let (at, next) = permit.fail(repeatable && line.now() < line.total.get());
+                match next {
+                    Some(next) => {
+                        exchange.retries = exchange.retries.saturating_add(1);
+                        exchange.target = Some(Arc::clone(&next));
+                        (target, fresh) = (next, false);
+                    }
+                    None => {
+                        exchange.node_ended(Ok(at));
+                        return exchange.fail(error);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One try at one node. On a used connection unless `fresh`.
+async fn attempt(
+    request: &mut Forward,
+    repeatable: bool,
+    mut fresh: bool,
+    target: &Arc<Target>,
+    line: &Rc<Line>,
+) -> Result<(Link, Response<Incoming>), Missed> {
+    let mut message = build(request, repeatable);
+    loop {
+        let pooled = if fresh { None } else { line.worker.pools.take(target) };
+        let mut link = match pooled {
+            Some(link) => link,
+            None => connect(target, line, request.timeouts.connect).await?,
+        };
+        let (used, before) = (link.is_used(), link.received());
+        if used {
+            let reused = &line.worker.shared.counters.reused;
+            reused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        let streamed = request.progress.is_some();
+        line.begin_phase(if streamed { request.timeouts.body_progress } else { request.timeouts.first_byte });
+        let broken = match link.exchange(message, || line.is_late()).await {
+            Answer::Head(response) => return Ok((link, response)),
+            Answer::Unsent(back) if used => {
+                (message, fresh) = (back, true);
+                continue;
+            }
+            Answer::Unsent(_) => NodeError::Terminated,
+            Answer::Broken(error) if error.is_parse() || error.is_parse_status() => NodeError::Protocol,
+            Answer::Broken(_) if used && repeatable && link.received() == before => return Err(Missed::Stale),
+            Answer::Broken(_) => NodeError::Terminated,
+            Answer::Late => NodeError::ResponseTimeout,
+        };
+        return Err(match (line.body_refusal(), &request.progress) {
+            (Some(refusal), _) => Missed::Client(refusal),
+            (None, Some(progress)) if broken == NodeError::ResponseTimeout && progress.awaits_client.get() => {
+                Missed::Client(Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly"))
+            }
+            _ => Missed::Node(broken),
+        });
+    }
+}
+
+/// The message of one attempt; keeps what the next one needs if there may be one.
+fn build(request: &mut Forward, repeatable: bool) -> Request<RequestBody> {
+    let body = match &request.body {
+        RequestBody::Whole(bytes) => RequestBody::Whole(bytes.clone()),
+        _ => std::mem::replace(&mut request.body, RequestBody::Empty),
+    };
+    let mut message = Request::new(body);
+    *message.method_mut() = request.method.clone();
+    *message.uri_mut() = Uri::from(request.target.clone());
+    *message.headers_mut() = if repeatable { request.headers.clone() } else { std::mem::take(&mut request.headers) };
+    message
+}
+
+async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Result<Link, Missed> {
+    line.begin_phase(limit);
+    let mut connecting = std::pin::pin!(upstream::connect(target, &line.worker.shared.counters));
+    let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
+        Poll::Ready(result) => Poll::Ready(Some(result)),
+        Poll::Pending if line.is_late() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    });
+    match connected.await {
+        Some(Ok(link)) => Ok(link),
+        None => Err(Missed::Node(NodeError::ConnectTimeout)),
+        Some(Err(error)) => Err(Missed::Node(match error.kind() {
+            std::io::ErrorKind::ConnectionRefused => NodeError::Refused,
+            std::io::ErrorKind::TimedOut => NodeError::ConnectTimeout,
+            _ if target.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
+            _ => NodeError::Unavailable,
+        })),
+    }
+}
+
+/// The way back: checks the head, reads what is there, and leaves the rest to a pump. An answer that breaks
+/// off before its head went downstream gives everything back.
+async fn answer(
+    link: Link,
+    response: Response<Incoming>,
+    request: &Forward,
+    permit: Permit,
+    target: &Arc<Target>,
+    mut exchange: Box<Exchange>,
+) -> Result<Response<ReplyBody>, (NodeError, Permit, Box<Exchange>)> {
+    let (mut head, incoming) = response.into_parts();
+    if !has_one_end(&head.headers, head.version) {
+        // Dropping the link closes it: where its answer ends is anyone's guess.
+        return Err((NodeError::Protocol, permit, exchange));
+    }
+    let line = Rc::clone(&exchange.line);
+    let length = incoming.size_hint().exact();
+    line.begin_phase(request.timeouts.body_progress);
+    let mut pump = Pump::new(&line, Arc::clone(target), link, incoming, permit, head.status.as_u16(), request.buffer);
+    poll_fn(|cx| {
+        pump.burst(cx);
+        Poll::Ready(())
+    })
+    .await;
+    exchange.status = head.status.as_u16();
+    hops::to_client(&mut head.headers, false);
+    head.version = Version::HTTP_11;
+    let body = match pump.ended() {
+        Some(Err(error)) => {
+            exchange.status = 0;
+            return Err((error, pump.into_permit(), exchange));
+        }
+        Some(Ok(at)) => {
+            exchange.node_ended(Ok(at));
+            ReplyBody::frames(pump.take_queue(), exchange)
+        }
+        None => ReplyBody::pumped(pump.share(), length, exchange),
+    };
+    Ok(Response::from_parts(head, body))
+}
+
+/// Whether every reader finds the same end of a response. What is ambiguous is not passed on.
+fn has_one_end(headers: &HeaderMap, version: Version) -> bool {
+    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    match (codings.next(), codings.next(), lengths.next(), lengths.next()) {
+        (None, None, None, None) => true,
+        (None, None, Some(length), None) => {
+            !length.is_empty() && length.len() <= 18 && length.as_bytes().iter().all(u8::is_ascii_digit)
+        }
+        (Some(coding), None, None, None) => {
+            version == Version::HTTP_11 && coding.as_bytes().eq_ignore_ascii_case(b"chunked")
+        }
+        _ => false,
+    }
+}
+
+/// The node changes the protocol.
+fn upgrade(
+    link: Link,
+    response: Response<Incoming>,
+    mut permit: Permit,
+    target: &Arc<Target>,
+    mut exchange: Box<Exchange>,
+    timeouts: NodeTimeouts,
+) -> Response<ReplyBody> {
+    let (mut head, _) = response.into_parts();
+    if !exchange.may_upgrade() {
+        permit.fail(false);
+        return exchange.fail(NodeError::Upgrade);
+    }
+    // The tunnel takes no slot: how long it lasts says nothing about the node's load.
+    let at = permit.finish(Outcome::Upgraded);
+    exchange.node_ended(Ok(at));
+    exchange.status = 101;
+    exchange.target = Some(Arc::clone(target));
+    hops::to_client(&mut head.headers, true);
+    let line = Rc::clone(&exchange.line);
+    line.phase.set(Time::NEVER);
+    line.total.set(Time::NEVER);
+    let idle = exchange.edition.site.timeouts.idle.max(timeouts.body_progress);
+    let (stream, received) = link.into_transport();
+    line.tunnel.replace(Some(Tunnel::new(stream, received, idle, exchange)));
+    let mut response = Response::new(ReplyBody::none());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *response.headers_mut() = head.headers;
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_one_end_or_none() {
+        let check = |fields: &[(http::HeaderName, &'static str)], version| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in fields {
+                headers.append(name.clone(), HeaderValue::from_static(value));
+            }
+            has_one_end(&headers, version)
+        };
+        let one = |fields: &[_]| check(fields, Version::HTTP_11);
+        assert!(one(&[]));
+        assert!(one(&[(CONTENT_LENGTH, "5")]));
+        assert!(one(&[(TRANSFER_ENCODING, "Chunked")]));
+        for bad in [
+            &[(CONTENT_LENGTH, "5"), (CONTENT_LENGTH, "5")][..],
+            &[(CONTENT_LENGTH, "5, 5")],
+            &[(CONTENT_LENGTH, "+5")],
+            &[(CONTENT_LENGTH, "")],
+            &[(CONTENT_LENGTH, "5"), (TRANSFER_ENCODING, "chunked")],
+            &[(TRANSFER_ENCODING, "chunked"), (TRANSFER_ENCODING, "chunked")],
+            &[(TRANSFER_ENCODING, "gzip, chunked")],
+            &[(TRANSFER_ENCODING, "identity")],
+        ] {
+            assert!(!one(bad), "{bad:?}");
+        }
+        assert!(!check(&[(TRANSFER_ENCODING, "chunked")], Version::HTTP_10));
+    }
+}

@@ -1,0 +1,154 @@
+//! Active health checks: a task per node, on one thread.
+//!
+//! Each check is a GET on a connection of its own, so that it tests what a new client would meet. Checks
+//! of many nodes are spread over the interval by a hash of the node, and each interval varies by a tenth,
+//! so that they neither start together nor fall into step.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use weirgate_config::HealthCheck;
+
+use crate::clock::Clock;
+use crate::edition::{Edition, Target};
+use crate::gateway::Shared;
+
+/// The checks under way.
+#[derive(Default)]
+pub(crate) struct Checks {
+    tasks: HashMap<u64, JoinHandle<()>>,
+}
+
+impl Checks {
+    /// Checks the nodes of `edition` and no others.
+    pub(crate) fn follow(&mut self, edition: &Edition, shared: &Arc<Shared>) {
+        self.tasks.retain(|id, task| {
+            let stays = edition.nodes.iter().any(|t| t.id == *id);
+            if !stays {
+                task.abort();
+            }
+            stays
+        });
+        for target in &edition.nodes {
+            if let Some(check) = &target.settings.health {
+                self.tasks.entry(target.id).or_insert_with(|| {
+                    tokio::task::spawn_local(watch(Arc::clone(target), check.clone(), Arc::clone(shared)))
+                });
+            }
+        }
+    }
+
+    /// Ends all checks.
+    pub(crate) fn stop(&mut self) {
+        for (_, task) in self.tasks.drain() {
+            task.abort();
+        }
+    }
+}
+
+/// Checks one node until it is aborted.
+async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
+    let mut verdict = Verdict::default();
+    let mut round = 0u64;
+    loop {
+        // Between 0 and 1, differently for each node and round.
+        let share = (shared.hasher.hash_one((target.id, round)) >> 11) as f64 / (1u64 << 53) as f64;
+        let wait = if round == 0 { check.interval.mul_f64(share) } else { check.interval.mul_f64(0.9 + 0.2 * share) };
+        Clock::sleep(wait.max(Duration::from_millis(1))).await;
+        round += 1;
+        let healthy = Clock::within(check.timeout, probe(&target, &check)).await.unwrap_or(false);
+        if let Some(up) = verdict.hear(healthy, &check) {
+            shared.control.health(target.id, up);
+        }
+    }
+}
+
+/// Counts answers until they make a difference.
+#[derive(Debug, Default)]
+struct Verdict {
+    /// `None` until the first difference: the engine takes a new node for up.
+    up: Option<bool>,
+    run: u32,
+    last: bool,
+}
+
+impl Verdict {
+    /// `Some` when the node has changed sides.
+    fn hear(&mut self, healthy: bool, check: &HealthCheck) -> Option<bool> {
+        self.run = if self.last == healthy { self.run.saturating_add(1) } else { 1 };
+        self.last = healthy;
+        let needed = if healthy { check.rise } else { check.fall };
+        // A first good answer counts at once: an earlier node of that name may have been down.
+        let enough = self.run >= needed || (self.up.is_none() && healthy);
+        if !enough || self.up == Some(healthy) {
+            return None;
+        }
+        self.up = Some(healthy);
+        Some(healthy)
+    }
+}
+
+/// One check.
+async fn probe(target: &Target, check: &HealthCheck) -> bool {
+    let asked = async {
+        let mut stream = TcpStream::connect(target.address.as_str()).await?;
+        let host = check.host.as_deref().unwrap_or(&target.address);
+        let request = format!(
+            "GET {} HTTP/1.1\r\nhost: {host}\r\nuser-agent: weirgate-health\r\nconnection: close\r\n\r\n",
+            check.path
+        );
+        stream.write_all(request.as_bytes()).await?;
+        // "HTTP/1.1 200" is all that matters.
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).await?;
+        Ok::<_, std::io::Error>(head)
+    };
+    asked.await.is_ok_and(|head| is_healthy(&head))
+}
+
+fn is_healthy(head: &[u8; 12]) -> bool {
+    matches!(head, [b'H', b'T', b'T', b'P', b'/', b'1', b'.', b'0' | b'1', b' ', b'2' | b'3', b'0'..=b'9', b'0'..=b'9'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_several_answers_to_change_sides() {
+        let check = HealthCheck {
+            path: "/".into(),
+            host: None,
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
+            fall: 3,
+            rise: 2,
+        };
+        let mut verdict = Verdict::default();
+        let heard: Vec<_> = [true, false, false, true, false, false, false, false, true, true, true]
+            .map(|healthy| verdict.hear(healthy, &check))
+            .to_vec();
+        assert_eq!(heard, [Some(true), None, None, None, None, None, Some(false), None, None, Some(true), None]);
+        let mut verdict = Verdict::default();
+        assert_eq!([false, false, false].map(|h| verdict.hear(h, &check)), [None, None, Some(false)]);
+    }
+
+    #[test]
+    fn the_status_line_decides() {
+        for (line, healthy) in [
+            (b"HTTP/1.1 200", true),
+            (b"HTTP/1.0 399", true),
+            (b"HTTP/1.1 404", false),
+            (b"HTTP/1.1 503", false),
+            (b"HTTP/2.0 200", false),
+            (b"SSH-2.0-Open", false),
+        ] {
+            assert_eq!(is_healthy(line), healthy);
+        }
+    }
+}

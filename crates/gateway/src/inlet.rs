@@ -1,0 +1,242 @@
+//! The client's side of a connection, in front of hyper: strict framing, and an ear on the socket.
+//!
+//! hyper reads from here and sees only bytes that passed the [`Scanner`]. A head that is refused is
+//! replaced by a stand-in of one fixed request, so that hyper keeps the order of answers, and the request
+//! of that number is answered with the refusal. A refused body is an I/O error to hyper.
+//!
+//! While a request is in hand its connection's task reads ahead (bounded), so that a client that leaves is
+//! noticed at once even if hyper waits with the body unread.
+
+use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use hyper::rt::ReadBufCursor;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use weirgate_engine::Time;
+
+use crate::framing::{Bounds, Refusal, Scanner, Step};
+use crate::line::Line;
+
+/// Most bytes that are read ahead of hyper; a client that has sent more unread body than this is not
+/// seen leaving until some of it is read.
+const AHEAD: usize = 64 * 1024;
+
+/// What hyper reads in place of a refused head.
+const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+
+/// A transport with its framing check.
+#[derive(Debug)]
+pub(crate) struct Inlet<T> {
+    io: T,
+    line: Rc<Line>,
+    scanner: Scanner,
+    /// Received, not yet handed over.
+    raw: BytesMut,
+    /// So many bytes at the front of `raw` have passed the check.
+    passed: usize,
+    /// What is left of the stand-in, once one is needed.
+    stand_in: Option<&'static [u8]>,
+    /// Why the body being received was refused; nothing after it is read.
+    bad_body: Option<Refusal>,
+    /// The client has closed its side, or the connection is broken.
+    ended: bool,
+    /// When the first byte of the head that is being received came.
+    head_since: Option<Time>,
+    /// Since when the client takes no bytes.
+    blocked_since: Option<Time>,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
+    pub(crate) fn new(io: T, line: &Rc<Line>, bounds: Bounds) -> Inlet<T> {
+        Inlet {
+            io,
+            line: Rc::clone(line),
+            scanner: Scanner::new(bounds),
+            raw: BytesMut::new(),
+            passed: 0,
+            stand_in: None,
+            bad_body: None,
+            ended: false,
+            head_since: None,
+            blocked_since: None,
+        }
+    }
+
+    /// The client has left.
+    pub(crate) fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Since when a head is being received.
+    pub(crate) fn head_since(&self) -> Option<Time> {
+        self.head_since
+    }
+
+    /// Since when the client takes no bytes.
+    pub(crate) fn blocked_since(&self) -> Option<Time> {
+        self.blocked_since
+    }
+
+    /// Refuses the head that is being received.
+    pub(crate) fn refuse(&mut self, refusal: Refusal) {
+        self.scanner.refuse();
+        self.stand_in = Some(STAND_IN);
+        self.head_since = None;
+        self.line.refused.set(Some((self.scanner.heads() + 1, refusal)));
+    }
+
+    /// Listens to the client while its request is in hand.
+    pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        while !self.ended && self.raw.len() < AHEAD {
+            if self.fill(cx).is_pending() {
+                break;
+            }
+        }
+    }
+
+    /// The transport and what was received after the last request, for a tunnel.
+    pub(crate) fn tunnel(&mut self) -> (&mut T, BytesMut) {
+        self.passed = 0;
+        (&mut self.io, std::mem::take(&mut self.raw))
+    }
+
+    /// The bare transport.
+    pub(crate) fn io(&mut self) -> &mut T {
+        &mut self.io
+    }
+
+    /// Reads what is there into `raw`. Ready when something came or the client ended.
+    fn fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let worker = Rc::clone(&self.line.worker);
+        let mut scratch = worker.scratch.borrow_mut();
+        let mut buffer = ReadBuf::new(&mut scratch);
+        match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
+            Ok(()) if !buffer.filled().is_empty() => self.raw.extend_from_slice(buffer.filled()),
+            // A reset is an end as well: the client is gone.
+            Ok(()) | Err(_) => self.ended = true,
+        }
+        Poll::Ready(())
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, out: &mut ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        let before = out.remaining();
+        loop {
+            if out.remaining() == 0 {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(rest) = self.stand_in {
+                let take = rest.len().min(out.remaining());
+                let (now, later) = rest.split_at(take);
+                out.put_slice(now);
+                self.stand_in = Some(later);
+                // Nothing follows a stand-in; its answer closes the connection.
+                return if out.remaining() < before { Poll::Ready(Ok(())) } else { Poll::Pending };
+            }
+            if self.passed > 0 {
+                let take = self.passed.min(out.remaining());
+                out.put_slice(self.raw.get(..take).unwrap_or_default());
+                self.raw.advance(take);
+                self.passed -= take;
+                continue;
+            }
+            if let Some(refusal) = self.bad_body {
+                // What came before goes first, in a read of its own: an error would take it along.
+                if out.remaining() < before {
+                    return Poll::Ready(Ok(()));
+                }
+                self.line.refuse_body(self.scanner.heads(), refusal);
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, refusal.what)));
+            }
+            if self.line.declined.replace(false) {
+                self.scanner.resume();
+            }
+            match self.scanner.scan(&self.raw) {
+                Step::Pass(bytes) => {
+                    self.head_since = None;
+                    self.passed = bytes;
+                    continue;
+                }
+                Step::Skip(bytes) => {
+                    self.raw.advance(bytes);
+                    continue;
+                }
+                Step::RefuseHead(refusal) => {
+                    self.refuse(refusal);
+                    continue;
+                }
+                Step::RefuseBody(refusal) => {
+                    self.bad_body = Some(refusal);
+                    continue;
+                }
+                Step::Hold if !self.raw.is_empty() => {
+                    return if out.remaining() < before { Poll::Ready(Ok(())) } else { Poll::Pending };
+                }
+                Step::Hold | Step::More => {}
+            }
+            if self.scanner.between_requests() && !self.raw.is_empty() && self.head_since.is_none() {
+                self.head_since = Some(self.line.now());
+            }
+            if out.remaining() < before || self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(self.fill(cx));
+        }
+    }
+
+    fn wrote(&mut self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.blocked_since = match &result {
+            Poll::Pending => self.blocked_since.or(Some(self.line.now())),
+            Poll::Ready(_) => None,
+        };
+        result
+    }
+}
+
+/// hyper's end of an inlet; the connection's task holds the other.
+#[derive(Debug)]
+pub(crate) struct Handle<T>(pub(crate) Rc<RefCell<Inlet<T>>>);
+
+impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Handle<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut out: ReadBufCursor<'_>,
+    ) -> Poll<Result<(), io::Error>> {
+        self.0.borrow_mut().poll_read(cx, &mut out)
+    }
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<Result<usize, io::Error>> {
+        let inlet = &mut *self.0.borrow_mut();
+        let result = Pin::new(&mut inlet.io).poll_write(cx, bytes);
+        inlet.wrote(result)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<Result<usize, io::Error>> {
+        let inlet = &mut *self.0.borrow_mut();
+        let result = Pin::new(&mut inlet.io).poll_write_vectored(cx, slices);
+        inlet.wrote(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.borrow().io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Pin::new(&mut self.0.borrow_mut().io).poll_flush(cx)
+    }
+
+    /// The connection's task closes: it knows whether a tunnel follows or bytes are still under way.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+}

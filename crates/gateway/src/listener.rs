@@ -1,0 +1,53 @@
+//! Listening sockets: one per thread and address, spread by the kernel (`SO_REUSEPORT`).
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+/// Connections that may wait in the kernel; more than any burst that a core can take in a second. The
+/// kernel cuts it to `net.core.somaxconn`.
+const BACKLOG: i32 = 4096;
+
+/// Opens `count` sockets on one address. With port 0 the kernel chooses one port for all of them.
+///
+/// # Errors
+/// The address cannot be had.
+pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    let mut bound = address;
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        socket.set_reuse_address(true)?;
+        socket.set_reuse_port(true)?;
+        if address.is_ipv6() {
+            // An IPv4 listener of the same port is another line of the policy file.
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&bound.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from(socket);
+        bound = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok((bound, listeners))
+}
+
+/// Whether another process (or another gateway) serves `address`: with `SO_REUSEPORT` binding would not
+/// tell, and connections would go to either.
+pub(crate) fn in_use(address: SocketAddr) -> io::Result<bool> {
+    if address.port() == 0 {
+        return Ok(false);
+    }
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    match socket.bind(&address.into()) {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(true),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,416 @@
+//! Stage *forward*, the way back: a node's answer on its way to the client.
+//!
+//! The node's last byte frees the slot, however slowly the client reads: while hyper has enough to write,
+//! the connection's task reads the answer ahead into a queue, up to a bound per request and one for the
+//! whole process. Past them the node has to wait, and time does not count against it. An answer that is
+//! complete when its head is seen (most are) needs no queue.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use weirgate_engine::{Outcome, Time};
+
+use crate::edition::Target;
+use crate::exchange::Exchange;
+use crate::line::Line;
+use crate::permit::Permit;
+use crate::reply::NodeError;
+use crate::upstream::Link;
+
+/// An answer that the connection's task and hyper read in turns.
+pub(crate) type SharedPump = Rc<RefCell<Pump>>;
+
+/// Most bytes that are read at once behind a head before the head is sent on.
+const BURST: usize = 64 * 1024;
+
+/// A node's answer being read.
+#[derive(Debug)]
+pub(crate) struct Pump {
+    line: Rc<Line>,
+    target: Arc<Target>,
+    /// Gone when the answer is complete.
+    source: Option<(Link, Incoming)>,
+    permit: Permit,
+    status: u16,
+    queue: Queue,
+    /// Bytes of the queue that are counted in the budget of the process.
+    counted: usize,
+    ended: Option<Result<Time, NodeError>>,
+    /// hyper has looked for more in this turn of the connection's task.
+    looked: bool,
+    /// Since when the budget is used up.
+    stalled: Option<Time>,
+    /// Bytes that may be queued.
+    bound: usize,
+}
+
+/// Frames in order. The first has a place of its own: most answers have one frame.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    first: Option<Frame<Bytes>>,
+    rest: VecDeque<Frame<Bytes>>,
+    bytes: usize,
+}
+
+impl Queue {
+    fn push(&mut self, frame: Frame<Bytes>) {
+        self.bytes += frame.data_ref().map_or(0, Bytes::len);
+        if self.first.is_none() && self.rest.is_empty() {
+            self.first = Some(frame);
+        } else {
+            self.rest.push_back(frame);
+        }
+    }
+
+    fn pop(&mut self) -> Option<Frame<Bytes>> {
+        let frame = self.first.take().or_else(|| self.rest.pop_front())?;
+        self.bytes -= frame.data_ref().map_or(0, Bytes::len);
+        Some(frame)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.rest.is_empty()
+    }
+
+    fn has_trailers(&self) -> bool {
+        self.first.iter().chain(&self.rest).any(Frame::is_trailers)
+    }
+}
+
+impl Pump {
+    pub(crate) fn new(
+        line: &Rc<Line>,
+        target: Arc<Target>,
+        link: Link,
+        incoming: Incoming,
+        permit: Permit,
+        status: u16,
+        bound: usize,
+    ) -> Pump {
+        Pump {
+            line: Rc::clone(line),
+            target,
+            source: Some((link, incoming)),
+            permit,
+            status,
+            queue: Queue::default(),
+            counted: 0,
+            ended: None,
+            looked: false,
+            stalled: None,
+            bound,
+        }
+    }
+
+    /// Reads what is there already. Afterwards [`Pump::ended`] tells whether that was all.
+    pub(crate) fn burst(&mut self, cx: &mut Context<'_>) {
+        while self.ended.is_none() && self.queue.bytes < BURST {
+            match self.read(cx) {
+                Poll::Ready(Some(frame)) => self.queue.push(frame),
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+    }
+
+    /// How it ended, if it has: when, or why too early.
+    pub(crate) fn ended(&self) -> Option<Result<Time, NodeError>> {
+        self.ended
+    }
+
+    /// Takes the permit back after a failure that may be tried again.
+    pub(crate) fn into_permit(mut self) -> Permit {
+        self.permit.take()
+    }
+
+    /// All frames of an answer that is complete.
+    pub(crate) fn take_queue(&mut self) -> Queue {
+        std::mem::take(&mut self.queue)
+    }
+
+    /// One frame from the node. `Ready(None)` when it has ended, one way or the other.
+    fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
+        let Some((link, incoming)) = &mut self.source else { return Poll::Ready(None) };
+        match link.poll_frame(incoming, cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                self.line.begin_phase(self.line.progress.get());
+                if incoming.is_end_stream() {
+                    self.complete();
+                }
+                Poll::Ready(Some(frame))
+            }
+            Poll::Ready(None) => {
+                self.complete();
+                Poll::Ready(None)
+            }
+            Poll::Ready(Some(Err(_))) => {
+                self.fail(NodeError::Incomplete);
+                Poll::Ready(None)
+            }
+            Poll::Pending if self.line.is_late() => {
+                self.fail(NodeError::ResponseTimeout);
+                Poll::Ready(None)
+            }
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn complete(&mut self) {
+        let worker = &self.line.worker;
+        if let Some((link, _)) = self.source.take() {
+            worker.pools.put(&self.target, link, worker.timers.now());
+        }
+        self.ended = Some(Ok(self.permit.finish(Outcome::LastByte { status: self.status })));
+        self.stop_clocks();
+    }
+
+    /// Leaves the permit to whoever decides about another attempt; [`Pump::share`] settles it.
+    fn fail(&mut self, error: NodeError) {
+        self.source = None;
+        self.ended = Some(Err(error));
+        self.stop_clocks();
+    }
+
+    fn stop_clocks(&self) {
+        self.line.phase.set(Time::NEVER);
+        self.line.total.set(Time::NEVER);
+    }
+
+    /// From now on the head is on its way and the rest follows in turns.
+    pub(crate) fn share(self) -> SharedPump {
+        let line = Rc::clone(&self.line);
+        let pump = Rc::new(RefCell::new(self));
+        pump.borrow_mut().count();
+        line.pump.replace(Some(Rc::clone(&pump)));
+        pump
+    }
+
+    /// Begins a turn of the connection's task.
+    pub(crate) fn begin_turn(&mut self) {
+        self.looked = false;
+    }
+
+    /// Ends it: if hyper had enough, reads on for a slow client.
+    pub(crate) fn end_turn(&mut self, cx: &mut Context<'_>) {
+        if self.looked {
+            return;
+        }
+        while self.ended.is_none() {
+            if !self.has_room() {
+                self.stall();
+                return;
+            }
+            self.resume();
+            match self.read(cx) {
+                Poll::Ready(Some(frame)) => {
+                    self.queue.push(frame);
+                    self.count();
+                }
+                Poll::Ready(None) => self.settle(),
+                Poll::Pending => return,
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let shared = &self.line.worker.shared;
+        let all = shared.counters.buffered_bytes.load(Ordering::Relaxed);
+        self.queue.bytes < self.bound && all < shared.buffer_total.load(Ordering::Relaxed)
+    }
+
+    /// The client is the one to wait for now: the node's clocks stand still.
+    fn stall(&mut self) {
+        if self.stalled.is_none() {
+            self.stalled = Some(self.line.now());
+            self.line.phase.set(Time::NEVER);
+            self.line.total.set(self.line.total.get() + std::time::Duration::from_secs(1 << 32));
+        }
+    }
+
+    fn resume(&mut self) {
+        if let Some(since) = self.stalled.take() {
+            let total = self.line.total.get() - std::time::Duration::from_secs(1 << 32);
+            self.line.total.set(total + self.line.now().since(since));
+            self.line.begin_phase(self.line.progress.get());
+        }
+    }
+
+    /// Brings the budget of the process up to date with the queue.
+    fn count(&mut self) {
+        let buffered = &self.line.worker.shared.counters.buffered_bytes;
+        let bytes = self.queue.bytes;
+        if bytes > self.counted {
+            buffered.fetch_add((bytes - self.counted) as u64, Ordering::Relaxed);
+        } else {
+            buffered.fetch_sub((self.counted - bytes) as u64, Ordering::Relaxed);
+        }
+        self.counted = bytes;
+    }
+
+    /// The head is on its way: a failure cannot be tried again.
+    fn settle(&mut self) {
+        if let Some(Err(_)) = self.ended {
+            self.permit.finish(Outcome::Failed { retryable: false });
+        }
+    }
+
+    /// The next frame for hyper.
+    fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, NodeError>>> {
+        if let Some(frame) = self.queue.pop() {
+            self.count();
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        if self.ended.is_none() {
+            self.resume();
+            match self.read(cx) {
+                Poll::Ready(Some(frame)) => return Poll::Ready(Some(Ok(frame))),
+                Poll::Ready(None) => self.settle(),
+                Poll::Pending => {
+                    self.looked = true;
+                    return Poll::Pending;
+                }
+            }
+        }
+        match self.ended {
+            Some(Err(error)) => Poll::Ready(Some(Err(error))),
+            _ => Poll::Ready(None),
+        }
+    }
+}
+
+impl Drop for Pump {
+    fn drop(&mut self) {
+        self.queue = Queue::default();
+        self.count();
+    }
+}
+
+/// What hyper writes to the client. Its end is the end of the request.
+#[derive(Debug)]
+pub(crate) struct ReplyBody {
+    source: Source,
+    /// Told when the last byte has left; `None` where another has it.
+    exchange: Option<Box<Exchange>>,
+    length: Option<u64>,
+    complete: bool,
+}
+
+#[derive(Debug)]
+enum Source {
+    Frames(Queue),
+    Pump(SharedPump),
+}
+
+/// The node broke off.
+#[derive(Debug)]
+pub(crate) struct BrokenOff(NodeError);
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+impl std::error::Error for BrokenOff {}
+
+impl ReplyBody {
+    /// A body that is complete.
+    pub(crate) fn whole(bytes: Bytes, exchange: Box<Exchange>) -> ReplyBody {
+        let mut queue = Queue::default();
+        if !bytes.is_empty() {
+            queue.push(Frame::data(bytes));
+        }
+        ReplyBody::frames(queue, exchange)
+    }
+
+    /// A body whose frames are all there.
+    pub(crate) fn frames(queue: Queue, exchange: Box<Exchange>) -> ReplyBody {
+        let length = if queue.has_trailers() { None } else { Some(queue.bytes as u64) };
+        let complete = queue.is_empty();
+        ReplyBody { source: Source::Frames(queue), exchange: Some(exchange), length, complete }
+    }
+
+    /// A body that is still being read; `length` is what the node said.
+    pub(crate) fn pumped(pump: SharedPump, length: Option<u64>, exchange: Box<Exchange>) -> ReplyBody {
+        ReplyBody { source: Source::Pump(pump), exchange: Some(exchange), length, complete: false }
+    }
+
+    /// None, for the answer before a tunnel.
+    pub(crate) fn none() -> ReplyBody {
+        ReplyBody { source: Source::Frames(Queue::default()), exchange: None, length: Some(0), complete: true }
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BrokenOff;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        let this = &mut *self;
+        let (next, ended) = match &mut this.source {
+            Source::Frames(queue) => (Poll::Ready(queue.pop().map(Ok)), None),
+            Source::Pump(pump) => {
+                let mut pump = pump.borrow_mut();
+                let next = pump.next(cx);
+                (next, pump.ended)
+            }
+        };
+        let Poll::Ready(next) = next else { return Poll::Pending };
+        if let (Some(exchange), Some(ended)) = (&mut this.exchange, ended) {
+            exchange.node_ended(ended);
+        }
+        match next {
+            Some(Ok(frame)) => {
+                if let (Some(exchange), Some(data)) = (&mut this.exchange, frame.data_ref()) {
+                    exchange.bytes_out += data.len() as u64;
+                }
+                this.complete = match &this.source {
+                    Source::Frames(queue) => queue.is_empty(),
+                    Source::Pump(pump) => {
+                        let pump = pump.borrow();
+                        matches!(pump.ended, Some(Ok(_))) && pump.queue.is_empty()
+                    }
+                };
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Some(Err(error)) => Poll::Ready(Some(Err(BrokenOff(error)))),
+            None => {
+                this.complete = true;
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.complete
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.length.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Drop for ReplyBody {
+    fn drop(&mut self) {
+        let Some(mut exchange) = self.exchange.take() else { return };
+        let line = Rc::clone(&exchange.line);
+        line.pump.replace(None);
+        if let Source::Pump(pump) = &self.source
+            && let Some(ended) = pump.borrow().ended
+        {
+            exchange.node_ended(ended);
+        }
+        if self.complete {
+            exchange.complete();
+            line.finished.replace(Some(exchange));
+        }
+    }
+}

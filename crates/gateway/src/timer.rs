@@ -1,0 +1,207 @@
+//! Deadlines of connections: one coarse timer per thread instead of one per phase of a request.
+//!
+//! A hashed wheel (Varghese and Lauck, *Hashed and hierarchical timing wheels*, SOSP 1987, scheme 5) with
+//! lazy entries: moving a deadline later costs nothing, the old entry finds out when it comes up. A
+//! request changes its deadline four times and its connection enters the wheel about once in the
+//! shortest of them. Departure: entries further away than one turn come up early and are put back.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use weirgate_engine::Time;
+
+/// Between two looks at the wheel: limits are hundreds of milliseconds at least, and fifty wake-ups a
+/// second cost nothing.
+pub(crate) const TICK: Duration = Duration::from_millis(20);
+
+/// Slots of the wheel: one turn is about ten seconds, the usual header deadline.
+const SLOTS: usize = 512;
+
+/// The timer of one thread.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    now: Cell<Time>,
+    turned: Cell<u64>,
+    slots: RefCell<Vec<Vec<Entry>>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    alarm: Weak<Alarm>,
+    due: Time,
+}
+
+/// Wakes one task at one time, which can be moved.
+#[derive(Debug)]
+pub(crate) struct Alarm {
+    due: Cell<Time>,
+    /// The earliest entry in the wheel.
+    armed: Cell<Time>,
+    waker: RefCell<Waker>,
+}
+
+impl Alarm {
+    pub(crate) fn new() -> Rc<Alarm> {
+        Rc::new(Alarm {
+            due: Cell::new(Time::NEVER),
+            armed: Cell::new(Time::NEVER),
+            waker: RefCell::new(Waker::noop().clone()),
+        })
+    }
+
+    /// Wakes the task now.
+    pub(crate) fn wake(&self) {
+        self.waker.borrow().wake_by_ref();
+    }
+}
+
+impl Timers {
+    pub(crate) fn new(now: Time) -> Timers {
+        Timers {
+            now: Cell::new(now),
+            turned: Cell::new(tick_of(now)),
+            slots: RefCell::new((0..SLOTS).map(|_| Vec::new()).collect()),
+        }
+    }
+
+    /// The time, at most one tick old.
+    pub(crate) fn now(&self) -> Time {
+        self.now.get()
+    }
+
+    /// A better time has come by for free.
+    pub(crate) fn saw(&self, now: Time) {
+        if now > self.now.get() {
+            self.now.set(now);
+        }
+    }
+
+    /// Lets `waker` be woken at `due`, in place of what was set before.
+    pub(crate) fn set(&self, alarm: &Rc<Alarm>, due: Time, waker: &Waker) {
+        alarm.due.set(due);
+        if !alarm.waker.borrow().will_wake(waker) {
+            alarm.waker.replace(waker.clone());
+        }
+        if due < alarm.armed.get() {
+            self.enter(alarm, due);
+        }
+    }
+
+    fn enter(&self, alarm: &Rc<Alarm>, due: Time) {
+        alarm.armed.set(due);
+        // Not into the slot that is being emptied now.
+        let tick = tick_of(due).max(self.turned.get() + 1);
+        let slot = usize::try_from(tick % SLOTS as u64).unwrap_or(0);
+        if let Some(slot) = self.slots.borrow_mut().get_mut(slot) {
+            slot.push(Entry { alarm: Rc::downgrade(alarm), due });
+        }
+    }
+
+    /// Moves on to `now` and wakes what is due. Returns how many it woke.
+    pub(crate) fn turn(&self, now: Time) -> usize {
+        self.saw(now);
+        let until = tick_of(self.now.get());
+        let from = self.turned.get() + 1;
+        let mut woken = 0;
+        // After a long sleep one whole turn sees everything.
+        for tick in from.max((until + 1).saturating_sub(SLOTS as u64))..=until {
+            self.turned.set(tick);
+            let slot = usize::try_from(tick % SLOTS as u64).unwrap_or(0);
+            let entries = self.slots.borrow_mut().get_mut(slot).map(std::mem::take).unwrap_or_default();
+            for entry in entries {
+                let Some(alarm) = entry.alarm.upgrade() else { continue };
+                if alarm.armed.get() != entry.due {
+                    // An earlier entry stands for it.
+                    continue;
+                }
+                alarm.armed.set(Time::NEVER);
+                let due = alarm.due.get();
+                if due <= self.now.get() {
+                    alarm.due.set(Time::NEVER);
+                    alarm.wake();
+                    woken += 1;
+                } else if due != Time::NEVER {
+                    self.enter(&alarm, due);
+                }
+            }
+        }
+        woken
+    }
+}
+
+/// The tick in which `time` is surely over.
+fn tick_of(time: Time) -> u64 {
+    time.as_nanos() / u64::try_from(TICK.as_nanos()).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn at(ms: u64) -> Time {
+        Time::from_millis(ms)
+    }
+
+    #[test]
+    fn an_alarm_rings_once_when_due_and_not_before() {
+        let timers = Timers::new(at(0));
+        let (alarm, count) = (Alarm::new(), Arc::new(Count::default()));
+        let waker = Waker::from(Arc::clone(&count));
+        timers.set(&alarm, at(100), &waker);
+        assert_eq!(timers.turn(at(90)), 0);
+        assert_eq!(timers.turn(at(130)), 1);
+        assert_eq!(timers.turn(at(60_000)), 0);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn moving_it_later_costs_no_entry_and_earlier_rings_earlier() {
+        let timers = Timers::new(at(0));
+        let alarm = Alarm::new();
+        let waker = Waker::noop();
+        timers.set(&alarm, at(1000), waker);
+        timers.set(&alarm, at(5000), waker);
+        timers.set(&alarm, at(3000), waker);
+        assert_eq!(timers.slots.borrow().iter().map(Vec::len).sum::<usize>(), 1);
+        assert_eq!(timers.turn(at(2000)), 0);
+        timers.set(&alarm, at(2500), waker);
+        assert_eq!(timers.turn(at(2600)), 1);
+        assert_eq!(timers.turn(at(10_000)), 0);
+    }
+
+    #[test]
+    fn further_than_a_turn_and_after_a_long_sleep() {
+        let timers = Timers::new(at(0));
+        let (near, far) = (Alarm::new(), Alarm::new());
+        timers.set(&near, at(50), Waker::noop());
+        timers.set(&far, at(60_000), Waker::noop());
+        assert_eq!(timers.turn(at(55_000)), 1);
+        assert_eq!(timers.turn(at(59_000)), 0);
+        assert_eq!(timers.turn(at(60_100)), 1);
+    }
+
+    #[test]
+    fn what_is_gone_is_forgotten() {
+        let timers = Timers::new(at(0));
+        let alarm = Alarm::new();
+        timers.set(&alarm, at(50), Waker::noop());
+        drop(alarm);
+        assert_eq!(timers.turn(at(100)), 0);
+        assert_eq!(timers.slots.borrow().iter().map(Vec::len).sum::<usize>(), 0);
+    }
+}

@@ -1,0 +1,122 @@
+//! What follows a 101: bytes in both directions, whatever they mean.
+//!
+//! The slot was freed when the protocol changed. A tunnel ends when both sides have ended, when either
+//! breaks, or when nothing has moved for the idle time.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::exchange::Exchange;
+use crate::line::Line;
+use crate::record::Ending;
+
+/// Bytes of one direction that are under way: a full socket buffer's worth would only add delay.
+const BUFFER: usize = 16 * 1024;
+
+/// The node's side of a tunnel, until the answer before it has left.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    stream: TcpStream,
+    received: Bytes,
+    idle: Duration,
+    exchange: Box<Exchange>,
+}
+
+impl Tunnel {
+    pub(crate) fn new(stream: TcpStream, received: Bytes, idle: Duration, exchange: Box<Exchange>) -> Tunnel {
+        Tunnel { stream, received, idle, exchange }
+    }
+
+    /// Passes bytes until the end. `first` is what the client sent behind its request.
+    pub(crate) async fn run<T: AsyncRead + AsyncWrite + Unpin>(
+        mut self,
+        client: &mut T,
+        first: Bytes,
+        line: &Rc<Line>,
+    ) {
+        let mut up = Way::new(first);
+        let mut down = Way::new(std::mem::take(&mut self.received));
+        let mut since = line.now();
+        let mut moved = 0;
+        let _ = poll_fn(|cx| {
+            let upward = up.pass(client, &mut self.stream, cx);
+            let downward = down.pass(&mut self.stream, client, cx);
+            if up.moved + down.moved > moved {
+                moved = up.moved + down.moved;
+                since = line.now();
+            }
+            let due = since + self.idle;
+            let late = line.now() >= due;
+            if !late {
+                line.worker.timers.set(&line.alarm, due, cx.waker());
+            }
+            match (upward, downward) {
+                (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Poll::Ready(Err(error)),
+                (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(Ok(())),
+                _ if late => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        line.bytes_in.set(up.moved);
+        self.exchange.bytes_out = down.moved;
+        self.exchange.ending = Ending::Tunnelled;
+    }
+}
+
+/// One direction.
+struct Way {
+    pending: Bytes,
+    buffer: Box<[u8; BUFFER]>,
+    moved: u64,
+    /// The source has ended.
+    read_all: bool,
+    /// The sink was told.
+    closed: bool,
+}
+
+impl Way {
+    fn new(pending: Bytes) -> Way {
+        Way { pending, buffer: Box::new([0; BUFFER]), moved: 0, read_all: false, closed: false }
+    }
+
+    /// Ready when this direction has ended.
+    fn pass<R, W>(&mut self, from: &mut R, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        R: AsyncRead + Unpin,
+        W: AsyncWrite + Unpin,
+    {
+        // A bound, so that two fast sides leave others their turn.
+        for _ in 0..16 {
+            while self.pending.has_remaining() {
+                let written = ready!(Pin::new(&mut *to).poll_write(cx, &self.pending))?;
+                if written == 0 {
+                    return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+                }
+                self.pending.advance(written);
+                self.moved += written as u64;
+            }
+            if self.read_all {
+                if !self.closed {
+                    ready!(Pin::new(&mut *to).poll_shutdown(cx))?;
+                    self.closed = true;
+                }
+                return Poll::Ready(Ok(()));
+            }
+            let mut buffer = ReadBuf::new(&mut self.buffer[..]);
+            ready!(Pin::new(&mut *from).poll_read(cx, &mut buffer))?;
+            self.read_all = buffer.filled().is_empty();
+            self.pending = Bytes::copy_from_slice(buffer.filled());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+}

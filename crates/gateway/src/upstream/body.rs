@@ -1,0 +1,156 @@
+//! The body of a request on its way to a node.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::StatusCode;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use crate::framing::Refusal;
+use crate::line::Line;
+
+/// The body of a request on its way to a node.
+#[derive(Debug)]
+pub(crate) enum RequestBody {
+    /// None.
+    Empty,
+    /// Received already.
+    Whole(Option<Bytes>),
+    /// Comes as the client sends it.
+    Stream(Upload),
+}
+
+/// A body that is passed on as it comes.
+pub(crate) struct Upload {
+    incoming: Incoming,
+    line: Rc<Line>,
+    /// Bytes that may still come (413).
+    left: Option<u64>,
+    /// How long the node may take for the first byte of its answer, once it has everything.
+    first_byte: std::time::Duration,
+    progress: Rc<Progress>,
+}
+
+/// Whose turn it is while a body is passed on.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// The client has to send.
+    pub(crate) awaits_client: std::cell::Cell<bool>,
+    /// All of it has been handed over.
+    pub(crate) complete: std::cell::Cell<bool>,
+}
+
+impl fmt::Debug for Upload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Upload").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+impl Upload {
+    pub(crate) fn new(
+        incoming: Incoming,
+        line: &Rc<Line>,
+        limit: Option<u64>,
+        first_byte: std::time::Duration,
+    ) -> (Upload, Rc<Progress>) {
+        let progress = Rc::new(Progress::default());
+        let upload =
+            Upload { incoming, line: Rc::clone(line), left: limit, first_byte, progress: Rc::clone(&progress) };
+        (upload, progress)
+    }
+
+    fn done(&self) {
+        if !self.progress.complete.replace(true) {
+            self.progress.awaits_client.set(false);
+            self.line.begin_phase(self.first_byte);
+        }
+    }
+}
+
+/// Counts a chunk; the refusal if it is one too many.
+pub(crate) fn account(line: &Line, left: &mut Option<u64>, bytes: usize) -> Result<(), Refusal> {
+    line.bytes_in.set(line.bytes_in.get() + bytes as u64);
+    if let Some(left) = left {
+        *left = left.checked_sub(bytes as u64).ok_or(TOO_LARGE)?;
+    }
+    Ok(())
+}
+
+/// 413.
+pub(crate) const TOO_LARGE: Refusal = Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
+
+/// Why a body stopped; the line knows more.
+#[derive(Debug)]
+pub(crate) struct Stopped;
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request body stopped")
+    }
+}
+
+impl std::error::Error for Stopped {}
+
+impl From<Infallible> for Stopped {
+    fn from(never: Infallible) -> Stopped {
+        match never {}
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Stopped;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Stopped>>> {
+        match &mut *self {
+            RequestBody::Empty => Poll::Ready(None),
+            RequestBody::Whole(bytes) => Poll::Ready(bytes.take().map(|b| Ok(Frame::data(b)))),
+            RequestBody::Stream(upload) => {
+                upload.progress.awaits_client.set(true);
+                let frame = ready!(Pin::new(&mut upload.incoming).poll_frame(cx));
+                upload.progress.awaits_client.set(false);
+                upload.line.begin_phase(upload.line.progress.get());
+                match frame {
+                    None => {
+                        upload.done();
+                        Poll::Ready(None)
+                    }
+                    Some(Ok(frame)) => {
+                        if let Some(data) = frame.data_ref()
+                            && let Err(refusal) = account(&upload.line, &mut upload.left, data.len())
+                        {
+                            upload.line.refuse_body(upload.line.calls.get(), refusal);
+                            return Poll::Ready(Some(Err(Stopped)));
+                        }
+                        if upload.incoming.is_end_stream() {
+                            upload.done();
+                        }
+                        Poll::Ready(Some(Ok(frame)))
+                    }
+                    Some(Err(_)) => Poll::Ready(Some(Err(Stopped))),
+                }
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            RequestBody::Empty | RequestBody::Whole(None) => true,
+            RequestBody::Whole(Some(_)) => false,
+            RequestBody::Stream(upload) => upload.incoming.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            RequestBody::Empty | RequestBody::Whole(None) => SizeHint::with_exact(0),
+            RequestBody::Whole(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            RequestBody::Stream(upload) => upload.incoming.size_hint(),
+        }
+    }
+}

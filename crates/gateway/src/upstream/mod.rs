@@ -1,0 +1,90 @@
+//! Connections to the nodes: one pool per thread and node.
+//!
+//! A connection is driven by whoever uses it, in the same task, and by nobody while it is idle: no task is
+//! woken to hand a request from one to the other. Whether an idle one has been closed is found out when it
+//! is taken out, and once a second.
+
+mod body;
+mod link;
+
+pub(crate) use body::{Progress, RequestBody, TOO_LARGE, Upload, account};
+pub(crate) use link::{Answer, Link};
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::net::TcpStream;
+use weirgate_engine::Time;
+
+use crate::edition::{Edition, Target};
+use crate::gateway::Counters;
+
+/// The idle connections of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    idle: RefCell<HashMap<u64, Vec<Idle>>>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    link: Link,
+    since: Time,
+}
+
+impl Pools {
+    /// The idle connection to `target` that was used last, if it is still open.
+    pub(crate) fn take(&self, target: &Target) -> Option<Link> {
+        loop {
+            let mut link = self.idle.borrow_mut().get_mut(&target.id)?.pop()?.link;
+            if link.is_reusable() {
+                return Some(link);
+            }
+        }
+    }
+
+    /// Keeps a connection for the next request, if it can serve one and there is room.
+    pub(crate) fn put(&self, target: &Target, mut link: Link, now: Time) {
+        if target.settings.idle_connections == 0 || !link.is_reusable() {
+            return;
+        }
+        let mut idle = self.idle.borrow_mut();
+        let idle = idle.entry(target.id).or_default();
+        if idle.len() < target.settings.idle_connections {
+            idle.push(Idle { link, since: now });
+        }
+    }
+
+    /// Closes what has been idle for too long, was closed by the node, or leads to a node that is gone.
+    pub(crate) fn sweep(&self, edition: &Edition, now: Time) {
+        self.idle.borrow_mut().retain(|id, idle| {
+            let Some(target) = edition.nodes.iter().find(|t| t.id == *id) else { return false };
+            idle.retain_mut(|i| now.since(i.since) < target.settings.idle_timeout && i.link.is_reusable());
+            !idle.is_empty()
+        });
+    }
+
+    /// Closes all.
+    pub(crate) fn clear(&self) {
+        self.idle.borrow_mut().clear();
+    }
+}
+
+/// Opens a connection to `target`.
+///
+/// # Errors
+/// It cannot be resolved or reached.
+pub(crate) async fn connect(target: &Arc<Target>, counters: &Counters) -> io::Result<Link> {
+    counters.connects.fetch_add(1, Ordering::Relaxed);
+    // An address parses at once; a name is resolved on a thread of its own.
+    let connected = async {
+        let stream = TcpStream::connect(target.address.as_str()).await?;
+        stream.set_nodelay(true)?;
+        Link::open(stream).await
+    };
+    connected.await.inspect_err(|_| {
+        counters.connect_failures.fetch_add(1, Ordering::Relaxed);
+    })
+}

@@ -1,0 +1,361 @@
+//! One thread: its runtime, its listeners, its connections, its part of the engine's outboxes.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::task::{JoinHandle, LocalSet};
+use weirgate_engine::{Outcome, Shed, Ticket, Time};
+
+use crate::classify::ClassRef;
+use crate::client;
+use crate::clock::Clock;
+use crate::connection;
+use crate::control::{Arrived, Delivery};
+use crate::edition::{Hold, Target};
+use crate::gateway::{Command, Shared};
+use crate::health::Checks;
+use crate::line::Line;
+use crate::permit::Permit;
+use crate::timer::{TICK, Timers};
+use crate::trace::TraceIds;
+use crate::upstream::Pools;
+use crate::waiting::{Place, Waiting};
+
+/// Bytes read from a client at once.
+const SCRATCH: usize = 64 * 1024;
+
+/// Ticks between two looks at idle connections to nodes: about a second.
+const SWEEP: u32 = 50;
+
+/// How long accepting pauses when the process has no file descriptor left: requests end within that time,
+/// and the kernel keeps new connections meanwhile.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What the requests of one thread share.
+pub(crate) struct Worker {
+    pub(crate) index: usize,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) timers: Timers,
+    pub(crate) waiting: Waiting,
+    pub(crate) pools: Pools,
+    pub(crate) traces: TraceIds,
+    pub(crate) scratch: RefCell<Vec<u8>>,
+    edition: RefCell<Rc<Hold>>,
+    hasher: RandomState,
+    spare: RefCell<Vec<Delivery>>,
+    lines: RefCell<Slab<Rc<Line>>>,
+    /// A connection has ended.
+    left: Notify,
+}
+
+impl std::fmt::Debug for Worker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Worker").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+/// The answer to an arrival, with what has to be given back.
+#[derive(Debug)]
+pub(crate) enum Admitted {
+    /// Forward it there now.
+    Release(Permit, Arc<Target>),
+    /// Wait here.
+    Wait(Place),
+    /// Turn it away.
+    Shed(Shed),
+    /// Classify it again.
+    Stale,
+}
+
+/// Keeps a connection's line in the thread's list for as long as it lives.
+pub(crate) struct Seat {
+    worker: Rc<Worker>,
+    key: usize,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.worker.lines.borrow_mut().remove(self.key);
+        self.worker.shared.counters.open.fetch_sub(1, Ordering::Relaxed);
+        self.worker.left.notify_one();
+    }
+}
+
+impl Worker {
+    fn new(index: usize, shared: Arc<Shared>) -> Rc<Worker> {
+        let clock = shared.control.clock();
+        let edition = shared.control.edition();
+        Rc::new(Worker {
+            index,
+            timers: Timers::new(clock.now()),
+            waiting: Waiting::default(),
+            pools: Pools::default(),
+            traces: TraceIds::new(),
+            scratch: RefCell::new(vec![0; SCRATCH]),
+            edition: RefCell::new(Hold::on(edition)),
+            hasher: shared.hasher.clone(),
+            spare: RefCell::new(Vec::new()),
+            lines: RefCell::new(Slab::new()),
+            left: Notify::new(),
+            shared,
+        })
+    }
+
+    /// The site in force.
+    pub(crate) fn edition(&self) -> Rc<Hold> {
+        let mut edition = self.edition.borrow_mut();
+        if edition.version != self.shared.control.version() {
+            *edition = Hold::on(self.shared.control.edition());
+        }
+        Rc::clone(&edition)
+    }
+
+    /// Whom a request comes from, as a keyed hash.
+    pub(crate) fn flow(&self, client: IpAddr) -> u64 {
+        self.hasher.hash_one(client::key(client))
+    }
+
+    /// Enters a connection into the list.
+    pub(crate) fn seat(self: &Rc<Self>, line: &Rc<Line>) -> Seat {
+        Seat { worker: Rc::clone(self), key: self.lines.borrow_mut().insert(Rc::clone(line)) }
+    }
+
+    /// Stage *admit*: a request is at the door.
+    pub(crate) fn arrive(self: &Rc<Self>, version: u64, class: ClassRef<'_>, flow: u64) -> (Time, Admitted) {
+        let mut own = self.spare.take();
+        let slot = self.waiting.next_slot();
+        let (at, arrived) = self.shared.control.arrive(self.index, version, class, flow, slot, &mut own);
+        self.timers.saw(at);
+        // The place must be there before the engine's word about it is delivered.
+        let admitted = match arrived {
+            Arrived::Release(ticket, target) => Admitted::Release(Permit::new(self, ticket), target),
+            Arrived::Wait(ticket) => Admitted::Wait(Place::enter(self, ticket)),
+            Arrived::Shed(shed) => Admitted::Shed(shed),
+            Arrived::Stale => Admitted::Stale,
+        };
+        self.deliver(own);
+        (at, admitted)
+    }
+
+    /// A waiting request is given up. False if it had been released.
+    pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
+        let mut own = self.spare.take();
+        let waited = self.shared.control.cancel(self.index, ticket, &mut own);
+        self.deliver(own);
+        waited
+    }
+
+    /// Something happened to a released request.
+    pub(crate) fn observe(&self, ticket: Ticket, outcome: Outcome) -> (Time, Option<Arc<Target>>) {
+        let mut own = self.spare.take();
+        let (at, target) = self.shared.control.observe(self.index, ticket, outcome, &mut own);
+        self.timers.saw(at);
+        self.deliver(own);
+        (at, target)
+    }
+
+    fn deliver(&self, mut own: Vec<Delivery>) {
+        for delivery in own.drain(..) {
+            // A waiter that is gone has given its place back already.
+            self.waiting.deliver(delivery);
+        }
+        self.spare.replace(own);
+    }
+}
+
+/// Runs a thread to its end.
+pub(crate) fn run(
+    index: usize,
+    shared: Arc<Shared>,
+    bell: &Notify,
+    ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
+) {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            // The receiver waits for exactly one message of each thread.
+            let _ = ready.send(Err(error));
+            return;
+        }
+    };
+    let local = LocalSet::new();
+    local.block_on(&runtime, async {
+        let worker = Worker::new(index, shared);
+        let doors = Doors::default();
+        serve(&worker, bell, doors, ready).await;
+    });
+    // Dropping the tasks gives back every permit and place that is left.
+    drop(local);
+}
+
+async fn serve(
+    worker: &Rc<Worker>,
+    bell: &Notify,
+    mut doors: Doors,
+    ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
+) {
+    let ticker = tokio::task::spawn_local(tick(Rc::clone(worker)));
+    let mut keeper = None;
+    let mut checks = Checks::default();
+    if worker.index == 0 {
+        let shared = Arc::clone(&worker.shared);
+        keeper = Some(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
+        checks.follow(&worker.edition(), &worker.shared);
+    }
+    let clock = worker.shared.control.clock();
+    let mut deadline = None;
+    // The listeners of the start are in the mailbox already.
+    if doors.obey(worker) != Order::Serve {
+        return;
+    }
+    let _ = ready.send(Ok(()));
+    loop {
+        let until: Option<Time> = deadline;
+        let rung = async {
+            tokio::select! {
+                () = bell.notified() => {}
+                () = worker.left.notified(), if until.is_some() => {}
+            }
+        };
+        match until {
+            None => rung.await,
+            Some(until) => {
+                let left = until.since(clock.now());
+                if worker.lines.borrow().is_empty() || left.is_zero() {
+                    break;
+                }
+                let _ = Clock::within(left, rung).await;
+            }
+        }
+        let mut own = worker.spare.take();
+        worker.shared.control.collect(worker.index, &mut own);
+        worker.deliver(own);
+        match doors.obey(worker) {
+            Order::Serve => {}
+            Order::Drain => {
+                deadline.get_or_insert_with(|| clock.now() + worker.edition().site.drain_deadline);
+                for (_, line) in worker.lines.borrow().iter() {
+                    line.close();
+                }
+            }
+            Order::Cut => break,
+        }
+        if worker.index == 0 && deadline.is_none() {
+            checks.follow(&worker.edition(), &worker.shared);
+        }
+    }
+    checks.stop();
+    ticker.abort();
+    if let Some(keeper) = keeper {
+        keeper.abort();
+    }
+    worker.pools.clear();
+}
+
+/// Turns the wheel.
+async fn tick(worker: Rc<Worker>) {
+    let clock = worker.shared.control.clock();
+    let mut ticks = 0;
+    loop {
+        Clock::sleep(TICK).await;
+        let now = clock.now();
+        worker.timers.turn(now);
+        ticks += 1;
+        if ticks >= SWEEP {
+            ticks = 0;
+            worker.pools.sweep(&worker.edition(), now);
+        }
+    }
+}
+
+/// How a thread goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Order {
+    Serve,
+    Drain,
+    Cut,
+}
+
+/// The listeners of one thread.
+#[derive(Default)]
+struct Doors {
+    open: Vec<(SocketAddr, JoinHandle<()>)>,
+}
+
+impl Doors {
+    /// Does what the gateway wants done with listeners; returns how to go on.
+    fn obey(&mut self, worker: &Rc<Worker>) -> Order {
+        let mut order = Order::Serve;
+        for command in worker.shared.commands(worker.index) {
+            match command {
+                Command::Listen(address, listener) => match TcpListener::from_std(listener) {
+                    Ok(listener) => {
+                        let task = tokio::task::spawn_local(accept(Rc::clone(worker), listener, address));
+                        self.open.push((address, task));
+                    }
+                    // The other threads serve it.
+                    Err(_) => drop(worker.shared.counters.accept_pauses.fetch_add(1, Ordering::Relaxed)),
+                },
+                Command::Close(address) => {
+                    self.open.retain(|(open, task)| {
+                        if *open == address {
+                            task.abort();
+                        }
+                        *open != address
+                    });
+                    for (_, line) in worker.lines.borrow().iter().filter(|(_, line)| line.listener == address) {
+                        line.close();
+                    }
+                }
+                Command::Drain | Command::Cut => {
+                    for (_, task) in self.open.drain(..) {
+                        task.abort();
+                    }
+                    order = order.max(if matches!(command, Command::Cut) { Order::Cut } else { Order::Drain });
+                }
+            }
+        }
+        order
+    }
+}
+
+/// Accepts connections for as long as it is let.
+async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) {
+    let port = listener.local_addr().map_or(address.port(), |a| a.port());
+    let counters = &worker.shared.counters;
+    loop {
+        let most = worker.edition().site.limits.connections as u64;
+        if counters.open.load(Ordering::Relaxed) >= most {
+            // The kernel keeps them; one that ends lets one in.
+            let _ = Clock::within(PAUSE, worker.left.notified()).await;
+            continue;
+        }
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                counters.accepted.fetch_add(1, Ordering::Relaxed);
+                counters.open.fetch_add(1, Ordering::Relaxed);
+                // Answers leave at once; hyper writes head and body together.
+                let _ = stream.set_nodelay(true);
+                let task = connection::drive(Rc::clone(&worker), stream, peer, address, port);
+                // hyper bounds its turns itself, and the connection's parts wait for one another without
+                // wakers, which the runtime's own bound would cut short.
+                tokio::task::spawn_local(tokio::task::unconstrained(task));
+            }
+            // The client left before it was accepted.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => {
+                counters.accept_pauses.fetch_add(1, Ordering::Relaxed);
+                Clock::sleep(PAUSE).await;
+            }
+        }
+    }
+}

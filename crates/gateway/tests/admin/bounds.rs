@@ -1,0 +1,98 @@
+//! What requests may cost: rows A4, A5.
+
+use std::io::{Read, Write};
+
+use crate::{Start, connect, exchange, node, read_answer, silent_node};
+
+#[test]
+fn a4_the_admin_api_answers_while_the_data_plane_is_full() {
+    let policy = "
+discipline: { custom: { admit: none, load_control: { fixed: 4 }, precedence: fifo } }
+classes: [{ name: all, queue: { max_waiting: 100 } }]
+";
+    let running = Start { policy, ..Start::default() }.before(silent_node());
+    let request = b"GET / HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    let clients: Vec<_> = (0..150)
+        .map(|_| {
+            let mut stream = connect(running.address());
+            stream.write_all(request).expect("it reads");
+            stream
+        })
+        .collect();
+    // 4 are inside, 100 wait, 46 are shed; the answers say when all have arrived.
+    let counts = || {
+        let page = running.get("/snapshot").json();
+        let class = &page["classes"][0];
+        (page["engine"]["outstanding"].clone(), class["waiting"].clone(), class["shed"]["queue_full"].clone())
+    };
+    while counts().2 != 46 {
+        std::thread::yield_now();
+    }
+    assert_eq!(counts(), (4.into(), 100.into(), 46.into()));
+    for path in ["/live", "/ready", "/metrics", "/policy", "/nodes"] {
+        assert_eq!(running.get(path).status, 200, "{path}");
+    }
+    assert!(running.get("/metrics").body.contains("weirgate_class_waiting{class=\"all\"} 100"));
+    drop(clients);
+}
+
+#[test]
+fn a5_a_body_is_bounded() {
+    let running = Start::default().before(node());
+    let head = |length: &str| {
+        format!(
+            "POST /reload HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+        )
+    };
+    let spaces = " ".repeat(1024 * 1024 - 2);
+    let fits = exchange(running.admin, format!("{}{spaces}{{}}", head("Content-Length: 1048576")).as_bytes());
+    assert_eq!(fits.status, 200, "{fits:?}");
+    let long = exchange(running.admin, format!("{}{spaces} {{}}", head("Content-Length: 1048577")).as_bytes());
+    assert_eq!(long.status, 413);
+    let chunk = format!("100000\r\n{}\r\n1\r\n \r\n0\r\n\r\n", " ".repeat(1024 * 1024));
+    let chunked = exchange(running.admin, format!("{}{chunk}", head("Transfer-Encoding: chunked")).as_bytes());
+    assert_eq!(chunked.status, 413);
+    assert_eq!(running.post("/reload", &[]).status, 200);
+    let words = format!("{}[1, 2]", head("Content-Length: 6"));
+    assert_eq!(exchange(running.admin, words.as_bytes()).status, 400, "a body that means something is refused");
+    assert_eq!(running.version(), 3);
+}
+
+#[test]
+fn a5_a_head_is_bounded() {
+    let running = Start::default().before(node());
+    let long = format!("GET /live HTTP/1.1\r\nHost: localhost\r\nX-Long: {}\r\n\r\n", "x".repeat(70_000));
+    let many: String = (0..101).map(|i| format!("X-{i}: y\r\n")).collect();
+    let many = format!("GET /live HTTP/1.1\r\nHost: localhost\r\n{many}\r\n");
+    for request in [long, many] {
+        let answer = exchange(running.admin, request.as_bytes());
+        assert!(matches!(answer.status, 400 | 431), "{answer:?}");
+    }
+}
+
+#[test]
+fn a5_slow_clients_are_cut_and_of_many_connections_some_wait() {
+    let running = Start::default().before(node());
+    // 64 connections send a head that never ends; the next one has to wait until they are cut.
+    let slow: Vec<_> = (0..64)
+        .map(|_| {
+            let mut stream = connect(running.admin);
+            stream.write_all(b"GET /live HTTP/1.1\r\nHost: local").expect("it reads");
+            stream
+        })
+        .collect();
+    let mut next = connect(running.admin);
+    next.write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it is queued");
+    next.set_nonblocking(true).expect("a socket");
+    let waits = next.read(&mut [0; 1]).expect_err("nothing is there yet");
+    assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock);
+    next.set_nonblocking(false).expect("a socket");
+    assert_eq!(read_answer(&mut next).status, 200);
+    for mut stream in slow {
+        assert!(matches!(read_answer(&mut stream).status, 0 | 408));
+    }
+    // An idle connection is cut as well, after its answer.
+    let mut idle = connect(running.admin);
+    idle.write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    assert_eq!(read_answer(&mut idle).status, 200);
+}

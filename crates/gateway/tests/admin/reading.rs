@@ -1,0 +1,107 @@
+//! What the pages show.
+
+use serde_json::json;
+
+use crate::{Start, exchange, node};
+
+const POLICY: &str = "
+classes:
+  - { name: gold, match: { host: gold.test }, guarantee: { throughput: 50/s, response_time: { p95: 200ms } }, service_time: 8ms }
+  - { name: tenants, match: { path_prefix: /t }, per: { header: X-Tenant }, max_live: 10 }
+  - { name: other }
+";
+
+#[test]
+fn a_snapshot_comes_in_pages_and_says_why() {
+    let running = Start { policy: POLICY, ..Start::default() }.before(node());
+    for tenant in 0..5 {
+        let request =
+            format!("GET /t HTTP/1.1\r\nHost: a.test\r\nX-Tenant: t{tenant}\u{1b}\r\nConnection: close\r\n\r\n");
+        let request = request.replace('\u{1b}', "");
+        assert_eq!(exchange(running.address(), request.as_bytes()).status, 200);
+    }
+    let mut from = json!(0);
+    let mut names = Vec::new();
+    while let Some(first) = from.as_u64() {
+        let page = running.get(&format!("/snapshot?from={first}&limit=2")).json();
+        let classes = page["classes"].as_array().expect("an array");
+        assert!(classes.len() <= 2);
+        names.extend(classes.iter().map(|c| (c["name"].clone(), c["key"].clone())));
+        assert_eq!(page["engine"]["discipline"], "quorum");
+        assert!(page["engine"]["moved"]["why"].as_str().is_some_and(|w| !w.is_empty()));
+        from = page["next"].clone();
+    }
+    for tenant in 0..5 {
+        assert!(names.contains(&(json!("tenants"), json!(format!("t{tenant}")))), "{names:?}");
+    }
+    let whole = running.get("/snapshot").json();
+    assert_eq!(whole["next"], json!(null));
+    let gold = &whole["classes"][0];
+    assert_eq!((&gold["name"], &gold["guarantee"]["throughput_per_second"]), (&json!("gold"), &json!(50.0)));
+    for wrong in ["/snapshot?from=x", "/snapshot?limit=-1", "/snapshot?unknown=1"] {
+        assert_eq!(running.get(wrong).status, 400, "{wrong}");
+    }
+    assert_eq!(running.get("/snapshot?from=4000000000").json()["classes"], json!([]));
+    assert_eq!(running.get("/snapshot?limit=999999999").status, 200);
+}
+
+#[test]
+fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
+    let running = Start { policy: POLICY, ..Start::default() }.before(node());
+    for (host, headers) in
+        [("gold.test", ""), ("gold.test", ""), ("evil\u{61}.test", ""), ("a.test", "X-Tenant: \"}\\n{\r\n")]
+    {
+        let request = format!("GET /t HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n");
+        assert_eq!(exchange(running.address(), request.as_bytes()).status, 200);
+    }
+    exchange(running.address(), b"GET / HTTP/1.1\nHost: x\n\n");
+    // Records are made when a request has ended, which may be a moment after its answer was read.
+    let page = loop {
+        let page = running.get("/metrics");
+        if page.body.contains("weirgate_requests_total{class=\"-\",status=\"4xx\"} 1") {
+            break page;
+        }
+        std::thread::yield_now();
+    };
+    assert!(page.header("content-type").is_some_and(|t| t.starts_with("application/openmetrics-text")));
+    let has = |line: &str| assert!(page.body.lines().any(|l| l == line), "{line} is not in\n{}", page.body);
+    has("weirgate_requests_total{class=\"gold\",status=\"2xx\"} 2");
+    has("weirgate_requests_total{class=\"tenants\",status=\"2xx\"} 1");
+    has("weirgate_requests_total{class=\"other\",status=\"2xx\"} 1");
+    has("weirgate_response_time_seconds_count{class=\"gold\"} 2");
+    has("weirgate_response_time_seconds_bucket{le=\"+Inf\",class=\"gold\"} 2");
+    has("weirgate_guarantee_throughput{class=\"gold\"} 50.0");
+    has("weirgate_guarantee_response_time_seconds{class=\"gold\"} 0.2");
+    has("weirgate_waiting 0.0");
+    has("# EOF");
+    assert!(!page.body.contains("evila") && !page.body.contains("}\\n{"));
+    for line in page.body.lines() {
+        let named = line
+            .strip_prefix("# HELP ")
+            .or(line.strip_prefix("# TYPE "))
+            .or(line.strip_prefix("# UNIT "))
+            .unwrap_or(line);
+        assert!(named == "# EOF" || named.starts_with("weirgate_"), "{line}");
+    }
+    let node = format!(
+        "weirgate_node_state{{pool=\"web\",node=\"{}\",state=\"up\"}} 1",
+        running.gateway.edition().nodes[0].name
+    );
+    has(&node);
+}
+
+#[test]
+fn the_first_page_lists_the_others_and_unknown_ones_are_404() {
+    let running = Start::default().before(node());
+    let page = running.get("/");
+    assert!(page.header("content-type").is_some_and(|t| t.starts_with("text/html")));
+    for path in ["live", "ready", "metrics", "policy", "snapshot", "nodes"] {
+        assert!(page.body.contains(&format!("href=\"{path}")), "{path}");
+        let answer = running.get(&format!("/{path}"));
+        assert_eq!(answer.status, 200);
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+    }
+    let missing = running.get("/nothing");
+    assert_eq!((missing.status, missing.json()["error"].is_string()), (404, true));
+}

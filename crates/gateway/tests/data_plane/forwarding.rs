@@ -1,0 +1,172 @@
+//! Plain requests: what the node gets, what the client gets, what is recorded.
+
+use weirgate_gateway::Ending;
+
+use crate::stage::{Node, PLAIN, Stage, ok, policy};
+
+#[test]
+fn a_request_reaches_the_node_and_its_answer_the_client() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send("GET /a//b/../c?q=1 HTTP/1.1\r\nHost: A.test\r\nAccept: */*\r\nConnection: x-hop\r\nX-Hop: 1\r\n\r\n");
+    let call = node.call();
+    assert_eq!(call.line(), "GET /a/c?q=1 HTTP/1.1");
+    assert_eq!(call.header("host").as_deref(), Some("a.test"));
+    assert_eq!(call.header("accept").as_deref(), Some("*/*"));
+    assert_eq!(call.header("x-forwarded-for").as_deref(), Some("127.0.0.1"));
+    assert_eq!(call.header("x-forwarded-host").as_deref(), Some("a.test"));
+    assert_eq!(call.header("forwarded").as_deref(), Some("for=127.0.0.1;host=\"a.test\";proto=http"));
+    assert_eq!(call.header("via").as_deref(), Some("1.1 weirgate"));
+    assert!(call.header("traceparent").is_some());
+    assert_eq!((call.header("x-hop"), call.header("connection")), (None, None));
+    call.reply("HTTP/1.1 201 Made\r\nContent-Length: 5\r\nX-App: y\r\nConnection: x-app2\r\nX-App2: z\r\n\r\nhello");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (201, "hello"));
+    assert_eq!(answer.header("x-app").as_deref(), Some("y"));
+    assert_eq!((answer.header("x-app2"), answer.header("connection")), (None, None));
+    let record = stage.record();
+    assert_eq!((record.ending, record.status), (Ending::Served, 201));
+    assert_eq!((record.bytes_in, record.bytes_out), (0, 5));
+    assert_eq!((record.class.as_str(), record.path.as_str()), ("all", "/a/c?q=1"));
+    assert_eq!(record.node, Some(node.address.to_string()));
+    assert_eq!((record.client.as_str(), record.retries), ("127.0.0.1", 0));
+    assert!(record.total >= record.service_time && record.service_time > record.queue_wait);
+    assert!(stage.is_empty());
+}
+
+#[test]
+fn connections_are_kept_on_both_sides() {
+    let node = Node::answering(ok("x"));
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    for _ in 0..5 {
+        client.get("/");
+        assert_eq!(client.answer().status, 200);
+        assert_eq!(node.call().connection, 0);
+    }
+}
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send((0..20).map(|i| format!("GET /{i} HTTP/1.1\r\nHost: a\r\n\r\n")).collect::<String>());
+    for i in 0..20 {
+        assert_eq!(client.answer().text(), format!("/{i}"));
+    }
+}
+
+#[test]
+fn every_way_to_end_an_answer_is_understood() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.get("/chunked");
+    node.call().reply("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n3;x=y\r\ndef\r\n0\r\n\r\n");
+    assert_eq!(client.answer().text(), "abcdef");
+
+    client.get("/until-close");
+    let call = node.call();
+    call.write("HTTP/1.0 200 OK\r\n\r\nall of it");
+    drop(call);
+    let answer = client.answer();
+    assert_eq!(answer.text(), "all of it");
+    assert!(answer.head.starts_with("HTTP/1.1 "));
+
+    client.get("/none");
+    node.call().reply("HTTP/1.1 204 No Content\r\n\r\n");
+    assert_eq!(client.answer().status, 204);
+
+    client.send("GET /not-modified HTTP/1.1\r\nHost: a\r\nIf-None-Match: x\r\n\r\n");
+    node.call().reply("HTTP/1.1 304 Not Modified\r\nContent-Length: 77\r\nETag: x\r\n\r\n");
+    assert_eq!(client.answer().status, 304);
+
+    client.send("HEAD /head HTTP/1.1\r\nHost: a\r\n\r\n");
+    node.call().reply("HTTP/1.1 200 OK\r\nContent-Length: 77\r\n\r\n");
+    let answer = client.head_answer();
+    assert_eq!((answer.status, answer.header("content-length").as_deref()), (200, Some("77")));
+
+    client.get("/interim");
+    node.call().reply([b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n".as_slice(), &ok("final")].concat());
+    assert_eq!(client.answer().text(), "final");
+    for _ in 0..6 {
+        assert_eq!(stage.record().ending, Ending::Served);
+    }
+    assert!(stage.is_empty());
+}
+
+#[test]
+fn an_answer_that_cannot_be_told_from_the_next_is_not_passed_on() {
+    for bad in [
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3, 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        "this is not HTTP\r\n\r\n",
+    ] {
+        let node = Node::answering(bad);
+        let stage = Stage::open(&policy(&[&node], "discipline: none\nclasses: [{ name: all, retry: off }]\n"));
+        let mut client = stage.client();
+        client.get("/");
+        let answer = client.answer();
+        assert_eq!(answer.status, 502, "{bad:?}");
+        assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_protocol_error"), "{bad:?}");
+        // The next request does not meet what is left of it.
+        client.get("/");
+        assert_eq!(client.answer().status, 502);
+        assert_ne!(node.call().connection, node.call().connection);
+    }
+}
+
+#[test]
+fn what_comes_behind_an_answer_is_nobodys() {
+    let node = Node::answering([ok("mine"), ok("stray")].concat());
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    for _ in 0..3 {
+        client.get("/");
+        assert_eq!(client.answer().text(), "mine");
+    }
+    let mut connections: Vec<_> = node.calls().iter().map(|c| c.connection).collect();
+    connections.dedup();
+    assert_eq!(connections.len(), 3);
+}
+
+#[test]
+fn old_clients_get_what_they_understand() {
+    let node = Node::answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    let all = String::from_utf8(client.rest()).expect("text");
+    assert!(all.starts_with("HTTP/1.0 200 OK\r\n") && all.ends_with("\r\n\r\nabc"), "{all}");
+    assert!(!all.contains("chunked"));
+    assert_eq!(node.call().header("host"), Some(node.address.to_string()));
+}
+
+#[test]
+fn a_closing_client_is_told_and_closed() {
+    let node = Node::answering(ok("x"));
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    let answer = client.answer();
+    assert_eq!(answer.header("connection").as_deref(), Some("close"));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn an_absent_node_is_a_502_with_its_reason() {
+    let node = Node::absent();
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.get("/");
+    let answer = client.answer();
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=connection_refused"));
+    assert_eq!(stage.record().ending, Ending::Failed("connection_refused"));
+    assert!(stage.is_empty());
+}

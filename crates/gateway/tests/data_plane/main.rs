@@ -1,0 +1,13 @@
+//! The data plane over real sockets, against nodes that do exactly what a test tells them.
+
+mod bodies;
+mod clients;
+mod forwarding;
+mod framing;
+mod lifecycle;
+mod queueing;
+mod retries;
+mod stage;
+mod threats;
+mod timeouts;
+mod upgrades;

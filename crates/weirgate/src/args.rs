@@ -1,0 +1,143 @@
+//! The command line as it is written.
+//!
+//! These types say what may be typed and nothing more; each command's own module turns them into what it
+//! works with.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::demo;
+
+/// How the help texts end.
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done; `check`: every file is sound; `demo`: every guarantee was held
+  1  the answer is no, or it cannot be done: messages on standard error say why and how to mend it
+  2  the command line is wrong";
+
+const EXAMPLES: &str = "\
+Examples:
+  weirgate demo
+  weirgate check policy.yaml && weirgate run policy.yaml
+  weirgate explain policy.yaml GET http://bigcorp.test/mail -H 'X-Tenant: acme' --client 192.0.2.7
+  weirgate schema > weirgate.schema.json
+
+";
+
+/// A gateway that gives each class of requests a minimum throughput and a maximum response time.
+///
+/// Weirgate stands in front of unmodified HTTP servers. A policy file names classes of requests, what each is
+/// promised, and the servers; the gateway decides which request goes in when, so that the promises are
+/// kept under overload, surges, costly requests and failing servers.
+#[derive(Debug, Parser)]
+#[command(name = "weirgate", version, max_term_width = 100, after_help = concat!("Try `weirgate demo` first: it needs nothing else."), after_long_help = format!("{EXAMPLES}{EXIT_CODES}"))]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(Run),
+    Check(Check),
+    Explain(Explain),
+    /// Print the JSON Schema of policy files, for editors and for programs that write policies.
+    #[command(after_long_help = "\
+Example, for editors that know the YAML language server:
+  weirgate schema > weirgate.schema.json
+  # first line of the policy:
+  # yaml-language-server: $schema=weirgate.schema.json")]
+    Schema,
+    /// Show the gateway keeping its promises: an emulated cluster, clients of three classes, a surge.
+    Demo(demo::Args),
+}
+
+/// Serve the policy of FILE until told to stop.
+///
+/// Says on standard error what listens where. SIGHUP reads FILE again: a sound policy takes effect as a whole and no
+/// request is lost; an unsound one changes nothing. SIGHUP also opens the access log again.
+/// SIGTERM or SIGINT stops accepting, finishes what is inside within `drain_deadline`, and ends; a second
+/// one ends at once.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Environment:
+  WEIRGATE_ADMIN_TOKEN  bearer token of the admin API, if the policy names no `token_file`
+
+Examples:
+  weirgate run policy.yaml
+  kill -HUP $(pidof weirgate)    # after editing policy.yaml
+
+Exit codes:
+  0  stopped by a signal or by POST /drain
+  1  the policy is not sound, an address cannot be opened, or the gateway failed")]
+pub(crate) struct Run {
+    /// The policy file (YAML).
+    pub(crate) file: PathBuf,
+}
+
+/// Check policy files and print every error at once, with its place and how to mend it.
+///
+/// Besides what is wrong, it says what cannot be kept: where service times and capacities are given, the sum of
+/// the guarantees is compared with the capacity of each pool, and the class that does not fit is named.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weirgate check policy.yaml
+  weirgate check --format json policies/*.yaml
+
+Exit codes:
+  0  every file is sound (there may be warnings)
+  1  a file has errors or cannot be read")]
+pub(crate) struct Check {
+    /// Policy files (YAML); `-` is standard input.
+    #[arg(required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// How to print: `text` is file:line:column: field: what; mend. `json` is one array.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(crate) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Lines for people and editors.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// Say what the gateway would do with a request: which rule matches and why the earlier ones do not, its class,
+/// its servers, what it costs and what it is promised.
+///
+/// Nothing is sent. The request is brought into the same form as the gateway brings it before it classifies and
+/// forwards.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  weirgate explain policy.yaml GET http://bigcorp.test/
+  weirgate explain policy.yaml POST 'https://shop.test/buy?fast=1' -H 'Cookie: tier=gold' --client 192.0.2.7
+
+Exit codes:
+  0  the request has a class
+  1  the policy is not sound, or the gateway would refuse the request")]
+pub(crate) struct Explain {
+    /// The policy file (YAML).
+    pub(crate) file: PathBuf,
+    /// The method, such as GET.
+    pub(crate) method: String,
+    /// The URL, such as http://bigcorp.test/mail?box=1.
+    pub(crate) url: String,
+    /// A header of the request; may be given many times.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
+    pub(crate) headers: Vec<String>,
+    /// Address of the client (past trusted proxies).
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
+    pub(crate) client: IpAddr,
+    /// Port of the listener that the request comes in on; the first listener's by default.
+    #[arg(long, value_name = "N")]
+    pub(crate) port: Option<u16>,
+    /// Show every rule that did not match, not only the last 20.
+    #[arg(long)]
+    pub(crate) all: bool,
+}

@@ -1,0 +1,172 @@
+//! `weirgate check`: every error of every file at once, and whether the guarantees fit the nodes.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem};
+
+use crate::args::{Check, Format};
+use crate::exit;
+
+/// What is known of one file.
+struct Checked {
+    file: String,
+    result: Result<Loaded, Errors>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Check) -> ExitCode {
+    let checked: Vec<Checked> = args.files.iter().map(|file| check(file)).collect();
+    let printed = match args.format {
+        Format::Text => {
+            checked.iter().for_each(explain);
+            ExitCode::SUCCESS
+        }
+        Format::Json => {
+            let reports: Vec<Report> = checked.iter().map(Report::new).collect();
+            match serde_json::to_string_pretty(&reports) {
+                Ok(text) => exit::print(&(text + "\n")),
+                Err(error) => exit::fail(&error.to_string()),
+            }
+        }
+    };
+    if checked.iter().all(|c| c.result.is_ok()) { printed } else { ExitCode::from(exit::NO) }
+}
+
+/// Whether the environment has a token for the admin listener.
+pub(crate) fn env_token() -> bool {
+    std::env::var_os(weirgate_gateway::admin::TOKEN_VARIABLE).is_some()
+}
+
+fn check(path: &Path) -> Checked {
+    let (file, read) = if path.as_os_str() == "-" {
+        ("<stdin>".to_owned(), bounded(std::io::stdin()))
+    } else {
+        (path.display().to_string(), std::fs::File::open(path).and_then(bounded))
+    };
+    let result = match read {
+        Ok(bytes) => weirgate_config::load_bytes(&file, &bytes, env_token()),
+        Err(error) => {
+            let what = format!("cannot be read: {error}");
+            let problem = Problem { place: None, path: String::new(), what, mend: String::new() };
+            Err(Errors { file: file.clone(), problems: vec![problem], more: 0 })
+        }
+    };
+    Checked { file, result }
+}
+
+/// All of a policy, and one byte more than allowed of what is too long to be one.
+pub(crate) fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// One file for people: errors and warnings in the form that editors know, then what was found.
+fn explain(checked: &Checked) {
+    let file = &checked.file;
+    match &checked.result {
+        Ok(loaded) => {
+            loaded.warning_lines(file).iter().for_each(|line| exit::tell(&format!("{line}\n")));
+            let feasibility = weirgate_config::feasibility(&loaded.site).to_string();
+            feasibility.lines().for_each(|line| exit::tell(&format!("{file}: {line}\n")));
+            let warnings = match loaded.warnings.len() {
+                0 => String::new(),
+                1 => ", 1 warning".to_owned(),
+                n => format!(", {n} warnings"),
+            };
+            exit::tell(&format!("{file}: sound{warnings}\n"));
+        }
+        Err(errors) => {
+            let found = errors.problems.len() + errors.more;
+            exit::tell(&format!("{errors}{file}: {found} error{}\n", if found == 1 { "" } else { "s" }));
+        }
+    }
+}
+
+/// One file for programs.
+#[derive(Serialize)]
+struct Report<'a> {
+    file: &'a str,
+    sound: bool,
+    errors: Vec<Entry<'a>>,
+    /// Errors that are not listed.
+    more_errors: usize,
+    warnings: Vec<Entry<'a>>,
+    /// Whether the guarantees fit the nodes; absent if that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fits: Option<bool>,
+    pools: Vec<Pool>,
+}
+
+#[derive(Serialize)]
+struct Entry<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    column: Option<u32>,
+    field: &'a str,
+    what: &'a str,
+    mend: &'a str,
+}
+
+/// What is asked of a pool and what it has, in slot-seconds per second.
+#[derive(Serialize)]
+struct Pool {
+    pool: String,
+    demanded: f64,
+    capacity: Option<f64>,
+    fits: Option<bool>,
+    /// Classes that do not fit, and why.
+    overflow: Vec<String>,
+}
+
+impl<'a> Report<'a> {
+    fn new(checked: &'a Checked) -> Report<'a> {
+        let file = checked.file.as_str();
+        match &checked.result {
+            Ok(loaded) => {
+                let feasibility = weirgate_config::feasibility(&loaded.site);
+                let pool = |p: &weirgate_config::PoolDemand| Pool {
+                    pool: p.pool.clone(),
+                    demanded: p.demanded,
+                    capacity: p.capacity,
+                    fits: p.fits(),
+                    overflow: p.classes.iter().filter_map(|class| p.overflow(class)).collect(),
+                };
+                Report {
+                    file,
+                    sound: true,
+                    errors: Vec::new(),
+                    more_errors: 0,
+                    warnings: loaded.warnings.iter().map(Entry::new).collect(),
+                    fits: feasibility.fits(),
+                    pools: feasibility.pools.iter().map(pool).collect(),
+                }
+            }
+            Err(errors) => Report {
+                file,
+                sound: false,
+                errors: errors.problems.iter().map(Entry::new).collect(),
+                more_errors: errors.more,
+                warnings: Vec::new(),
+                fits: None,
+                pools: Vec::new(),
+            },
+        }
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn new(problem: &'a Problem) -> Entry<'a> {
+        Entry {
+            line: problem.place.map(|p| p.line),
+            column: problem.place.map(|p| p.column),
+            field: &problem.path,
+            what: &problem.what,
+            mend: &problem.mend,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `weirgate explain`: what the gateway would do with a request.
+
+use std::fmt::{self, Display, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use weirgate_config::{Key, Site, Target};
+use weirgate_engine::{Class, Statistic};
+use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
+
+use crate::args::Explain;
+use crate::check::env_token;
+use crate::exit;
+
+/// Rules before the one that matched that are shown unless all are asked for: the nearest ones are the
+/// likely mistakes, and nobody reads a thousand.
+const MOST_RULES: usize = 20;
+
+/// Runs the command.
+pub(crate) fn run(args: &Explain) -> ExitCode {
+    let loaded = match weirgate_config::load_file(&args.file, env_token()) {
+        Ok(loaded) => loaded,
+        Err(errors) => {
+            exit::tell(&errors.to_string());
+            return exit::fail(&format!("{} is not sound: nothing to explain", args.file.display()));
+        }
+    };
+    let request = match Request::new(args, &loaded.site) {
+        Ok(request) => request,
+        Err(why) => return exit::fail(&why),
+    };
+    match explain(&loaded.site, &request, args.all) {
+        Ok(text) => exit::print(&text),
+        Err(why) => exit::fail(&why),
+    }
+}
+
+/// The request that is asked about.
+struct Request {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+    client: std::net::IpAddr,
+    port: u16,
+}
+
+impl Request {
+    fn new(args: &Explain, site: &Site) -> Result<Request, String> {
+        let method = Method::from_bytes(args.method.as_bytes())
+            .map_err(|_| format!("{:?} is not a method; write GET, POST, …", args.method))?;
+        let uri: Uri = args.url.parse().map_err(|e| format!("{:?} is not a URL: {e}", args.url))?;
+        let mut headers = HeaderMap::new();
+        for line in &args.headers {
+            let wrong = || format!("{line:?} is not a header; write -H 'Name: value'");
+            let (name, value) = line.split_once(':').ok_or_else(wrong)?;
+            let name: HeaderName = name.parse().map_err(|_| wrong())?;
+            let value = HeaderValue::from_bytes(value.trim().as_bytes()).map_err(|_| wrong())?;
+            headers.append(name, value);
+        }
+        if uri.authority().is_none() && !headers.contains_key(http::header::HOST) {
+            return Err(format!(
+                "{:?} names no host; write a whole URL, such as http://host/path, or add -H 'Host: …'",
+                args.url
+            ));
+        }
+        let first = site.listeners.first().map_or(80, |listener| listener.address.port());
+        Ok(Request { method, uri, headers, client: args.client, port: args.port.unwrap_or(first) })
+    }
+}
+
+/// The whole answer, or why the gateway would refuse the request.
+fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> {
+    let form = Canonical::of(&request.method, &request.uri, &request.headers)
+        .map_err(|(status, why)| format!("the gateway would refuse this request with {status}: {why}"))?;
+    let view = View {
+        host: &form.host,
+        path: &form.path,
+        query: form.query.as_deref(),
+        method: &request.method,
+        headers: &request.headers,
+        client: request.client,
+        port: request.port,
+    };
+    let classifier = Classifier::new(&site.rules);
+    let said = classifier.explain(&view);
+    let Some(found) = classifier.classify(&view) else {
+        return Err("no rule matches this request".to_owned());
+    };
+    let query = form.query.as_ref().map(|q| format!("?{q}")).unwrap_or_default();
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = writeln!(
+        text,
+        "request   {} {:?} {:?}, client {}, port {}",
+        request.method,
+        form.host,
+        format!("{}{query}", form.path),
+        request.client,
+        request.port
+    );
+    let earlier = found.rule;
+    let hidden = if all { 0 } else { earlier.saturating_sub(MOST_RULES) };
+    if hidden > 0 {
+        let _ = writeln!(text, "          {hidden} earlier rules do not match; --all shows them");
+    }
+    for Explained { rule, matched, why } in said.iter().skip(hidden) {
+        let verdict = if *matched { "matches" } else { "does not match" };
+        let _ = writeln!(text, "rule {:<4} {} {verdict}: {why}", rule + 1, target_name(site, *rule));
+    }
+    let (class, max_live) = match found.class {
+        ClassRef::Class(id) => (site.policy.classes.get(id.0 as usize), None),
+        ClassRef::Template(id, _) => {
+            let template = site.policy.templates.get(id.0 as usize);
+            (template.map(|t| &t.class), template.map(|t| t.max_live))
+        }
+    };
+    if let Some(class) = class {
+        let key = match found.class {
+            ClassRef::Template(_, key) => Some(weirgate_config::admin::key_text(key)),
+            ClassRef::Class(_) => None,
+        };
+        write_class(&mut text, site, class, key.as_deref(), max_live);
+    }
+    Ok(text)
+}
+
+/// `class gold` or `template tenants` of a rule.
+fn target_name(site: &Site, rule: usize) -> String {
+    match site.rules.get(rule).map(|r| &r.target) {
+        Some(Target::Class(id)) => {
+            let class = site.policy.classes.get(id.0 as usize);
+            format!("class {}", class.map_or("?", |c| c.name.as_str()))
+        }
+        Some(Target::Template(id, key)) => {
+            let template = site.policy.templates.get(id.0 as usize);
+            let by = match key {
+                Key::Header(name) => format!("header {name}"),
+                Key::Cookie(name) => format!("cookie {name}"),
+            };
+            format!("template {} by {by}", template.map_or("?", |t| t.class.name.as_str()))
+        }
+        None => String::new(),
+    }
+}
+
+fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>, max_live: Option<u32>) {
+    let policy = &site.policy;
+    let _ = match (key, max_live) {
+        (Some(key), Some(most)) => writeln!(text, "class     {} for {key:?}, one of at most {most}", class.name),
+        _ => writeln!(text, "class     {}", class.name),
+    };
+    let pool = policy.pools.get(class.pool).map_or("?", |pool| pool.name.as_str());
+    let nodes = policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == class.pool);
+    let nodes: Vec<&str> = nodes.map(|(_, place)| place.address.as_str()).collect();
+    let _ = writeln!(text, "upstream  {pool}: {}", shorten(&nodes));
+    let cost = match class.service_time {
+        Some(time) => format!("{} of service time, as agreed", Span(time)),
+        None => "not given: the service time is learned".to_owned(),
+    };
+    let _ = writeln!(text, "cost      {cost}");
+    let _ = writeln!(text, "guarantee {}", guarantee(class));
+    let queue = class.queue;
+    let _ = writeln!(
+        text,
+        "queue     at most {} waiting, {} from one source, each at most {}",
+        queue.max_waiting,
+        queue.max_waiting_per_flow,
+        Span(queue.max_wait)
+    );
+}
+
+/// What the class is promised, in words.
+fn guarantee(class: &Class) -> String {
+    let throughput = class.guarantee.throughput.map(|rate| format!("at least {rate} requests per second"));
+    let response = class.guarantee.response_time.map(|limit| match limit.statistic {
+        Statistic::Average => format!("response time of {} at most on average", Span(limit.limit)),
+        Statistic::Percentile(p) => format!("response time of {} at most for {p} % of requests", Span(limit.limit)),
+    });
+    let parts: Vec<String> = throughput.into_iter().chain(response).collect();
+    if parts.is_empty() { "none: best effort".to_owned() } else { parts.join(", ") }
+}
+
+/// The first few of many names.
+fn shorten(names: &[&str]) -> String {
+    const MOST: usize = 8;
+    let shown = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
+    if names.len() > MOST { format!("{shown}, … ({} nodes)", names.len()) } else { shown }
+}
+
+/// A duration as policies write it.
+struct Span(Duration);
+
+impl Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = self.0.as_secs_f64() * 1e3;
+        if millis >= 1000.0 && millis % 1000.0 == 0.0 {
+            write!(f, "{}s", millis / 1e3)
+        } else {
+            write!(f, "{millis}ms")
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! `weirgate run`: puts the gateway, its observers and its admin API together, and follows signals.
+
+mod signals;
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use weirgate_config::{Admin, AdminAddress, Site};
+use weirgate_gateway::access_log::AccessLog;
+use weirgate_gateway::admin::{AdminListener, AdminServer, Operations, TOKEN_VARIABLE};
+use weirgate_gateway::metrics::Metrics;
+use weirgate_gateway::{Gateway, ReloadSource};
+
+use crate::args::Run;
+use crate::check::{bounded, env_token};
+use crate::exit::{self, say, tell};
+
+/// Runs the command.
+pub(crate) fn run(args: Run) -> ExitCode {
+    match start(&args.file) {
+        Ok(running) => signals::follow(running),
+        Err(why) => exit::fail(&why),
+    }
+}
+
+/// A gateway with everything around it.
+struct Running {
+    operations: Arc<Operations>,
+    log: Arc<AccessLog>,
+    admin: Option<AdminServer>,
+    /// The policy file as given, for messages.
+    file: String,
+}
+
+/// Starts everything, or says why not.
+fn start(path: &Path) -> Result<Running, String> {
+    let file = path.display().to_string();
+    let bytes = File::open(path).and_then(bounded);
+    let bytes = bytes.map_err(|e| format!("{file}: cannot be read: {e}"))?;
+    let loaded = weirgate_config::load_bytes(&file, &bytes, env_token()).map_err(|errors| {
+        tell(&errors.to_string());
+        format!("{file} is not sound: not started")
+    })?;
+    loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
+    let (site, text) = (loaded.site, String::from_utf8_lossy(&bytes));
+
+    let log = AccessLog::start(site.access_log.as_ref()).map_err(|e| e.to_string())?;
+    let (log, metrics) = (Arc::new(log), Arc::new(Metrics::new()));
+    let admin = site.admin.clone().map(open_admin).transpose()?;
+    let summary = summary(&site);
+    let source = ReloadSource::File {
+        path: path.to_owned(),
+        resolve: Box::new(|name, text| {
+            weirgate_config::load(name, text, env_token()).map(|loaded| loaded.site).map_err(|e| e.to_string())
+        }),
+    };
+    let observers: Vec<Box<dyn weirgate_gateway::Observer>> =
+        vec![Box::new(Arc::clone(&metrics)), Box::new(Arc::clone(&log))];
+    let gateway = Gateway::start(site, &text, source, observers).map_err(|e| mend(&e))?;
+    let edition = gateway.edition();
+    say(&format!("version {}: {file}, checksum {}", env!("CARGO_PKG_VERSION"), edition.checksum));
+    say(&summary);
+    gateway.addresses().iter().for_each(|address| say(&format!("listening on http://{address}")));
+    let operations = Arc::new(Operations::new(gateway, metrics, Arc::clone(&log)));
+    let admin = match admin {
+        Some((listener, place)) => {
+            let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
+            let server = listener.serve(Arc::clone(&operations)).map_err(|e| format!("admin API: {e}"))?;
+            say(&format!("admin API on {place}, {guarded}"));
+            Some(server)
+        }
+        None => {
+            say("admin API off");
+            None
+        }
+    };
+    Ok(Running { operations, log, admin, file })
+}
+
+/// The open admin listener and where it is.
+fn open_admin(config: Admin) -> Result<(AdminListener, String), String> {
+    let place = match &config.address {
+        AdminAddress::Tcp(address) => format!("http://{address}"),
+        AdminAddress::Unix(path) => path.display().to_string(),
+    };
+    let variable = std::env::var(TOKEN_VARIABLE).ok();
+    let listener = AdminListener::open(config, variable).map_err(|e| e.to_string())?;
+    let place = listener.address().map_or(place, |address| format!("http://{address}"));
+    Ok((listener, place))
+}
+
+/// What the policy holds, in a line.
+fn summary(site: &Site) -> String {
+    let policy = &site.policy;
+    let templates = match policy.templates.len() {
+        0 => String::new(),
+        n => format!(", {}", count(n, "template")),
+    };
+    format!(
+        "discipline {}: {}{templates} over {} in {}",
+        policy.discipline.name,
+        count(policy.classes.len(), "class"),
+        count(policy.nodes.len(), "node"),
+        count(policy.pools.len(), "upstream")
+    )
+}
+
+/// `1 class`, `3 classes`.
+fn count(number: usize, word: &str) -> String {
+    let plural = if word.ends_with('s') { "es" } else { "s" };
+    format!("{number} {word}{}", if number == 1 { "" } else { plural })
+}
+
+/// What the gateway could not do, and what helps.
+fn mend(error: &io::Error) -> String {
+    let help = match error.kind() {
+        io::ErrorKind::AddrInUse => "; stop the process that has it, or change `listen`",
+        io::ErrorKind::AddrNotAvailable => "; this machine does not have an address like that: change `listen`",
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need CAP_NET_BIND_SERVICE: grant it or listen on a higher port"
+        }
+        _ => "",
+    };
+    format!("not started: {error}{help}")
+}

@@ -1,0 +1,78 @@
+//! `weirgate explain`.
+
+use crate::{POLICY, Scratch, run};
+
+/// What `explain` prints about a request; it must succeed.
+fn explain(policy: &str, args: &[&str]) -> String {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", policy);
+    let ended = run(&[&["explain", file.as_str()], args].concat());
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{args:?}");
+    ended.out
+}
+
+#[test]
+fn it_tells_rule_class_servers_cost_and_guarantee() {
+    let text = explain(POLICY, &["GET", "http://SmallCorp.test.//a/./b?x=1"]);
+    let expected = "\
+request   GET \"smallcorp.test\" \"/a/b?x=1\", client 127.0.0.1, port 0
+rule 1    class BigCorp does not match: host bigcorp.test is wanted, the host is \"smallcorp.test\"
+rule 2    class SmallCorp matches: host smallcorp.test
+class     SmallCorp
+upstream  web: 127.0.0.1:9001, 127.0.0.1:9002
+cost      8ms of service time, as agreed
+guarantee at least 50 requests per second
+queue     at most 500 waiting, 20 from one source, each at most 2s
+";
+    assert_eq!(text, expected);
+}
+
+#[test]
+fn headers_client_and_port_count() {
+    let policy = POLICY.replace(
+        "  - { name: other }",
+        "  - { name: staff, match: { all: [{ source: 10.0.0.0/8 }, { port: 8443 }] } }
+  - { name: gold, match: { cookie: { tier: gold } } }
+  - { name: tenants, match: { path_prefix: /t }, per: { header: X-Tenant }, max_live: 100 }
+  - { name: other }",
+    );
+    let class = |args: &[&str]| {
+        let text = explain(&policy, args);
+        text.lines().find(|line| line.starts_with("class ")).map(str::to_owned).expect("a class")
+    };
+    let url = "http://a.test/t/x";
+    assert_eq!(class(&["GET", url]), "class     other");
+    assert_eq!(class(&["GET", url, "--client", "10.1.2.3"]), "class     other");
+    assert_eq!(class(&["GET", url, "--client", "10.1.2.3", "--port", "8443"]), "class     staff");
+    assert_eq!(class(&["GET", url, "-H", "Cookie: a=b; tier=gold"]), "class     gold");
+    assert_eq!(class(&["GET", url, "-H", "X-Tenant: acme"]), "class     tenants for \"acme\", one of at most 100");
+    assert_eq!(class(&["GET", "/t", "-H", "Host: bigcorp.test"]), "class     BigCorp");
+}
+
+#[test]
+fn of_many_rules_the_nearest_are_shown() {
+    let many: String = (0..60).map(|i| format!("  - {{ name: c{i}, match: {{ host: h{i}.test }} }}\n")).collect();
+    let policy = POLICY.replace("  - { name: other }\n", &many);
+    let lines = |args: &[&str]| explain(&policy, args).lines().filter(|l| l.starts_with("rule ")).count();
+    assert_eq!(lines(&["GET", "http://h59.test/"]), 21);
+    assert_eq!(lines(&["GET", "http://h59.test/", "--all"]), 62);
+}
+
+#[test]
+fn what_the_gateway_would_refuse_is_refused_here() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", POLICY);
+    for (args, why) in [
+        (&["GET", "http://a.test/%2f"][..], "would refuse this request with 400"),
+        (&["GET", "http://a.test/../x"], "would refuse this request with 400"),
+        (&["TRACE", "http://a.test/"], "would refuse this request with 405"),
+        (&["GET", "/x"], "names no host"),
+        (&["GET", "http://a.test/", "-H", "nonsense"], "is not a header"),
+        (&["G T", "http://a.test/"], "is not a method"),
+        (&["GET", "http://"], "is not a URL"),
+    ] {
+        let ended = run(&[&["explain", file.as_str()], args].concat());
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{args:?}");
+        assert!(ended.err.contains(why), "{args:?}: {}", ended.err);
+    }
+}

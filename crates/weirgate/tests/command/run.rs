@@ -1,0 +1,256 @@
+//! `weirgate run`: starting, signals, ending.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use crate::{Scratch, run, weirgate};
+
+/// A gateway process. What it says is read line by line.
+struct Process {
+    child: Child,
+    said: BufReader<ChildStderr>,
+}
+
+impl Process {
+    fn start(file: &str) -> Process {
+        let mut child = weirgate(&["run", file]).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        let said = BufReader::new(child.stderr.take().expect("a pipe"));
+        Process { child, said }
+    }
+
+    /// The next line that has `text`, or everything said up to the end.
+    fn line(&mut self, text: &str) -> String {
+        let mut all = String::new();
+        loop {
+            let mut line = String::new();
+            let read = self.said.read_line(&mut line).expect("UTF-8");
+            assert!(read > 0, "it ended without saying {text:?}: {all}");
+            if line.contains(text) {
+                return line.trim_end().to_owned();
+            }
+            all += &line;
+        }
+    }
+
+    /// The address in the next line that has `text`.
+    fn address(&mut self, text: &str) -> SocketAddr {
+        let line = self.line(text);
+        let (_, address) = line.split_once("http://").expect("an address");
+        address.split(',').next().and_then(|a| a.parse().ok()).unwrap_or_else(|| panic!("{line}"))
+    }
+
+    fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
+        assert!(sent.expect("every system has kill").success());
+    }
+
+    /// Waits for the end: the exit code and what was said last.
+    fn end(mut self) -> (Option<i32>, String) {
+        let mut rest = String::new();
+        self.said.read_to_string(&mut rest).expect("UTF-8");
+        (self.child.wait().expect("it ends").code(), rest)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It is ours and holds nothing that must be saved.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn policy(node: SocketAddr, rest: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nthreads: 1\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n\
+         classes: [{{ name: gold, match: {{ host: gold.test }} }}, {{ name: other }}]\n{rest}"
+    )
+}
+
+/// A node: `ok`, or for the path `/slow` no answer until the connection ends.
+fn node() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut head = Vec::new();
+                let mut byte = [0];
+                while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|n| n == 1) {
+                    head.push(byte[0]);
+                }
+                if head.starts_with(b"GET /slow") {
+                    let _ = std::io::copy(&mut stream, &mut std::io::sink());
+                }
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+            });
+        }
+    });
+    address
+}
+
+/// Sends a request of its own connection and reads the answer to its end.
+fn ask(address: SocketAddr, head: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it accepts");
+    stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    answer
+}
+
+fn get(address: SocketAddr, path: &str) -> String {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost"))
+}
+
+#[test]
+fn it_says_what_it_does_serves_and_ends_on_sigterm() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", &policy(node(), ""));
+    let mut process = Process::start(&file);
+    assert!(process.line("version").contains(&file));
+    assert_eq!(process.line("discipline"), "weirgate: discipline quorum: 2 classes over 1 node in 1 upstream");
+    let listen = process.address("listening on");
+    let admin = process.address("admin API on");
+    process.line("ready");
+    assert!(get(listen, "/").ends_with("\r\n\r\nok"));
+    assert!(get(admin, "/ready").starts_with("HTTP/1.1 200 "));
+    process.signal("TERM");
+    let (code, rest) = process.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.contains("told to stop: accepting nothing new") && rest.ends_with("weirgate: stopped\n"), "{rest}");
+}
+
+#[test]
+fn sighup_swaps_a_sound_policy_and_keeps_the_old_one_otherwise() {
+    let scratch = Scratch::new();
+    let first = policy(node(), "");
+    let file = scratch.write("policy.yaml", &first);
+    let mut process = Process::start(&file);
+    let admin = process.address("admin API on");
+    process.line("ready");
+
+    scratch.write("policy.yaml", &first.replace("gold", "silver").replace("threads: 1", "threads: 2"));
+    process.signal("HUP");
+    assert!(process.line("SIGHUP").contains("is in force: version 2"));
+    assert!(process.line("threads").contains("next start"));
+    assert!(get(admin, "/policy").contains("\"silver\""));
+
+    scratch.write("policy.yaml", "listen: nowhere\n");
+    process.signal("HUP");
+    process.line(&format!("{file}:1:9: listen"));
+    assert!(process.line("SIGHUP").contains("version 2 of"));
+    assert!(get(admin, "/policy").contains("\"silver\""));
+
+    process.signal("INT");
+    let (code, rest) = process.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.contains("told to stop: accepting nothing new"), "{rest}");
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_what_is_inside() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", &policy(node(), "drain_deadline: 5min\n"));
+    let mut process = Process::start(&file);
+    let (listen, admin) = (process.address("listening on"), process.address("admin API on"));
+    process.line("ready");
+    let mut slow = TcpStream::connect(listen).expect("it accepts");
+    slow.write_all(b"GET /slow HTTP/1.1\r\nHost: a.test\r\n\r\n").expect("it reads");
+    while !get(admin, "/metrics").contains("weirgate_outstanding 1") {
+        std::thread::yield_now();
+    }
+    process.signal("TERM");
+    assert!(process.line("told to stop").contains("1 inside and 0 waiting have 300 s"));
+    process.signal("TERM");
+    let (code, rest) = process.end();
+    assert_eq!(code, Some(1), "{rest}");
+    assert!(rest.contains("told to stop again: stopping at once"), "{rest}");
+}
+
+#[test]
+fn a_drain_over_the_admin_api_ends_it() {
+    let scratch = Scratch::new();
+    let file = scratch.write("policy.yaml", &policy(node(), ""));
+    let mut process = Process::start(&file);
+    let admin = process.address("admin API on");
+    process.line("ready");
+    let answer =
+        ask(admin, "POST /drain HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 0");
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    let (code, rest) = process.end();
+    assert_eq!(code, Some(0), "{rest}");
+}
+
+#[test]
+fn the_access_log_is_opened_again_at_sighup() {
+    let scratch = Scratch::new();
+    let log = scratch.path("access.log");
+    let file = scratch.write("policy.yaml", &policy(node(), &format!("access_log: {{ file: {} }}\n", log.display())));
+    let mut process = Process::start(&file);
+    let listen = process.address("listening on");
+    process.line("ready");
+    get(listen, "/first");
+    let old = scratch.path("access.log.1");
+    std::fs::rename(&log, &old).expect("the log is there");
+    process.signal("HUP");
+    process.line("SIGHUP");
+    while !log.exists() {
+        std::thread::yield_now();
+    }
+    get(listen, "/second");
+    process.signal("TERM");
+    assert_eq!(process.end().0, Some(0));
+    let read = |path| std::fs::read_to_string(path).expect("a log");
+    assert!(read(&old).contains("/first") && !read(&old).contains("/second"));
+    assert!(read(&log).contains("/second"));
+}
+
+#[test]
+fn what_keeps_it_from_starting_is_said_with_the_mend() {
+    let scratch = Scratch::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let taken = taken.local_addr().expect("an address");
+    let sound = policy(taken, "");
+    let (listen, admin) = ("listen: 127.0.0.1:0", "admin: 127.0.0.1:0");
+    for (text, why) in [
+        (sound.replace(admin, "admin: 0.0.0.0:0"), "token"),
+        (
+            sound.replace(admin, "admin: { address: \"127.0.0.1:0\", token_file: /nonexistent/token }"),
+            "/nonexistent/token",
+        ),
+        (sound.replace(listen, "listen: 192.0.2.1:80"), "192.0.2.1:80"),
+        (sound.replace("classes", "klasses"), "policy.yaml:"),
+        (format!("{sound}access_log: {{ file: /nonexistent/log }}\n"), "access log /nonexistent/log"),
+    ] {
+        let file = scratch.write("policy.yaml", &text);
+        let ended = run(&["run", &file]);
+        assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""), "{ended:?}");
+        assert!(ended.err.contains(why), "{why}: {}", ended.err);
+    }
+    let ended = run(&["run", "/nonexistent/policy.yaml"]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("/nonexistent/policy.yaml: cannot be read"), "{}", ended.err);
+}
+
+#[test]
+fn a_port_in_use_is_said_with_the_mend() {
+    let scratch = Scratch::new();
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = taken.local_addr().expect("an address").to_string();
+    let sound = policy(node(), "");
+    for field in ["listen", "admin"] {
+        let text = sound.replace(&format!("{field}: 127.0.0.1:0"), &format!("{field}: {address}"));
+        let ended = run(&["run", &scratch.write("policy.yaml", &text)]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        assert!(ended.err.contains(&address) && ended.err.contains("stop "), "{}", ended.err);
+    }
+}
+
+#[test]
+fn a2_a_token_cannot_be_given_on_the_command_line() {
+    for flag in ["--token", "--admin-token"] {
+        let ended = run(&["run", "policy.yaml", flag, "9f86d081884c7d659a2feaa0c55ad015"]);
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+    }
+}

@@ -1,0 +1,129 @@
+//! Real processes for tests: the gateway's own binary and programs of Debian packages, each with its
+//! configuration and output in a temporary directory, on a free port, and gone when the test ends.
+
+mod clock;
+
+use std::fs::File;
+use std::io::Write as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory that goes when this value does.
+pub(crate) struct Directory(PathBuf);
+
+impl Directory {
+    /// Makes an empty one.
+    pub(crate) fn new() -> Directory {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("weirgate-test-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the temporary directory is writable");
+        Directory(path)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Writes a file in it.
+    pub(crate) fn write(&self, name: &str, text: &str) -> PathBuf {
+        let file = self.0.join(name);
+        std::fs::write(&file, text).expect("the temporary directory is writable");
+        file
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running server.
+pub(crate) struct Process {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Process {
+    /// Starts `command`, with its output in `directory`, and waits until it accepts at `address`.
+    pub(crate) fn start(mut command: Command, directory: &Directory, address: SocketAddr) -> Process {
+        let log = directory.path().join(format!("output-{}", address.port()));
+        let out = File::create(&log).expect("the temporary directory is writable");
+        let err = out.try_clone().expect("a file handle can be copied");
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("the program starts");
+        let mut process = Process { child, log };
+        let up = clock::becomes_true(|| TcpStream::connect(address).is_ok() || !process.alive());
+        assert!(up && process.alive(), "{command:?} does not serve {address}: {}", process.output());
+        process
+    }
+
+    /// Sends it `signal` (`TERM`, say) and waits for its end.
+    ///
+    /// # Panics
+    /// If it does not end.
+    pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("every system has kill");
+        assert!(sent.success(), "signal {signal} cannot be sent to {id}");
+        let ended = clock::becomes_true(|| !self.alive());
+        assert!(ended, "it runs on after signal {signal}: {}", self.output());
+        self.child.wait().expect("it has ended")
+    }
+
+    /// Does it run?
+    pub(crate) fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// What it printed.
+    pub(crate) fn output(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It is ours and holds nothing that must be saved.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a policy file.
+pub(crate) fn weirgate(policy: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+    command.arg("run").arg(policy);
+    command
+}
+
+/// A program of a Debian package. `None`, said aloud, if it is missing and the user wants to do without.
+///
+/// # Panics
+/// If it is missing otherwise: a test that silently tests nothing is worse than one that fails.
+pub(crate) fn program(name: &str) -> Option<Command> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    // Debian puts servers where not every user's path leads.
+    let found = std::env::split_paths(&path).chain(["/usr/sbin".into()]).map(|d| d.join(name)).find(|f| f.exists());
+    if found.is_none() {
+        let skip = std::env::var_os("WEIRGATE_SKIP_PACKAGES").is_some_and(|value| value == "1");
+        assert!(skip, "{name} is missing: run `cargo xtask packages`, or set WEIRGATE_SKIP_PACKAGES=1 to do without");
+        say(&format!("skipped: {name} is not installed"));
+    }
+    found.map(Command::new)
+}
+
+/// An address that nobody listens on now.
+pub(crate) fn free_address() -> SocketAddr {
+    let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    socket.local_addr().expect("a bound socket has an address")
+}
+
+/// Prints a line that the test runner does not hold back: figures, and what is skipped.
+pub(crate) fn say(line: &str) {
+    // A test goes on if nobody listens.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

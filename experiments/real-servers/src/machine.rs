@@ -1,0 +1,67 @@
+//! The machine's share-out: one core for the servers, another for everything else.
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use rustix::process::setpriority_process;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Priority of everything here, where it may be had: other work on the machine would else decide the
+/// figures. With -10 a process gets nine times the time of an ordinary one.
+const PRIORITY: i32 = -10;
+
+/// Linux shares time out among sessions first, and priorities count within a session only; this file has
+/// the session's own.
+const SESSION: &str = "/proc/self/autogroup";
+
+/// Who runs where.
+#[derive(Clone, Copy, Debug)]
+pub struct Cores {
+    /// Load and proxy.
+    pub front: usize,
+    /// The servers.
+    pub servers: usize,
+}
+
+/// A raised priority of the session, as long as this value lives.
+pub(crate) struct Priority;
+
+/// Moves the calling thread, and with it whatever it starts, to the first core, and raises its priority
+/// where that is allowed.
+///
+/// # Errors
+/// The process may use one core only.
+pub(crate) fn divide() -> Result<(Cores, Priority), String> {
+    let all = sched_getaffinity(None).map_err(|e| format!("the system does not tell its cores: {e}"))?;
+    let mut usable = (0..CpuSet::MAX_CPU).filter(|&core| all.is_set(core));
+    let (Some(front), Some(servers)) = (usable.next(), usable.next()) else {
+        return Err("the experiment needs two cores: one for the servers, one for load and proxy".into());
+    };
+    let mut set = CpuSet::new();
+    set.set(front);
+    sched_setaffinity(None, &set).map_err(|e| format!("cannot move to core {front}: {e}"))?;
+    // Ordinary users may not; it works without, less evenly.
+    let _ = setpriority_process(None, PRIORITY);
+    let _ = std::fs::write(SESSION, PRIORITY.to_string());
+    Ok((Cores { front, servers }, Priority))
+}
+
+impl Drop for Priority {
+    fn drop(&mut self) {
+        // As it is for everybody; where it could not be raised there is nothing to lower.
+        let _ = std::fs::write(SESSION, "0");
+    }
+}
+
+/// Addresses on loopback that nobody listens on now.
+pub(crate) fn free_addresses<const N: usize>() -> Result<[SocketAddr; N], String> {
+    let fault = |e: std::io::Error| format!("no free port on 127.0.0.1: {e}");
+    // All are held until the last one is known, so that no two are the same.
+    let mut held = Vec::with_capacity(N);
+    let mut addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)); N];
+    for address in &mut addresses {
+        let socket = TcpListener::bind(*address).map_err(fault)?;
+        *address = socket.local_addr().map_err(fault)?;
+        held.push(socket);
+    }
+    Ok(addresses)
+}

@@ -1,0 +1,70 @@
+//! Runs the experiment and keeps what it measured. Exit code 0: it came out as claimed; 1: it did not; 2: it
+//! could not be run.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use clap::Parser;
+use weirgate_real_servers::{Options, Outcome, Scale, run, setup};
+
+/// Two classes on four Apache servers, behind Weirgate and behind HAProxy.
+#[derive(Parser)]
+struct Arguments {
+    /// A minute instead of twelve: shorter phases, each proxy once.
+    #[arg(long)]
+    short: bool,
+    /// The weirgate command; the one beside this program if absent.
+    #[arg(long)]
+    weirgate: Option<PathBuf>,
+    /// Where results go; `bench/runs/DATE-real-servers` if absent.
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match work(Arguments::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn work(arguments: Arguments) -> Result<bool, String> {
+    let beside = || std::env::current_exe().map(|program| program.with_file_name("weirgate"));
+    let weirgate = match arguments.weirgate {
+        Some(weirgate) => weirgate,
+        None => beside().map_err(|e| format!("this program's own place is unknown: {e}; give --weirgate"))?,
+    };
+    if !weirgate.exists() {
+        return Err(format!("{} is missing: experiments/real-servers/run builds it", weirgate.display()));
+    }
+    let scale = if arguments.short { Scale::Short } else { Scale::Full };
+    let place = match arguments.out {
+        Some(place) => place,
+        None => default_place()?,
+    };
+    let outcome = run(&Options { weirgate, scale }, &mut |line| println!("{line}"))?;
+    keep(&place, &outcome, scale)?;
+    println!("{}\nwritten to {}", outcome.summary(), place.display());
+    Ok(outcome.as_claimed())
+}
+
+fn default_place() -> Result<PathBuf, String> {
+    let date = Command::new("date").arg("+%Y-%m-%d").output().map_err(|e| format!("cannot start date: {e}"))?;
+    let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
+    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs").join(format!("{date}-real-servers")))
+}
+
+fn keep(place: &Path, outcome: &Outcome, scale: Scale) -> Result<(), String> {
+    std::fs::create_dir_all(place).map_err(|e| format!("{}: {e}", place.display()))?;
+    let words = if scale == Scale::Short { "--short" } else { "" };
+    let files = [("raw.csv", outcome.csv()), ("summary.md", outcome.summary()), ("SETUP.md", setup(words))];
+    for (name, text) in files.iter().chain(&outcome.configurations) {
+        let file = place.join(name);
+        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    Ok(())
+}

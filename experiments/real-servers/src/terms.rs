@@ -1,0 +1,94 @@
+//! What the classes are promised and what they ask for, as ratios of what was measured.
+
+use std::time::Duration;
+
+use weirgate_emulator::client::{Guarantee, Statistic};
+
+use crate::calibration::{Calibration, DEAR};
+
+/// Shares of the capacity that are guaranteed. What is left is for the unevenness of the load.
+const FLOORS: [f64; 2] = [0.3, 0.4];
+
+/// Shares of their floors that the classes ask for.
+const OFFERS: [f64; 2] = [0.8, 0.9];
+
+/// Limits in unloaded response times of ordinary requests. The claim is about limits of at least 4 × the
+/// 95th percentile. 25 leave room for a dozen requests at work at once, which is what a window that moves
+/// by whole requests needs. B's limit has the same room for requests that cost five times as much.
+const LIMIT: u32 = 25;
+
+/// The least limit, in unloaded 95th percentiles.
+const LEAST_LIMIT: u32 = 4;
+
+/// How far B's rate surges.
+pub(crate) const SURGE: f64 = 4.0;
+
+/// What one class is promised and asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Contract {
+    /// Guaranteed requests per second.
+    pub throughput: f64,
+    /// Limit of the 95th percentile of its response times.
+    pub limit: Duration,
+    /// Agreed cost of a request.
+    pub cost: Duration,
+    /// Requests per second that it sends, when it does not surge.
+    pub offered: f64,
+}
+
+/// The contracts of both classes.
+#[derive(Clone, Copy, Debug)]
+pub struct Terms {
+    /// The class that stays within its guarantee.
+    pub a: Contract,
+    /// The class that does not.
+    pub b: Contract,
+}
+
+impl Terms {
+    /// From the figures of a calibration.
+    #[must_use]
+    pub fn new(of: &Calibration) -> Terms {
+        let contract = |class: usize, limit: Duration| {
+            // A tenth of a request per second is what a policy file shows.
+            let throughput = (FLOORS[class] * of.capacity * 10.0).round() / 10.0;
+            // Whole milliseconds and tens of microseconds, for the same reason.
+            let limit = Duration::from_millis(limit.as_millis() as u64);
+            let cost = Duration::from_micros(of.p50.as_micros() as u64 / 10 * 10);
+            Contract { throughput, limit, cost, offered: OFFERS[class] * throughput }
+        };
+        let a = (of.p50 * LIMIT).max(of.p95 * LEAST_LIMIT);
+        let b = (a * DEAR).max(of.dear_p95 * LEAST_LIMIT);
+        Terms { a: contract(0, a), b: contract(1, b) }
+    }
+}
+
+impl Contract {
+    /// As the judge of the load's clients needs it.
+    #[must_use]
+    pub fn guarantee(&self) -> Guarantee {
+        Guarantee {
+            throughput: Some(self.throughput),
+            response_time: Some((Statistic::Percentile(95.0), self.limit)),
+            cost: Some(self.cost),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_follow_the_machine() {
+        let ms = Duration::from_millis;
+        let calibration =
+            Calibration { rounds: 1, p50: ms(8), p95: ms(60), dear_p50: ms(40), dear_p95: ms(80), capacity: 120.0 };
+        let Terms { a, b } = Terms::new(&calibration);
+        assert!((a.throughput - 36.0).abs() < 1e-9 && (b.throughput - 48.0).abs() < 1e-9);
+        assert!((a.offered - 28.8).abs() < 1e-9 && (b.offered - 43.2).abs() < 1e-9);
+        assert_eq!((a.limit, b.limit, a.cost), (ms(240), ms(1200), ms(8)), "four times an uneven page's p95");
+        let steady = Calibration { p95: ms(9), ..calibration };
+        assert_eq!(Terms::new(&steady).a.limit, ms(200));
+    }
+}

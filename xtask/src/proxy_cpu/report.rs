@@ -1,0 +1,179 @@
+//! From what `wrk` says to `SETUP.md`, `raw.csv` and `summary.md`.
+
+use std::fmt::{self, Write as _};
+use std::path::Path;
+use std::process::Command;
+
+use crate::steps::read;
+
+/// One measured run.
+pub(crate) struct Run {
+    round: usize,
+    proxy: &'static str,
+    requests: u64,
+    seconds: f64,
+    cpu_seconds: f64,
+    p99_ms: f64,
+}
+
+impl Run {
+    /// Reads `wrk`'s report. Failed requests make a run worthless: they cost less.
+    pub(crate) fn new(round: usize, proxy: &'static str, cpu_seconds: f64, report: &str) -> Result<Run, String> {
+        let broken = |what: &str| format!("{proxy}: {what} in wrk's report:\n{report}");
+        if report.contains("Non-2xx") || report.contains("Socket errors") {
+            return Err(broken("failed requests"));
+        }
+        // "  123456 requests in 8.00s, 150.00MB read" and "     99%    2.10ms"
+        let line = report.lines().find(|l| l.contains(" requests in ")).ok_or_else(|| broken("no count"))?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [requests, "requests", "in", time, ..] = words.as_slice() else { return Err(broken("no count")) };
+        let p99 = report.lines().find_map(|l| l.trim().strip_prefix("99%")).ok_or_else(|| broken("no 99 %"))?;
+        Ok(Run {
+            round,
+            proxy,
+            requests: requests.parse().map_err(|_| broken("no count"))?,
+            seconds: milliseconds(time.trim_end_matches(',')).ok_or_else(|| broken("no time"))? / 1e3,
+            cpu_seconds,
+            p99_ms: milliseconds(p99.trim()).ok_or_else(|| broken("no 99 %"))?,
+        })
+    }
+
+    fn micros_per_request(&self) -> f64 {
+        self.cpu_seconds * 1e6 / self.requests as f64
+    }
+}
+
+impl fmt::Display for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.requests as f64 / self.seconds;
+        write!(f, "{:<8} {:6.2} µs a request at {rate:.0}/s", self.proxy, self.micros_per_request())
+    }
+}
+
+/// `8.00s`, `2.10ms`, `870.00us` or `1.02m` in milliseconds.
+fn milliseconds(text: &str) -> Option<f64> {
+    let units = [("us", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 6e4)];
+    units.iter().find_map(|(unit, factor)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * factor))
+}
+
+/// Writes the three files and prints the summary.
+pub(crate) fn write(place: &Path, setup: &str, runs: &[Run]) -> Result<(), String> {
+    let mut csv = String::from("round,proxy,requests,seconds,cpu_seconds,cpu_us_per_request,p99_ms\n");
+    for run in runs {
+        let micros = run.micros_per_request();
+        let Run { round, proxy, requests, seconds, cpu_seconds, p99_ms } = run;
+        let _ = writeln!(csv, "{round},{proxy},{requests},{seconds:.2},{cpu_seconds:.2},{micros:.3},{p99_ms:.3}");
+    }
+    let summary = summary(runs);
+    print!("{summary}");
+    std::fs::create_dir_all(place).map_err(|e| format!("{}: {e}", place.display()))?;
+    for (name, text) in [("raw.csv", csv), ("summary.md", summary), ("SETUP.md", setup.to_owned())] {
+        let file = place.join(name);
+        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+    }
+    println!("   written to {}", crate::repository::relative(place));
+    Ok(())
+}
+
+fn summary(runs: &[Run]) -> String {
+    let of = |proxy: &str| runs.iter().filter(|run| run.proxy == proxy).collect::<Vec<_>>();
+    let mut text = String::from(
+        "# CPU time of a request\n\n| proxy | µs of CPU a request, median | lowest to highest | requests/s, median | p99 ms, median |\n\
+         |---|---|---|---|---|\n",
+    );
+    for proxy in ["weirgate", "haproxy", "nginx"] {
+        let runs = of(proxy);
+        let micros = Spread::of(runs.iter().map(|run| run.micros_per_request()));
+        let rate = Spread::of(runs.iter().map(|run| run.requests as f64 / run.seconds));
+        let p99 = Spread::of(runs.iter().map(|run| run.p99_ms));
+        let Spread { median, low, high } = micros;
+        let _ = writeln!(
+            text,
+            "| {proxy} | {median:.2} | {low:.2} to {high:.2} | {:.0} | {:.2} |",
+            rate.median, p99.median
+        );
+    }
+    text.push_str("\n| ratio within a round | median | lowest to highest |\n|---|---|---|\n");
+    for peer in ["haproxy", "nginx"] {
+        let pairs = of("weirgate").into_iter().zip(of(peer));
+        let Spread { median, low, high } =
+            Spread::of(pairs.map(|(a, b)| a.micros_per_request() / b.micros_per_request()));
+        let _ = writeln!(text, "| weirgate / {peer} | {median:.2} | {low:.2} to {high:.2} |");
+    }
+    text
+}
+
+struct Spread {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+impl Spread {
+    fn of(values: impl Iterator<Item = f64>) -> Spread {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_by(f64::total_cmp);
+        let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+        Spread { median: at(values.len() / 2), low: at(0), high: at(values.len().saturating_sub(1)) }
+    }
+}
+
+/// What the figures depend on, asked for before the first run.
+pub(crate) fn setup() -> Result<String, String> {
+    let line = |program: &str, words: &[&str]| -> Result<String, String> {
+        Ok(read(Command::new(program).args(words))?.lines().next().unwrap_or_default().to_owned())
+    };
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").map_err(|e| format!("/proc/cpuinfo: {e}"))?;
+    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let cores = cpu.lines().filter(|l| l.starts_with("processor")).count();
+    let load = std::fs::read_to_string("/proc/loadavg").map_err(|e| format!("/proc/loadavg: {e}"))?;
+    let package = |name: &str| line("dpkg-query", &["--show", "--showformat=${Package} ${Version}", name]);
+    // A tree that is not yet committed has no commit to name.
+    let commit = line("git", &["rev-parse", "--short", "HEAD"]).unwrap_or_else(|_| "none".into());
+    Ok(format!(
+        "# Setup\n\n`cargo xtask bench proxy-cpu`, see `experiments/proxy-cpu/README.md` for the method and the configurations.\n\n\
+         - {date}, commit {commit}\n- {cores} cores,{model}; Linux {kernel}; load average before the first run {idle}\n- {rust}, profile `release`\n- {nginx}, {haproxy}, {wrk} (Debian)\n\
+         - {rounds} rounds; in each, every proxy in turn: {warm} s of warm-up, {measured} s measured\n\
+         - proxies with one thread on core {proxy_core}; node and `wrk -t1 -c64` on core {load_core}\n",
+        date = line("date", &["+%Y-%m-%d %H:%M %Z"])?,
+        model = model.trim_start_matches(['\t', ' ', ':']).replacen("", " ", 1),
+        idle = load.split(' ').next().unwrap_or_default(),
+        kernel = line("uname", &["-r"])?,
+        rust = line("rustc", &["--version"])?,
+        nginx = package("nginx-light")?,
+        haproxy = package("haproxy")?,
+        wrk = package("wrk")?,
+        rounds = super::ROUNDS,
+        warm = super::WARM_UP,
+        measured = super::MEASURED,
+        proxy_core = super::PROXY_CORE,
+        load_core = super::LOAD_CORE,
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = "Running 4s test @ http://127.0.0.1:18102/\n  1 threads and 64 connections\n  Latency Distribution\n     \
+        50%    1.39ms\n     99%  870.00us\n  117546 requests in 4.02s, 139.00MB read\nRequests/sec:  29208.56\n";
+
+    #[test]
+    fn wrk_is_understood() {
+        let run = Run::new(1, "haproxy", 2.35092, REPORT).expect("a sound report");
+        assert_eq!((run.requests, run.seconds, run.p99_ms), (117_546, 4.02, 0.87));
+        assert!((run.micros_per_request() - 20.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn failed_requests_are_refused() {
+        let report = format!("{REPORT}  Non-2xx or 3xx responses: 3\n");
+        assert!(Run::new(1, "haproxy", 1.0, &report).is_err_and(|why| why.contains("failed requests")));
+    }
+
+    #[test]
+    fn a_spread_has_the_middle() {
+        let Spread { median, low, high } = Spread::of([3.0, 1.0, 2.0].into_iter());
+        assert_eq!((median, low, high), (2.0, 1.0, 3.0));
+    }
+}
