@@ -14,10 +14,9 @@ struct Package {
     service: Option<&'static str>,
 }
 
-const PACKAGES: [Package; 6] = [
+const PACKAGES: [Package; 5] = [
     Package { name: "apache2", why: "unmodified servers behind the gateway", service: Some("apache2") },
     Package { name: "libapache2-mod-php", why: "pages with a cost parameter on them", service: None },
-    Package { name: "php-cli", why: "checks those pages before servers run them", service: None },
     Package { name: "nginx-light", why: "origin of the replayed log, peer in benchmarks", service: Some("nginx") },
     Package { name: "haproxy", why: "the peer that the gateway is compared with", service: Some("haproxy") },
     Package { name: "wrk", why: "load of the benchmarks", service: None },

@@ -70,6 +70,11 @@ impl Connection {
         self.readable = true;
     }
 
+    /// A request is inside the node.
+    pub(crate) fn is_inside(&self) -> bool {
+        matches!(self.stage, Stage::Inside)
+    }
+
     /// Begins a reply. `body` is how many bytes it has; a `HEAD` request gets the head alone.
     pub(crate) fn reply(&mut self, status: &str, node: &str, body: usize, is_head: bool) {
         let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };

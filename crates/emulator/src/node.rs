@@ -83,7 +83,7 @@ pub struct NodeStats {
     pub requests: u64,
     /// Replies written to the end, of any status.
     pub replies: u64,
-    /// Requests that were finished when their client had gone already.
+    /// Requests that were finished when their client had closed the connection already.
     pub unwanted: u64,
     /// Requests that it could not understand (400) and connections cut off amid a request.
     pub bad: u64,

@@ -142,6 +142,11 @@ impl Server {
                             if event.is_readable() || event.is_read_closed() || event.is_error() {
                                 connection.readable();
                             }
+                            if event.is_read_closed() && connection.is_inside() {
+                                // The client has left. Its work goes on, as in a server that looks at
+                                // the connection only when it writes.
+                                self.close(place);
+                            }
                             self.go_on(place);
                         }
                     }

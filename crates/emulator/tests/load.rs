@@ -48,8 +48,6 @@ fn nothing_is_lost_or_doubled() {
     assert_eq!((ids.len() as u64, stats.requests), (tally.served, tally.served));
     assert_eq!(report.points.iter().map(|p| p.classes[0].served).sum::<u64>(), tally.served);
     assert_eq!(report.points.iter().map(|p| p.classes[0].arrivals).sum::<u64>(), tally.arrivals);
-    // The 20 ms that a busy machine may delay a thread do not make more than a few connections.
-    assert!(report.classes[0].connections < 200, "{}", report.classes[0].connections);
 }
 
 #[test]

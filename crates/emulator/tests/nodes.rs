@@ -178,6 +178,31 @@ fn faults_come_and_go() {
 }
 
 #[test]
+fn work_goes_on_for_a_client_that_has_left() {
+    let (cluster, address) = one(NodeSpec::new("a", 1));
+    let mut patient = connect(address);
+    assert_eq!(get(&mut patient, "/"), 200);
+    cluster.command(0, Command::Stall).unwrap();
+    let mut impatient = connect(address);
+    send(&mut impatient, "GET /?demand=30ms HTTP/1.1\r\nHost: x\r\n\r\n");
+    let stats = || cluster.stats().unwrap().swap_remove(0);
+    while stats().inside == 0 {
+        std::thread::yield_now();
+    }
+    drop(impatient);
+    while stats().connections == 2 {
+        std::thread::yield_now();
+    }
+    assert_eq!(stats().inside, 1);
+    cluster.command(0, Command::Recover).unwrap();
+    // The request that nobody waits for entered first and takes as long: it is done no later.
+    assert_eq!(get(&mut patient, "/?demand=30ms"), 200);
+    let stats = stats();
+    assert_eq!((stats.requests, stats.replies, stats.unwanted), (3, 2, 1));
+    assert_eq!(stats.busy.as_millis(), 60);
+}
+
+#[test]
 fn connections_are_bounded_and_the_rest_wait() {
     let (cluster, address) = one(NodeSpec { connections: 1, ..NodeSpec::new("a", 1) });
     let mut first = connect(address);

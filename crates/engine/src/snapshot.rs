@@ -4,6 +4,7 @@
 //! [`ClassSnapshot`] so that a hundred thousand tenants never hold the lock for long.
 
 use core::time::Duration;
+use std::collections::BTreeMap;
 
 use crate::engine::Engine;
 use crate::policy::{Guarantee, Statistic};
@@ -155,7 +156,10 @@ impl Engine {
                 capacity: node.capacity,
             })
             .collect();
-        let usable = self.nodes.nodes.iter().filter(|n| n.usable());
+        // Nodes of one machine share its capacity.
+        let usable = self.policy.nodes.iter().zip(&self.nodes.nodes).filter(|(_, node)| node.usable());
+        let machines: BTreeMap<&str, Option<f64>> =
+            usable.map(|(policy, node)| (policy.machine.as_str(), node.capacity)).collect();
         Snapshot {
             now: now.max(self.now),
             discipline: self.policy.discipline.name.clone(),
@@ -164,7 +168,7 @@ impl Engine {
             waiting: self.queues.waiting,
             moved: self.window.moved,
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
-            usable_capacity: usable.map(|n| n.capacity).sum(),
+            usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.total_weight as f64 / 1e9,
             nodes,
         }

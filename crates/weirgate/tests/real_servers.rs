@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 
-use weirgate_real_servers::{Options, Scale, missing_packages, run};
+use weirgate_real_servers::{Options, Proxy, Scale, missing_packages, run};
 
 /// Prints a line that the test runner does not hold back.
 fn say(line: &str) {
@@ -20,7 +20,12 @@ fn a_class_keeps_its_guarantee_while_another_surges_and_becomes_dear() {
         say(&format!("skipped: {} not installed", missing.join(", ")));
         return;
     }
-    let options = Options { weirgate: env!("CARGO_BIN_EXE_weirgate").into(), scale: Scale::Short };
+    let options = Options {
+        weirgate: env!("CARGO_BIN_EXE_weirgate").into(),
+        scale: Scale::Short,
+        proxies: vec![Proxy::Weirgate, Proxy::HaProxy],
+        rounds: 1,
+    };
     let outcome = run(&options, &mut say).expect("the experiment runs");
     assert!(outcome.as_claimed(), "{}", outcome.summary());
 }

@@ -11,9 +11,9 @@ use weirgate_emulator::clock;
 use crate::cluster::{Cluster, page};
 use crate::fetch::fetch;
 
-/// What one request of class A is meant to cost: several times what Apache adds to it, and little enough
-/// that one core serves a hundred a second.
-const COST: Duration = Duration::from_millis(8);
+/// What one ordinary request is meant to cost: several times what Apache adds to it, and little enough that
+/// one core serves hundreds a second, so that percentiles of some seconds mean something.
+const COST: Duration = Duration::from_millis(4);
 
 /// Rounds of the loop in a first try; some milliseconds on machines of the last ten years.
 const FIRST_TRY: u64 = 200_000;

@@ -21,16 +21,20 @@ use crate::terms::{Contract, SURGE, Terms};
 pub struct Options {
     /// The `weirgate` command.
     pub weirgate: PathBuf,
-    /// How long.
+    /// How long a run is.
     pub scale: Scale,
+    /// What stands before the servers, in this order.
+    pub proxies: Vec<Proxy>,
+    /// How often each of them does.
+    pub rounds: usize,
 }
 
-/// How long to run.
+/// How long a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
-    /// Five phases of 20 s, every proxy twice.
+    /// Five phases of 20 s.
     Full,
-    /// Three short phases, each proxy once: within a minute.
+    /// Three short phases, so that two proxies take a minute.
     Short,
 }
 
@@ -65,18 +69,7 @@ impl Scale {
                 ("calm at last", PHASE, B::Within),
             ],
             // Each a little longer than the five seconds that are not judged.
-            Scale::Short => vec![("calm", 6, B::Within), ("surge", 8, B::Surges), ("dear", 8, B::IsDear)],
-        }
-    }
-
-    /// The proxies in the order in which they run, with the number of the round.
-    fn runs(self) -> Vec<(usize, Proxy)> {
-        use Proxy::{HaProxy, Weirgate, WeirgateAsPublished};
-        match self {
-            Scale::Full => {
-                (1..=2).flat_map(|round| [Weirgate, HaProxy, WeirgateAsPublished].map(|proxy| (round, proxy))).collect()
-            }
-            Scale::Short => vec![(1, Weirgate), (1, HaProxy)],
+            Scale::Short => vec![("calm", 6, B::Within), ("dear", 8, B::IsDear), ("surge", 8, B::Surges)],
         }
     }
 
@@ -110,7 +103,8 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Outcome, Stri
     say(&format!("{calibration}"));
     say(&format!("A: {}; B: {}", terms.a, terms.b));
     let mut outcome = Outcome { calibration, terms, runs: Vec::new(), configurations: Vec::new() };
-    for (round, proxy) in options.scale.runs() {
+    let turns = (1..=options.rounds).flat_map(|round| options.proxies.iter().map(move |proxy| (round, *proxy)));
+    for (round, proxy) in turns {
         wait_until_idle(&cluster, &calibration, say)?;
         let running = proxy.start(&options.weirgate, &cluster, &terms, &directory, cores)?;
         let plan = plan(options.scale, running.address, round, &calibration, &terms);

@@ -5,14 +5,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use weirgate_real_servers::{Options, Outcome, Scale, run, setup};
+use weirgate_real_servers::{Options, Outcome, Proxy, Scale, run, setup};
+
+/// Words for the proxies.
+const WEIRGATE: &str = "weirgate";
+const AS_PUBLISHED: &str = "as-published";
+const HAPROXY: &str = "haproxy";
 
 /// Two classes on four Apache servers, behind Weirgate and behind HAProxy.
 #[derive(Parser)]
 struct Arguments {
-    /// A minute instead of twelve: shorter phases, each proxy once.
+    /// A minute instead of twelve: shorter phases, one round, Weirgate and HAProxy only.
     #[arg(long)]
     short: bool,
+    /// Only this proxy, for study: then there is nothing to compare and the claim does not hold.
+    #[arg(long, value_parser = [WEIRGATE, AS_PUBLISHED, HAPROXY])]
+    only: Option<String>,
     /// The weirgate command; the one beside this program if absent.
     #[arg(long)]
     weirgate: Option<PathBuf>,
@@ -42,11 +50,18 @@ fn work(arguments: Arguments) -> Result<bool, String> {
         return Err(format!("{} is missing: experiments/real-servers/run builds it", weirgate.display()));
     }
     let scale = if arguments.short { Scale::Short } else { Scale::Full };
+    let (proxies, rounds) = match (arguments.only.as_deref(), scale) {
+        (Some(WEIRGATE), _) => (vec![Proxy::Weirgate], 1),
+        (Some(AS_PUBLISHED), _) => (vec![Proxy::WeirgateAsPublished], 1),
+        (Some(_), _) => (vec![Proxy::HaProxy], 1),
+        (None, Scale::Short) => (vec![Proxy::Weirgate, Proxy::HaProxy], 1),
+        (None, Scale::Full) => (vec![Proxy::Weirgate, Proxy::HaProxy, Proxy::WeirgateAsPublished], 2),
+    };
     let place = match arguments.out {
         Some(place) => place,
         None => default_place()?,
     };
-    let outcome = run(&Options { weirgate, scale }, &mut |line| println!("{line}"))?;
+    let outcome = run(&Options { weirgate, scale, proxies, rounds }, &mut |line| println!("{line}"))?;
     keep(&place, &outcome, scale)?;
     println!("{}\nwritten to {}", outcome.summary(), place.display());
     Ok(outcome.as_claimed())

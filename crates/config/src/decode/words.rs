@@ -2,7 +2,7 @@
 
 use crate::errors::{Complaint, listed, nearest, quoted};
 
-/// Declares a choice of words: enum, [`FromText`] and JSON Schema.
+/// Declares a choice of words: enum, [`super::FromText`] and JSON Schema.
 macro_rules! words {
     (
         $(#[doc = $about:literal])+

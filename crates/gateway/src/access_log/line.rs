@@ -54,7 +54,14 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
 fn text(line: &mut Vec<u8>, name: &str, value: &str) {
     let _ = write!(line, ",\"{name}\":\"");
     let cut = if value.len() > MOST_FIELD { value.floor_char_boundary(MOST_FIELD) } else { value.len() };
-    for c in value.get(..cut).unwrap_or_default().chars() {
+    let mut rest = value.get(..cut).unwrap_or_default();
+    loop {
+        // Most values need no escape at all: what is plain is copied in one piece.
+        let plain = rest.bytes().take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\')).count();
+        let (copied, special) = rest.split_at(plain);
+        line.extend_from_slice(copied.as_bytes());
+        let Some(c) = special.chars().next() else { break };
+        rest = special.get(c.len_utf8()..).unwrap_or_default();
         match c {
             '"' => line.extend_from_slice(b"\\\""),
             '\\' => line.extend_from_slice(b"\\\\"),

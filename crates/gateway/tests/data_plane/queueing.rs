@@ -1,1 +1,207 @@
-//! Later.
+//! Waiting requests: released in turn, shed with a reason, and gone at once when their client is.
+
+use weirgate_engine::ShedReason;
+use weirgate_gateway::Ending;
+
+use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
+
+fn waiting(stage: &Stage) -> u32 {
+    stage.gateway.control().snapshot().waiting
+}
+
+#[test]
+fn a_request_waits_until_the_one_inside_is_done() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let (mut first, mut second) = (stage.client(), stage.client());
+    first.get("/first");
+    let call = node.call();
+    second.get("/second");
+    wait_until("the second waits", || waiting(&stage) == 1);
+    assert!(node.has_no_call());
+    call.ok("1");
+    let call = node.call();
+    assert_eq!(call.line(), "GET /second HTTP/1.1");
+    call.ok("2");
+    assert_eq!((first.answer().text(), second.answer().text()), ("1".into(), "2".into()));
+    stage.record();
+    let record = stage.record();
+    assert!(!record.queue_wait.is_zero() && record.total >= record.queue_wait + record.service_time);
+}
+
+#[test]
+fn requests_on_all_threads_are_released() {
+    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
+    let stage = Stage::open(&policy(&[&node], &windowed(2)));
+    let mut clients: Vec<_> = (0..60).map(|_| stage.client()).collect();
+    for round in 0..5 {
+        for (i, client) in clients.iter_mut().enumerate() {
+            client.get(&format!("/{round}/{i}"));
+        }
+        for (i, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.answer().text(), format!("/{round}/{i}"));
+        }
+    }
+    wait_until("all slots are free", || stage.is_empty());
+}
+
+#[test]
+fn a_client_that_leaves_frees_its_place_at_once() {
+    // However it leaves, and with whatever it has sent: nothing, part of a body, a body that waits for
+    // 100 Continue, a second request behind the first.
+    let requests = [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc".to_owned(),
+        format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(50_000)),
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n".to_owned(),
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+    ];
+    for orderly in [true, false] {
+        let node = Node::scripted();
+        let stage = Stage::open(&policy(&[&node], &windowed(1)));
+        let mut inside = stage.client();
+        inside.get("/inside");
+        let call = node.call();
+        for request in &requests {
+            let mut client = stage.client();
+            client.send(request);
+            wait_until("it waits", || waiting(&stage) == 1);
+            if orderly {
+                drop(client);
+            } else {
+                client.reset();
+            }
+            wait_until("its place is free", || waiting(&stage) == 0);
+            let record = stage.record();
+            assert_eq!((record.ending, record.status), (Ending::Left, 0));
+        }
+        call.ok("");
+        assert_eq!(inside.answer().status, 200);
+        assert!(node.has_no_call());
+        wait_until("all slots are free", || stage.is_empty());
+    }
+}
+
+#[test]
+fn a_client_that_leaves_while_inside_frees_its_slot() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let mut first = stage.client();
+    first.get("/first");
+    let call = node.call();
+    drop(first);
+    wait_until("its slot is free", || stage.is_empty());
+    assert_eq!(stage.record().ending, Ending::Left);
+    let mut second = stage.client();
+    second.get("/second");
+    node.call().ok("2");
+    assert_eq!(second.answer().text(), "2");
+    drop(call);
+}
+
+#[test]
+fn what_is_shed_is_told_why_and_when_to_come_back() {
+    let node = Node::scripted();
+    let rest = "classes: [{ name: all, queue: { max_waiting: 1 }, shed: { status: 429, body: \"later\\n\", content_type: text/x-sorry } }]\n\
+                discipline: { custom: { load_control: { fixed: { window: 1 } } } }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let (mut inside, mut queued, mut shed) = (stage.client(), stage.client(), stage.client());
+    inside.get("/");
+    let call = node.call();
+    queued.get("/");
+    wait_until("one waits", || waiting(&stage) == 1);
+    shed.get("/");
+    let answer = shed.answer();
+    assert_eq!((answer.status, answer.text().as_str()), (429, "later\n"));
+    assert_eq!(answer.header("content-type").as_deref(), Some("text/x-sorry"));
+    assert!(answer.header("retry-after").is_some_and(|s| s.parse::<u32>().is_ok_and(|s| s >= 1)));
+    assert_eq!(
+        answer.header("proxy-status").as_deref(),
+        Some("weirgate; error=connection_limit_reached; details=\"queue_full\"")
+    );
+    let record = stage.record();
+    assert_eq!((record.ending, record.status), (Ending::Shed(ShedReason::QueueFull), 429));
+    // The connection lives on, and so does the gateway.
+    call.ok("");
+    node.call().ok("");
+    assert_eq!((inside.answer().status, queued.answer().status), (200, 200));
+    shed.get("/");
+    node.call().ok("");
+    assert_eq!(shed.answer().status, 200);
+}
+
+#[test]
+fn what_waits_too_long_is_shed() {
+    let node = Node::scripted();
+    let rest = "classes: [{ name: all, queue: { max_wait: 50ms } }]\n\
+                discipline: { custom: { load_control: { fixed: { window: 1 } } } }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let (mut inside, mut queued) = (stage.client(), stage.client());
+    inside.get("/");
+    let call = node.call();
+    queued.get("/");
+    let answer = queued.answer();
+    assert_eq!(answer.status, 503);
+    assert!(answer.header("proxy-status").is_some_and(|s| s.contains("queue_timeout")));
+    assert_eq!(stage.record().ending, Ending::Shed(ShedReason::QueueTimeout));
+    call.ok("");
+}
+
+#[test]
+fn a_slow_reader_does_not_hold_its_slot() {
+    // Half a megabyte: more than the sockets and hyper take, less than the buffer of a request.
+    const SIZE: usize = 512 * 1024;
+    let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let mut slow = stage.client();
+    socket2::SockRef::from(slow.stream()).set_recv_buffer_size(4096).expect("a socket");
+    slow.get("/big");
+    wait_until("the node has sent all", || node.calls().len() == 1);
+    wait_until("the slot is free", || stage.is_empty());
+    let mut quick = stage.client();
+    quick.get("/small");
+    assert_eq!(quick.answer().text(), "small");
+    assert_eq!(slow.answer().body.len(), SIZE);
+    wait_until("nothing is buffered", || {
+        stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed) == 0
+    });
+}
+
+#[test]
+fn past_its_buffer_the_node_has_to_wait() {
+    const SIZE: usize = 8 * 1024 * 1024;
+    let node = Node::replying(|_, _| ok(&"x".repeat(SIZE)));
+    let rest = format!("{}limits: {{ buffer_per_request: 64KiB }}\n", windowed(1));
+    let stage = Stage::open(&policy(&[&node], &rest));
+    let mut slow = stage.client();
+    socket2::SockRef::from(slow.stream()).set_recv_buffer_size(4096).expect("a socket");
+    slow.get("/");
+    let buffered = || stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed);
+    wait_until("the buffer is full", || buffered() >= 64 * 1024);
+    assert!(!stage.is_empty());
+    // One read may go over the bound, no more.
+    assert!(buffered() <= 192 * 1024, "{}", buffered());
+    assert_eq!(slow.answer().body.len(), SIZE);
+    wait_until("the slot is free", || stage.is_empty() && buffered() == 0);
+    assert_eq!(stage.record().ending, Ending::Served);
+}
+
+#[test]
+fn a_slow_sender_holds_no_slot() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let mut slow = stage.client();
+    slow.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\nabc");
+    let mut quick = stage.client();
+    quick.get("/quick");
+    let call = node.call();
+    assert_eq!(call.line(), "GET /quick HTTP/1.1");
+    call.ok("");
+    assert_eq!(quick.answer().status, 200);
+    slow.send("def");
+    let call = node.call();
+    assert_eq!((call.line(), call.body.as_slice()), ("POST /slow HTTP/1.1", b"abcdef".as_slice()));
+    call.ok("");
+    assert_eq!(slow.answer().status, 200);
+}

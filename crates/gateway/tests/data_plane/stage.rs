@@ -70,7 +70,9 @@ pub(crate) const PLAIN: &str = "discipline: none\nclasses: [{ name: all }]\n";
 
 /// One best-effort class of which `window` requests may be inside.
 pub(crate) fn windowed(window: u32) -> String {
-    format!("classes: [{{ name: all }}]\ndiscipline: {{ custom: {{ load_control: {{ fixed: {{ window: {window} }} }} }} }}\n")
+    format!(
+        "classes: [{{ name: all }}]\ndiscipline: {{ custom: {{ load_control: {{ fixed: {{ window: {window} }} }} }} }}\n"
+    )
 }
 
 pub(crate) fn site(text: &str) -> weirgate_config::Site {
@@ -421,7 +423,8 @@ impl Wire {
         loop {
             let line = self.until(b"\r\n")?.ok_or(io::ErrorKind::UnexpectedEof)?;
             let text = String::from_utf8_lossy(&line);
-            let size = usize::from_str_radix(text.trim_end().split(';').next().unwrap_or_default(), 16).expect("a size");
+            let size =
+                usize::from_str_radix(text.trim_end().split(';').next().unwrap_or_default(), 16).expect("a size");
             if size > 0 {
                 body.extend(self.take(size)?);
                 assert_eq!(self.take(2)?, b"\r\n");

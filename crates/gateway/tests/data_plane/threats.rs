@@ -1,1 +1,113 @@
-//! Later.
+//! Rows D2, D4, D7 and D8 of the threat table.
+
+use std::time::Duration;
+
+use weirgate_gateway::Clock;
+
+use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
+
+#[test]
+fn d2_no_spelling_dodges_a_rule() {
+    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
+    let rest =
+        "discipline: none\nclasses:\n  - { name: admin, match: { path_prefix: /admin } }\n  - { name: others }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    for path in
+        ["/admin", "/admin/x", "//admin", "/./admin", "/x/../admin", "/%61dmin", "/x/%2e%2e/admin/", "/admin//x"]
+    {
+        let mut client = stage.client();
+        client.get(path);
+        let answer = client.answer();
+        // The node sees the spelling that the rule saw.
+        assert!(answer.text().starts_with("/admin"), "{path}: {}", answer.text());
+        assert_eq!(stage.record().class, "admin", "{path}");
+    }
+    for path in ["/x/..%2fadmin", "/x/..;/admin", "/admin%2fx", "/x\\..\\admin", "/..%5cadmin", "/%00/admin"] {
+        let mut client = stage.client();
+        client.get(path);
+        assert_eq!(client.answer().status, 400, "{path}");
+    }
+}
+
+#[test]
+fn d7_ten_thousand_clients_that_leave_lose_no_slot() {
+    let node = Node::answering(ok("x"));
+    let rest = format!("{}timeouts: {{ header: 1s }}\n", windowed(3));
+    let stage = Stage::open(&policy(&[&node], &rest));
+    // Requests cut at every place, and complete ones whose clients leave at once; a deterministic mix.
+    let request = "POST /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
+    let mut state = 0x9e37_79b9_u64;
+    for _ in 0..10_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let cut = (state >> 33) as usize % (request.len() + 20);
+        let mut client = stage.client();
+        client.send(&request[..cut.min(request.len())]);
+        if state >> 63 == 0 {
+            client.reset();
+        }
+    }
+    wait_until("all slots are free", || stage.is_empty());
+    // All three slots still work, and no fourth.
+    let mut clients: Vec<_> = (0..20).map(|_| stage.client()).collect();
+    for client in &mut clients {
+        client.get("/");
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().status, 200);
+    }
+    wait_until("all slots are free again", || stage.is_empty());
+}
+
+#[test]
+fn d8_a_hog_does_not_keep_others_out() {
+    let node = Node::scripted();
+    let rest = "trusted_proxies: [127.0.0.1]\n\
+                classes: [{ name: all, queue: { max_waiting: 100, max_waiting_per_source: 10 } }]\n\
+                discipline: { custom: { load_control: { fixed: { window: 1 } } } }\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let from = |address: &str| {
+        let mut client = stage.client();
+        client.send(format!("GET /{address} HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {address}\r\n\r\n"));
+        client
+    };
+    let mut inside = from("192.0.2.1");
+    let call = node.call();
+    // Addresses of one /64 are one source.
+    let mut hogs: Vec<_> = (0..50).map(|i| from(&format!("2001:db8::{i:x}"))).collect();
+    wait_until("the hog has its share of the queue", || {
+        let all = stage.gateway.control().classes(weirgate_engine::ClassId(0), 1);
+        all[0].waiting == 10 && all[0].shed.iter().sum::<u64>() == 40
+    });
+    let mut polite = from("192.0.2.2");
+    wait_until("the polite one waits too", || stage.gateway.control().snapshot().waiting == 11);
+    call.ok("");
+    for _ in 0..11 {
+        node.call().ok("");
+    }
+    assert_eq!((inside.answer().status, polite.answer().status), (200, 200));
+    let statuses: Vec<_> = hogs.iter_mut().map(|c| c.answer().status).collect();
+    assert_eq!(statuses.iter().filter(|s| **s == 200).count(), 10);
+    assert_eq!(statuses.iter().filter(|s| **s == 503).count(), 40);
+}
+
+#[test]
+fn d8_all_connections_are_bounded_and_the_rest_waits_in_the_kernel() {
+    let node = Node::answering(ok("x"));
+    let stage =
+        Stage::open(&policy(&[&node], "discipline: none\nclasses: [{ name: all }]\nlimits: { connections: 4 }\n"));
+    let mut first: Vec<_> = (0..4).map(|_| stage.client()).collect();
+    for client in &mut first {
+        client.get("/");
+        assert_eq!(client.answer().status, 200);
+    }
+    let mut fifth = stage.client();
+    fifth.get("/");
+    fifth.stream().set_read_timeout(Some(Duration::from_millis(200))).expect("a socket");
+    let mut byte = [0];
+    assert!(fifth.stream().peek(&mut byte).is_err());
+    fifth.stream().set_read_timeout(Some(crate::stage::LIMIT)).expect("a socket");
+    let clock = Clock::start();
+    drop(first.pop());
+    assert_eq!(fifth.answer().status, 200);
+    assert!(clock.now().as_secs_f64() < 2.0);
+}

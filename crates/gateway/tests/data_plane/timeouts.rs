@@ -1,1 +1,123 @@
-//! Later.
+//! Every limit of time, and whose fault it was.
+
+use std::io::{Read, Write};
+
+use weirgate_gateway::Ending;
+
+use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
+
+fn class_with(timeouts: &str) -> String {
+    format!("discipline: none\nclasses: [{{ name: all, retry: off, timeouts: {{ {timeouts} }} }}]\n")
+}
+
+#[test]
+fn a_head_must_be_complete_in_time() {
+    let node = Node::answering(ok("x"));
+    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}timeouts: {{ header: 100ms }}\n")));
+    let mut client = stage.client();
+    client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ");
+    let answer = client.answer();
+    assert_eq!((answer.status, answer.header("connection").as_deref()), (408, Some("close")));
+    assert!(client.is_closed());
+    assert!(matches!(stage.record().ending, Ending::Refused(_)));
+
+    // Also after a first request, and drop by drop.
+    let mut client = stage.client();
+    client.get("/");
+    assert_eq!(client.answer().status, 200);
+    client.send("GET / HTTP/1.1\r\n");
+    client.send("Host: a\r\n");
+    assert_eq!(client.answer().status, 408);
+}
+
+#[test]
+fn an_idle_connection_is_closed_without_a_word() {
+    let node = Node::answering(ok("x"));
+    let stage = Stage::open(&policy(&[&node], &format!("{PLAIN}timeouts: {{ idle: 100ms }}\n")));
+    let mut client = stage.client();
+    assert!(client.is_closed());
+    let mut client = stage.client();
+    client.get("/");
+    assert_eq!(client.answer().status, 200);
+    assert!(client.is_closed());
+}
+
+#[test]
+fn a_silent_node_is_a_504() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &class_with("first_byte: 100ms")));
+    let mut client = stage.client();
+    client.get("/");
+    let answer = client.answer();
+    assert_eq!(answer.status, 504);
+    assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_response_timeout"));
+    assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
+    assert!(stage.is_empty());
+    // Its connection is not used again.
+    let first = node.call();
+    client.get("/");
+    let second = node.call();
+    assert_ne!(first.connection, second.connection);
+}
+
+#[test]
+fn a_node_that_stops_in_the_middle_is_cut_off() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 100ms")));
+    let mut client = stage.client();
+    client.get("/");
+    let call = node.call();
+    call.write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
+    let all = client.rest();
+    assert!(all.ends_with(b"abc"));
+    assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
+    wait_until("the slot is free", || stage.is_empty());
+}
+
+#[test]
+fn the_whole_must_end_in_time_however_it_trickles() {
+    let node = Node::raw(|_, mut stream| {
+        let mut buffer = [0; 4096];
+        let _ = stream.read(&mut buffer)?;
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;
+        loop {
+            stream.write_all(b"x")?;
+            std::thread::yield_now();
+        }
+    });
+    let stage = Stage::open(&policy(&[&node], &class_with("total: 200ms")));
+    let mut client = stage.client();
+    client.get("/");
+    assert!(client.rest().starts_with(b"HTTP/1.1 200"));
+    assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
+    wait_until("the slot is free", || stage.is_empty());
+}
+
+#[test]
+fn a_client_that_stops_sending_gets_a_408() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 100ms")));
+    // Before it is admitted (a small body) and while it is forwarded (a large one).
+    for length in [10, 1_000_000] {
+        let mut client = stage.client();
+        client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nabc"));
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.header("connection").as_deref()), (408, Some("close")), "{length}");
+        assert!(matches!(stage.record().ending, Ending::Refused(_)));
+        wait_until("the slot is free", || stage.is_empty());
+    }
+    assert_eq!(stage.gateway.control().snapshot().nodes[0].failed, 0);
+}
+
+#[test]
+fn a_client_that_stops_reading_is_cut_off() {
+    let node = Node::replying(|_, _| ok(&"x".repeat(16 * 1024 * 1024)));
+    let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 200ms")));
+    let mut client = stage.client();
+    socket2::SockRef::from(client.stream()).set_recv_buffer_size(4096).expect("a socket");
+    client.get("/");
+    let record = stage.record();
+    assert_eq!((record.ending, record.status), (Ending::Left, 200));
+    wait_until("the slot is free", || stage.is_empty());
+    assert_eq!(stage.gateway.control().snapshot().nodes[0].failed, 0);
+}

@@ -1,1 +1,99 @@
-//! Later.
+//! Changes of protocol: tunnels take no slot.
+
+use std::io::Read;
+
+use weirgate_gateway::Ending;
+
+use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
+
+const ASK: &str = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+const GRANT: &str =
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Accept: y\r\n\r\n";
+
+#[test]
+fn a_tunnel_carries_bytes_and_holds_no_slot() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let mut client = stage.client();
+    // Bytes of the new protocol right behind the request are kept for it.
+    client.send(format!("{ASK}first"));
+    let call = node.call();
+    assert_eq!(
+        (call.header("upgrade").as_deref(), call.header("connection").as_deref()),
+        (Some("websocket"), Some("upgrade"))
+    );
+    call.write(format!("{GRANT}hello"));
+    let answer = client.head_answer();
+    assert_eq!(answer.status, 101);
+    assert_eq!(
+        (answer.header("upgrade").as_deref(), answer.header("x-accept").as_deref()),
+        (Some("websocket"), Some("y"))
+    );
+    wait_until("the slot is free", || stage.is_empty());
+    let mut other = stage.client();
+    other.get("/other");
+    node.call().ok("");
+    assert_eq!(other.answer().status, 200);
+    // Both directions, at the same time as requests.
+    let mut got = [0; 5];
+    (&call.stream).read_exact(&mut got).expect("the tunnel");
+    assert_eq!(&got, b"first");
+    client.send("ping!");
+    (&call.stream).read_exact(&mut got).expect("the tunnel");
+    assert_eq!(&got, b"ping!");
+    call.write("pong!");
+    call.stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+    assert_eq!(client.rest(), b"hellopong!");
+    drop((client, call));
+    assert_eq!(stage.record().ending, Ending::Served);
+    let record = stage.record();
+    assert_eq!((record.ending, record.status), (Ending::Tunnelled, 101));
+    assert_eq!((record.bytes_in, record.bytes_out), (10, 10));
+}
+
+#[test]
+fn a_declined_change_leaves_a_connection_that_works() {
+    let node = Node::replying(|head, _| ok(head.split(' ').nth(1).unwrap_or_default()));
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let mut client = stage.client();
+    client.send(format!("{ASK}GET /behind HTTP/1.1\r\nHost: a\r\n\r\n"));
+    assert_eq!(client.answer().text(), "/chat");
+    assert_eq!(client.answer().text(), "/behind");
+    client.get("/later");
+    assert_eq!(client.answer().text(), "/later");
+}
+
+#[test]
+fn an_unasked_change_and_h2c_are_not_passed_on() {
+    let node = Node::scripted();
+    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let mut client = stage.client();
+    client.get("/");
+    node.call().reply(GRANT);
+    let answer = client.answer();
+    assert_eq!(answer.status, 502);
+    assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_upgrade_failed"));
+    let mut client = stage.client();
+    client.send(
+        "GET / HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n",
+    );
+    let call = node.call();
+    assert_eq!((call.header("upgrade"), call.header("connection"), call.header("http2-settings")), (None, None, None));
+    call.ok("plain");
+    assert_eq!(client.answer().text(), "plain");
+}
+
+#[test]
+fn a_silent_tunnel_is_closed() {
+    let node = Node::scripted();
+    let rest =
+        "discipline: none\ntimeouts: { idle: 100ms }\nclasses: [{ name: all, timeouts: { body_progress: 100ms } }]\n";
+    let stage = Stage::open(&policy(&[&node], rest));
+    let mut client = stage.client();
+    client.send(ASK);
+    let call = node.call();
+    call.write(GRANT);
+    assert_eq!(client.head_answer().status, 101);
+    assert!(client.is_closed());
+    assert_eq!(stage.record().ending, Ending::Tunnelled);
+}

@@ -21,7 +21,7 @@ pub(crate) fn follow(scenario: &Scenario, stage: &Stage, progress: &mut Progress
         if stop.asked() {
             stage.clients().stop();
         }
-        if progress.look(stage) > 0 {
+        if progress.look(scenario, stage) {
             put(&line(scenario, progress));
         }
         if finished {

@@ -56,19 +56,20 @@ impl Progress {
         Progress { points: Vec::new(), seen: 0, gateway, classes }
     }
 
-    /// Looks again. Returns how many points are new.
-    pub(crate) fn look(&mut self, stage: &Stage) -> usize {
+    /// Looks again. Is there anything new?
+    pub(crate) fn look(&mut self, scenario: &Scenario, stage: &Stage) -> bool {
         (self.gateway, self.classes) = stage.snapshot();
-        let new = stage.clients().points(self.seen);
-        let count = new.len();
-        self.add(new);
-        count
+        self.add(stage.clients().points(self.seen), scenario.plan.length())
     }
 
-    fn add(&mut self, new: Vec<Point>) {
+    /// Takes new points, but for those after the end, in which the last replies come in.
+    fn add(&mut self, new: Vec<Point>, length: Duration) -> bool {
         self.seen += new.len();
-        self.points.extend(new);
+        let before = self.points.len();
+        self.points.extend(new.into_iter().filter(|p| p.at < length + p.length / 2));
+        let any = self.points.len() > before;
         self.points.drain(..self.points.len().saturating_sub(MOST_POINTS));
+        any
     }
 
     /// The time that has passed, as of the last point.
@@ -149,6 +150,9 @@ pub(crate) mod tests {
     use weirgate_emulator::client::ClassPoint;
     use weirgate_engine::{Engine, Time};
 
+    /// Later than anything here.
+    const END: Duration = Duration::from_secs(10_000);
+
     /// The scenario, and a state in which nothing has happened yet.
     pub(crate) fn at_start() -> (Scenario, Progress) {
         let scenario = Scenario::new(40, 1, true, Duration::from_secs(1)).unwrap();
@@ -173,14 +177,14 @@ pub(crate) mod tests {
     fn live_marks_follow_the_last_three_seconds() {
         let (scenario, mut progress) = at_start();
         assert_eq!(progress.doing(&scenario, 0), Doing::default());
-        progress.add((1..=3).map(|s| second(s, 0, gold(240, 240, 5, 40))).collect());
+        progress.add((1..=3).map(|s| second(s, 0, gold(240, 240, 5, 40))).collect(), END);
         let doing = progress.doing(&scenario, 0);
         assert_eq!((doing.floor_held, doing.ceiling_held), (Some(true), Some(true)));
         assert_eq!((doing.asked, doing.served, doing.shed), (240.0, 240.0, 0.0));
-        progress.add(vec![second(4, 1, gold(240, 220, 5, 301))]);
+        progress.add(vec![second(4, 1, gold(240, 220, 5, 301))], END);
         let doing = progress.doing(&scenario, 0);
         assert_eq!((doing.floor_held, doing.ceiling_held), (Some(false), Some(false)));
-        progress.add((5..=7).map(|s| second(s, 1, gold(240, 240, 5, 300))).collect());
+        progress.add((5..=7).map(|s| second(s, 1, gold(240, 240, 5, 300))).collect(), END);
         let doing = progress.doing(&scenario, 0);
         assert_eq!((doing.floor_held, doing.ceiling_held), (Some(true), Some(true)));
     }
@@ -189,17 +193,17 @@ pub(crate) mod tests {
     fn what_is_under_way_is_not_lost_yet() {
         let (scenario, mut progress) = at_start();
         let slower = ClassPoint { arrivals: 240, served: 200, under_way: 40, ..ClassPoint::default() };
-        progress.add(vec![second(1, 0, slower)]);
+        progress.add(vec![second(1, 0, slower)], END);
         assert_eq!(progress.doing(&scenario, 0).floor_held, Some(true));
         let no_more = ClassPoint { arrivals: 240, served: 200, failed: 40, under_way: 40, ..ClassPoint::default() };
-        progress.add((2..=5).map(|s| second(s, 0, no_more)).collect());
+        progress.add((2..=5).map(|s| second(s, 0, no_more)).collect(), END);
         assert_eq!(progress.doing(&scenario, 0).floor_held, Some(false));
     }
 
     #[test]
     fn best_effort_has_no_marks() {
         let (scenario, mut progress) = at_start();
-        progress.add(vec![second(1, 0, gold(240, 240, 5, 40))]);
+        progress.add(vec![second(1, 0, gold(240, 240, 5, 40))], END);
         let doing = progress.doing(&scenario, 2);
         assert_eq!((doing.floor_held, doing.ceiling_held), (None, None));
     }
@@ -207,8 +211,10 @@ pub(crate) mod tests {
     #[test]
     fn the_points_are_bounded() {
         let (_, mut progress) = at_start();
-        progress.add((1..=1000).map(|s| second(s, 0, gold(1, 1, 0, 1))).collect());
+        progress.add((1..=1000).map(|s| second(s, 0, gold(1, 1, 0, 1))).collect(), END);
         assert_eq!((progress.points.len(), progress.seen), (MOST_POINTS, 1000));
         assert_eq!(progress.at(), Duration::from_secs(1000));
+        let (last, after) = (Duration::from_secs(1001), vec![second(1002, 0, gold(0, 0, 0, 1))]);
+        assert!(progress.add(vec![second(1001, 0, gold(1, 1, 0, 1))], last) && !progress.add(after, last));
     }
 }

@@ -34,8 +34,10 @@ const FIGURES: u16 = 36;
 pub(crate) fn follow(scenario: &Scenario, stage: &Stage, progress: &mut Progress, stop: &Stop) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let result = (|| {
+        // Terminals without an alternate screen still show what was there.
+        terminal.clear()?;
         while !stage.clients().is_finished() {
-            progress.look(stage);
+            progress.look(scenario, stage);
             terminal.draw(|frame| draw(frame, scenario, &stage.admin_address, progress))?;
             if event::poll(LOOK)? && ends(&event::read()?) {
                 stop.ask();

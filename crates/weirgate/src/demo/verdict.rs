@@ -13,44 +13,38 @@ use super::scenario::{CPUS, Scenario};
 /// A generator this late makes the response times of its own.
 const LATE: Duration = Duration::from_millis(20);
 
-/// The table, the totals and the verdict.
-pub(crate) fn text(scenario: &Scenario, report: &Report, gateway: &[ClassSnapshot], nodes: &[NodeStats]) -> String {
+/// The table, the totals and the verdict. Was something judged, and everything held?
+pub(crate) fn text(
+    scenario: &Scenario,
+    report: &Report,
+    gateway: &[ClassSnapshot],
+    nodes: &[NodeStats],
+) -> (String, bool) {
     let mut text = String::from("\n");
     if report.ended != Ended::Schedule {
-        let _ = writeln!(
-            text,
-            "Ended early, after {:.1} s: the verdict is over what was measured.\n",
-            report.elapsed.as_secs_f64()
-        );
+        let after = report.elapsed.as_secs_f64();
+        let _ = writeln!(text, "Ended early, after {after:.1} s: the verdict is over what was measured.\n");
     }
     let verdicts = report.verdicts();
     let judged: Vec<&Verdict> = verdicts.iter().filter(|v| !v.settling).collect();
-    let _ = writeln!(
-        text,
-        "{:<8} {:<10} {:<34} {:<34}",
-        "class", "phase", "throughput (served of asked, owed)", "response time"
-    );
+    text += &row("class", "phase", "served, of asked, owed", "response time, of limit");
     for verdict in &judged {
         let class = &report.classes[verdict.class];
         let phase = &class.phases[verdict.phase];
         let floor = verdict.floor.map_or("-".to_owned(), |f| floor_text(&f, &phase.settled));
         let ceiling = verdict.ceiling.map_or("-".to_owned(), |c| ceiling_text(&c));
-        let _ = writeln!(text, "{:<8} {:<10} {floor:<34} {ceiling:<34}", class.name, phase.name);
+        text += &row(&class.name, &phase.name, &floor, &ceiling);
     }
-    for class in
-        report.classes.iter().filter(|c| c.guarantee.throughput.is_none() && c.guarantee.response_time.is_none())
-    {
-        for phase in &class.phases {
-            let tally = &phase.settled;
-            if tally.arrivals > 0 {
-                let served = format!("{} of {}", tally.served, tally.arrivals);
-                let _ = writeln!(text, "{:<8} {:<10} best effort: {served}", class.name, phase.name);
-            }
+    let best_effort = |c: &&ClassReport| c.guarantee.throughput.is_none() && c.guarantee.response_time.is_none();
+    for class in report.classes.iter().filter(best_effort) {
+        for phase in class.phases.iter().filter(|p| p.settled.arrivals > 0) {
+            let served = format!("- {:>12} of {:>5}", phase.settled.served, phase.settled.arrivals);
+            text += &row(&class.name, &phase.name, &served, "- best effort");
         }
     }
     text += &settling(scenario, report, &verdicts);
     text += &totals(report, gateway, nodes);
-    let parts = |v: &&Verdict| [v.floor.map(|f| f.held), v.ceiling.map(|c| c.held)];
+    let parts = |v: &&Verdict| [v.floor.map(|f| f.held), v.ceiling.filter(|c| c.measured.is_some()).map(|c| c.held)];
     let parts: Vec<bool> = judged.iter().flat_map(parts).flatten().collect();
     let missed = parts.iter().filter(|held| !**held).count();
     let _ = match (parts.len(), missed) {
@@ -58,7 +52,12 @@ pub(crate) fn text(scenario: &Scenario, report: &Report, gateway: &[ClassSnapsho
         (n, 0) => writeln!(text, "\nHELD: all {n} guarantees, in every phase."),
         (n, _) => writeln!(text, "\nMISSED: {missed} of {n} guarantees."),
     };
-    text
+    (text, missed == 0 && !parts.is_empty())
+}
+
+fn row(class: &str, phase: &str, floor: &str, ceiling: &str) -> String {
+    let line = format!("{class:<8} {phase:<10} {floor:<30} {ceiling}");
+    format!("{}\n", line.trim_end())
 }
 
 fn word(held: bool) -> &'static str {
@@ -70,8 +69,8 @@ fn floor_text(floor: &Floor, tally: &Tally) -> String {
 }
 
 fn ceiling_text(ceiling: &Ceiling) -> String {
-    let measured = ceiling.measured.map_or("nothing served".to_owned(), millis);
-    format!("{} {} {measured:>7}, limit {}", word(ceiling.held), ceiling.statistic, millis(ceiling.limit))
+    let Some(measured) = ceiling.measured.map(millis) else { return "- nothing served".to_owned() };
+    format!("{} {} {measured:>7} of {}", word(ceiling.held), ceiling.statistic, millis(ceiling.limit))
 }
 
 /// What was missed in the parts that are judged apart.
@@ -113,7 +112,7 @@ fn totals(report: &Report, gateway: &[ClassSnapshot], nodes: &[NodeStats]) -> St
     let cpus = f64::from(CPUS) * nodes.len() as f64;
     let _ = writeln!(
         text,
-        "nodes    received {}, answered {}, worked for nobody {} times; their CPUs were busy for {:.0} % of the time",
+        "nodes    received {}, answered {}, worked for {} clients who had left; CPUs busy {:.0} % of the time",
         nodes.iter().map(|n| n.requests).sum::<u64>(),
         nodes.iter().map(|n| n.replies).sum::<u64>(),
         nodes.iter().map(|n| n.unwanted).sum::<u64>(),
