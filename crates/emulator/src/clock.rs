@@ -1,6 +1,6 @@
 //! The one place where time enters this crate. (Nothing here is random but by a seed.)
 //!
-//! Time is a count of nanoseconds of the machine's monotonic clock. [`Alarm`] wakes a poll loop at
+//! Time is a count of nanoseconds of the machine's monotonic clock. The alarm wakes a poll loop at
 //! such an instant. `epoll_wait` counts in milliseconds, which is an eighth of a request of 8 ms, so on
 //! Linux the alarm is a `timerfd`, which is exact to some ten microseconds and costs one system call
 //! each time the instant changes. Elsewhere the poll call's own time-out serves, as well as it can.

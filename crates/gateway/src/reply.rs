@@ -5,7 +5,7 @@
 //! the shed reason that metrics, logs and snapshots use.
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderName, Response, StatusCode};
 use weirgate_engine::{Shed, ShedReason};
 
@@ -113,9 +113,10 @@ pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
     response
 }
 
-/// The answer to a request that breaks the rules.
+/// The answer to a request that breaks the rules. It closes: what follows is not worth a guess.
 pub(crate) fn refused(refusal: Refusal) -> Response<Bytes> {
     let mut response = text(refusal.status, refusal.what);
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
         response
             .headers_mut()

@@ -333,16 +333,13 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
     let port = listener.local_addr().map_or(address.port(), |a| a.port());
     let counters = &worker.shared.counters;
     loop {
-        let most = worker.edition().site.limits.connections as u64;
-        if counters.open.load(Ordering::Relaxed) >= most {
-            // The kernel keeps them; one that ends lets one in.
-            let _ = Clock::within(PAUSE, worker.left.notified()).await;
-            continue;
-        }
         match listener.accept().await {
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
-                counters.open.fetch_add(1, Ordering::Relaxed);
+                // Past the bound this one waits here unread, and the others in the kernel.
+                while !take_seat(&worker) {
+                    let _ = Clock::within(PAUSE, worker.left.notified()).await;
+                }
                 // Answers leave at once; hyper writes head and body together.
                 let _ = stream.set_nodelay(true);
                 let task = connection::drive(Rc::clone(&worker), stream, peer, address, port);
@@ -358,4 +355,11 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
             }
         }
     }
+}
+
+/// One more connection, if the bound allows it.
+fn take_seat(worker: &Worker) -> bool {
+    let most = worker.edition().site.limits.connections as u64;
+    let one_more = |open| (open < most).then_some(open + 1);
+    worker.shared.counters.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
 }

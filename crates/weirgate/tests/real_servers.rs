@@ -23,8 +23,7 @@ fn a_class_keeps_its_guarantee_while_another_surges_and_becomes_dear() {
     let options = Options {
         weirgate: env!("CARGO_BIN_EXE_weirgate").into(),
         scale: Scale::Short,
-        proxies: vec![Proxy::Weirgate, Proxy::HaProxy],
-        rounds: 1,
+        turns: vec![(1, Proxy::Weirgate), (1, Proxy::HaProxy)],
     };
     let outcome = run(&options, &mut say).expect("the experiment runs");
     assert!(outcome.as_claimed(), "{}", outcome.summary());

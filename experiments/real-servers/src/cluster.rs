@@ -10,6 +10,9 @@ use crate::template::fill;
 /// How many servers.
 pub(crate) const SERVERS: usize = 4;
 
+/// Requests that one of them takes at once, Debian's default.
+pub(crate) const WORKERS: usize = 150;
+
 /// Debian's server with the prefork model, which PHP needs.
 const APACHE: &str = "/usr/sbin/apache2";
 

@@ -1,5 +1,6 @@
 //! The order of things: calibration, then the proxies in turn under one load.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,10 +24,9 @@ pub struct Options {
     pub weirgate: PathBuf,
     /// How long a run is.
     pub scale: Scale,
-    /// What stands before the servers, in this order.
-    pub proxies: Vec<Proxy>,
-    /// How often each of them does.
-    pub rounds: usize,
+    /// What stands before the servers in turn, each with the number of its round: the load's instants are the
+    /// same within a round.
+    pub turns: Vec<(usize, Proxy)>,
 }
 
 /// How long a run is.
@@ -102,9 +102,8 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Outcome, Stri
     let terms = Terms::new(&calibration);
     say(&format!("{calibration}"));
     say(&format!("A: {}; B: {}", terms.a, terms.b));
-    let mut outcome = Outcome { calibration, terms, runs: Vec::new(), configurations: Vec::new() };
-    let turns = (1..=options.rounds).flat_map(|round| options.proxies.iter().map(move |proxy| (round, *proxy)));
-    for (round, proxy) in turns {
+    let mut outcome = Outcome { calibration, terms, runs: Vec::new(), configurations: BTreeMap::new() };
+    for &(round, proxy) in &options.turns {
         wait_until_idle(&cluster, &calibration, say)?;
         let running = proxy.start(&options.weirgate, &cluster, &terms, &directory, cores)?;
         let plan = plan(options.scale, running.address, round, &calibration, &terms);
@@ -112,9 +111,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Outcome, Stri
         follow(&plan, &clients, &format!("{proxy}, round {round}"), say);
         let report = clients.join().map_err(|e| format!("the load's clients failed: {e}"))?;
         outcome.runs.push(Run { proxy, round, report });
-        if !outcome.configurations.iter().any(|(name, _)| *name == running.configuration.0) {
-            outcome.configurations.push(running.configuration);
-        }
+        outcome.configurations.insert(running.configuration.0, running.configuration.1);
     }
     Ok(outcome)
 }

@@ -7,11 +7,6 @@ use std::process::{Command, ExitCode};
 use clap::Parser;
 use weirgate_real_servers::{Options, Outcome, Proxy, Scale, run, setup};
 
-/// Words for the proxies.
-const WEIRGATE: &str = "weirgate";
-const AS_PUBLISHED: &str = "as-published";
-const HAPROXY: &str = "haproxy";
-
 /// Two classes on four Apache servers, behind Weirgate and behind HAProxy.
 #[derive(Parser)]
 struct Arguments {
@@ -19,7 +14,7 @@ struct Arguments {
     #[arg(long)]
     short: bool,
     /// Only this proxy, for study: then there is nothing to compare and the claim does not hold.
-    #[arg(long, value_parser = [WEIRGATE, AS_PUBLISHED, HAPROXY])]
+    #[arg(long, value_parser = Proxy::ALL.map(Proxy::name))]
     only: Option<String>,
     /// The weirgate command; the one beside this program if absent.
     #[arg(long)]
@@ -50,18 +45,19 @@ fn work(arguments: Arguments) -> Result<bool, String> {
         return Err(format!("{} is missing: experiments/real-servers/run builds it", weirgate.display()));
     }
     let scale = if arguments.short { Scale::Short } else { Scale::Full };
-    let (proxies, rounds) = match (arguments.only.as_deref(), scale) {
-        (Some(WEIRGATE), _) => (vec![Proxy::Weirgate], 1),
-        (Some(AS_PUBLISHED), _) => (vec![Proxy::WeirgateAsPublished], 1),
-        (Some(_), _) => (vec![Proxy::HaProxy], 1),
-        (None, Scale::Short) => (vec![Proxy::Weirgate, Proxy::HaProxy], 1),
-        (None, Scale::Full) => (vec![Proxy::Weirgate, Proxy::HaProxy, Proxy::WeirgateAsPublished], 2),
+    let turns = match (arguments.only, scale) {
+        (Some(name), _) => Proxy::ALL.into_iter().filter(|proxy| proxy.name() == name).map(|proxy| (1, proxy)).collect(),
+        (None, Scale::Short) => vec![(1, Proxy::Weirgate), (1, Proxy::HaProxy)],
+        (None, Scale::Full) => {
+            let second = [Proxy::Weirgate, Proxy::HaProxy].map(|proxy| (2, proxy));
+            Proxy::ALL.map(|proxy| (1, proxy)).into_iter().chain(second).collect()
+        }
     };
     let place = match arguments.out {
         Some(place) => place,
         None => default_place()?,
     };
-    let outcome = run(&Options { weirgate, scale, proxies, rounds }, &mut |line| println!("{line}"))?;
+    let outcome = run(&Options { weirgate, scale, turns }, &mut |line| println!("{line}"))?;
     keep(&place, &outcome, scale)?;
     println!("{}\nwritten to {}", outcome.summary(), place.display());
     Ok(outcome.as_claimed())
@@ -77,7 +73,8 @@ fn keep(place: &Path, outcome: &Outcome, scale: Scale) -> Result<(), String> {
     std::fs::create_dir_all(place).map_err(|e| format!("{}: {e}", place.display()))?;
     let words = if scale == Scale::Short { "--short" } else { "" };
     let files = [("raw.csv", outcome.csv()), ("summary.md", outcome.summary()), ("SETUP.md", setup(words))];
-    for (name, text) in files.iter().chain(&outcome.configurations) {
+    let configurations = outcome.configurations.iter().map(|(name, text)| (name.as_str(), text.clone()));
+    for (name, text) in files.into_iter().chain(configurations) {
         let file = place.join(name);
         std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
     }

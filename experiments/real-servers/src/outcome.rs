@@ -1,5 +1,6 @@
 //! What came out: who held its guarantee, as a table, as a series over time.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
@@ -21,8 +22,8 @@ pub struct Outcome {
     pub terms: Terms,
     /// One after the other.
     pub runs: Vec<Run>,
-    /// Name and text of every configuration with which a proxy ran.
-    pub configurations: Vec<(&'static str, String)>,
+    /// The configurations with which proxies ran last, by the names of their files.
+    pub configurations: BTreeMap<String, String>,
 }
 
 /// One proxy under the load.
@@ -47,13 +48,21 @@ impl Run {
 }
 
 impl Outcome {
-    /// Class A held throughout every run with Weirgate, and not throughout any run with HAProxy.
+    /// Class A held throughout every run with Weirgate, and not throughout any run with HAProxy, however
+    /// that is set. Runs with other settings of Weirgate are for comparison.
     #[must_use]
     pub fn as_claimed(&self) -> bool {
-        let of = |proxy: Proxy| self.runs.iter().filter(move |run| run.proxy == proxy);
-        let all =
-            |proxy: Proxy, holds: bool| of(proxy).count() > 0 && of(proxy).all(|run| run.broken().is_empty() == holds);
-        all(Proxy::Weirgate, true) && all(Proxy::HaProxy, false)
+        let holds = |run: &&Run| run.broken().is_empty();
+        let (mut weirgate, mut haproxy) = (Vec::new(), Vec::new());
+        for run in &self.runs {
+            match run.proxy {
+                Proxy::Weirgate => weirgate.push(run),
+                Proxy::HaProxy | Proxy::HaProxyBounded => haproxy.push(run),
+                Proxy::AsPublished | Proxy::WhileFull => {}
+            }
+        }
+        let both = !weirgate.is_empty() && !haproxy.is_empty();
+        both && weirgate.iter().all(holds) && !haproxy.iter().any(holds)
     }
 
     /// The series over time.

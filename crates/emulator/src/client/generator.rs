@@ -6,9 +6,10 @@ use super::plan::{Arrivals, Plan};
 use crate::clock::{SECOND, nanos};
 use crate::random::{Distribution, Random};
 
-/// Draws the requests of one class. Instants are nanoseconds since the start of the run.
+/// Draws the requests of one class. Instants are nanoseconds since the start of the run. The clients'
+/// loop uses it with sockets; a simulation may use it without.
 #[derive(Debug)]
-pub(super) struct Generator {
+pub struct Generator {
     random: Random,
     stretches: Vec<Stretch>,
     settle: u64,
@@ -38,17 +39,17 @@ struct Bucket {
 
 /// A request that is due.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Due {
+pub struct Due {
     /// Its intended instant.
-    pub(super) at: u64,
+    pub at: u64,
     /// Its phase.
-    pub(super) phase: usize,
+    pub phase: usize,
     /// It lies in the first part of the phase.
-    pub(super) settling: bool,
+    pub settling: bool,
     /// It fits into the guaranteed rate.
-    pub(super) within_rate: bool,
+    pub within_rate: bool,
     /// Its demand.
-    pub(super) demand: Duration,
+    pub demand: Duration,
 }
 
 /// A piece of a request head.
@@ -61,7 +62,11 @@ enum Piece {
 
 impl Generator {
     /// The generator of class number `class` of a valid plan.
-    pub(super) fn new(plan: &Plan, class: usize) -> Generator {
+    ///
+    /// # Panics
+    /// The plan has no such class, or is not valid.
+    #[must_use]
+    pub fn new(plan: &Plan, class: usize) -> Generator {
         let of = &plan.classes[class];
         let mut from = 0;
         let stretches = plan.phases.iter().map(|phase| {
@@ -94,12 +99,13 @@ impl Generator {
     }
 
     /// When the next request is due; `None` after the last one.
-    pub(super) fn next(&self) -> Option<u64> {
+    #[must_use]
+    pub fn due(&self) -> Option<u64> {
         self.next
     }
 
     /// Takes the next request and draws the instant of the one after it.
-    pub(super) fn take(&mut self) -> Option<Due> {
+    pub fn take(&mut self) -> Option<Due> {
         let at = self.next?;
         let phase = self.phase;
         let stretch = &self.stretches[phase];

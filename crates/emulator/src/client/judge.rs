@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn tally(arrivals: u64, within_rate: u64, served: u64, each: Duration) -> Tally {
-        Tally { arrivals, within_rate, served, demand: each * arrivals as u32, ..Tally::new() }
+        Tally { arrivals, within_rate, served, demand: each * arrivals as u32, ..Tally::default() }
     }
 
     fn guarantee() -> Guarantee {

@@ -33,6 +33,7 @@ mod report;
 mod run;
 mod running;
 
+pub use generator::{Due, Generator};
 pub use judge::{Ceiling, Floor, Verdict};
 pub use plan::{Arrivals, ClassPlan, Guarantee, InvalidPlan, Load, Phase, Plan, Statistic};
 pub use report::{ClassPoint, ClassReport, Ended, Failures, PhaseReport, Point, Report, Tally};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use super::generator::Due;
 use super::plan::{Guarantee, LONGEST_TIMEOUT, Statistic};
 
 /// Everything that a run measured.
@@ -162,8 +163,9 @@ pub(super) fn statistic(histogram: &Histogram<u32>, statistic: Statistic) -> Opt
     Some(Duration::from_secs_f64(micros / 1e6))
 }
 
-impl Tally {
-    pub(super) fn new() -> Tally {
+impl Default for Tally {
+    /// Nothing.
+    fn default() -> Tally {
         Tally {
             arrivals: 0,
             within_rate: 0,
@@ -178,6 +180,21 @@ impl Tally {
             response: histogram(3),
             shed_response: histogram(2),
         }
+    }
+}
+
+impl Tally {
+    /// Counts a request that is due.
+    pub fn arrived(&mut self, due: &Due) {
+        self.arrivals += 1;
+        self.within_rate += u64::from(due.within_rate);
+        self.demand += due.demand;
+    }
+
+    /// Counts a request that was served after so long.
+    pub fn served(&mut self, response: Duration) {
+        self.served += 1;
+        self.response.saturating_record(response.as_micros() as u64);
     }
 
     /// Adds another set of requests.
@@ -213,7 +230,7 @@ impl ClassReport {
     /// All requests of the run.
     #[must_use]
     pub fn total(&self) -> Tally {
-        let mut total = Tally::new();
+        let mut total = Tally::default();
         for phase in &self.phases {
             total.add(&phase.settling);
             total.add(&phase.settled);

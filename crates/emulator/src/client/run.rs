@@ -101,7 +101,7 @@ impl Run {
             idle: VecDeque::new(),
             backlog: VecDeque::new(),
             deadlines: VecDeque::new(),
-            phases: plan.phases.iter().map(|_| [Tally::new(), Tally::new()]).collect(),
+            phases: plan.phases.iter().map(|_| [Tally::default(), Tally::default()]).collect(),
             point: ClassPoint::default(),
             responses: histogram(3),
             under_way: 0,
@@ -178,7 +178,7 @@ impl Run {
             let oldest =
                 class.deadlines.front().map(|d| d.0).into_iter().chain(class.backlog.front().map(|r| r.due.at));
             let deadline = oldest.min().map_or(u64::MAX, |at| at.saturating_add(class.timeout));
-            let arrival = if self.ended.is_none() { class.generator.next() } else { None };
+            let arrival = if self.ended.is_none() { class.generator.due() } else { None };
             due = due.min(deadline).min(arrival.unwrap_or(u64::MAX));
         }
         if self.ended.is_none() {
@@ -194,17 +194,14 @@ impl Run {
             while self.ended.is_none()
                 && left > 0
                 && let now = self.now()
-                && self.classes[c].generator.next().is_some_and(|at| at <= now)
+                && self.classes[c].generator.due().is_some_and(|at| at <= now)
                 && let Some(due) = self.classes[c].generator.take()
             {
                 left -= 1;
                 self.requests += 1;
                 self.lateness.saturating_record(((now - due.at) / 1000).max(1));
                 let class = &mut self.classes[c];
-                let tally = &mut class.phases[due.phase][usize::from(!due.settling)];
-                tally.arrivals += 1;
-                tally.within_rate += u64::from(due.within_rate);
-                tally.demand += due.demand;
+                class.phases[due.phase][usize::from(!due.settling)].arrived(&due);
                 class.point.arrivals += 1;
                 class.under_way += 1;
                 let request = Request { id: self.requests, due };
@@ -219,7 +216,7 @@ impl Run {
             }
         }
         let now = self.now();
-        let over = self.classes.iter().all(|c| c.generator.next().is_none()) && now >= nanos(self.plan.length());
+        let over = self.classes.iter().all(|c| c.generator.due().is_none()) && now >= nanos(self.plan.length());
         if over {
             self.end(now, Ended::Schedule);
         }
@@ -463,9 +460,8 @@ impl Tally {
         self.bytes += reply.bytes;
         match reply.status {
             200..=399 => {
-                self.served += 1;
+                self.served(Duration::from_nanos(took));
                 point.served += 1;
-                self.response.saturating_record(took / 1000);
             }
             429 | 503 => {
                 self.shed += 1;

@@ -26,6 +26,10 @@ use crate::record::{AccessRecord, Ending, Observer};
 /// Bytes of lines that may wait for the writer: about 10,000 lines, a burst of a second or so.
 const MOST_PENDING: usize = 4 * 1024 * 1024;
 
+/// How long the writer lets lines gather once there is one: a hundred writes a second at most, and a line
+/// is seen soon enough by whoever watches.
+const GATHER: Duration = Duration::from_millis(10);
+
 /// How long the end of the process waits for the last lines. A stopped reader must not hold it up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -56,6 +60,13 @@ struct State {
     path: Option<PathBuf>,
     closing: bool,
     ended: bool,
+}
+
+impl State {
+    /// Whether the writer is wanted for more than lines.
+    fn urgent(&self) -> bool {
+        self.reopen || self.closing
+    }
 }
 
 thread_local! {
@@ -197,9 +208,11 @@ impl Shared {
     fn write(&self, mut sink: Sink, mut batch: Vec<u8>) {
         loop {
             let (lines, path, closing) = {
-                let idle = |state: &mut State| state.lines == 0 && !state.reopen && !state.closing;
+                let idle = |state: &mut State| state.lines == 0 && !state.urgent();
                 let waited = self.changed.wait_while(self.lock(), idle);
-                let mut state = waited.unwrap_or_else(PoisonError::into_inner);
+                let state = waited.unwrap_or_else(PoisonError::into_inner);
+                let gathered = self.changed.wait_timeout_while(state, GATHER, |state| !state.urgent());
+                let (mut state, _) = gathered.unwrap_or_else(PoisonError::into_inner);
                 std::mem::swap(&mut state.pending, &mut batch);
                 let path = std::mem::take(&mut state.reopen).then(|| state.path.clone());
                 (std::mem::take(&mut state.lines), path, state.closing)

@@ -104,7 +104,7 @@ fn a_client_that_leaves_while_inside_frees_its_slot() {
 fn what_is_shed_is_told_why_and_when_to_come_back() {
     let node = Node::scripted();
     let rest = "classes: [{ name: all, queue: { max_waiting: 1 }, shed: { status: 429, body: \"later\\n\", content_type: text/x-sorry } }]\n\
-                discipline: { custom: { load_control: { fixed: { window: 1 } } } }\n";
+                discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
     let stage = Stage::open(&policy(&[&node], rest));
     let (mut inside, mut queued, mut shed) = (stage.client(), stage.client(), stage.client());
     inside.get("/");
@@ -135,7 +135,7 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
 fn what_waits_too_long_is_shed() {
     let node = Node::scripted();
     let rest = "classes: [{ name: all, queue: { max_wait: 50ms } }]\n\
-                discipline: { custom: { load_control: { fixed: { window: 1 } } } }\n";
+                discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
     let stage = Stage::open(&policy(&[&node], rest));
     let (mut inside, mut queued) = (stage.client(), stage.client());
     inside.get("/");
@@ -150,18 +150,21 @@ fn what_waits_too_long_is_shed() {
 
 #[test]
 fn a_slow_reader_does_not_hold_its_slot() {
-    // Half a megabyte: more than the sockets and hyper take, less than the buffer of a request.
-    const SIZE: usize = 512 * 1024;
+    // More than the sockets and hyper take, less than the buffer of a request.
+    const SIZE: usize = 12 * 1024 * 1024;
     let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
-    let stage = Stage::open(&policy(&[&node], &windowed(1)));
+    let rest = format!("{}limits: {{ buffer_per_request: 16MiB }}\n", windowed(1));
+    let stage = Stage::open(&policy(&[&node], &rest));
     let mut slow = stage.client();
-    socket2::SockRef::from(slow.stream()).set_recv_buffer_size(4096).expect("a socket");
+    slow.take_little();
     slow.get("/big");
     wait_until("the node has sent all", || node.calls().len() == 1);
     wait_until("the slot is free", || stage.is_empty());
+    assert!(stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed) > 0);
     let mut quick = stage.client();
     quick.get("/small");
     assert_eq!(quick.answer().text(), "small");
+    slow.take_much();
     assert_eq!(slow.answer().body.len(), SIZE);
     wait_until("nothing is buffered", || {
         stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed) == 0
@@ -170,18 +173,19 @@ fn a_slow_reader_does_not_hold_its_slot() {
 
 #[test]
 fn past_its_buffer_the_node_has_to_wait() {
-    const SIZE: usize = 8 * 1024 * 1024;
+    const SIZE: usize = 4 * 1024 * 1024;
     let node = Node::replying(|_, _| ok(&"x".repeat(SIZE)));
     let rest = format!("{}limits: {{ buffer_per_request: 64KiB }}\n", windowed(1));
     let stage = Stage::open(&policy(&[&node], &rest));
     let mut slow = stage.client();
-    socket2::SockRef::from(slow.stream()).set_recv_buffer_size(4096).expect("a socket");
+    slow.take_little();
     slow.get("/");
     let buffered = || stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed);
     wait_until("the buffer is full", || buffered() >= 64 * 1024);
     assert!(!stage.is_empty());
     // One read may go over the bound, no more.
     assert!(buffered() <= 192 * 1024, "{}", buffered());
+    slow.take_much();
     assert_eq!(slow.answer().body.len(), SIZE);
     wait_until("the slot is free", || stage.is_empty() && buffered() == 0);
     assert_eq!(stage.record().ending, Ending::Served);

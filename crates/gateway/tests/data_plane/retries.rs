@@ -8,6 +8,9 @@ use weirgate_gateway::Ending;
 
 use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
 
+/// Every request brings the token for its own retry.
+const GENEROUS: &str = "discipline: none\nclasses: [{ name: all, retry: { ratio: 100% } }]\n";
+
 /// Reads a head and closes without an answer; counts.
 fn closing(count: &Arc<AtomicUsize>) -> Node {
     let count = Arc::clone(count);
@@ -23,7 +26,7 @@ fn closing(count: &Arc<AtomicUsize>) -> Node {
 fn an_idempotent_request_is_tried_at_another_node_once() {
     let tries = Arc::new(AtomicUsize::new(0));
     let (bad, good) = (closing(&tries), Node::answering(ok("good")));
-    let stage = Stage::open(&policy(&[&bad, &good], PLAIN));
+    let stage = Stage::open(&policy(&[&bad, &good], GENEROUS));
     let mut client = stage.client();
     let mut retried = 0;
     for i in 0..4 {
@@ -44,7 +47,7 @@ fn an_idempotent_request_is_tried_at_another_node_once() {
 fn a_post_is_never_tried_again() {
     let tries = Arc::new(AtomicUsize::new(0));
     let (one, two) = (closing(&tries), closing(&tries));
-    let stage = Stage::open(&policy(&[&one, &two], PLAIN));
+    let stage = Stage::open(&policy(&[&one, &two], GENEROUS));
     let mut client = stage.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     let answer = client.answer();
@@ -58,7 +61,7 @@ fn a_post_is_never_tried_again() {
 fn no_more_retries_than_the_class_allows() {
     let tries = Arc::new(AtomicUsize::new(0));
     let nodes: Vec<_> = (0..4).map(|_| closing(&tries)).collect();
-    let stage = Stage::open(&policy(&nodes.iter().collect::<Vec<_>>(), PLAIN));
+    let stage = Stage::open(&policy(&nodes.iter().collect::<Vec<_>>(), GENEROUS));
     let mut client = stage.client();
     client.get("/");
     assert_eq!(client.answer().status, 502);
@@ -115,7 +118,7 @@ fn a_kept_connection_that_was_closed_counts_against_nobody() {
 fn a_node_that_breaks_off_early_enough_is_replaced() {
     let broken = Node::answering("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhel\r\n\r\n\r\n");
     let good = Node::answering(ok("good"));
-    let stage = Stage::open(&policy(&[&broken, &good], PLAIN));
+    let stage = Stage::open(&policy(&[&broken, &good], GENEROUS));
     let mut client = stage.client();
     for _ in 0..3 {
         client.get("/");

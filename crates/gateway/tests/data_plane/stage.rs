@@ -71,7 +71,7 @@ pub(crate) const PLAIN: &str = "discipline: none\nclasses: [{ name: all }]\n";
 /// One best-effort class of which `window` requests may be inside.
 pub(crate) fn windowed(window: u32) -> String {
     format!(
-        "classes: [{{ name: all }}]\ndiscipline: {{ custom: {{ load_control: {{ fixed: {{ window: {window} }} }} }} }}\n"
+        "classes: [{{ name: all }}]\ndiscipline: {{ custom: {{ admit: none, load_control: {{ fixed: {window} }}, precedence: fifo }} }}\n"
     )
 }
 
@@ -122,7 +122,8 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !holds() {
         assert!(clock.now().as_secs_f64() < LIMIT.as_secs_f64(), "never: {what}");
-        std::thread::yield_now();
+        // Leaves the core to what is waited for.
+        std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
@@ -302,6 +303,16 @@ impl Client {
 
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.wire.stream.write_all(bytes.as_ref()).expect("the gateway takes the request");
+    }
+
+    /// Lets the kernel take little for it.
+    pub(crate) fn take_little(&self) {
+        socket2::SockRef::from(self.stream()).set_recv_buffer_size(4096).expect("a socket");
+    }
+
+    /// Lets the kernel take much again.
+    pub(crate) fn take_much(&self) {
+        socket2::SockRef::from(self.stream()).set_recv_buffer_size(1 << 20).expect("a socket");
     }
 
     /// Sends a GET for `path`.

@@ -63,7 +63,7 @@ fn d8_a_hog_does_not_keep_others_out() {
     let node = Node::scripted();
     let rest = "trusted_proxies: [127.0.0.1]\n\
                 classes: [{ name: all, queue: { max_waiting: 100, max_waiting_per_source: 10 } }]\n\
-                discipline: { custom: { load_control: { fixed: { window: 1 } } } }\n";
+                discipline: { custom: { admit: none, load_control: { fixed: 1 }, precedence: fifo } }\n";
     let stage = Stage::open(&policy(&[&node], rest));
     let from = |address: &str| {
         let mut client = stage.client();

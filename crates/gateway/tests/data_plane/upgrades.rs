@@ -45,8 +45,10 @@ fn a_tunnel_carries_bytes_and_holds_no_slot() {
     call.stream.shutdown(std::net::Shutdown::Write).expect("a socket");
     assert_eq!(client.rest(), b"hellopong!");
     drop((client, call));
-    assert_eq!(stage.record().ending, Ending::Served);
-    let record = stage.record();
+    let mut records = [stage.record(), stage.record()];
+    records.sort_by_key(|r| r.status);
+    let [record, other] = &records;
+    assert_eq!((other.ending, other.status), (Ending::Served, 200));
     assert_eq!((record.ending, record.status), (Ending::Tunnelled, 101));
     assert_eq!((record.bytes_in, record.bytes_out), (10, 10));
 }

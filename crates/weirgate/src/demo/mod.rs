@@ -11,6 +11,8 @@ mod screen;
 mod signals;
 mod stage;
 mod verdict;
+#[cfg(test)]
+mod virtual_time;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -116,7 +116,7 @@ fn totals(report: &Report, gateway: &[ClassSnapshot], nodes: &[NodeStats]) -> St
         nodes.iter().map(|n| n.requests).sum::<u64>(),
         nodes.iter().map(|n| n.replies).sum::<u64>(),
         nodes.iter().map(|n| n.unwanted).sum::<u64>(),
-        100.0 * busy / (cpus * report.elapsed.as_secs_f64()).max(1e-9),
+        100.0 * busy / (cpus * report.points.last().map_or(0.0, |p| p.at.as_secs_f64())).max(1e-9),
     );
     let late = Duration::from_micros(report.lateness.value_at_percentile(99.0));
     let emulation = nodes.iter().map(|n| n.lateness.value_at_percentile(99.0)).max().unwrap_or(0);
