@@ -134,9 +134,12 @@ where
             drop(line.finished.take());
         }
         if line.busy.get() && line.refused.get().is_none() {
-            inlet.read_ahead(cx);
+            let more = inlet.read_ahead(cx);
             if inlet.ended() {
                 return Poll::Ready(End::Gone);
+            }
+            if more {
+                continue;
             }
         }
         let now = line.now();

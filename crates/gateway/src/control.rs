@@ -47,7 +47,7 @@ struct State {
     held: Held,
 }
 
-/// How long the engine's lock is held, measured at one in [`Held::SAMPLE`] of its uses.
+/// How long the engine's lock is held, measured at one in 16 of its uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
     /// Uses of the lock.

@@ -74,6 +74,8 @@ pub(crate) async fn serve(line: Rc<Line>, request: Request<Incoming>) -> Result<
         Some(refusal) => exchange.refuse(refusal),
         None => {
             let (head, body) = request.into_parts();
+            #[cfg(test)]
+            assert!(!head.headers.contains_key("x-panic"), "a test asks for a panic");
             match exchange.classify(head) {
                 Ok(ready) => ready.admit(body, exchange).await,
                 Err(refusal) => exchange.refuse(refusal),

@@ -22,11 +22,16 @@ use crate::gateway::Shared;
 #[derive(Default)]
 pub(crate) struct Checks {
     tasks: HashMap<u64, JoinHandle<()>>,
+    /// The version that is followed.
+    version: u64,
 }
 
 impl Checks {
     /// Checks the nodes of `edition` and no others.
     pub(crate) fn follow(&mut self, edition: &Edition, shared: &Arc<Shared>) {
+        if std::mem::replace(&mut self.version, edition.version) == edition.version {
+            return;
+        }
         self.tasks.retain(|id, task| {
             let stays = edition.nodes.iter().any(|t| t.id == *id);
             if !stays {

@@ -25,6 +25,10 @@ use crate::line::Line;
 /// seen leaving until some of it is read.
 const AHEAD: usize = 64 * 1024;
 
+/// An empty buffer up to this size is kept for the next request: it holds most heads. Larger ones are given
+/// back, for thousands of connections are idle.
+const KEPT: usize = 2 * 1024;
+
 /// What hyper reads in place of a refused head.
 const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 
@@ -48,6 +52,8 @@ pub(crate) struct Inlet<T> {
     head_since: Option<Time>,
     /// Since when the client takes no bytes.
     blocked_since: Option<Time>,
+    /// hyper has asked for bytes and got none.
+    starved: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
@@ -63,6 +69,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
             ended: false,
             head_since: None,
             blocked_since: None,
+            starved: false,
         }
     }
 
@@ -89,13 +96,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
         self.line.refused.set(Some((self.scanner.heads() + 1, refusal)));
     }
 
-    /// Listens to the client while its request is in hand.
-    pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) {
+    /// Listens to the client while its request is in hand. True if there is something now that hyper has
+    /// asked for.
+    pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) -> bool {
+        let before = self.raw.len();
         while !self.ended && self.raw.len() < AHEAD {
             if self.fill(cx).is_pending() {
                 break;
             }
         }
+        self.starved && self.raw.len() > before
     }
 
     /// The transport and what was received after the last request, for a tunnel.
@@ -141,6 +151,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
                 out.put_slice(self.raw.get(..take).unwrap_or_default());
                 self.raw.advance(take);
                 self.passed -= take;
+                if self.raw.is_empty() && self.raw.capacity() > KEPT {
+                    self.raw = BytesMut::new();
+                }
                 continue;
             }
             if let Some(refusal) = self.bad_body {
@@ -206,7 +219,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Read for Handle<T> {
         cx: &mut Context<'_>,
         mut out: ReadBufCursor<'_>,
     ) -> Poll<Result<(), io::Error>> {
-        self.0.borrow_mut().poll_read(cx, &mut out)
+        let inlet = &mut *self.0.borrow_mut();
+        let result = inlet.poll_read(cx, &mut out);
+        inlet.starved = result.is_pending();
+        result
     }
 }
 

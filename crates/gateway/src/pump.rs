@@ -32,6 +32,10 @@ pub(crate) type SharedPump = Rc<RefCell<Pump>>;
 /// Most bytes that are read at once behind a head before the head is sent on.
 const BURST: usize = 64 * 1024;
 
+/// Frames that hyper may take in one turn of the connection's task: about a megabyte, so that a fast node
+/// and a fast client leave the others of their thread a turn.
+const TURN: u32 = 16;
+
 /// A node's answer being read.
 #[derive(Debug)]
 pub(crate) struct Pump {
@@ -47,6 +51,8 @@ pub(crate) struct Pump {
     ended: Option<Result<Time, NodeError>>,
     /// hyper has looked for more in this turn of the connection's task.
     looked: bool,
+    /// Frames that hyper has taken in this turn.
+    taken: u32,
     /// Since when the budget is used up.
     stalled: Option<Time>,
     /// Bytes that may be queued.
@@ -106,6 +112,7 @@ impl Pump {
             counted: 0,
             ended: None,
             looked: false,
+            taken: 0,
             stalled: None,
             bound,
         }
@@ -196,6 +203,7 @@ impl Pump {
     /// Begins a turn of the connection's task.
     pub(crate) fn begin_turn(&mut self) {
         self.looked = false;
+        self.taken = 0;
     }
 
     /// Ends it: if hyper had enough, reads on for a slow client.
@@ -264,6 +272,12 @@ impl Pump {
 
     /// The next frame for hyper.
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, NodeError>>> {
+        if self.taken == TURN {
+            self.looked = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.taken += 1;
         if let Some(frame) = self.queue.pop() {
             self.count();
             return Poll::Ready(Some(Ok(frame)));

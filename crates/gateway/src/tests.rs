@@ -1,9 +1,15 @@
-//! Sites for unit tests.
+//! Sites for unit tests, and what cannot be brought about from outside.
 
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weirgate_config::{ClassSite, ClientTimeouts, Limits, NodeTimeouts, PoolSite, ShedReply, Site};
 use weirgate_engine as engine;
+
+use crate::edition::ReloadSource;
+use crate::gateway::Gateway;
 
 /// A site with one class and no nodes, which believes proxies in `nets`.
 pub(crate) fn site_trusting(nets: &[&str]) -> Site {
@@ -52,4 +58,30 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         drain_deadline: second,
         threads: Some(1),
     }
+}
+
+/// Threat P1: a panic in one request is a 500 for it and for nobody else.
+#[test]
+fn a_panic_ends_its_own_request_only() {
+    let mut site = site_trusting(&[]);
+    site.listeners.push(weirgate_config::Listener { address: SocketAddr::from(([127, 0, 0, 1], 0)) });
+    let gateway = Gateway::start(site, "", ReloadSource::Nowhere, Vec::new()).expect("the gateway starts");
+    let ask = |head: &str| {
+        let mut stream = TcpStream::connect(gateway.addresses()[0]).expect("the gateway accepts");
+        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        write!(stream, "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{head}\r\n").expect("it takes the request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    for _ in 0..3 {
+        let answer = ask("X-Panic: 1\r\n");
+        assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("proxy_internal_error"), "{answer}");
+        // The pool has no node: the engine still answers.
+        assert!(ask("").starts_with("HTTP/1.1 503 "));
+    }
+    assert_eq!(gateway.counters().panics.load(Ordering::Relaxed), 3);
+    gateway.drain();
+    gateway.join();
+    assert_eq!(gateway.counters().open.load(Ordering::Relaxed), 0);
 }

@@ -126,7 +126,7 @@ pub(crate) struct Explain {
     pub(crate) file: PathBuf,
     /// The method, such as GET.
     pub(crate) method: String,
-    /// The URL, such as http://bigcorp.test/mail?box=1.
+    /// The URL, such as `http://bigcorp.test/mail?box=1`.
     pub(crate) url: String,
     /// A header of the request; may be given many times.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]

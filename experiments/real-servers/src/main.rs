@@ -46,7 +46,9 @@ fn work(arguments: Arguments) -> Result<bool, String> {
     }
     let scale = if arguments.short { Scale::Short } else { Scale::Full };
     let turns = match (arguments.only, scale) {
-        (Some(name), _) => Proxy::ALL.into_iter().filter(|proxy| proxy.name() == name).map(|proxy| (1, proxy)).collect(),
+        (Some(name), _) => {
+            Proxy::ALL.into_iter().filter(|proxy| proxy.name() == name).map(|proxy| (1, proxy)).collect()
+        }
         (None, Scale::Short) => vec![(1, Proxy::Weirgate), (1, Proxy::HaProxy)],
         (None, Scale::Full) => {
             let second = [Proxy::Weirgate, Proxy::HaProxy].map(|proxy| (2, proxy));

@@ -224,7 +224,9 @@ impl Shared {
             if let Some(path) = path {
                 match open(path.as_deref()) {
                     Ok(opened) => sink = opened,
-                    Err(error) => eprintln!("weirgate: the access log stays where it is: {error}"),
+                    Err(error) => {
+                        let _ = writeln!(io::stderr(), "weirgate: the access log stays where it is: {error}");
+                    }
                 }
             }
             if closing {

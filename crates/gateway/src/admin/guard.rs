@@ -5,6 +5,7 @@
 //! that changes something must be JSON, which a page cannot send without asking first (Fetch standard,
 //! CORS-safelisted request headers); the answer to that asking is always no.
 
+use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -29,6 +30,9 @@ const MOST_BODY: usize = 1024 * 1024;
 
 /// Time for a whole request body. Admin clients are near.
 const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// Most characters of a path in the log.
+const MOST_LOGGED: usize = 200;
 
 /// Paths that say nothing that a stranger may not know: probes of orchestrators have no token.
 const OPEN: [&str; 2] = ["/live", "/ready"];
@@ -139,7 +143,13 @@ impl Guard {
         }
         let who = peer.0.map_or_else(|| "the Unix socket".to_owned(), |ip| ip.to_string());
         let what = if given.is_some() { "a wrong token" } else { "no token" };
-        eprintln!("weirgate: admin: {what} from {who} for {} {:?}", request.method(), request.uri().path());
+        // Not `eprintln`, here and elsewhere: that panics when nobody listens any more.
+        let _ = writeln!(
+            std::io::stderr(),
+            "weirgate: admin: {what} from {who} for {} {:?}",
+            request.method(),
+            request.uri().path().chars().take(MOST_LOGGED).collect::<String>()
+        );
         let mut answer = refuse(StatusCode::UNAUTHORIZED, "this needs Authorization: Bearer and the admin token");
         answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         Err(answer)

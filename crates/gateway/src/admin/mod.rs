@@ -2,7 +2,7 @@
 //!
 //! It has its own thread, runtime and bounds, so that it neither starves nor is starved by the data plane.
 //! It listens on loopback or a Unix socket; elsewhere it does not start without a token. What a browser
-//! could be made to send is refused (see [`guard`]); what every handler answers is in [`routes`].
+//! could be made to send is refused (see `guard`); what every handler answers is in `routes`.
 //!
 //! The JSON shapes are in `weirgate_config::admin`.
 

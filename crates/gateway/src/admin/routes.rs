@@ -1,5 +1,6 @@
 //! What the admin API answers. GET reads; only POST changes anything.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -172,7 +173,7 @@ async fn drain(State(operations): Shared, body: Bytes) -> Response {
     if !is_empty(&body) {
         return refuse(StatusCode::BAD_REQUEST, "the body must be empty or {}");
     }
-    eprintln!("weirgate: POST /drain: accepting nothing new and finishing what is inside");
+    let _ = writeln!(std::io::stderr(), "weirgate: POST /drain: accepting nothing new and finishing what is inside");
     operations.gateway().drain();
     json(StatusCode::ACCEPTED, &view::Draining { draining: true })
 }

@@ -3,7 +3,7 @@
 //! The data plane's load does not reach here and nothing here reaches the data plane's threads but the
 //! engine's lock. A connection that is slow, idle or old is closed, so that 64 of them are enough.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(super) fn run(runtime: tokio::runtime::Runtime, socket: Socket, routes: Rout
             _ = stop => {}
             result = accept(socket, routes) => {
                 if let Err(error) = result {
-                    eprintln!("weirgate: the admin API has ended: {error}");
+                    let _ = writeln!(io::stderr(), "weirgate: the admin API has ended: {error}");
                 }
             }
         }

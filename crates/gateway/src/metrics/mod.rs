@@ -5,7 +5,7 @@
 //! from templates come and go with their counts; gauges are read from the engine when the page is asked
 //! for. Labels are names from the policy file and words from the code, never bytes of a request.
 //!
-//! Bounded: one [`Tally`] per class and template of the policy; [`Metrics::retain`] forgets the others.
+//! Bounded: one tally per class and template of the policy; [`Metrics::retain`] forgets the others.
 
 mod page;
 

@@ -1,7 +1,13 @@
 //! Who may ask: rows A1, A2, A3.
 
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
 use weirgate_config::{Admin, AdminAddress};
-use weirgate_gateway::admin::AdminListener;
+use weirgate_gateway::admin::{AdminListener, Operations};
+use weirgate_gateway::metrics::Metrics;
 
 use crate::{Start, TOKEN, exchange, node};
 
@@ -120,4 +126,22 @@ fn requests_that_two_readers_could_read_differently_are_refused() {
         assert_eq!(answer.status, 400, "{request:?}: {answer:?}");
     }
     assert_eq!(running.version(), 1);
+}
+
+#[test]
+fn a1_a_unix_socket_serves_its_owner_without_a_token() {
+    let running = Start::default().before(node());
+    let path = running.scratch.path("admin.sock");
+    let config = Admin { address: AdminAddress::Unix(path.clone()), token_file: None, hosts: Vec::new() };
+    let listener = AdminListener::open(config, None).expect("it opens");
+    let operations = Operations::new(running.gateway.clone(), Arc::new(Metrics::new()), Arc::clone(&running.log));
+    let server = listener.serve(Arc::new(operations)).expect("it is served");
+    assert_eq!(std::fs::metadata(&path).expect("a socket").permissions().mode() & 0o777, 0o600);
+    let mut stream = UnixStream::connect(&path).expect("it accepts");
+    stream.write_all(b"GET /ready HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("it reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers");
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"ready\":true"), "{answer}");
+    drop(server);
+    assert!(!path.exists());
 }

@@ -305,16 +305,6 @@ impl Client {
         self.wire.stream.write_all(bytes.as_ref()).expect("the gateway takes the request");
     }
 
-    /// Lets the kernel take little for it.
-    pub(crate) fn take_little(&self) {
-        socket2::SockRef::from(self.stream()).set_recv_buffer_size(4096).expect("a socket");
-    }
-
-    /// Lets the kernel take much again.
-    pub(crate) fn take_much(&self) {
-        socket2::SockRef::from(self.stream()).set_recv_buffer_size(1 << 20).expect("a socket");
-    }
-
     /// Sends a GET for `path`.
     pub(crate) fn get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
