@@ -123,7 +123,7 @@ where
             Ok(Poll::Pending) => {}
             Ok(Poll::Ready(Ok(()))) => return Poll::Ready(End::Done),
             Ok(Poll::Ready(Err(_))) => return Poll::Ready(End::Gone),
-            Err(_) => return Poll::Ready(End::Panicked { silent: line.busy.get() && !line.answered.get() }),
+            Err(_) => return Poll::Ready(End::Panicked { silent: line.calls.get() > 0 && !line.answered.get() }),
         }
         let pump = line.pump.borrow().clone();
         if let Some(pump) = pump {

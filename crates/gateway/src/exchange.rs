@@ -348,6 +348,10 @@ impl Drop for Exchange {
         if self.upgrade && self.ending != Ending::Tunnelled {
             self.line.declined.set(true);
         }
+        if std::thread::panicking() {
+            self.ending = Ending::Failed("proxy_internal_error");
+            self.status = 500;
+        }
         self.line.end();
         let worker = &self.line.worker;
         let now = self.ended.unwrap_or_else(|| worker.shared.control.clock().now());
