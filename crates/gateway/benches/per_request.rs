@@ -38,6 +38,7 @@ fn classify(c: &mut Criterion) {
             headers: &headers,
             client,
             port: 80,
+            vouched: true,
         };
         let by_host = rules(count, |i| Match::Host(HostPattern::Exact(format!("tenant{i}.test"))));
         group.bench_with_input(BenchmarkId::new("host", count), &view, |b, view| {

@@ -23,6 +23,10 @@ use crate::edition::{Edition, Target};
 /// Most threads: one bit each says whom to wake.
 pub(crate) const MAX_THREADS: usize = 128;
 
+/// How exactly the engine is polled on time. Waking a thousand times a second is enough for limits that
+/// people write in milliseconds.
+const FINEST: Duration = Duration::from_millis(1);
+
 /// The engine behind its lock.
 #[derive(Debug)]
 pub struct Control {
@@ -284,7 +288,7 @@ impl Control {
             let answer = work(state, now);
             state.settle(now, thread, own, &mut concerned);
             if let Some(next) = state.engine.next_timeout()
-                && next < state.armed
+                && next + FINEST < state.armed
             {
                 state.armed = next;
                 earlier = true;
@@ -311,8 +315,6 @@ impl Control {
 
     /// Polls the engine whenever its time has come; never ends. One thread runs it.
     pub(crate) async fn keep_time(&self) {
-        // Waking a thousand times a second is enough for limits that people write in milliseconds.
-        const FINEST: Duration = Duration::from_millis(1);
         loop {
             let wait = {
                 let mut concerned = 0;

@@ -239,6 +239,7 @@ impl Classified {
                 headers: &head.headers,
                 client: exchange.client,
                 port: line.port,
+                vouched: trusted || exchange.edition.site.trusted_proxies.is_empty(),
             };
             let class = Exchange::find_class(&exchange.edition, &view);
             exchange.class = Some(match class {

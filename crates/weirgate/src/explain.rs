@@ -81,6 +81,8 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
         headers: &request.headers,
         client: request.client,
         port: request.port,
+        // What a listed proxy would hand on; that a direct client cannot say the same is its own business.
+        vouched: true,
     };
     let classifier = Classifier::new(&site.rules);
     let said = classifier.explain(&view);

@@ -48,10 +48,6 @@ impl Calibration {
     /// A server does not answer.
     pub(crate) fn measure(cluster: &Cluster, span: Duration) -> Result<Calibration, String> {
         let servers = cluster.addresses();
-        // Servers load what they need with the first requests.
-        for server in servers.iter().cycle().take(10 * servers.len()) {
-            fetch(*server, &page(1000))?;
-        }
         // The least of many times is the page's own: whatever else the machine does only adds to it.
         let idle = unloaded(servers, 0, span / 5)?.least();
         let tried = unloaded(servers, FIRST_TRY, span / 5)?.least();
@@ -67,20 +63,20 @@ impl Calibration {
 }
 
 /// Response times in order, at least one.
-pub(crate) struct Times(Vec<Duration>);
+struct Times(Vec<Duration>);
 
 impl Times {
     fn least(&self) -> Duration {
         self.percentile(0)
     }
 
-    pub(crate) fn percentile(&self, percent: usize) -> Duration {
+    fn percentile(&self, percent: usize) -> Duration {
         self.0[(self.0.len() - 1) * percent / 100]
     }
 }
 
 /// Response times of one request at a time for `span`.
-pub(crate) fn unloaded(servers: &[SocketAddr], rounds: u64, span: Duration) -> Result<Times, String> {
+fn unloaded(servers: &[SocketAddr], rounds: u64, span: Duration) -> Result<Times, String> {
     let (path, end) = (page(rounds), clock::now() + clock::nanos(span));
     let mut times = Vec::new();
     for server in servers.iter().cycle() {

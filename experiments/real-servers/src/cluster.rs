@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::fetch::fetch;
 use crate::machine::{Cores, free_addresses};
 use crate::process::{Directory, Process};
 use crate::template::fill;
@@ -16,6 +17,9 @@ pub(crate) const WORKERS: usize = 150;
 /// Debian's server with the prefork model, which PHP needs.
 const APACHE: &str = "/usr/sbin/apache2";
 
+/// Requests with which each of the five processes that a server starts with gets to load PHP and the page.
+const FIRST_REQUESTS: usize = 20;
+
 /// Where Debian keeps the modules that are installed.
 const MODULES: &str = "/etc/apache2/mods-available";
 
@@ -26,24 +30,27 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the servers.
-    pub(crate) fn start(directory: &Directory, cores: Cores) -> Result<Cluster, String> {
+    /// Starts the servers in the part `name` of the directory and lets them load what they need.
+    pub(crate) fn start(directory: &Directory, name: &str, cores: Cores) -> Result<Cluster, String> {
         let pages = directory.write("pages/loop.php", include_str!("../loop.php"))?;
         let pages = pages.parent().unwrap_or(directory.path()).display().to_string();
         let addresses = free_addresses()?;
         let mut servers = Vec::with_capacity(SERVERS);
         for (i, address) in addresses.iter().enumerate() {
-            let place = directory.path().join(format!("server-{i}"));
+            let place = directory.path().join(format!("{name}/server-{i}"));
             let values = [
                 ("DIRECTORY", place.display().to_string()),
                 ("PORT", address.port().to_string()),
                 ("PAGES", pages.clone()),
             ];
             let text = fill(include_str!("../apache.conf"), &values);
-            let file = directory.write(&format!("server-{i}/apache.conf"), &text)?;
+            let file = directory.write(&format!("{name}/server-{i}/apache.conf"), &text)?;
             let command = [APACHE, "-D", "FOREGROUND", "-f"].map(Path::new);
             let command = [&command[..], &[&file]].concat();
             servers.push(Process::start(&command, cores.servers, &place.join("output"), *address)?);
+        }
+        for address in addresses.iter().cycle().take(FIRST_REQUESTS * SERVERS) {
+            fetch(*address, &page(1000))?;
         }
         Ok(Cluster { addresses, _servers: servers })
     }

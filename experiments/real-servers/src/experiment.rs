@@ -9,7 +9,7 @@ use weirgate_emulator::Distribution;
 use weirgate_emulator::client::{ClassPlan, ClassPoint, Load, Phase, Plan, Point, Running};
 use weirgate_emulator::clock;
 
-use crate::calibration::{Calibration, DEAR, unloaded};
+use crate::calibration::{Calibration, DEAR};
 use crate::cluster::{Cluster, missing_packages, page};
 use crate::machine;
 use crate::outcome::{Outcome, Run};
@@ -40,9 +40,6 @@ pub enum Scale {
 
 /// Seconds of the phases of [`Scale::Full`]: 15 are judged.
 const PHASE: u64 = 20;
-
-/// Longest wait for the servers to finish what a run left behind.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Between two looks at a run.
 const LOOK: Duration = Duration::from_millis(200);
@@ -102,15 +99,16 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Outcome, Stri
     }
     let (cores, _priority) = machine::divide()?;
     let directory = Directory::new()?;
-    say("starting four Apache servers");
-    let cluster = Cluster::start(&directory, cores)?;
-    let calibration = Calibration::measure(&cluster, options.scale.calibration())?;
+    say("measuring what the page costs");
+    let calibration =
+        Calibration::measure(&Cluster::start(&directory, "calibration", cores)?, options.scale.calibration())?;
     let terms = Terms::new(&calibration, options.scale.limit());
     say(&format!("{calibration}"));
     say(&format!("A: {}; B: {}", terms.a, terms.b));
     let mut outcome = Outcome { calibration, terms, runs: Vec::new(), configurations: BTreeMap::new() };
     for &(round, proxy) in &options.turns {
-        wait_until_idle(&cluster, &calibration, say)?;
+        // Fresh servers for each: some runs leave seconds of abandoned work behind.
+        let cluster = Cluster::start(&directory, &format!("{proxy}-{round}"), cores)?;
         let running = proxy.start(&options.weirgate, &cluster, &terms, &directory, cores)?;
         let plan = plan(options.scale, running.address, round, &calibration, &terms);
         let clients = plan.clone().start().map_err(|e| format!("the load's clients do not start: {e}"))?;
@@ -179,17 +177,4 @@ fn line(plan: &Plan, title: &str, point: &Point) -> String {
         plan.classes.iter().zip(&point.classes).map(|(plan, of)| format!("{} {}", plan.name, class(of))).collect();
     let (at, length) = (point.at.as_secs(), plan.length().as_secs());
     format!("{title}: {at} of {length} s, {}: {}", plan.phases[point.phase].name, classes.join("; "))
-}
-
-/// Waits until the servers have finished what earlier clients left behind.
-fn wait_until_idle(cluster: &Cluster, calibration: &Calibration, say: &mut dyn FnMut(&str)) -> Result<(), String> {
-    let end = clock::now() + clock::nanos(PATIENCE);
-    while clock::now() < end {
-        let p50 = unloaded(cluster.addresses(), calibration.rounds, calibration.p50 * 20)?.percentile(50);
-        if p50 < calibration.p50.mul_f64(1.5) {
-            return Ok(());
-        }
-    }
-    say("the servers do not become idle: something else runs on their core");
-    Ok(())
 }

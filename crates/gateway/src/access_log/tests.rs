@@ -1,3 +1,5 @@
+//! What a line of the log may hold, and that a log that cannot be written holds nothing up.
+
 use std::net::IpAddr;
 use std::sync::mpsc;
 

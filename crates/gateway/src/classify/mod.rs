@@ -114,6 +114,8 @@ fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static s
         }
     }
     match key {
+        // Where proxies are listed, they alone say whose a request is.
+        Key::Header(_) if !fields.view.vouched => Err("does not come from a listed proxy"),
         Key::Header(name) => only(fields.view.headers.get_all(name).iter().map(http::HeaderValue::as_bytes)),
         Key::Cookie(name) => {
             only(fields.cookies().iter().filter(|(n, _)| *n == name.as_bytes()).map(|&(_, value)| value))

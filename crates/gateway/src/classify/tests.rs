@@ -1,3 +1,5 @@
+//! Each condition by example, and the index against the plain scan of all rules.
+
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
@@ -18,6 +20,7 @@ struct Request {
     headers: HeaderMap,
     client: IpAddr,
     port: u16,
+    vouched: bool,
 }
 
 impl Request {
@@ -30,6 +33,7 @@ impl Request {
             headers: HeaderMap::new(),
             client: IpAddr::from([10, 0, 0, 1]),
             port: 80,
+            vouched: true,
         }
     }
 
@@ -52,6 +56,7 @@ impl Request {
             headers: &self.headers,
             client: self.client,
             port: self.port,
+            vouched: self.vouched,
         }
     }
 }
@@ -210,6 +215,10 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
     check(request().with("cookie", "a=b; sid=\"x1\""), ClassRef::Template(TemplateId(8), b"x1"));
     check(request().with("cookie", "sid=1; sid=2"), ClassRef::Class(ClassId(0)));
     check(request(), ClassRef::Class(ClassId(0)));
+    // Sent past the listed proxies, a header says nothing; a cookie is the client's own anyway.
+    let direct = |request: Request| Request { vouched: false, ..request };
+    check(direct(request().with("x-tenant", "acme")), ClassRef::Class(ClassId(0)));
+    check(direct(request().with("cookie", "sid=1")), ClassRef::Template(TemplateId(8), b"1"));
 }
 
 #[test]

@@ -41,6 +41,8 @@ pub struct View<'a> {
     pub client: IpAddr,
     /// The port of the listener.
     pub port: u16,
+    /// May a header of it say whose it is: the peer is a listed proxy, or the site lists none.
+    pub vouched: bool,
 }
 
 /// Decoded name and value.
@@ -138,6 +140,7 @@ mod tests {
             headers: &headers,
             client: IpAddr::from([127, 0, 0, 1]),
             port: 80,
+            vouched: true,
         };
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         Fields::new(&view).query().iter().map(|(n, v)| (text(n), text(v))).collect()
@@ -156,6 +159,7 @@ mod tests {
             headers: &headers,
             client: IpAddr::from([127, 0, 0, 1]),
             port: 80,
+            vouched: true,
         };
         let text = |b: &[u8]| String::from_utf8_lossy(b).into_owned();
         Fields::new(&view).cookies().iter().map(|&(n, v)| (text(n), text(v))).collect()
