@@ -114,6 +114,7 @@ fn turn<T, E>(
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
+    let mut resumed = false;
     loop {
         let pump = line.pump.borrow().clone();
         if let Some(pump) = pump {
@@ -132,6 +133,10 @@ where
         let mut inlet = inlet.borrow_mut();
         if inlet.blocked_since().is_none() {
             drop(line.finished.take());
+        }
+        if line.declined.get() && !std::mem::replace(&mut resumed, true) {
+            // What was held back in case of a tunnel is HTTP after all, and hyper has been refused it.
+            continue;
         }
         if line.busy.get() && line.refused.get().is_none() {
             let more = inlet.read_ahead(cx);
@@ -185,7 +190,8 @@ async fn linger<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
         if io.shutdown().await.is_err() {
             return;
         }
-        let mut scratch = [0; 4096];
+        // On the heap: it would be most of the size of every connection's task.
+        let mut scratch = vec![0; 4096];
         let mut read = 0;
         while read < LINGER.1 {
             match io.read(&mut scratch).await {

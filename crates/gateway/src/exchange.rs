@@ -213,7 +213,7 @@ impl Exchange {
 impl Classified {
     /// Stages *admit*, *queue*, *release*, *dispatch*.
     async fn admit(self, body: Incoming, mut exchange: Box<Exchange>) -> Response<ReplyBody> {
-        let Classified { mut head, subject, upgrade, trusted } = self;
+        let Classified { head, subject, upgrade, trusted } = self;
         let line = Rc::clone(&exchange.line);
         let worker = Rc::clone(&line.worker);
         let flow = worker.flow(exchange.client);
@@ -251,7 +251,7 @@ impl Classified {
             if let Some(small) = body
                 .take_if(|b| !expects && b.size_hint().exact().is_some_and(|bytes| bytes > 0 && bytes <= SMALL_BODY))
             {
-                match receive(&line, small, limits.body_bytes).await {
+                match Box::pin(receive(&line, small, limits.body_bytes)).await {
                     Ok(bytes) => whole = Some(bytes),
                     Err(refusal) => return exchange.refuse(refusal),
                 }
@@ -287,19 +287,15 @@ impl Classified {
                 }
                 (None, _) => (RequestBody::Empty, None),
             };
-            let way = hops::Way {
-                peer: line.peer.ip().to_canonical(),
-                trusted,
-                authority: &subject.authority,
-                upgrade: upgrade.as_ref(),
-            };
-            hops::to_node(&mut head.headers, &way, &mut line.stamps.borrow_mut());
             let forward = Forward {
                 method: head.method,
-                headers: head.headers,
+                headers: Some(head.headers),
+                number: line.calls.get(),
                 target: subject.target,
                 authority: subject.authority,
-                upgrade: upgrade.is_some(),
+                trusted,
+                upgrade,
+                trace: exchange.trace,
                 body,
                 progress,
                 timeouts,

@@ -7,7 +7,7 @@
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
@@ -26,6 +26,7 @@ use crate::line::Line;
 use crate::permit::Permit;
 use crate::pump::{Pump, ReplyBody};
 use crate::reply::NodeError;
+use crate::trace::TraceId;
 use crate::tunnel::Tunnel;
 use crate::upstream::{self, Answer, Link, Progress, RequestBody};
 
@@ -33,18 +34,68 @@ use crate::upstream::{self, Answer, Link, Progress, RequestBody};
 #[derive(Debug)]
 pub(crate) struct Forward {
     pub(crate) method: Method,
-    /// As the node is to get them.
-    pub(crate) headers: HeaderMap,
+    /// As the client sent them, without what `Connection` names; gone once they were sent.
+    pub(crate) headers: Option<HeaderMap>,
+    /// Number of the request on its connection.
+    pub(crate) number: u64,
     pub(crate) target: PathAndQuery,
     pub(crate) authority: HeaderValue,
-    /// It asks for another protocol.
-    pub(crate) upgrade: bool,
+    /// What the peer says about others is believed.
+    pub(crate) trusted: bool,
+    /// The protocol it asks for.
+    pub(crate) upgrade: Option<HeaderValue>,
+    pub(crate) trace: Option<TraceId>,
     pub(crate) body: RequestBody,
     /// Whose turn it is, if the body is streamed.
     pub(crate) progress: Option<Rc<Progress>>,
     pub(crate) timeouts: NodeTimeouts,
     /// Bytes of the answer that may be read ahead.
     pub(crate) buffer: usize,
+}
+
+impl Forward {
+    /// Whether it may be sent once more: it changes nothing a second time, and nothing of it is lost.
+    fn is_repeatable(&self, line: &Line) -> bool {
+        self.method.is_idempotent()
+            && !matches!(self.body, RequestBody::Stream(_))
+            && self.progress.is_none()
+            && self.upgrade.is_none()
+            && (self.headers.is_some() || line.head.borrow().is(self.number))
+    }
+
+    /// What a node is to get. `None` if it was sent before and cannot be had again.
+    fn message(&mut self, line: &Line, target: &Target) -> Option<Request<RequestBody>> {
+        let mut headers = match self.headers.take() {
+            Some(headers) => headers,
+            None => {
+                let mut headers = line.head.borrow().headers(self.number)?;
+                hops::drop_named(&mut headers);
+                line.worker.traces.continue_with(self.trace, &mut headers);
+                headers
+            }
+        };
+        let peer = line.peer.ip().to_canonical();
+        let way = hops::Way { peer, trusted: self.trusted, authority: &self.authority, upgrade: self.upgrade.as_ref() };
+        hops::to_node(&mut headers, &way, &mut line.stamps.borrow_mut());
+        let host = if self.authority.is_empty() {
+            HeaderValue::from_str(&target.address).unwrap_or(HeaderValue::from_static("node"))
+        } else {
+            self.authority.clone()
+        };
+        headers.insert(HOST, host);
+        if self.body.size_hint().exact().is_none() {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        let body = match &self.body {
+            RequestBody::Whole(bytes) => RequestBody::Whole(bytes.clone()),
+            _ => std::mem::replace(&mut self.body, RequestBody::Empty),
+        };
+        let mut message = Request::new(body);
+        *message.method_mut() = self.method.clone();
+        *message.uri_mut() = Uri::from(self.target.clone());
+        *message.headers_mut() = headers;
+        Some(message)
+    }
 }
 
 /// Why an attempt gave no answer.
@@ -66,35 +117,19 @@ pub(crate) async fn forward(
 ) -> Response<ReplyBody> {
     let line = Rc::clone(&exchange.line);
     line.total.set(line.now() + request.timeouts.total);
-    request.headers.insert(
-        HOST,
-        if request.authority.is_empty() {
-            HeaderValue::from_str(&target.address).unwrap_or(HeaderValue::from_static("node"))
-        } else {
-            request.authority.clone()
-        },
-    );
-    if request.body.size_hint().exact().is_none() {
-        request.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
-    }
-    // Sent again only if it changes nothing a second time and nothing of it is lost.
-    let repeatable =
-        request.method.is_idempotent() && !matches!(request.body, RequestBody::Stream(_)) && !request.upgrade;
     let mut fresh = false;
     loop {
-        let missed = match attempt(&mut request, repeatable, fresh, &target, &line).await {
-            Ok((link, response)) => {
-                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    return upgrade(link, response, permit, &target, exchange, request.timeouts);
-                }
-                match answer(link, response, &request, permit, &target, exchange).await {
-                    Ok(response) => return response,
-                    Err((error, back, still)) => {
-                        (permit, exchange) = (back, still);
-                        Missed::Node(error)
-                    }
-                }
+        let missed = match attempt(&mut request, fresh, &target, &line).await {
+            Ok((link, response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
+                return upgrade(link, response, permit, &target, exchange, request.timeouts);
             }
+            Ok((link, response)) => match answer(link, response, &request, permit, &target, exchange) {
+                Ok(response) => return response,
+                Err((error, back, still)) => {
+                    (permit, exchange) = (back, still);
+                    Missed::Node(error)
+                }
+            },
             Err(missed) => missed,
         };
         match missed {
@@ -102,7 +137,8 @@ pub(crate) async fn forward(
             Missed::Client(refusal) => return exchange.refuse(refusal),
             Missed::Stale => fresh = true,
             Missed::Node(error) => {
-                let (at, next) = permit.fail(repeatable && line.now() < line.total.get());
+                let again = request.is_repeatable(&line) && line.now() < line.total.get();
+                let (at, next) = permit.fail(again);
                 match next {
                     Some(next) => {
                         exchange.retries = exchange.retries.saturating_add(1);
@@ -122,34 +158,38 @@ pub(crate) async fn forward(
 /// One try at one node. On a used connection unless `fresh`.
 async fn attempt(
     request: &mut Forward,
-    repeatable: bool,
     mut fresh: bool,
     target: &Arc<Target>,
     line: &Rc<Line>,
 ) -> Result<(Link, Response<Incoming>), Missed> {
-    let mut message = build(request, repeatable);
+    let mut unsent = None;
     loop {
         let pooled = if fresh { None } else { line.worker.pools.take(target) };
         let mut link = match pooled {
             Some(link) => link,
-            None => connect(target, line, request.timeouts.connect).await?,
+            // Rare, and large: its future is not carried along by every request.
+            None => Box::pin(connect(target, line, request.timeouts.connect)).await?,
         };
         let (used, before) = (link.is_used(), link.received());
         if used {
             let reused = &line.worker.shared.counters.reused;
             reused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
+        let message = unsent.take().or_else(|| request.message(line, target));
+        let Some(message) = message else { return Err(Missed::Node(NodeError::Terminated)) };
         let streamed = request.progress.is_some();
         line.begin_phase(if streamed { request.timeouts.body_progress } else { request.timeouts.first_byte });
         let broken = match link.exchange(message, || line.is_late()).await {
             Answer::Head(response) => return Ok((link, response)),
             Answer::Unsent(back) if used => {
-                (message, fresh) = (back, true);
+                (unsent, fresh) = (Some(back), true);
                 continue;
             }
             Answer::Unsent(_) => NodeError::Terminated,
             Answer::Broken(error) if error.is_parse() || error.is_parse_status() => NodeError::Protocol,
-            Answer::Broken(_) if used && repeatable && link.received() == before => return Err(Missed::Stale),
+            Answer::Broken(_) if used && link.received() == before && request.is_repeatable(line) => {
+                return Err(Missed::Stale);
+            }
             Answer::Broken(_) => NodeError::Terminated,
             Answer::Late => NodeError::ResponseTimeout,
         };
@@ -161,19 +201,6 @@ async fn attempt(
             _ => Missed::Node(broken),
         });
     }
-}
-
-/// The message of one attempt; keeps what the next one needs if there may be one.
-fn build(request: &mut Forward, repeatable: bool) -> Request<RequestBody> {
-    let body = match &request.body {
-        RequestBody::Whole(bytes) => RequestBody::Whole(bytes.clone()),
-        _ => std::mem::replace(&mut request.body, RequestBody::Empty),
-    };
-    let mut message = Request::new(body);
-    *message.method_mut() = request.method.clone();
-    *message.uri_mut() = Uri::from(request.target.clone());
-    *message.headers_mut() = if repeatable { request.headers.clone() } else { std::mem::take(&mut request.headers) };
-    message
 }
 
 async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Result<Link, Missed> {
@@ -198,7 +225,7 @@ async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Resu
 
 /// The way back: checks the head, reads what is there, and leaves the rest to a pump. An answer that breaks
 /// off before its head went downstream gives everything back.
-async fn answer(
+fn answer(
     link: Link,
     response: Response<Incoming>,
     request: &Forward,
@@ -215,11 +242,8 @@ async fn answer(
     let length = incoming.size_hint().exact();
     line.begin_phase(request.timeouts.body_progress);
     let mut pump = Pump::new(&line, Arc::clone(target), link, incoming, permit, head.status.as_u16(), request.buffer);
-    poll_fn(|cx| {
-        pump.burst(cx);
-        Poll::Ready(())
-    })
-    .await;
+    // Whoever reads on, hyper or the connection's task, asks to be woken.
+    pump.burst(&mut Context::from_waker(Waker::noop()));
     exchange.status = head.status.as_u16();
     hops::to_client(&mut head.headers, false);
     head.version = Version::HTTP_11;

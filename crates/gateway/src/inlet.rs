@@ -20,6 +20,7 @@ use weirgate_engine::Time;
 
 use crate::framing::{Bounds, Refusal, Scanner, Step};
 use crate::line::Line;
+use crate::upstream::poll_write_slices;
 
 /// Most bytes that are read ahead of hyper; a client that has sent more unread body than this is not
 /// seen leaving until some of it is read.
@@ -167,9 +168,16 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
             if self.line.declined.replace(false) {
                 self.scanner.resume();
             }
+            let heads = self.scanner.heads();
             match self.scanner.scan(&self.raw) {
                 Step::Pass(bytes) => {
-                    self.head_since = None;
+                    if self.scanner.heads() > heads {
+                        self.head_since = None;
+                        self.line
+                            .head
+                            .borrow_mut()
+                            .keep(self.scanner.heads(), self.raw.get(..bytes).unwrap_or_default());
+                    }
                     self.passed = bytes;
                     continue;
                 }
@@ -239,7 +247,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<Result<usize, io::Error>> {
         let inlet = &mut *self.0.borrow_mut();
-        let result = Pin::new(&mut inlet.io).poll_write_vectored(cx, slices);
+        let result = poll_write_slices(&mut inlet.io, cx, slices);
         inlet.wrote(result)
     }
 

@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use weirgate_engine::Time;
 
 use crate::exchange::Exchange;
@@ -43,6 +44,8 @@ pub(crate) struct Line {
     bad_body: Cell<Option<(u64, Refusal)>>,
     /// The request in hand asked for another protocol and did not get it: HTTP goes on.
     pub(crate) declined: Cell<bool>,
+    /// The head that passed last, for sending it again.
+    pub(crate) head: RefCell<Head>,
     /// Heads that hyper has handed over.
     pub(crate) calls: Cell<u64>,
     /// From a head to the last byte of its answer.
@@ -65,6 +68,44 @@ pub(crate) struct Line {
     pub(crate) stamps: RefCell<Stamps>,
 }
 
+/// A head as it was received. To copy its bytes costs less than to clone the headers of every request in
+/// case it has to be sent again.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    number: u64,
+    bytes: Vec<u8>,
+}
+
+impl Head {
+    /// Keeps a head that has passed the framing check.
+    pub(crate) fn keep(&mut self, number: u64, bytes: &[u8]) {
+        self.number = number;
+        self.bytes.clear();
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Whether it is the head of this number.
+    pub(crate) fn is(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    /// Its headers, if the head of this number is the one that was kept: a client that does not wait for its
+    /// answer may have sent the next one already.
+    pub(crate) fn headers(&self, number: u64) -> Option<HeaderMap> {
+        if !self.is(number) {
+            return None;
+        }
+        let mut headers = HeaderMap::new();
+        for line in self.bytes.split(|&b| b == b'\n').skip(1) {
+            let Some(colon) = line.iter().position(|&b| b == b':') else { break };
+            let (name, value) = line.split_at(colon);
+            let value = value.get(1..).unwrap_or_default().trim_ascii();
+            headers.append(HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value).ok()?);
+        }
+        Some(headers)
+    }
+}
+
 impl Line {
     pub(crate) fn new(worker: &Rc<Worker>, peer: SocketAddr, listener: SocketAddr, port: u16) -> Rc<Line> {
         Rc::new(Line {
@@ -80,6 +121,7 @@ impl Line {
             refused: Cell::new(None),
             bad_body: Cell::new(None),
             declined: Cell::new(false),
+            head: RefCell::new(Head::default()),
             calls: Cell::new(0),
             busy: Cell::new(false),
             answered: Cell::new(false),
@@ -139,5 +181,20 @@ impl Line {
     pub(crate) fn close(&self) {
         self.closing.set(true);
         self.alarm.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_head_gives_its_headers_back() {
+        let mut head = Head::default();
+        head.keep(3, b"GET /a:b HTTP/1.1\r\nHost: a\r\nX: 1\r\nx:\t2 : 3 \r\nE:\r\n\r\n");
+        let headers = head.headers(3).expect("it is this one");
+        let fields: Vec<_> = headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes())).collect();
+        assert_eq!(fields, [("host", &b"a"[..]), ("x", b"1"), ("x", b"2 : 3"), ("e", b"")]);
+        assert!(head.headers(2).is_none() && head.headers(4).is_none());
     }
 }

@@ -38,22 +38,28 @@ impl TraceIds {
 
     /// The id of a request; adds `traceparent` if it has none that is valid.
     pub(crate) fn of(&self, headers: &mut HeaderMap) -> TraceId {
+        self.continue_with(None, headers)
+    }
+
+    /// The same for a request that is sent once more: a new id is `known` if there is one.
+    pub(crate) fn continue_with(&self, known: Option<TraceId>, headers: &mut HeaderMap) -> TraceId {
         if let Some(id) = headers.get(TRACEPARENT).and_then(|v| parse(v.as_bytes())) {
             return id;
         }
+        let id = known.unwrap_or_else(|| {
+            let mut id = [0; 32];
+            let (high, low) = id.split_at_mut(16);
+            hex(self.next(), high);
+            hex(self.next(), low);
+            TraceId(id)
+        });
         let mut text = *b"00-00000000000000000000000000000000-0000000000000000-00";
-        let (high, low, span) = (self.next(), self.next(), self.next());
-        for (at, number) in [(3, high), (19, low), (36, span)] {
-            if let Some(place) = text.get_mut(at..at + 16) {
-                hex(number, place);
-            }
-        }
-        let mut id = [0; 32];
-        id.copy_from_slice(&text[3..35]);
+        text[3..35].copy_from_slice(&id.0);
+        hex(self.next(), &mut text[36..52]);
         if let Ok(value) = HeaderValue::from_bytes(&text) {
             headers.insert(TRACEPARENT, value);
         }
-        TraceId(id)
+        id
     }
 }
 

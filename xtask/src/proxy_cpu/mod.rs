@@ -12,12 +12,13 @@ use crate::steps::{read, show};
 use process::{Process, program};
 use report::Run;
 
-/// Rounds; the median of seven does not move with two bad ones.
-const ROUNDS: usize = 7;
-/// Seconds before each measured run: caches are warm and the window of Weirgate has settled.
-const WARM_UP: u32 = 2;
-/// Seconds of a measured run: CPU time is counted in steps of 10 ms, which is then about 0.1 %.
-const MEASURED: u32 = 8;
+/// Rounds, many and short, so that what else the machine does falls on every proxy alike; the median of 15
+/// does not move with a few bad ones.
+const ROUNDS: usize = 15;
+/// Seconds before each measured run: connections are open and caches warm.
+const WARM_UP: u32 = 1;
+/// Seconds of a measured run: CPU time is counted in steps of 10 ms, which is then 0.3 %.
+const MEASURED: u32 = 3;
 /// The core of the proxies.
 const PROXY_CORE: &str = "0";
 /// The core of the node and the load.

@@ -44,12 +44,62 @@ pub(super) fn is(byte: u8, class: u8) -> bool {
     CLASSES[usize::from(byte)] & class != 0
 }
 
-/// Whether all of `text` is of `class`.
-pub(super) fn all(text: &[u8], class: u8) -> bool {
-    text.iter().fold(class, |left, &b| left & CLASSES[usize::from(b)]) != 0
+/// Whether all of `text` may stand in a field value. Eight bytes at a time: values are most of a head.
+pub(super) fn is_value(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let plain = |word: &[u8; 8]| {
+        let bits = u64::from_le_bytes(*word);
+        let below_space = bits.wrapping_sub(ONES * 0x20) & !bits & HIGHS;
+        below_space == 0 && zero_byte(bits ^ (ONES * 0x7f)) == 0
+    };
+    // A tab is not plain, but allowed.
+    words.iter().all(|word| plain(word) || word.iter().all(|&b| is(b, VALUE))) && rest.iter().all(|&b| is(b, VALUE))
+}
+
+/// Where `byte` stands first.
+pub(super) fn find(text: &[u8], byte: u8) -> Option<usize> {
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let found = zero_byte(u64::from_le_bytes(*word) ^ (ONES * u64::from(byte)));
+        if found != 0 {
+            return Some(index * 8 + found.trailing_zeros() as usize / 8);
+        }
+    }
+    rest.iter().position(|&b| b == byte).map(|at| words.len() * 8 + at)
+}
+
+/// A one in every byte.
+const ONES: u64 = u64::MAX / 255;
+/// The highest bit of every byte.
+const HIGHS: u64 = ONES << 7;
+
+/// Not zero if a byte of `bits` is zero; the lowest bit set is in the first such byte (Mycroft's test).
+fn zero_byte(bits: u64) -> u64 {
+    bits.wrapping_sub(ONES) & !bits & HIGHS
 }
 
 /// How many bytes at the front of `text` are of `class`.
 pub(super) fn span(text: &[u8], class: u8) -> usize {
     text.iter().position(|&b| !is(b, class)).unwrap_or(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Words at a time finds what bytes at a time finds.
+        #[test]
+        fn words_agree_with_bytes(text in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\t'), Just(b'a'), Just(0x1f), Just(0x7f), Just(0x80)], 0..40), byte: u8) {
+            prop_assert_eq!(find(&text, byte), text.iter().position(|&b| b == byte));
+            prop_assert_eq!(is_value(&text), text.iter().all(|&b| is(b, VALUE)));
+        }
+
+        #[test]
+        fn plain_text_is_a_value(text in "[ -~\\t\u{e9}]{0,60}") {
+            prop_assert!(is_value(text.as_bytes()));
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 
-use super::bytes::{self, TARGET, TOKEN, VALUE};
+use super::bytes::{self, TARGET, TOKEN};
 use super::{Bounds, Refusal, host};
 
 /// Longest method: the registered ones have at most 17 letters.
@@ -69,7 +69,7 @@ impl Head {
     pub(super) fn scan(&mut self, input: &[u8], bounds: Bounds) -> Result<Option<Seen>, Refusal> {
         loop {
             let unseen = input.get(self.searched..).unwrap_or_default();
-            let Some(found) = unseen.iter().position(|&b| b == b'\n') else {
+            let Some(found) = bytes::find(unseen, b'\n') else {
                 self.searched = input.len();
                 if input.len() > bounds.head_bytes {
                     return Err(self.too_large());
@@ -163,7 +163,7 @@ impl Head {
         if name.is_empty() {
             return Err(Refusal::bad("a header has no name"));
         }
-        if !bytes::all(value, VALUE) {
+        if !bytes::is_value(value) {
             return Err(Refusal::bad("a header value has control characters"));
         }
         // Lengths first: most names are none of these.

@@ -92,9 +92,16 @@ impl Link {
     pub(crate) async fn exchange(&mut self, request: Request<RequestBody>, is_late: impl Fn() -> bool) -> Answer {
         let mut answer = pin!(self.sender.try_send_request(request));
         poll_fn(|cx| {
-            self.drive(cx);
-            // Only `drive` makes it ready, in this very task: no need to be woken a second time.
-            match answer.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            // What is there already is taken without leaving a waker behind: hyper would wake this task for
+            // each piece that it takes over from hyper. Only when nothing is there it asks to be woken.
+            let mut idle = Context::from_waker(Waker::noop());
+            self.drive(&mut idle);
+            let mut answered = answer.as_mut().poll(&mut idle);
+            if answered.is_pending() {
+                self.drive(cx);
+                answered = answer.as_mut().poll(&mut idle);
+            }
+            match answered {
                 Poll::Ready(Ok(response)) => Poll::Ready(Answer::Head(response)),
                 Poll::Ready(Err(mut error)) => Poll::Ready(match error.take_message() {
                     Some(request) => Answer::Unsent(request),
@@ -113,8 +120,12 @@ impl Link {
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // What was received together with the head is there already.
+        // As above: first what is there, then what can be had at once, and a waker only in vain.
         let mut idle = Context::from_waker(Waker::noop());
+        if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut idle) {
+            return Poll::Ready(frame);
+        }
+        self.drive(&mut idle);
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut idle) {
             return Poll::Ready(frame);
         }
@@ -127,6 +138,32 @@ impl Link {
         let parts = self.connection.into_parts();
         (parts.io.into_inner().stream, parts.read_buf)
     }
+}
+
+/// Writes `slices` in the cheapest way: few bytes are cheaper to copy than to describe to the kernel.
+pub(crate) fn poll_write_slices<T: AsyncWrite + Unpin>(
+    io: &mut T,
+    cx: &mut Context<'_>,
+    slices: &[io::IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    /// A head and an answer of usual size.
+    const SMALL: usize = 4 * 1024;
+    if let [only] = slices {
+        return Pin::new(io).poll_write(cx, only);
+    }
+    let total = slices.iter().map(|s| s.len()).sum::<usize>();
+    if total > SMALL {
+        return Pin::new(io).poll_write_vectored(cx, slices);
+    }
+    let mut joined = [0; SMALL];
+    let mut at = 0;
+    for slice in slices {
+        if let Some(place) = joined.get_mut(at..at + slice.len()) {
+            place.copy_from_slice(slice);
+        }
+        at += slice.len();
+    }
+    Pin::new(io).poll_write(cx, joined.get(..total).unwrap_or_default())
 }
 
 /// A stream that counts what it receives: a connection on which nothing came back did not answer.
@@ -155,7 +192,7 @@ impl AsyncWrite for Counted {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+        poll_write_slices(&mut self.stream, cx, slices)
     }
 
     fn is_write_vectored(&self) -> bool {

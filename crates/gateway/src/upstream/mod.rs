@@ -8,7 +8,7 @@ mod body;
 mod link;
 
 pub(crate) use body::{Progress, RequestBody, TOO_LARGE, Upload, account};
-pub(crate) use link::{Answer, Link};
+pub(crate) use link::{Answer, Link, poll_write_slices};
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -174,9 +174,11 @@ impl Node {
         let address = serve(move |connection, stream| {
             let mut wire = Wire::new(stream.try_clone()?);
             while let Some((head, body)) = wire.message(true)? {
-                (&stream).write_all(&reply(&head, &body))?;
+                let answer = reply(&head, &body);
+                // Before the answer: who has seen it may ask for the request at once.
                 let (next, _) = channel();
                 let _ = sender.send(Call { head, body, connection, stream: stream.try_clone()?, next });
+                (&stream).write_all(&answer)?;
             }
             Ok(())
         });
