@@ -73,41 +73,48 @@ impl Proxy {
         cores: Cores,
     ) -> Result<Running, String> {
         let [address] = free_addresses()?;
-        let listen = ("LISTEN", address.port().to_string());
-        let window = INSIDE * SERVERS;
-        let (extension, text) = match self {
-            Proxy::Weirgate => {
-                let discipline = format!("{{ quorum: {{ first_window: {window}, most_window: {window} }} }}");
-                ("yaml", policy(listen, &discipline, cluster, terms))
-            }
-            Proxy::AsPublished => ("yaml", policy(listen, "quorum", cluster, terms)),
-            Proxy::WhileFull => ("yaml", policy(listen, "{ quorum: { grow: while_full } }", cluster, terms)),
-            Proxy::HaProxy => ("cfg", haproxy_cfg(listen, WORKERS, cluster)),
-            Proxy::HaProxyBounded => ("cfg", haproxy_cfg(listen, INSIDE, cluster)),
-        };
-        let file = directory.write(&format!("{self}.{extension}"), &text)?;
+        let (name, text) = self.configuration(address, cluster.addresses(), terms);
+        let file = directory.write(&name, &text)?;
         let program = haproxy();
         let command = match self {
             Proxy::HaProxy | Proxy::HaProxyBounded => vec![&*program, Path::new("-db"), Path::new("-f"), &file],
             _ => vec![weirgate, Path::new("run"), &file],
         };
         let process = Process::start(&command, cores.front, &directory.path().join("proxy-output"), address)?;
-        Ok(Running { address, configuration: (format!("{self}.{extension}"), text), _process: process })
+        Ok(Running { address, configuration: (name, text), _process: process })
+    }
+
+    /// Name and text of its configuration file.
+    fn configuration(self, listen: SocketAddr, servers: &[SocketAddr], terms: &Terms) -> (String, String) {
+        let window = INSIDE * SERVERS;
+        let haproxy = |inside| ("cfg", haproxy_cfg(listen, inside, servers));
+        let weirgate = |discipline: &str| ("yaml", policy(listen, discipline, servers, terms));
+        let (extension, text) = match self {
+            Proxy::Weirgate => weirgate(&format!("{{ quorum: {{ first_window: {window}, most_window: {window} }} }}")),
+            Proxy::AsPublished => weirgate("quorum"),
+            Proxy::WhileFull => weirgate("{ quorum: { grow: while_full } }"),
+            Proxy::HaProxy => haproxy(WORKERS),
+            Proxy::HaProxyBounded => haproxy(INSIDE),
+        };
+        (format!("{self}.{extension}"), text)
     }
 }
 
-fn haproxy_cfg(listen: (&'static str, String), inside: usize, cluster: &Cluster) -> String {
-    let servers = cluster.addresses().iter().enumerate();
-    let servers: Vec<_> = servers.map(|(i, address)| format!("    server web{i} {address}")).collect();
-    let values = [listen, ("INSIDE", inside.to_string()), ("SERVERS", servers.join("\n"))];
+fn haproxy_cfg(listen: SocketAddr, inside: usize, servers: &[SocketAddr]) -> String {
+    let servers: Vec<_> = servers.iter().enumerate().map(|(i, at)| format!("    server web{i} {at}")).collect();
+    let values = [
+        ("LISTEN", listen.port().to_string()),
+        ("INSIDE", inside.to_string()),
+        ("SERVERS", servers.join("\n")),
+    ];
     fill(include_str!("../haproxy.cfg"), &values)
 }
 
-fn policy(listen: (&'static str, String), discipline: &str, cluster: &Cluster, terms: &Terms) -> String {
-    let nodes: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
+fn policy(listen: SocketAddr, discipline: &str, servers: &[SocketAddr], terms: &Terms) -> String {
+    let nodes: Vec<_> = servers.iter().map(ToString::to_string).collect();
     let rate = |rate: f64| format!("{rate:.1}");
     let values = [
-        listen,
+        ("LISTEN", listen.port().to_string()),
         ("DISCIPLINE", discipline.to_owned()),
         ("NODES", nodes.join(", ")),
         ("A_RATE", rate(terms.a.throughput)),
@@ -117,4 +124,29 @@ fn policy(listen: (&'static str, String), discipline: &str, cluster: &Cluster, t
         ("SERVICE", format!("{:.2}", terms.a.cost.as_secs_f64() * 1e3)),
     ];
     fill(include_str!("../policy.yaml"), &values)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::terms::Contract;
+
+    #[test]
+    fn configurations_are_filled_in_and_differ() {
+        let ms = Duration::from_millis;
+        let contract = Contract { throughput: 59.24, limit: ms(216), cost: Duration::from_micros(4310), offered: 47.4 };
+        let terms = Terms { a: contract, b: contract };
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let texts = Proxy::ALL.map(|proxy| proxy.configuration(at(80), &[at(81), at(82)], &terms));
+        for (i, (name, text)) in texts.iter().enumerate() {
+            let orders = text.lines().filter(|line| !line.trim_start().starts_with('#'));
+            assert!(orders.clone().all(|line| !line.contains('%')), "{name}: {text}");
+            assert!(orders.clone().any(|line| line.contains("127.0.0.1:82")), "{name}: {text}");
+            assert!(texts[..i].iter().all(|(other, earlier)| other != name && earlier != text), "{name}");
+        }
+        assert!(texts[0].1.contains("throughput: 59.2/s, response_time: { p95: 216ms }"), "{}", texts[0].1);
+        assert!(texts[0].1.contains("service_time: 4.31ms"), "{}", texts[0].1);
+    }
 }

@@ -58,7 +58,7 @@ pub fn policy(variant: u64) -> Policy {
         guarantee: Guarantee {
             throughput,
             response_time: limit.map(|limit| ResponseTime {
-                statistic: if limit % 2 == 0 { Statistic::Average } else { Statistic::Percentile(95.0) },
+                statistic: if limit.is_multiple_of(2) { Statistic::Average } else { Statistic::Percentile(95.0) },
                 limit: Duration::from_millis(limit),
             }),
         },
@@ -77,7 +77,7 @@ pub fn policy(variant: u64) -> Policy {
         2 => LoadControl::WindowLinear { delta: 2, first: 6, least: 1, most: 40, grow: Grow::Always },
         _ => LoadControl::WindowLinear { delta: 1, first: 3, least: 2, most: 9, grow: Grow::WhileFull },
     };
-    let precedence = if variant / 12 % 2 == 0 { Precedence::WeightedFair } else { Precedence::Fifo };
+    let precedence = if (variant / 12).is_multiple_of(2) { Precedence::WeightedFair } else { Precedence::Fifo };
     let dispatch = [Dispatch::LeastOutstanding, Dispatch::WeightedRoundRobin, Dispatch::PowerOfTwo];
     let pool = |name: &str, shift| Pool {
         name: name.into(),
@@ -94,14 +94,14 @@ pub fn policy(variant: u64) -> Policy {
     };
     let mut nodes = vec![node(0, 0, None), node(0, 1, Some(2)), node(0, 2, None), node(1, 0, Some(1))];
     let mut classes = vec![class("A", 0, Some(20.0), Some(300), 5), class("B", 0, Some(5.0), Some(401), 4)];
-    if variant / 72 % 2 == 0 {
+    if (variant / 72).is_multiple_of(2) {
         nodes.push(node(1, 7, None));
         classes.push(class("C", 1, Some(10.0), None, 3));
     } else {
         nodes.remove(1);
     }
     classes.push(class("other", 1, None, None, 4));
-    let templates = if variant / 144 % 2 == 0 {
+    let templates = if (variant / 144).is_multiple_of(2) {
         vec![Template { class: class("tenant", 0, Some(1.0), Some(300), 2), max_live: 3 }]
     } else {
         Vec::new()

@@ -1,10 +1,13 @@
-//! Rows D2, D4, D7 and D8 of the threat table.
+//! Threats: spellings that dodge rules, clients that leave, hogs, exhausted file descriptors.
 
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weirgate_gateway::Clock;
 
-use crate::stage::{Node, Stage, ok, policy, wait_until, windowed};
+use crate::stage::{Client, Node, PLAIN, Stage, ok, policy, wait_until, windowed};
 
 #[test]
 fn d2_no_spelling_dodges_a_rule() {
@@ -110,4 +113,55 @@ fn d8_all_connections_are_bounded_and_the_rest_waits_in_the_kernel() {
     drop(first.pop());
     assert_eq!(fifth.answer().status, 200);
     assert!(clock.now().as_secs_f64() < 2.0);
+}
+
+/// Tells the child of the next test where its node is.
+const NODE: &str = "WEIRGATE_TEST_NODE";
+
+#[test]
+fn p2_a_gateway_without_file_descriptors_recovers() {
+    let node = Node::answering(ok("x"));
+    let me = std::env::current_exe().expect("this program");
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$0\" --exact threats::p2_child --ignored --nocapture"])
+        .arg(me)
+        .env(NODE, node.address.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell");
+    let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines().map_while(Result::ok);
+    let address = lines.find_map(|l| l.strip_prefix("listening on ").map(str::to_owned)).expect("it serves");
+    let address = address.parse().expect("an address");
+    // More connections than it can have; the kernel accepts them all.
+    let mut clients: Vec<_> = (0..100).map(|_| Client::connect(address)).collect();
+    for client in &mut clients {
+        client.get("/");
+    }
+    assert_eq!(clients[0].answer().status, 200);
+    // Each one that ends lets another one in, to the last.
+    for mut client in clients.into_iter().skip(1) {
+        assert_eq!(client.answer().status, 200);
+    }
+    let mut late = Client::connect(address);
+    late.get("/");
+    assert_eq!(late.answer().status, 200);
+    drop(child.stdin.take());
+    assert!(lines.any(|l| l == "accepting paused"), "it never ran out");
+    assert!(child.wait().expect("its end").success());
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn p2_child() {
+    let Ok(node) = std::env::var(NODE) else { return };
+    let text =
+        format!("listen: 127.0.0.1:0\nadmin: off\nthreads: 2\nupstreams: {{ web: {{ nodes: [{node}] }} }}\n{PLAIN}");
+    let stage = Stage::open(&text);
+    println!("listening on {}", stage.address());
+    let mut end = Vec::new();
+    std::io::stdin().read_to_end(&mut end).expect("its input");
+    if stage.gateway.counters().accept_pauses.load(Ordering::Relaxed) > 0 {
+        println!("accepting paused");
+    }
 }
