@@ -207,6 +207,9 @@ pub struct Limits {
     pub buffer_per_request: usize,
     /// Response bytes buffered for all slow clients.
     pub buffer_total: usize,
+    /// Resident bytes of the process: from 90 % on nothing is accepted, from 95 % on nothing is admitted;
+    /// `None` is no bound.
+    pub memory: Option<u64>,
 }
 
 /// What the gateway needs to know of a pool.

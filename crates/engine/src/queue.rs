@@ -110,8 +110,10 @@ fn bounded(bounds: QueueBounds) -> bool {
 struct FlowHasher(u64);
 
 impl Hasher for FlowHasher {
+    /// High bits mixed into low ones: the table uses both ends.
     fn finish(&self) -> u64 {
-        self.0
+        let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 29)
     }
 
     fn write(&mut self, bytes: &[u8]) {

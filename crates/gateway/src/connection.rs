@@ -97,8 +97,10 @@ where
                     let (io, first) = inlet.tunnel();
                     tunnel.run(io, first.freeze(), &line).await;
                 }
-                None if !inlet.ended() => linger(inlet.io()).await,
-                None => {}
+                None if inlet.ended() => {}
+                None if inlet.expects_more() => linger(inlet.io()).await,
+                // Nothing is under way: closing sends what is left and an orderly end.
+                None => drop(Clock::within(LINGER.0, inlet.io().shutdown()).await),
             }
         }
     }

@@ -29,6 +29,7 @@ use crate::forward::{self, Forward};
 use crate::framing::Refusal;
 use crate::hops;
 use crate::line::Line;
+use crate::memory::Pressure;
 use crate::permit::Permit;
 use crate::pump::ReplyBody;
 use crate::record::{AccessRecord, ClassIndex, Ending};
@@ -72,6 +73,7 @@ pub(crate) async fn serve(line: Rc<Line>, request: Request<Incoming>) -> Result<
     let mut exchange = Box::new(Exchange::new(&line));
     let response = match refusal {
         Some(refusal) => exchange.refuse(refusal),
+        None if line.worker.shared.memory.pressure() == Pressure::Admit => exchange.exhausted(),
         None => {
             let (head, body) = request.into_parts();
             #[cfg(test)]
@@ -173,6 +175,12 @@ impl Exchange {
     pub(crate) fn fail(mut self: Box<Self>, error: NodeError) -> Response<ReplyBody> {
         self.ending = Ending::Failed(error.as_str());
         self.reply(reply::failed(error))
+    }
+
+    /// This gateway itself is at its limits.
+    pub(crate) fn exhausted(mut self: Box<Self>) -> Response<ReplyBody> {
+        self.ending = Ending::Failed("connection_limit_reached");
+        self.reply(reply::exhausted())
     }
 
     fn reply(mut self: Box<Self>, response: Response<Bytes>) -> Response<ReplyBody> {
@@ -287,7 +295,7 @@ impl Classified {
                 }
                 (None, _) => (RequestBody::Empty, None),
             };
-            let forward = Forward {
+            let mut forward = Forward {
                 method: head.method,
                 headers: Some(head.headers),
                 number: line.calls.get(),
@@ -301,7 +309,7 @@ impl Classified {
                 timeouts,
                 buffer: limits.buffer_per_request,
             };
-            return forward::forward(forward, permit, target, exchange).await;
+            return forward::forward(&mut forward, permit, target, exchange).await;
         }
         exchange.fail(NodeError::Unavailable)
     }

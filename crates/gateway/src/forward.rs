@@ -5,6 +5,7 @@
 //! the request is forwarded, not by the node; interim answers (103) are not passed on.
 
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -106,11 +107,13 @@ enum Missed {
     Stale,
     /// The client did it.
     Client(Refusal),
+    /// This gateway has no file descriptor or port left.
+    Exhausted,
 }
 
 /// Forwards until a node answers, or none may be tried any more.
 pub(crate) async fn forward(
-    mut request: Forward,
+    request: &mut Forward,
     mut permit: Permit,
     mut target: Arc<Target>,
     mut exchange: Box<Exchange>,
@@ -119,11 +122,11 @@ pub(crate) async fn forward(
     line.total.set(line.now() + request.timeouts.total);
     let mut fresh = false;
     loop {
-        let missed = match attempt(&mut request, fresh, &target, &line).await {
+        let missed = match attempt(request, fresh, &target, &line).await {
             Ok((link, response)) if response.status() == StatusCode::SWITCHING_PROTOCOLS => {
                 return upgrade(link, response, permit, &target, exchange, request.timeouts);
             }
-            Ok((link, response)) => match answer(link, response, &request, permit, &target, exchange) {
+            Ok((link, response)) => match answer(link, response, request, permit, &target, exchange) {
                 Ok(response) => return response,
                 Err((error, back, still)) => {
                     (permit, exchange) = (back, still);
@@ -135,6 +138,7 @@ pub(crate) async fn forward(
         match missed {
             // The permit is dropped: the engine hears of a reset, not of a failure.
             Missed::Client(refusal) => return exchange.refuse(refusal),
+            Missed::Exhausted => return exchange.exhausted(),
             Missed::Stale => fresh = true,
             Missed::Node(error) => {
                 let again = request.is_repeatable(&line) && line.now() < line.total.get();
@@ -161,7 +165,7 @@ async fn attempt(
     mut fresh: bool,
     target: &Arc<Target>,
     line: &Rc<Line>,
-) -> Result<(Link, Response<Incoming>), Missed> {
+) -> Result<(Box<Link>, Response<Incoming>), Missed> {
     let mut unsent = None;
     loop {
         let pooled = if fresh { None } else { line.worker.pools.take(target) };
@@ -203,30 +207,48 @@ async fn attempt(
     }
 }
 
-async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Result<Link, Missed> {
+/// Opens a connection. If there is no file descriptor for it, what nobody uses is closed first.
+async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Result<Box<Link>, Missed> {
     line.begin_phase(limit);
-    let mut connecting = std::pin::pin!(upstream::connect(target, &line.worker.shared.counters));
-    let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
-        Poll::Ready(result) => Poll::Ready(Some(result)),
-        Poll::Pending if line.is_late() => Poll::Ready(None),
-        Poll::Pending => Poll::Pending,
-    });
-    match connected.await {
-        Some(Ok(link)) => Ok(link),
-        None => Err(Missed::Node(NodeError::ConnectTimeout)),
-        Some(Err(error)) => Err(Missed::Node(match error.kind() {
-            std::io::ErrorKind::ConnectionRefused => NodeError::Refused,
-            std::io::ErrorKind::TimedOut => NodeError::ConnectTimeout,
-            _ if target.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
-            _ => NodeError::Unavailable,
-        })),
+    for last in [false, true] {
+        let mut connecting = std::pin::pin!(upstream::connect(target, &line.worker.shared.counters));
+        let connected = poll_fn(|cx| match connecting.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if line.is_late() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        return match connected.await {
+            Some(Ok(link)) => Ok(link),
+            None => Err(Missed::Node(NodeError::ConnectTimeout)),
+            Some(Err(error)) if is_exhaustion(&error) => {
+                line.worker.make_room();
+                if !last {
+                    continue;
+                }
+                Err(Missed::Exhausted)
+            }
+            Some(Err(error)) => Err(Missed::Node(match error.kind() {
+                io::ErrorKind::ConnectionRefused => NodeError::Refused,
+                io::ErrorKind::TimedOut => NodeError::ConnectTimeout,
+                _ if target.address.parse::<std::net::SocketAddr>().is_err() => NodeError::Dns,
+                _ => NodeError::Unavailable,
+            })),
+        };
     }
+    Err(Missed::Exhausted)
+}
+
+/// Whether an error of connecting says something about this machine and nothing about the node.
+fn is_exhaustion(error: &io::Error) -> bool {
+    /// `ENFILE`, `EMFILE`, `ENOMEM`, `EADDRNOTAVAIL` (no port left), `ENOBUFS` of Linux.
+    const ERRORS: [i32; 5] = [23, 24, 12, 99, 105];
+    error.raw_os_error().is_some_and(|code| ERRORS.contains(&code))
 }
 
 /// The way back: checks the head, reads what is there, and leaves the rest to a pump. An answer that breaks
 /// off before its head went downstream gives everything back.
 fn answer(
-    link: Link,
+    link: Box<Link>,
     response: Response<Incoming>,
     request: &Forward,
     permit: Permit,
@@ -279,7 +301,7 @@ fn has_one_end(headers: &HeaderMap, version: Version) -> bool {
 
 /// The node changes the protocol.
 fn upgrade(
-    link: Link,
+    link: Box<Link>,
     response: Response<Incoming>,
     mut permit: Permit,
     target: &Arc<Target>,

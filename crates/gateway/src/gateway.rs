@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::control::{Control, MAX_THREADS};
 use crate::edition::{Edition, ReloadError, ReloadSource};
 use crate::listener;
+use crate::memory::Memory;
 use crate::record::{AccessRecord, Observer};
 use crate::worker;
 
@@ -33,6 +34,12 @@ pub(crate) struct Shared {
     pub(crate) hasher: RandomState,
     /// Bytes that may be buffered for slow clients, all together.
     pub(crate) buffer_total: AtomicU64,
+    /// The bound of the process, and how close it is.
+    pub(crate) memory: Memory,
+    /// Client connections at once: what the policy says, and what there are file descriptors for.
+    pub(crate) connections: AtomicU64,
+    /// Connections that were accepted but are past the bound.
+    pub(crate) unseated: AtomicUsize,
     observers: Vec<Box<dyn Observer>>,
     mailboxes: Vec<Mutex<Vec<Command>>>,
     bells: Vec<Arc<Notify>>,
@@ -140,6 +147,12 @@ impl Shared {
     }
 }
 
+/// Client connections at once under `site`.
+fn most_connections(site: &Site) -> u64 {
+    let wanted = site.limits.connections as u64;
+    listener::connections_that_fit().map_or(wanted, |fit| wanted.min(fit))
+}
+
 /// An address with its sockets.
 struct Opened {
     named: SocketAddr,
@@ -172,6 +185,8 @@ impl Gateway {
         let count = count.clamp(1, MAX_THREADS);
         let opened = site.listeners.iter().map(|l| open(l.address, count)).collect::<io::Result<Vec<_>>>()?;
         let buffer_total = AtomicU64::new(site.limits.buffer_total as u64);
+        let memory = Memory::new(site.limits.memory);
+        let connections = most_connections(&site);
         let bells: Vec<_> = (0..count).map(|_| Arc::new(Notify::new())).collect();
         let control = Control::new(Clock::start(), site, text, Clock::seed(), bells.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
@@ -180,6 +195,9 @@ impl Gateway {
             counters: Counters::default(),
             hasher: Clock::keyed_hasher(),
             buffer_total,
+            memory,
+            connections: AtomicU64::new(connections),
+            unseated: AtomicUsize::new(0),
             observers,
             mailboxes: (0..count).map(|_| Mutex::default()).collect(),
             bells,
@@ -239,6 +257,13 @@ impl Gateway {
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         lock(&self.shared.listeners).iter().map(|(_, bound)| *bound).collect()
+    }
+
+    /// Client connections that may be open at once: `limits.connections`, or fewer if the process has too few
+    /// file descriptors for them (`ulimit -n`: one for each, one to a node for each, and a few).
+    #[must_use]
+    pub fn connection_limit(&self) -> u64 {
+        self.shared.connections.load(Ordering::Relaxed)
     }
 
     /// Where the gateway is in its life.
@@ -319,8 +344,12 @@ impl Gateway {
             .collect::<io::Result<Vec<_>>>()
             .map_err(|error| ReloadError::Listen(error.to_string()))?;
         let buffer_total = site.limits.buffer_total as u64;
+        let memory = site.limits.memory;
+        let connections = most_connections(&site);
         let edition = shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
         shared.buffer_total.store(buffer_total, Ordering::Relaxed);
+        shared.memory.set(memory);
+        shared.connections.store(connections, Ordering::Relaxed);
         shared.hand_out(opened);
         for gone in known.into_iter().filter(|address| !wanted.contains(address)) {
             lock(&shared.listeners).retain(|(named, _)| *named != gone);

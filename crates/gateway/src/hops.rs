@@ -171,25 +171,25 @@ impl Found {
 
     fn remove(&self, headers: &mut HeaderMap, forwarded: bool) {
         let standard = [
-            (self.connection, CONNECTION),
-            (self.te, TE),
-            (self.transfer_encoding, TRANSFER_ENCODING),
-            (self.upgrade, UPGRADE),
-            (self.expect, EXPECT),
-            (self.proxy_authorization, PROXY_AUTHORIZATION),
-            (self.proxy_authenticate, PROXY_AUTHENTICATE),
-            (forwarded && self.forwarded, FORWARDED),
-            (self.other, KEEP_ALIVE),
-            (self.other, PROXY_CONNECTION),
-            (self.other, HTTP2_SETTINGS),
-            (forwarded && self.x, X_FORWARDED_FOR),
-            (forwarded && self.x, X_FORWARDED_PROTO),
-            (forwarded && self.x, X_FORWARDED_HOST),
-            (forwarded && self.x, X_FORWARDED_PORT),
-            (forwarded && self.x, X_REAL_IP),
+            (self.connection, &CONNECTION),
+            (self.te, &TE),
+            (self.transfer_encoding, &TRANSFER_ENCODING),
+            (self.upgrade, &UPGRADE),
+            (self.expect, &EXPECT),
+            (self.proxy_authorization, &PROXY_AUTHORIZATION),
+            (self.proxy_authenticate, &PROXY_AUTHENTICATE),
+            (forwarded && self.forwarded, &FORWARDED),
         ];
-        for (there, name) in standard {
-            if there {
+        for (_, name) in standard.into_iter().filter(|(there, _)| *there) {
+            headers.remove(name);
+        }
+        if self.other {
+            for name in [&KEEP_ALIVE, &PROXY_CONNECTION, &HTTP2_SETTINGS] {
+                headers.remove(name);
+            }
+        }
+        if forwarded && self.x {
+            for name in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST, &X_FORWARDED_PORT, &X_REAL_IP] {
                 headers.remove(name);
             }
         }

@@ -20,7 +20,6 @@ use weirgate_engine::Time;
 
 use crate::framing::{Bounds, Refusal, Scanner, Step};
 use crate::line::Line;
-use crate::upstream::poll_write_slices;
 
 /// Most bytes that are read ahead of hyper; a client that has sent more unread body than this is not
 /// seen leaving until some of it is read.
@@ -29,6 +28,9 @@ const AHEAD: usize = 64 * 1024;
 /// An empty buffer up to this size is kept for the next request: it holds most heads. Larger ones are given
 /// back, for thousands of connections are idle.
 const KEPT: usize = 2 * 1024;
+
+/// Answers up to this size leave in one piece: a head and a body of usual size.
+const SMALL: usize = 4 * 1024;
 
 /// What hyper reads in place of a refused head.
 const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
@@ -55,6 +57,8 @@ pub(crate) struct Inlet<T> {
     blocked_since: Option<Time>,
     /// hyper has asked for bytes and got none.
     starved: bool,
+    /// It has asked in this turn of the connection's task.
+    asked: bool,
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
@@ -71,12 +75,18 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
             head_since: None,
             blocked_since: None,
             starved: false,
+            asked: false,
         }
     }
 
     /// The client has left.
     pub(crate) fn ended(&self) -> bool {
         self.ended
+    }
+
+    /// The client may be in the middle of sending something.
+    pub(crate) fn expects_more(&self) -> bool {
+        self.stand_in.is_some() || !self.raw.is_empty() || !self.scanner.between_requests()
     }
 
     /// Since when a head is being received.
@@ -100,6 +110,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
     /// Listens to the client while its request is in hand. True if there is something now that hyper has
     /// asked for.
     pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) -> bool {
+        // hyper has just found the socket empty: it still is, and whoever fills it wakes the task.
+        if std::mem::take(&mut self.asked) && self.starved && self.raw.is_empty() {
+            return false;
+        }
         let before = self.raw.len();
         while !self.ended && self.raw.len() < AHEAD {
             if self.fill(cx).is_pending() {
@@ -204,6 +218,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
             if out.remaining() < before || self.ended {
                 return Poll::Ready(Ok(()));
             }
+            self.asked = true;
             ready!(self.fill(cx));
         }
     }
@@ -247,7 +262,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<Result<usize, io::Error>> {
         let inlet = &mut *self.0.borrow_mut();
-        let result = poll_write_slices(&mut inlet.io, cx, slices);
+        let total = slices.iter().map(|s| s.len()).sum::<usize>();
+        if total > SMALL {
+            let result = Pin::new(&mut inlet.io).poll_write_vectored(cx, slices);
+            return inlet.wrote(result);
+        }
+        // Few bytes are cheaper to copy than to describe to the kernel.
+        let line = Rc::clone(&inlet.line);
+        let mut joined = line.worker.scratch.borrow_mut();
+        let mut at = 0;
+        for slice in slices {
+            if let Some(place) = joined.get_mut(at..at + slice.len()) {
+                place.copy_from_slice(slice);
+            }
+            at += slice.len();
+        }
+        let result = Pin::new(&mut inlet.io).poll_write(cx, joined.get(..total).unwrap_or_default());
         inlet.wrote(result)
     }
 

@@ -25,6 +25,7 @@ mod hops;
 mod inlet;
 mod line;
 mod listener;
+mod memory;
 pub mod metrics;
 mod path;
 mod permit;

@@ -9,6 +9,18 @@ use socket2::{Domain, Protocol, Socket, Type};
 /// kernel cuts it to `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
+/// File descriptors for everything but connections: listeners, health checks, admin, logs.
+const RESERVED: u64 = 32;
+
+/// How many client connections the process has file descriptors for, if each needs one to a node as well
+/// (as HAProxy reckons). `None` if that is not known.
+pub(crate) fn connections_that_fit() -> Option<u64> {
+    // "Max open files    1024    524288    files": the soft limit counts.
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let soft = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?;
+    soft.parse::<u64>().ok().map(|files| (files.saturating_sub(RESERVED) / 2).max(1))
+}
+
 /// Opens `count` sockets on one address. With port 0 the kernel chooses one port for all of them.
 ///
 /// # Errors

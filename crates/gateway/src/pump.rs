@@ -42,7 +42,7 @@ pub(crate) struct Pump {
     line: Rc<Line>,
     target: Arc<Target>,
     /// Gone when the answer is complete.
-    source: Option<(Link, Incoming)>,
+    source: Option<(Box<Link>, Incoming)>,
     permit: Permit,
     status: u16,
     queue: Queue,
@@ -96,7 +96,7 @@ impl Pump {
     pub(crate) fn new(
         line: &Rc<Line>,
         target: Arc<Target>,
-        link: Link,
+        link: Box<Link>,
         incoming: Incoming,
         permit: Permit,
         status: u16,

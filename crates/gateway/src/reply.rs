@@ -84,6 +84,18 @@ pub(crate) fn failed(error: NodeError) -> Response<Bytes> {
     response
 }
 
+/// The answer when this gateway has no file descriptor or port left for a connection to a node.
+pub(crate) fn exhausted() -> Response<Bytes> {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "connection_limit_reached");
+    let headers = response.headers_mut();
+    headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(
+        PROXY_STATUS,
+        HeaderValue::from_static("weirgate; error=connection_limit_reached; details=\"gateway\""),
+    );
+    response
+}
+
 /// The answer to what is turned away.
 pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
     let mut response = match prepared {

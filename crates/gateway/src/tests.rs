@@ -51,6 +51,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             body_bytes: None,
             buffer_per_request: 1 << 20,
             buffer_total: 1 << 26,
+            memory: None,
         },
         timeouts: ClientTimeouts { header: second, idle: second },
         admin: None,

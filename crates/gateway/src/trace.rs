@@ -63,10 +63,11 @@ impl TraceIds {
     }
 }
 
-fn hex(mut number: u64, place: &mut [u8]) {
-    for digit in place.iter_mut().rev() {
-        *digit = b"0123456789abcdef"[(number & 15) as usize];
-        number >>= 4;
+/// `number` as 16 hexadecimal digits.
+fn hex(number: u64, place: &mut [u8]) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for (pair, byte) in place.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
 }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use slab::Slab;
@@ -24,6 +24,7 @@ use crate::edition::{Hold, Target};
 use crate::gateway::{Command, Shared};
 use crate::health::Checks;
 use crate::line::Line;
+use crate::memory::Pressure;
 use crate::permit::Permit;
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
@@ -39,6 +40,10 @@ const SWEEP: u32 = 50;
 /// How long accepting pauses when the process has no file descriptor left: requests end within that time,
 /// and the kernel keeps new connections meanwhile.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Idle client connections that are closed at once for want of room: enough for the next
+/// burst, few enough not to send everybody away.
+const AT_ONCE: usize = 32;
 
 /// What the requests of one thread share.
 pub(crate) struct Worker {
@@ -163,6 +168,21 @@ impl Worker {
         (at, target)
     }
 
+    /// The process has no file descriptors left: closes what nobody is using.
+    pub(crate) fn make_room(&self) {
+        self.pools.clear();
+        self.close_idle(AT_ONCE);
+    }
+
+    /// Closes client connections that are idle, so that others get their turn.
+    fn close_idle(&self, most: usize) {
+        let lines = self.lines.borrow();
+        let idle = lines.iter().map(|(_, line)| line).filter(|line| line.calls.get() > 0 && !line.busy.get());
+        for line in idle.take(most) {
+            line.close();
+        }
+    }
+
     fn deliver(&self, mut own: Vec<Delivery>) {
         for delivery in own.drain(..) {
             // A waiter that is gone has given its place back already.
@@ -269,10 +289,18 @@ async fn tick(worker: Rc<Worker>) {
         Clock::sleep(TICK).await;
         let now = clock.now();
         worker.timers.turn(now);
+        // Connections that wait for a seat may get one from any thread.
+        let unseated = worker.shared.unseated.load(Ordering::Relaxed);
+        if unseated > 0 {
+            worker.close_idle(unseated.min(AT_ONCE));
+        }
         ticks += 1;
         if ticks >= SWEEP {
             ticks = 0;
             worker.pools.sweep(&worker.edition(), now);
+            if worker.index == 0 {
+                worker.shared.memory.look();
+            }
         }
     }
 }
@@ -337,8 +365,11 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
                 // Past the bound this one waits here unread, and the others in the kernel.
-                while !take_seat(&worker) {
-                    let _ = Clock::within(PAUSE, worker.left.notified()).await;
+                if !take_seat(&worker) {
+                    let _unseated = Unseated::new(&worker.shared.unseated);
+                    while !take_seat(&worker) {
+                        let _ = Clock::within(PAUSE, worker.left.notified()).await;
+                    }
                 }
                 // Answers leave at once; hyper writes head and body together.
                 let _ = stream.set_nodelay(true);
@@ -351,15 +382,35 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(_) => {
                 counters.accept_pauses.fetch_add(1, Ordering::Relaxed);
+                worker.make_room();
                 Clock::sleep(PAUSE).await;
             }
         }
     }
 }
 
+/// Counts a connection that waits for a seat, until it has one or its listener is closed.
+struct Unseated<'a>(&'a AtomicUsize);
+
+impl<'a> Unseated<'a> {
+    fn new(count: &'a AtomicUsize) -> Unseated<'a> {
+        count.fetch_add(1, Ordering::Relaxed);
+        Unseated(count)
+    }
+}
+
+impl Drop for Unseated<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// One more connection, if the bound allows it.
 fn take_seat(worker: &Worker) -> bool {
-    let most = worker.edition().site.limits.connections as u64;
+    if worker.shared.memory.pressure() >= Pressure::Accept {
+        return false;
+    }
+    let most = worker.shared.connections.load(Ordering::Relaxed);
     let one_more = |open| (open < most).then_some(open + 1);
     worker.shared.counters.open.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
 }

@@ -29,11 +29,13 @@ const CLIENTS: usize = 8;
 pub struct Calibration {
     /// Rounds of the page's loop for a request of ordinary cost.
     pub rounds: u64,
-    /// Median response time of such a request when there is no other.
+    /// The same for a request that costs five times as much.
+    pub dear_rounds: u64,
+    /// Median response time of an ordinary request when there is no other.
     pub p50: Duration,
     /// The 95th percentile.
     pub p95: Duration,
-    /// Median response time of a request that costs five times as much, when there is no other.
+    /// Median response time of a dear request when there is no other.
     pub dear_p50: Duration,
     /// The 95th percentile.
     pub dear_p95: Duration,
@@ -52,13 +54,14 @@ impl Calibration {
         let idle = unloaded(servers, 0, span / 5)?.least();
         let tried = unloaded(servers, FIRST_TRY, span / 5)?.least();
         let a_round = tried.saturating_sub(idle).as_secs_f64() / FIRST_TRY as f64;
-        let rounds = (COST.saturating_sub(idle).as_secs_f64() / a_round.max(1e-9)) as u64;
+        let rounds = |cost: Duration| (cost.saturating_sub(idle).as_secs_f64() / a_round.max(1e-9)) as u64;
+        let (rounds, dear_rounds) = (rounds(COST), rounds(COST * DEAR));
         let ordinary = unloaded(servers, rounds, span)?;
-        let dear = unloaded(servers, rounds * u64::from(DEAR), span)?;
+        let dear = unloaded(servers, dear_rounds, span)?;
         let [p50, dear_p50] = [&ordinary, &dear].map(|times| times.percentile(50));
         let [p95, dear_p95] = [&ordinary, &dear].map(|times| times.percentile(95));
         let capacity = capacity(servers, &page(rounds), span)?;
-        Ok(Calibration { rounds, p50, p95, dear_p50, dear_p95, capacity })
+        Ok(Calibration { rounds, dear_rounds, p50, p95, dear_p50, dear_p95, capacity })
     }
 }
 

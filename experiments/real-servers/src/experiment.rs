@@ -9,7 +9,7 @@ use weirgate_emulator::Distribution;
 use weirgate_emulator::client::{ClassPlan, ClassPoint, Load, Phase, Plan, Point, Running};
 use weirgate_emulator::clock;
 
-use crate::calibration::{Calibration, DEAR};
+use crate::calibration::Calibration;
 use crate::cluster::{Cluster, missing_packages, page};
 use crate::machine;
 use crate::outcome::{Outcome, Run};
@@ -66,19 +66,13 @@ impl Scale {
                 ("calm at last", PHASE, B::Within),
             ],
             // Each a little longer than the five seconds that are not judged.
-            Scale::Short => vec![("calm", 6, B::Within), ("dear", 8, B::IsDear), ("surge", 8, B::Surges)],
+            Scale::Short => vec![("calm", 6, B::Within), ("dear", 8, B::IsDear), ("surge", 7, B::Surges)],
         }
     }
 
     /// How long each of the calibration's longer measurements takes.
     fn calibration(self) -> Duration {
-        Duration::from_millis(if self == Scale::Full { 4000 } else { 1500 })
-    }
-
-    /// A's limit in unloaded response times of its requests. 50 is the paper's ratio (400 ms for 8.57 ms of
-    /// work). The short run is a test on machines that do other things as well: it allows for that.
-    fn limit(self) -> u32 {
-        if self == Scale::Full { 50 } else { 100 }
+        Duration::from_millis(if self == Scale::Full { 4000 } else { 1000 })
     }
 
     /// How long a client waits. In the short run what is late is given up early.
@@ -102,7 +96,7 @@ pub fn run(options: &Options, say: &mut dyn FnMut(&str)) -> Result<Outcome, Stri
     say("measuring what the page costs");
     let calibration =
         Calibration::measure(&Cluster::start(&directory, "calibration", cores)?, options.scale.calibration())?;
-    let terms = Terms::new(&calibration, options.scale.limit());
+    let terms = Terms::new(&calibration);
     say(&format!("{calibration}"));
     say(&format!("A: {}; B: {}", terms.a, terms.b));
     let mut outcome = Outcome { calibration, terms, runs: Vec::new(), configurations: BTreeMap::new() };
@@ -131,11 +125,8 @@ fn plan(scale: Scale, target: SocketAddr, round: usize, calibration: &Calibratio
         class
     };
     let load = |rate: f64, dear: bool| {
-        let (rounds, cost) = if dear {
-            (calibration.rounds * u64::from(DEAR), calibration.dear_p50)
-        } else {
-            (calibration.rounds, terms.a.cost)
-        };
+        let (rounds, cost) =
+            if dear { (calibration.dear_rounds, calibration.dear_p50) } else { (calibration.rounds, terms.a.cost) };
         Load::poisson(rate, Distribution::Fixed(cost), page(rounds))
     };
     let phases = scale.phases().into_iter().map(|(name, seconds, b)| {

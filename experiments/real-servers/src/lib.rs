@@ -25,5 +25,5 @@ pub use cluster::missing_packages;
 pub use experiment::{Options, Scale, run};
 pub use outcome::{Outcome, Run};
 pub use proxy::Proxy;
-pub use setup::setup;
+pub use setup::{load_average, setup};
 pub use terms::{Contract, Terms};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use clap::Parser;
-use weirgate_real_servers::{Options, Outcome, Proxy, Scale, run, setup};
+use weirgate_real_servers::{Options, Outcome, Proxy, Scale, load_average, run, setup};
 
 /// Two classes on four Apache servers, behind Weirgate and behind HAProxy.
 #[derive(Parser)]
@@ -59,8 +59,9 @@ fn work(arguments: Arguments) -> Result<bool, String> {
         Some(place) => place,
         None => default_place()?,
     };
+    let load = load_average();
     let outcome = run(&Options { weirgate, scale, turns }, &mut |line| println!("{line}"))?;
-    keep(&place, &outcome, scale)?;
+    keep(&place, &outcome, &setup(if arguments.short { " --short" } else { "" }, &load))?;
     println!("{}\nwritten to {}", outcome.summary(), place.display());
     Ok(outcome.as_claimed())
 }
@@ -68,13 +69,13 @@ fn work(arguments: Arguments) -> Result<bool, String> {
 fn default_place() -> Result<PathBuf, String> {
     let date = Command::new("date").arg("+%Y-%m-%d").output().map_err(|e| format!("cannot start date: {e}"))?;
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
-    Ok(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/runs").join(format!("{date}-real-servers")))
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
+    Ok(root.join("bench/runs").join(format!("{date}-real-servers")))
 }
 
-fn keep(place: &Path, outcome: &Outcome, scale: Scale) -> Result<(), String> {
+fn keep(place: &Path, outcome: &Outcome, setup: &str) -> Result<(), String> {
     std::fs::create_dir_all(place).map_err(|e| format!("{}: {e}", place.display()))?;
-    let words = if scale == Scale::Short { "--short" } else { "" };
-    let files = [("raw.csv", outcome.csv()), ("summary.md", outcome.summary()), ("SETUP.md", setup(words))];
+    let files = [("raw.csv", outcome.csv()), ("summary.md", outcome.summary()), ("SETUP.md", setup.to_owned())];
     let configurations = outcome.configurations.iter().map(|(name, text)| (name.as_str(), text.clone()));
     for (name, text) in files.into_iter().chain(configurations) {
         let file = place.join(name);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use weirgate_emulator::client::{Report, Statistic, Tally, Verdict};
+use weirgate_emulator::client::{Ceiling, Floor, Report, Statistic, Tally, Verdict};
 
 use crate::calibration::Calibration;
 use crate::proxy::Proxy;
@@ -100,39 +100,35 @@ impl Outcome {
             let broken = if broken.is_empty() { "none".into() } else { broken.join(", ") };
             let _ = writeln!(text, "| {}, round {} | {broken} |", run.proxy, run.round);
         }
-        text.push_str("\n## From the sixth second of each phase\n\n");
-        self.table(&mut text, false);
-        text.push_str("\n## The first five seconds of each phase\n\n");
-        self.table(&mut text, true);
+        for (settling, when) in [(false, "from the sixth second of each phase"), (true, "the first five seconds")] {
+            for class in 0..self.runs.first().map_or(0, |run| run.report.classes.len()) {
+                self.table(&mut text, class, settling, when);
+            }
+        }
         text
     }
 
-    fn table(&self, text: &mut String, settling: bool) {
-        text.push_str(
-            "| phase | class | proxy, round | requests | served | shed | failed | p50 ms | p95 ms | p99 ms | floor: owed | ceiling |\n\
-             |---|---|---|---|---|---|---|---|---|---|---|---|\n",
-        );
+    fn table(&self, text: &mut String, class: usize, settling: bool, when: &str) {
         let Some(first) = self.runs.first() else { return };
-        for phase in 0..first.report.classes[A].phases.len() {
-            for class in 0..first.report.classes.len() {
-                for run in &self.runs {
-                    let of = &run.report.classes[class];
-                    let (name, parts) = (&of.phases[phase].name, &of.phases[phase]);
-                    let tally = if settling { &parts.settling } else { &parts.settled };
-                    let (class, Run { proxy, round, .. }) = (&of.name, run);
-                    let _ = write!(text, "| {name} | {class} | {proxy}, {round} | ");
-                    row(text, tally, Verdict::of(tally, &of.guarantee));
-                }
+        let _ = write!(
+            text,
+            "\n## Class {}, {when}\n\n| phase | proxy, round | requests | served | shed | failed | p50 ms | p95 ms | p99 ms | \
+             floor: owed | ceiling |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
+            first.report.classes[class].name
+        );
+        for phase in 0..first.report.classes[class].phases.len() {
+            for run in &self.runs {
+                let of = &run.report.classes[class];
+                let parts = &of.phases[phase];
+                let tally = if settling { &parts.settling } else { &parts.settled };
+                let _ = write!(text, "| {} | {}, {} | ", parts.name, run.proxy, run.round);
+                row(text, tally, Verdict::of(tally, &of.guarantee));
             }
         }
     }
 }
 
-fn row(
-    text: &mut String,
-    tally: &Tally,
-    verdict: Option<(Option<weirgate_emulator::client::Floor>, Option<weirgate_emulator::client::Ceiling>)>,
-) {
+fn row(text: &mut String, tally: &Tally, verdict: Option<(Option<Floor>, Option<Ceiling>)>) {
     let ms = |percent: f64| {
         let time = tally.response_time(Statistic::Percentile(percent));
         time.map_or("-".into(), |t| format!("{:.0}", t.as_secs_f64() * 1e3))
@@ -140,7 +136,8 @@ fn row(
     let word = |held: bool| if held { "held" } else { "**broken**" };
     let (floor, ceiling) = verdict.unwrap_or_default();
     let floor = floor.map_or("-".into(), |f| format!("{}: {:.0}", word(f.held), f.owed.ceil()));
-    let ceiling = ceiling.map_or("-", |c| word(c.held));
+    // Nothing served, nothing late: that is no achievement.
+    let ceiling = ceiling.filter(|c| c.measured.is_some()).map_or("-", |c| word(c.held));
     let (served, shed, failed) = (tally.served, tally.shed, tally.failed.total());
     let [p50, p95, p99] = [50.0, 95.0, 99.0].map(ms);
     let arrivals = tally.arrivals;

@@ -102,11 +102,8 @@ impl Proxy {
 
 fn haproxy_cfg(listen: SocketAddr, inside: usize, servers: &[SocketAddr]) -> String {
     let servers: Vec<_> = servers.iter().enumerate().map(|(i, at)| format!("    server web{i} {at}")).collect();
-    let values = [
-        ("LISTEN", listen.port().to_string()),
-        ("INSIDE", inside.to_string()),
-        ("SERVERS", servers.join("\n")),
-    ];
+    let values =
+        [("LISTEN", listen.port().to_string()), ("INSIDE", inside.to_string()), ("SERVERS", servers.join("\n"))];
     fill(include_str!("../haproxy.cfg"), &values)
 }
 

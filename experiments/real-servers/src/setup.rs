@@ -4,18 +4,24 @@ use std::process::Command;
 
 use crate::terms::SURGE;
 
-/// The text of `SETUP.md` for a run with these words on its command line.
+/// Processes that ran or wanted to run in the last minute, on average.
 #[must_use]
-pub fn setup(words: &str) -> String {
+pub fn load_average() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// The text of `SETUP.md` for a run with these words on its command line and this load before it.
+#[must_use]
+pub fn setup(words: &str, load: &str) -> String {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
     let cores = cpu.lines().filter(|l| l.starts_with("processor")).count();
-    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let package = |name: &str| line("dpkg-query", &["--show", "--showformat=${Package} ${Version}", name]);
     format!(
-        "# Setup\n\n`experiments/real-servers/run {words}`, see `experiments/real-servers/README.md` for the method.\n\n\
+        "# Setup\n\n`experiments/real-servers/run{words}`, see `experiments/real-servers/README.md` for the method.\n\n\
          - {date}, commit {commit}\n\
-         - {cores} cores, {model}; Linux {kernel}; load average at the end {load}\n\
+         - {cores} cores, {model}; Linux {kernel}; load average before {load}\n\
          - {rust}, profile `{profile}`\n\
          - {apache}, {php}, {haproxy} (Debian)\n\
          - servers on one core, load and proxy on another; priority raised where allowed\n\
@@ -25,7 +31,6 @@ pub fn setup(words: &str) -> String {
         commit = line("git", &["describe", "--always", "--dirty"]),
         model = model.trim_start_matches(['\t', ' ', ':']),
         kernel = line("uname", &["-r"]),
-        load = load.split(' ').next().unwrap_or_default(),
         rust = line("rustc", &["--version"]),
         profile = if cfg!(debug_assertions) { "dev" } else { "release" },
         apache = package("apache2"),

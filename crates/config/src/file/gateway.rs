@@ -29,6 +29,9 @@ record! {
         buffer_per_request: Defaulted<Bytes> = "1MiB",
         /// Bytes of all answers kept for slow clients; past it, slow clients hold their slots.
         buffer_total: Defaulted<Bytes> = "256MiB",
+        /// Memory of the process: from 90 % of it on no connection is accepted, from 95 % on requests are
+        /// answered with 503. `off` by default: everything that takes memory has a bound of its own.
+        memory: Defaulted<Switch<Bytes>> = "off",
     }
 }
 

@@ -98,6 +98,10 @@ pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {
         },
         buffer_per_request,
         buffer_total,
+        memory: match limits.memory.get() {
+            Switch::Off => None,
+            Switch::On(Bytes(bytes)) => Some(*bytes),
+        },
     }
 }
 

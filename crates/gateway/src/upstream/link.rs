@@ -23,7 +23,8 @@ use super::RequestBody;
 /// body between two looks at the client's pace.
 const BUFFER: usize = 64 * 1024;
 
-/// A connection to a node.
+/// A connection to a node. Lives in a box for as long as it is open: it is large, and moves with every
+/// request from the pool to the request, to the answer and back.
 pub(crate) struct Link {
     sender: http1::SendRequest<RequestBody>,
     connection: http1::Connection<TokioIo<Counted>, RequestBody>,
@@ -54,13 +55,13 @@ pub(crate) enum Answer {
 }
 
 impl Link {
-    pub(crate) async fn open(stream: TcpStream) -> io::Result<Link> {
+    pub(crate) async fn open(stream: TcpStream) -> io::Result<Box<Link>> {
         let received = Rc::new(Cell::new(0));
         let io = TokioIo::new(Counted { stream, received: Rc::clone(&received) });
         let mut builder = http1::Builder::new();
         builder.max_buf_size(BUFFER);
         let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
-        Ok(Link { sender, connection, ended: false, received, used: false })
+        Ok(Box::new(Link { sender, connection, ended: false, received, used: false }))
     }
 
     /// Whether it has served a request before.
@@ -73,7 +74,13 @@ impl Link {
         self.received.get()
     }
 
-    /// Whether it can take a request now. Also forgets which task used it last, so that nobody is woken
+    /// Whether its last exchange left it ready for another one.
+    pub(crate) fn is_done(&mut self) -> bool {
+        self.used = true;
+        (!self.ended && self.sender.is_ready()) || self.is_reusable()
+    }
+
+    /// Whether it can take a request now: looks whether it has been closed since. Also forgets which task used it last, so that nobody is woken
     /// for what is not theirs any more.
     pub(crate) fn is_reusable(&mut self) -> bool {
         self.used = true;
@@ -91,12 +98,16 @@ impl Link {
     /// Sends `request` and waits for the head of its response, until `is_late`.
     pub(crate) async fn exchange(&mut self, request: Request<RequestBody>, is_late: impl Fn() -> bool) -> Answer {
         let mut answer = pin!(self.sender.try_send_request(request));
+        let mut sent = false;
         poll_fn(|cx| {
             // What is there already is taken without leaving a waker behind: hyper would wake this task for
             // each piece that it takes over from hyper. Only when nothing is there it asks to be woken.
             let mut idle = Context::from_waker(Waker::noop());
-            self.drive(&mut idle);
-            let mut answered = answer.as_mut().poll(&mut idle);
+            let mut answered = Poll::Pending;
+            if std::mem::replace(&mut sent, true) {
+                self.drive(&mut idle);
+                answered = answer.as_mut().poll(&mut idle);
+            }
             if answered.is_pending() {
                 self.drive(cx);
                 answered = answer.as_mut().poll(&mut idle);
@@ -134,36 +145,10 @@ impl Link {
     }
 
     /// Takes the transport back after a change of protocol, with what was received behind the head.
-    pub(crate) fn into_transport(self) -> (TcpStream, Bytes) {
+    pub(crate) fn into_transport(self: Box<Self>) -> (TcpStream, Bytes) {
         let parts = self.connection.into_parts();
         (parts.io.into_inner().stream, parts.read_buf)
     }
-}
-
-/// Writes `slices` in the cheapest way: few bytes are cheaper to copy than to describe to the kernel.
-pub(crate) fn poll_write_slices<T: AsyncWrite + Unpin>(
-    io: &mut T,
-    cx: &mut Context<'_>,
-    slices: &[io::IoSlice<'_>],
-) -> Poll<io::Result<usize>> {
-    /// A head and an answer of usual size.
-    const SMALL: usize = 4 * 1024;
-    if let [only] = slices {
-        return Pin::new(io).poll_write(cx, only);
-    }
-    let total = slices.iter().map(|s| s.len()).sum::<usize>();
-    if total > SMALL {
-        return Pin::new(io).poll_write_vectored(cx, slices);
-    }
-    let mut joined = [0; SMALL];
-    let mut at = 0;
-    for slice in slices {
-        if let Some(place) = joined.get_mut(at..at + slice.len()) {
-            place.copy_from_slice(slice);
-        }
-        at += slice.len();
-    }
-    Pin::new(io).poll_write(cx, joined.get(..total).unwrap_or_default())
 }
 
 /// A stream that counts what it receives: a connection on which nothing came back did not answer.
@@ -192,7 +177,11 @@ impl AsyncWrite for Counted {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        poll_write_slices(&mut self.stream, cx, slices)
+        match slices {
+            // A request without a body: cheaper than to describe one slice to the kernel.
+            [only] => Pin::new(&mut self.stream).poll_write(cx, only),
+            _ => Pin::new(&mut self.stream).poll_write_vectored(cx, slices),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {

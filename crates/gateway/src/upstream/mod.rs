@@ -8,10 +8,10 @@ mod body;
 mod link;
 
 pub(crate) use body::{Progress, RequestBody, TOO_LARGE, Upload, account};
-pub(crate) use link::{Answer, Link, poll_write_slices};
+pub(crate) use link::{Answer, Link};
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -25,18 +25,19 @@ use crate::gateway::Counters;
 /// The idle connections of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    idle: RefCell<HashMap<u64, Vec<Idle>>>,
+    /// By the node's id. A tree: there are few nodes, and hashing an id costs more than finding it.
+    idle: RefCell<BTreeMap<u64, Vec<Idle>>>,
 }
 
 #[derive(Debug)]
 struct Idle {
-    link: Link,
+    link: Box<Link>,
     since: Time,
 }
 
 impl Pools {
     /// The idle connection to `target` that was used last, if it is still open.
-    pub(crate) fn take(&self, target: &Target) -> Option<Link> {
+    pub(crate) fn take(&self, target: &Target) -> Option<Box<Link>> {
         loop {
             let mut link = self.idle.borrow_mut().get_mut(&target.id)?.pop()?.link;
             if link.is_reusable() {
@@ -46,8 +47,8 @@ impl Pools {
     }
 
     /// Keeps a connection for the next request, if it can serve one and there is room.
-    pub(crate) fn put(&self, target: &Target, mut link: Link, now: Time) {
-        if target.settings.idle_connections == 0 || !link.is_reusable() {
+    pub(crate) fn put(&self, target: &Target, mut link: Box<Link>, now: Time) {
+        if target.settings.idle_connections == 0 || !link.is_done() {
             return;
         }
         let mut idle = self.idle.borrow_mut();
@@ -76,7 +77,7 @@ impl Pools {
 ///
 /// # Errors
 /// It cannot be resolved or reached.
-pub(crate) async fn connect(target: &Arc<Target>, counters: &Counters) -> io::Result<Link> {
+pub(crate) async fn connect(target: &Arc<Target>, counters: &Counters) -> io::Result<Box<Link>> {
     counters.connects.fetch_add(1, Ordering::Relaxed);
     // An address parses at once; a name is resolved on a thread of its own.
     let connected = async {

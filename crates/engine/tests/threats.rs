@@ -1,0 +1,141 @@
+//! Threats that the engine answers: many keys (D4), aimed hashes (D5), costly queues (D6), starvation (D9),
+//! retry storms (D10).
+
+mod support;
+
+use std::time::Instant;
+
+use support::*;
+use weirgate_engine::*;
+
+fn arrival(class: ClassId, flow: u64) -> Arrival {
+    Arrival { class, flow, cost: None, tag: 0 }
+}
+
+/// A million keys are a bounded number of classes, and those past the bound share one.
+#[test]
+fn d4_a_million_keys_are_a_bounded_number_of_classes() {
+    let mut with_tenants = policy(partitioned(8), 2, vec![class("other", None, None, None)]);
+    let tenant = class("tenant", Some(1.0), None, Some(10));
+    with_tenants.templates = vec![Template { class: tenant, max_live: 1000 }];
+    let mut engine = Engine::new(Time::ZERO, with_tenants, 1).unwrap();
+    for key in 0..1_000_000u32 {
+        let class = engine.class(Time::ZERO, TemplateId(0), &key.to_le_bytes());
+        assert!(class.0 < 2 + 1000, "key {key} made class {}", class.0);
+    }
+    assert_eq!(engine.snapshot(Time::ZERO).classes, 2 + 1000);
+    // Every live class gets a request that waits or is inside: nobody can make room any more.
+    for key in 999_000..1_000_000u32 {
+        let class = engine.class(Time::ZERO, TemplateId(0), &key.to_le_bytes());
+        assert!(!matches!(engine.arrive(Time::ZERO, arrival(class, u64::from(key))), Verdict::Shed(_)));
+    }
+    let overflow = engine.class(Time::ZERO, TemplateId(0), b"one more");
+    assert_eq!(overflow, engine.class(Time::ZERO, TemplateId(0), b"and another"));
+    assert_eq!(overflow, ClassId(1), "the overflow class stands behind the named ones");
+}
+
+/// Sources whose hashes collide in their low bits cost what others cost.
+#[test]
+fn d5_sources_that_collide_cost_what_others_do() {
+    let seconds = |flow: fn(u64) -> u64| {
+        let mut one = policy(partitioned(1), 1, vec![class("other", None, None, None)]);
+        one.classes[0].queue.max_waiting_per_flow = 10;
+        let mut engine = Engine::new(Time::ZERO, one, 1).unwrap();
+        let start = clock();
+        for n in 0..100_000 {
+            engine.arrive(Time::ZERO, arrival(ClassId(0), flow(n)));
+        }
+        start.elapsed_seconds()
+    };
+    // The first run pays for fresh memory.
+    seconds(|n| n);
+    let (spread, aimed) = (seconds(|n| n.wrapping_mul(0x9E37_79B9_7F4A_7C15)), seconds(|n| n << 40));
+    assert!(aimed < 8.0 * spread, "aimed {aimed} s, spread {spread} s");
+}
+
+/// Cancelling everything in random order costs the same for each of 4,000 and of 100,000 waiting requests.
+#[test]
+fn d6_cancelling_costs_the_same_in_a_long_queue() {
+    let seconds_each = |waiting: u64| {
+        let classes = (0..50).map(|i| class(&format!("c{i}"), Some(1.0), None, Some(10))).collect();
+        let mut engine = Engine::new(Time::ZERO, policy(partitioned(1), 1, classes), 1).unwrap();
+        let mut tickets = Vec::new();
+        for n in 0..=waiting {
+            if let Verdict::Wait { ticket } = engine.arrive(Time::ZERO, arrival(ClassId((n % 50) as u32), n)) {
+                tickets.push(ticket);
+            }
+        }
+        let mut random = Random(5);
+        for i in (1..tickets.len()).rev() {
+            tickets.swap(i, random.below(i as u64 + 1) as usize);
+        }
+        let start = clock();
+        for ticket in &tickets {
+            assert!(engine.cancel(Time::ZERO, *ticket));
+        }
+        assert_eq!(engine.snapshot(Time::ZERO).waiting, 0);
+        start.elapsed_seconds() / waiting as f64
+    };
+    seconds_each(4_000);
+    let (short, long) = (seconds_each(4_000), seconds_each(100_000));
+    assert!(long < 10.0 * short, "{long} s each in a long queue, {short} s in a short one");
+}
+
+/// The class with the smallest share keeps its floor for minutes under ten times overload by the others.
+#[test]
+fn d9_the_smallest_class_keeps_its_share_under_overload() {
+    let classes = vec![
+        class("big", Some(300.0), None, Some(10)),
+        class("middle", Some(90.0), None, Some(10)),
+        class("small", Some(10.0), None, Some(10)),
+    ];
+    let load = |rate| Load { rate, demand: 0.010, exponential: true };
+    // 4 CPUs do 400/s: exactly what is promised.
+    let mut bench = Bench::new(policy(partitioned(20), 2, classes), 2.0, vec![load(3000.0), load(900.0), load(9.0)], 4);
+    bench.run(5.0);
+    bench.reset();
+    bench.run(185.0);
+    let small = &bench.tallies[2];
+    let part = small.served.len() as f64 / small.offered as f64;
+    assert!(part > 0.99, "served {part} of what it asked within its guarantee");
+}
+
+/// Whatever fails, retries stay within a fifth of the first attempts plus ten a second.
+#[test]
+fn d10_retries_stay_within_their_budget() {
+    let mut engine =
+        Engine::new(Time::ZERO, policy(Discipline::none(), 3, vec![class("other", None, None, None)]), 1).unwrap();
+    let (mut attempts, mut retries) = (0u32, 0u32);
+    for millis in 0..10_000 {
+        let now = Time::from_millis(millis);
+        let Verdict::Release { ticket, .. } = engine.arrive(now, arrival(ClassId(0), millis)) else {
+            panic!("without control everything is released")
+        };
+        attempts += 1;
+        let mut of_this = 0;
+        while engine.observe(now, ticket, Outcome::Failed { retryable: true }).is_some() {
+            of_this += 1;
+        }
+        assert!(of_this <= 1, "one retry a request");
+        retries += of_this;
+        while engine.poll(now).is_some() {}
+    }
+    let budget = 0.2 * f64::from(attempts) + 10.0 * 10.0;
+    assert!(f64::from(retries) <= budget + 1.0, "{retries} retries, {budget} allowed");
+    assert!(f64::from(retries) > 0.8 * budget, "the budget is usable: {retries} of {budget}");
+}
+
+/// Wall time, for ratios within one run only.
+struct Stopwatch(Instant);
+
+#[allow(clippy::disallowed_methods, reason = "ratios of two measurements in one run")]
+fn clock() -> Stopwatch {
+    Stopwatch(Instant::now())
+}
+
+impl Stopwatch {
+    #[allow(clippy::disallowed_methods, reason = "ratios of two measurements in one run")]
+    fn elapsed_seconds(&self) -> f64 {
+        self.0.elapsed().as_secs_f64()
+    }
+}
