@@ -30,7 +30,8 @@ pub(crate) struct RetryTokens {
 
 impl RetryTokens {
     pub(crate) fn new(now: Time) -> RetryTokens {
-        RetryTokens { saved: 0.0, timed: 0.0, at: now }
+        // Full at first: the next look cuts it down to what time may save up.
+        RetryTokens { saved: 0.0, timed: f64::INFINITY, at: now }
     }
 
     /// A first attempt.

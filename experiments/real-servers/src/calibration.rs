@@ -10,13 +10,14 @@ use weirgate_emulator::clock;
 
 use crate::cluster::{Cluster, page};
 use crate::fetch::fetch;
+use crate::machine::Busy;
 
 /// What one ordinary request is meant to cost: several times what Apache adds to it, and little enough that
 /// one core serves hundreds a second, so that percentiles of some seconds mean something.
 const COST: Duration = Duration::from_millis(4);
 
-/// Rounds of the loop in a first try; some milliseconds on machines of the last ten years.
-const FIRST_TRY: u64 = 200_000;
+/// Rounds of the loop in a first try; tens of milliseconds, so that a round's time is exact to a percent.
+const FIRST_TRY: u64 = 2_000_000;
 
 /// A dear request costs so many ordinary ones.
 pub(crate) const DEAR: u32 = 5;
@@ -44,17 +45,20 @@ pub struct Calibration {
 }
 
 impl Calibration {
-    /// Measures for about three and a half times `span`.
+    /// Measures for about three times `span`.
     ///
     /// # Errors
     /// A server does not answer.
     pub(crate) fn measure(cluster: &Cluster, span: Duration) -> Result<Calibration, String> {
         let servers = cluster.addresses();
-        // The least of many times is the page's own: whatever else the machine does only adds to it.
-        let idle = unloaded(servers, 0, span / 5)?.least();
-        let tried = unloaded(servers, FIRST_TRY, span / 5)?.least();
-        let a_round = tried.saturating_sub(idle).as_secs_f64() / FIRST_TRY as f64;
-        let rounds = |cost: Duration| (cost.saturating_sub(idle).as_secs_f64() / a_round.max(1e-9)) as u64;
+        let _busy = Busy::start();
+        // What Apache and the network add: the least of many times is theirs alone.
+        let added = unloaded(servers, 0, span / 5)?.percentile(0);
+        // The loop's own: CPU time hardly depends on what else the machine does.
+        let tried = servers.iter().map(|server| fetch(*server, &page(FIRST_TRY)).map(|reply| reply.used));
+        let tried: Duration = tried.sum::<Result<_, _>>()?;
+        let a_round = tried.as_secs_f64() / (FIRST_TRY * servers.len() as u64) as f64;
+        let rounds = |cost: Duration| (cost.saturating_sub(added).as_secs_f64() / a_round.max(1e-9)) as u64;
         let (rounds, dear_rounds) = (rounds(COST), rounds(COST * DEAR));
         let ordinary = unloaded(servers, rounds, span)?;
         let dear = unloaded(servers, dear_rounds, span)?;
@@ -69,10 +73,6 @@ impl Calibration {
 struct Times(Vec<Duration>);
 
 impl Times {
-    fn least(&self) -> Duration {
-        self.percentile(0)
-    }
-
     fn percentile(&self, percent: usize) -> Duration {
         self.0[(self.0.len() - 1) * percent / 100]
     }
@@ -83,7 +83,7 @@ fn unloaded(servers: &[SocketAddr], rounds: u64, span: Duration) -> Result<Times
     let (path, end) = (page(rounds), clock::now() + clock::nanos(span));
     let mut times = Vec::new();
     for server in servers.iter().cycle() {
-        times.push(fetch(*server, &path)?);
+        times.push(fetch(*server, &path)?.took);
         if clock::now() >= end {
             break;
         }

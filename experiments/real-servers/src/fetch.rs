@@ -1,4 +1,6 @@
 //! A client that waits for its reply: one request, one connection.
+//!
+//! The page answers with the CPU time of its loop; see `loop.php`.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -9,11 +11,19 @@ use weirgate_emulator::clock;
 /// Longest wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Fetches `path` and returns how long it took.
+/// A reply.
+pub(crate) struct Reply {
+    /// From the attempt to connect to the reply's last byte.
+    pub(crate) took: Duration,
+    /// CPU time of the page's loop.
+    pub(crate) used: Duration,
+}
+
+/// Fetches `path`.
 ///
 /// # Errors
-/// No reply, or another status than 200.
-pub(crate) fn fetch(address: SocketAddr, path: &str) -> Result<Duration, String> {
+/// No reply, or one that is not the page's.
+pub(crate) fn fetch(address: SocketAddr, path: &str) -> Result<Reply, String> {
     let start = clock::now();
     let mut reply = Vec::new();
     let mut exchange = || -> std::io::Result<()> {
@@ -26,10 +36,10 @@ pub(crate) fn fetch(address: SocketAddr, path: &str) -> Result<Duration, String>
     };
     exchange().map_err(|e| format!("http://{address}{path}: {e}"))?;
     let took = Duration::from_nanos(clock::now() - start);
-    if reply.starts_with(b"HTTP/1.1 200 ") {
-        Ok(took)
-    } else {
-        let status = String::from_utf8_lossy(reply.split(|&b| b == b'\r').next().unwrap_or_default()).into_owned();
-        Err(format!("http://{address}{path}: {status}"))
+    let text = String::from_utf8_lossy(&reply);
+    let micros = text.strip_prefix("HTTP/1.1 200 ").and_then(|rest| rest.split_once("\r\n\r\n")?.1.trim().parse().ok());
+    match micros {
+        Some(micros) => Ok(Reply { took, used: Duration::from_micros(micros) }),
+        None => Err(format!("http://{address}{path} answers: {}", text.lines().next().unwrap_or_default())),
     }
 }

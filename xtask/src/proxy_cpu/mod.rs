@@ -33,7 +33,7 @@ struct Proxy {
 
 /// Runs the experiment and writes `bench/runs/DATE-proxy-cpu/`.
 pub(crate) fn run() -> Result<(), String> {
-    show(Command::new(env!("CARGO")).args(["build", "--locked", "--release", "--package", "weirgate"]))?;
+    show(Command::new(env!("CARGO")).args(["build", "--locked", "--profile", "production", "--package", "weirgate"]))?;
     let experiment = crate::root().join("experiments/proxy-cpu");
     let directory = std::env::temp_dir().join(format!("weirgate-proxy-cpu-{}", std::process::id()));
     std::fs::create_dir_all(&directory).map_err(|e| format!("{}: {e}", directory.display()))?;
@@ -65,7 +65,7 @@ fn measure(experiment: &Path, directory: &Path) -> Result<Vec<Run>, String> {
     let weirgate = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
     let _node = Process::start(LOAD_CORE, &nginx("node.conf")?, 18100)?;
     let commands = [
-        ("weirgate", 18101, vec![weirgate.join("release/weirgate"), "run".into(), experiment.join("weirgate.yaml")]),
+        ("weirgate", 18101, vec![weirgate.join("production/weirgate"), "run".into(), experiment.join("weirgate.yaml")]),
         ("haproxy", 18102, vec![program("haproxy")?, "-db".into(), "-f".into(), experiment.join("haproxy.cfg")]),
         ("nginx", 18103, nginx("nginx.conf")?),
     ];
