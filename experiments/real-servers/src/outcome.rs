@@ -45,6 +45,18 @@ impl Run {
         let verdicts = self.report.verdicts().into_iter().filter(|v| v.class == A && !v.settling && !v.held());
         verdicts.map(|v| phases[v.phase].name.as_str()).collect()
     }
+
+    /// Share of class A's requests, from the sixth second of each phase on, that were not served within
+    /// `limit`, 0 to 1.
+    #[must_use]
+    pub fn unkept(&self, limit: Duration) -> f64 {
+        let (mut arrived, mut kept) = (0, 0);
+        for phase in &self.report.classes[A].phases {
+            arrived += phase.settled.arrivals;
+            kept += phase.settled.response.count_between(0, limit.as_micros() as u64);
+        }
+        if arrived == 0 { 0.0 } else { arrived.saturating_sub(kept) as f64 / arrived as f64 }
+    }
 }
 
 impl Outcome {
