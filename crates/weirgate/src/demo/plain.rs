@@ -31,7 +31,7 @@ pub(crate) fn follow(scenario: &Scenario, stage: &Stage, progress: &mut Progress
     }
 }
 
-/// Names over the columns of [`line`].
+/// Names over the columns of [`line()`].
 fn header(scenario: &Scenario) -> String {
     let mut text = format!("{:>9} {:<10}", "time", "phase");
     for class in &scenario.plan.classes {
