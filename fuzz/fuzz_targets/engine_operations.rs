@@ -6,7 +6,7 @@
 mod operations;
 
 use libfuzzer_sys::fuzz_target;
-use operations::{Model, Source};
+use operations::{Model, Source, VARIANTS};
 
 /// The fuzzer's bytes as numbers, four at a time.
 struct Bytes<'a>(&'a [u8]);
@@ -21,7 +21,7 @@ impl Source for Bytes<'_> {
 
 fuzz_target!(|data: &[u8]| {
     let mut source = Bytes(data);
-    let (Some(variant), Some(seed)) = (source.below(288), source.below(1 << 32)) else { return };
+    let (Some(variant), Some(seed)) = (source.below(VARIANTS), source.below(1 << 32)) else { return };
     let mut model = Model::new(variant, seed);
     while model.step(&mut source).is_some() {}
     model.drain();

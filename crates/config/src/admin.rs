@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub waiting: u32,
     /// Stage control: why the window moved last.
     pub moved: Moved,
+    /// Every window: one per group of nodes that serve the same pools, or one for all.
+    pub groups: Vec<Group>,
     /// Live classes.
     pub classes: u32,
     /// Stage dispatch: every node.
@@ -41,6 +43,20 @@ pub struct Snapshot {
     /// Slot-seconds per second of the usable nodes; absent if unknown of one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable_capacity: Option<f64>,
+}
+
+/// A group of nodes that serve the same pools, and its window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Group {
+    /// The pools' names.
+    pub pools: Vec<String>,
+    /// Requests that may be inside; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Requests inside.
+    pub outstanding: u32,
+    /// Why the window moved last.
+    pub moved: Moved,
 }
 
 /// The window's last move.
@@ -203,17 +219,28 @@ impl Snapshot {
             window: snapshot.window,
             outstanding: snapshot.outstanding,
             waiting: snapshot.waiting,
-            moved: Moved {
-                at_seconds: snapshot.moved.at.as_secs_f64(),
-                from: snapshot.moved.from,
-                to: snapshot.moved.to,
-                why: why(&snapshot.moved, class_name),
-            },
+            moved: Moved::new(&snapshot.moved, &class_name),
+            groups: snapshot
+                .groups
+                .iter()
+                .map(|group| Group {
+                    pools: group.pools.clone(),
+                    window: group.window,
+                    outstanding: group.outstanding,
+                    moved: Moved::new(&group.moved, &class_name),
+                })
+                .collect(),
             classes: snapshot.classes,
             nodes: snapshot.nodes.iter().map(Node::from).collect(),
             demanded_capacity: snapshot.demanded_capacity,
             usable_capacity: snapshot.usable_capacity,
         }
+    }
+}
+
+impl Moved {
+    fn new(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> Moved {
+        Moved { at_seconds: moved.at.as_secs_f64(), from: moved.from, to: moved.to, why: why(moved, class_name) }
     }
 }
 
@@ -232,6 +259,18 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
         engine::Why::NoLimit => "no class has a response-time limit".to_owned(),
         engine::Why::NotFull => "compute times allow more, but the window held no request back".to_owned(),
         engine::Why::Reconfigured => "a new policy set it".to_owned(),
+        engine::Why::Elasticity { elasticity, searching } => {
+            let verdict = match (searching, elasticity) {
+                (true, _) => "the knee is far off",
+                (false, e) if e < 0.5 => "more inside still brings more",
+                (false, _) => "the knee is near",
+            };
+            format!("response times follow the window by {elasticity:.2}: {verdict}")
+        }
+        engine::Why::Endangered { class, compute, limit } => {
+            let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
+            format!("class {name} computes in {compute}, too much of its limit {limit}")
+        }
     };
     match (moved.from, moved.to) {
         (from, to) if to > from => format!("up {}: {reason}", to - from),

@@ -14,15 +14,44 @@ pub(crate) const MOST_PROBLEMS: usize = 1_000;
 /// A place in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
+    /// Which text it is in.
+    pub(crate) source: SourceId,
     /// Counts from 1.
     pub line: u32,
     /// Counts characters from 1.
     pub column: u32,
 }
 
+impl Place {
+    /// A place in the file asked for.
+    pub(crate) fn new(line: u32, column: u32) -> Place {
+        Place { source: SourceId::FILE, line, column }
+    }
+}
+
+/// One of the texts that a tree was made of: the file asked for, or an entry of [`Problems::sources`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SourceId(u32);
+
+impl SourceId {
+    /// The file asked for.
+    pub(crate) const FILE: SourceId = SourceId(0);
+}
+
+/// A text besides the file asked for.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// Another file, by its name.
+    File(String),
+    /// A value that replaced one of the file: `--set path`. It has no lines.
+    Override(String),
+}
+
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
+    /// What it is in, if that is not the file asked for: another file, or `--set path`.
+    pub source: Option<String>,
     /// Where; `None` if it is about the file as a whole.
     pub place: Option<Place>,
     /// The field, as `classes[2].guarantee.throughput`; empty for the file as a whole.
@@ -36,7 +65,7 @@ pub struct Problem {
 impl fmt::Display for Problem {
     /// `line:column: path: what; mend`, without the parts that it does not have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(Place { line, column }) = self.place {
+        if let Some(Place { line, column, .. }) = self.place {
             write!(f, "{line}:{column}: ")?;
         }
         if !self.path.is_empty() {
@@ -77,6 +106,7 @@ impl std::error::Error for Errors {}
 /// in it: control characters are escaped.
 #[must_use]
 pub fn located(file: &str, problem: &Problem) -> String {
+    let file = problem.source.as_deref().unwrap_or(file);
     let space = if problem.place.is_some() { "" } else { " " };
     printable(&format!("{file}:{space}{problem}"))
 }
@@ -97,6 +127,8 @@ fn printable(text: &str) -> String {
 /// Problems as they are found, bounded.
 #[derive(Debug, Default)]
 pub(crate) struct Problems {
+    /// Texts besides the file asked for.
+    sources: Vec<Source>,
     kept: BTreeSet<Problem>,
     found: usize,
     reports: usize,
@@ -105,12 +137,33 @@ pub(crate) struct Problems {
 impl Problems {
     /// Adds one; of too many, those first in the file are kept. The same one again is not counted: an
     /// alias leads to the same place twice.
-    pub(crate) fn add(&mut self, problem: Problem) {
+    pub(crate) fn add(&mut self, mut problem: Problem) {
         self.reports += 1;
+        match problem.place.and_then(|place| self.source(place.source)) {
+            None => {}
+            Some(Source::File(name)) => problem.source = Some(name.clone()),
+            Some(Source::Override(name)) => (problem.source, problem.place) = (Some(name.clone()), None),
+        }
         self.found += usize::from(self.kept.insert(problem));
         if self.kept.len() > MOST_PROBLEMS {
             self.kept.pop_last();
         }
+    }
+
+    /// Makes a text known besides the file asked for.
+    pub(crate) fn add_source(&mut self, source: Source) -> SourceId {
+        self.sources.push(source);
+        SourceId(u32::try_from(self.sources.len()).unwrap_or(u32::MAX))
+    }
+
+    /// A text besides the file asked for.
+    pub(crate) fn source(&self, id: SourceId) -> Option<&Source> {
+        self.sources.get(id.0.checked_sub(1)? as usize)
+    }
+
+    /// None yet, about the same texts.
+    pub(crate) fn of_same_sources(&self) -> Problems {
+        Problems { sources: self.sources.clone(), ..Problems::default() }
     }
 
     /// Counts a report about something that was reported before.
@@ -240,7 +293,8 @@ mod tests {
     #[test]
     fn problems_are_sorted_counted_and_bounded() {
         let problem = |line| Problem {
-            place: Some(Place { line, column: 1 }),
+            source: None,
+            place: Some(Place::new(line, 1)),
             path: "a".into(),
             what: "wrong".into(),
             mend: "mend it".into(),
@@ -259,7 +313,8 @@ mod tests {
 
     #[test]
     fn a_message_is_one_line() {
-        let problem = Problem { place: None, path: String::new(), what: "a\nb\x1b[0m".into(), mend: String::new() };
+        let problem =
+            Problem { source: None, place: None, path: String::new(), what: "a\nb\x1b[0m".into(), mend: String::new() };
         assert_eq!(located("f", &problem), "f: a\\nb\\u{1b}[0m");
     }
 }

@@ -1,24 +1,31 @@
-//! Every serialised form of Weirgate: the policy file and its JSON Schema, and the admin JSON.
+//! Every serialised form of Weirgate: the policy file, the experiment file, their JSON Schemas, and the admin JSON.
 //!
 //! A policy file takes three steps, each in its own module: the text becomes a tree in which every
 //! node knows its place (`tree`), the tree becomes typed records (`file`, by `decode`), and the records
 //! become a [`Site`] with every name bound and every pattern compiled (`resolve`). No step stops at the
-//! first error: [`Errors`] has all of them, with their places and what to do.
+//! first error: [`Errors`] has all of them, with their places and what to do. An experiment file takes the
+//! same steps and becomes an [`Experiment`]; before the second, `--set` changes its tree (`overrides`).
 
 pub mod admin;
 mod decode;
 mod errors;
+mod experiment;
 mod feasibility;
 mod file;
 mod load;
+mod load_experiment;
+mod overrides;
 mod resolve;
 mod site;
 mod tree;
 mod unit;
 
 pub use errors::{Errors, Place, Problem, located};
+pub use experiment::*;
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, feasibility};
-pub use file::schema;
+pub use file::{experiment_schema, schema};
 pub use load::{Loaded, load, load_bytes, load_file};
+pub use load_experiment::{LoadedExperiment, load_experiment, load_experiment_file};
+pub use overrides::{InvalidOverride, Override};
 pub use site::*;
 pub use tree::MAX_BYTES;

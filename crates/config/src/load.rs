@@ -5,12 +5,12 @@ use std::io::Read as _;
 use std::path::Path;
 
 use crate::decode::{Context, Decode};
-use crate::errors::{Complaint, Errors, Place, Problem, Problems, located};
+use crate::errors::{Complaint, Errors, Place, Problem, Problems, SourceId, located};
 use crate::feasibility::feasibility;
 use crate::file::PolicyFile;
 use crate::resolve::{Resolved, resolve};
 use crate::site::Site;
-use crate::tree::{self, MAX_BYTES};
+use crate::tree::{self, MAX_BYTES, POLICY};
 
 /// A policy that can run.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Loaded {
 pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let tree = tree::parse(text, &mut problems);
+    let tree = tree::parse(text, POLICY, SourceId::FILE, &mut problems);
     let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
     let resolved = tree.and_then(|tree| {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
@@ -66,11 +66,16 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
 /// # Errors
 /// As [`load`], and the place of the first byte that is not UTF-8.
 pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, Errors> {
+    load(name, sound_text(name, bytes)?, env_token)
+}
+
+/// The text in `bytes`.
+pub(crate) fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
     if bytes.len() > MAX_BYTES {
         return Err(unreadable(name, "the file is longer than 16 MiB".to_owned(), "is it a policy at all?"));
     }
     match std::str::from_utf8(bytes) {
-        Ok(text) => load(name, text, env_token),
+        Ok(text) => Ok(text),
         Err(error) => {
             let (sound, _) = bytes.split_at(error.valid_up_to());
             let line_start = sound.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
@@ -78,7 +83,8 @@ pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, E
             let column = String::from_utf8_lossy(&sound[line_start..]).chars().count();
             let clip = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
             let problem = Problem {
-                place: Some(Place { line: clip(lines), column: clip(column) }),
+                source: None,
+                place: Some(Place::new(clip(lines), clip(column))),
                 path: String::new(),
                 what: "this byte is not UTF-8".to_owned(),
                 mend: "save the file as UTF-8".to_owned(),
@@ -94,23 +100,27 @@ pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, E
 /// As [`load_bytes`], and what the system says if it cannot be read.
 pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
     let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    // One byte more than allowed tells a long file from one that just fits.
-    let read = File::open(path).and_then(|file| file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes));
-    match read {
-        Ok(_) => load_bytes(&name, &bytes, env_token),
+    match read_bounded(path) {
+        Ok(bytes) => load_bytes(&name, &bytes, env_token),
         Err(error) => Err(unreadable(&name, format!("cannot be read: {error}"), "")),
     }
 }
 
+/// The file at `path`, at most one byte more than allowed: that tells a long file from one that just fits.
+pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 /// An error about the file as a whole.
-fn unreadable(name: &str, what: String, mend: &str) -> Errors {
-    let problem = Problem { place: None, path: String::new(), what, mend: mend.to_owned() };
+pub(crate) fn unreadable(name: &str, what: String, mend: &str) -> Errors {
+    let problem = Problem { source: None, place: None, path: String::new(), what, mend: mend.to_owned() };
     Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
 }
 
 /// Warns at every class that does not fit its pool any more.
-fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
+pub(crate) fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
     let report = feasibility(&resolved.site);
     for pool in &report.pools {
         for demand in &pool.classes {

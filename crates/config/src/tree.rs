@@ -16,13 +16,16 @@ use std::rc::Rc;
 
 use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
 
-use crate::errors::{Place, Problem, Problems, key_name, quoted};
+use crate::errors::{Place, Problem, Problems, SourceId, key_name, quoted};
 
 /// Most bytes of a policy file: room for 100,000 classes of 160 bytes each.
 pub const MAX_BYTES: usize = 16 << 20;
 
 /// Most levels of nesting; the deepest sensible policy has twelve. Decoding recurses this far.
 const MAX_DEPTH: usize = 64;
+
+/// What to do about more.
+const NESTING: &str = "a policy needs twelve at most";
 
 /// Most fields that merge keys may add, a million: past any sensible file, far below what hurts.
 const MAX_MERGED: usize = 1 << 20;
@@ -60,6 +63,21 @@ pub(crate) struct Entry {
 }
 
 impl Node {
+    /// A node made of others.
+    pub(crate) fn new(place: Place, value: Value) -> Node {
+        let below = match &value {
+            Value::List(items) => items.iter().map(|item| item.height).max(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.node.height).max(),
+            Value::Null | Value::Wrong | Value::Text(_) => None,
+        };
+        Node { place, height: 1 + below.unwrap_or(0), value }
+    }
+
+    /// Is it nested deeper than a file may be.
+    pub(crate) fn too_deep(&self) -> bool {
+        self.height > MAX_DEPTH
+    }
+
     /// A node that the file does not have: a default, written in JSON (a text, a number or `{}`).
     pub(crate) fn assumed(json: &str, place: Place) -> Node {
         let value = match json.strip_prefix('"').and_then(|j| j.strip_suffix('"')) {
@@ -79,12 +97,41 @@ pub(crate) struct Tree {
     pub(crate) nodes: usize,
 }
 
-/// Reads the tree of `text`. What can be skipped is reported and skipped; `None` if nothing is left to
+/// What a text is, for messages about it as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kind {
+    /// What it is called, with its article.
+    name: &'static str,
+    /// What one has at least.
+    least: &'static str,
+    /// What to do if it is too long.
+    too_long: &'static str,
+}
+
+/// A policy file.
+pub(crate) const POLICY: Kind = Kind {
+    name: "a policy",
+    least: "write at least `listen:`, `upstreams:` and `classes:`",
+    too_long: "split the policy over several gateways",
+};
+
+/// An experiment file.
+pub(crate) const EXPERIMENT: Kind = Kind {
+    name: "an experiment",
+    least: "write at least `policy:`, `traffic:` and `phases:`",
+    too_long: "put long traffic into a `trace:`",
+};
+
+/// The value of `--set`.
+pub(crate) const VALUE: Kind =
+    Kind { name: "a value", least: "write `path=value`", too_long: "write it into the experiment" };
+
+/// Reads the tree of `text`, which is of `kind` and known as `source`. What can be skipped is reported and skipped; `None` if nothing is left to
 /// decode.
-pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Tree> {
-    let start = Place { line: 1, column: 1 };
+pub(crate) fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) -> Option<Tree> {
+    let start = Place { source, line: 1, column: 1 };
     if text.len() > MAX_BYTES {
-        problems.add(at(None, "the file is longer than 16 MiB", "split the policy over several gateways"));
+        problems.add(at(Some(start), "the file is longer than 16 MiB", kind.too_long));
         return None;
     }
     let options = granit_parser::options! {
@@ -94,21 +141,21 @@ pub(crate) fn parse(text: &str, problems: &mut Problems) -> Option<Tree> {
         flow_nesting_limit: MAX_DEPTH,
         block_nesting_limit: MAX_DEPTH,
     };
-    let mut builder = Builder::new(problems);
+    let mut builder = Builder::new(kind, source, problems);
     for event in Parser::new_from_str_with_options(text, options) {
         match event {
             Ok((event, span)) => builder.event(event, &span)?,
             Err(error) => {
-                let problem = explain(&error);
-                builder.problems.add(problem);
+                let place = builder.place(error.marker().line(), error.marker().col());
+                let (what, mend) = explain(&error);
+                builder.problems.add(at(Some(place), &what, mend));
                 return None;
             }
         }
     }
     let (root, nodes) = (builder.root.take(), builder.nodes);
     if root.is_none() || root.as_ref().is_some_and(|r| matches!(r.value, Value::Null)) {
-        let mend = "write at least `listen:`, `upstreams:` and `classes:`";
-        problems.add(at(Some(start), "the file is empty", mend));
+        problems.add(at(Some(start), "the file is empty", kind.least));
         return None;
     }
     root.map(|root| Tree { root, nodes })
@@ -144,6 +191,8 @@ struct Frame {
 }
 
 struct Builder<'p> {
+    kind: Kind,
+    source: SourceId,
     problems: &'p mut Problems,
     frames: Vec<Frame>,
     anchors: HashMap<usize, Rc<Node>>,
@@ -154,24 +203,35 @@ struct Builder<'p> {
 }
 
 impl<'p> Builder<'p> {
-    fn new(problems: &'p mut Problems) -> Builder<'p> {
+    fn new(kind: Kind, source: SourceId, problems: &'p mut Problems) -> Builder<'p> {
         let anchors = HashMap::new();
-        Builder { problems, frames: Vec::new(), anchors, merged: 0, root: None, documents: 0, nodes: 0 }
+        Builder { kind, source, problems, frames: Vec::new(), anchors, merged: 0, root: None, documents: 0, nodes: 0 }
+    }
+
+    fn place_of(&self, span: &Span) -> Place {
+        self.place(span.start.line(), span.start.col())
+    }
+
+    /// `granit-parser` counts lines from 1 and columns from 0.
+    fn place(&self, line: usize, column: usize) -> Place {
+        let clip = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
+        Place { source: self.source, line: clip(line), column: clip(column + 1) }
     }
 
     /// Takes one event; `None` ends the reading after a report.
     fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
         self.nodes += usize::from(event.is_node());
-        let place = place_of(span);
+        let place = self.place_of(span);
         if event.tag().is_some() {
-            let tag = span.tag_start().map_or(place, |mark| mark_place(mark.line(), mark.col()));
+            let tag = span.tag_start().map_or(place, |mark| self.place(mark.line(), mark.col()));
             self.report(tag, "a tag (`!…`) has no meaning here", "remove it; a text that starts with `!` needs quotes");
         }
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
                 if self.documents > 1 {
-                    self.report(place, "a policy is one document", "remove the `---` and what belongs to another file");
+                    let what = format!("{} is one document", self.kind.name);
+                    self.report(place, &what, "remove the `---` and what belongs to another file");
                     return None;
                 }
             }
@@ -237,7 +297,7 @@ impl<'p> Builder<'p> {
     }
 
     fn too_deep(&mut self, place: Place) -> Option<()> {
-        self.report(place, "this is nested deeper than 64 levels", "a policy needs twelve at most");
+        self.report(place, "this is nested deeper than 64 levels", NESTING);
         None
     }
 
@@ -363,23 +423,12 @@ impl<'p> Builder<'p> {
 }
 
 fn at(place: Option<Place>, what: &str, mend: &str) -> Problem {
-    Problem { place, path: String::new(), what: what.to_owned(), mend: mend.to_owned() }
-}
-
-fn place_of(span: &Span) -> Place {
-    mark_place(span.start.line(), span.start.col())
-}
-
-/// `granit-parser` counts lines from 1 and columns from 0.
-fn mark_place(line: usize, column: usize) -> Place {
-    let clip = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
-    Place { line: clip(line), column: clip(column + 1) }
+    Problem { source: None, place, path: String::new(), what: what.to_owned(), mend: mend.to_owned() }
 }
 
 /// A syntax error in words that say what to do.
-fn explain(error: &ScanError) -> Problem {
-    let place = mark_place(error.marker().line(), error.marker().col());
-    let (what, mend) = match error.kind() {
+fn explain(error: &ScanError) -> (String, &'static str) {
+    match error.kind() {
         ErrorKind::TabNotAllowed
         | ErrorKind::TabInBlockIndentation
         | ErrorKind::TabAtBlockScalarStart
@@ -409,13 +458,10 @@ fn explain(error: &ScanError) -> Problem {
         ErrorKind::ExpectedFlowSequenceSeparator => {
             ("a `,` or `]` is missing before this".to_owned(), "separate items with `,` and close the list with `]`")
         }
-        ErrorKind::RecursionLimitExceeded => {
-            ("this is nested deeper than 64 levels".to_owned(), "a policy needs twelve at most")
-        }
+        ErrorKind::RecursionLimitExceeded => ("this is nested deeper than 64 levels".to_owned(), NESTING),
         ErrorKind::DirectiveDisallowed => ("a `%` directive has no meaning here".to_owned(), "remove the line"),
         kind => (format!("this is not YAML: {kind}"), "see <https://yaml.org/spec/1.2.2/> for its rules"),
-    };
-    at(Some(place), &what, mend)
+    }
 }
 
 #[cfg(test)]

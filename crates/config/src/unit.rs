@@ -12,6 +12,14 @@ use crate::errors::{Complaint, quoted};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(pub(crate) Duration);
 
+/// A duration, or an instant from the start of a run; zero or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(pub(crate) Duration);
+
+/// Events per second, zero or more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Frequency(pub(crate) f64);
+
 /// Requests per second, more than zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rate(pub(crate) f64);
@@ -27,6 +35,10 @@ pub(crate) struct Bytes(pub(crate) u64);
 /// A whole number from 1 to 4294967295.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) u32);
+
+/// A whole number from 0 to 4294967295.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole(pub(crate) u32);
 
 /// A number of zero or more.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -67,7 +79,7 @@ fn number_and_unit(text: &str) -> Result<(f64, &str), Complaint> {
     }
 }
 
-impl FromText for Span {
+impl FromText for Moment {
     const EXPECTED: &'static str = "a duration such as `400ms`, `2s` or `5min`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
@@ -96,7 +108,15 @@ impl FromText for Span {
             return Err(Complaint::new(format!("{} is longer than a year", quoted(text)), "write a shorter time"));
         }
         // Rounded to the nanosecond: 0.1 ms has no exact binary form.
-        let span = Duration::from_nanos((seconds * 1e9).round() as u64);
+        Ok(Moment(Duration::from_nanos((seconds * 1e9).round() as u64)))
+    }
+}
+
+impl FromText for Span {
+    const EXPECTED: &'static str = Moment::EXPECTED;
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let Moment(span) = Moment::from_text(text)?;
         if span.is_zero() {
             return Err(Complaint::new(format!("{} is no time at all", quoted(text)), "write more than zero"));
         }
@@ -104,7 +124,7 @@ impl FromText for Span {
     }
 }
 
-impl FromText for Rate {
+impl FromText for Frequency {
     const EXPECTED: &'static str = "a rate such as `800/s` or `60/min`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
@@ -122,11 +142,20 @@ impl FromText for Rate {
                 return Err(Complaint::new(what, "write `/s`, `/min` or `/h`"));
             }
         };
-        if number == 0.0 {
+        Ok(Frequency(number / seconds))
+    }
+}
+
+impl FromText for Rate {
+    const EXPECTED: &'static str = Frequency::EXPECTED;
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        let Frequency(rate) = Frequency::from_text(text)?;
+        if rate == 0.0 {
             let mend = "leave the field out for best effort, or write more than zero";
             return Err(Complaint::new(format!("{} promises nothing", quoted(text)), mend));
         }
-        Ok(Rate(number / seconds))
+        Ok(Rate(rate))
     }
 }
 
@@ -194,6 +223,20 @@ impl FromText for Count {
     }
 }
 
+impl FromText for Whole {
+    const EXPECTED: &'static str = "a whole number";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text.parse::<u32>() {
+            Ok(number) if text.bytes().all(|b| b.is_ascii_digit()) => Ok(Whole(number)),
+            _ => Err(Complaint::new(
+                format!("{} is not a whole number from 0 to {}", quoted(text), u32::MAX),
+                "write one, in digits alone",
+            )),
+        }
+    }
+}
+
 impl FromText for Amount {
     const EXPECTED: &'static str = "a number such as `2` or `0.5`";
 
@@ -252,6 +295,8 @@ pub(crate) use text_schema;
 
 text_schema! {
     Span: { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(us|µs|ms|s|min|h)$", "examples": ["400ms", "2s", "5min"] };
+    Moment: { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(us|µs|ms|s|min|h)$", "examples": ["0s", "120s", "5min"] };
+    Frequency: { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? */ *(s|min|h)$", "examples": ["800/s", "0/s"] };
     Rate: { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? */ *(s|min|h)$", "examples": ["800/s", "60/min"] };
     Share: { "anyOf": [
         { "type": "number", "minimum": 0, "maximum": 1 },
@@ -259,6 +304,7 @@ text_schema! {
     ], "examples": [0.34, "34%"] };
     Bytes: { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB)$", "examples": ["64KiB", "1MiB"] };
     Count: { "type": "integer", "minimum": 1, "maximum": 4_294_967_295u32 };
+    Whole: { "type": "integer", "minimum": 0, "maximum": 4_294_967_295u32 };
     Amount: { "type": "number", "minimum": 0 };
     Name: { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": 64 };
     Text: { "type": ["string", "number", "boolean"] };
@@ -299,6 +345,9 @@ mod tests {
         for text in ["0/s", "800/m", "800rps", "-1/s", "inf/s", "800/ s s"] {
             wrong::<Rate>(text);
         }
+        assert_eq!(Frequency::from_text("0/s").unwrap().0, 0.0);
+        assert_eq!(Moment::from_text("0s").unwrap().0, Duration::ZERO);
+        wrong::<Moment>("0");
     }
 
     #[test]
@@ -322,6 +371,10 @@ mod tests {
         }
         assert_eq!(Amount::from_text("0.5").unwrap().0, 0.5);
         wrong::<Amount>("0.5s");
+        assert_eq!(Whole::from_text("0").unwrap().0, 0);
+        for text in ["", "-1", "0.5", "+1", "4294967296"] {
+            wrong::<Whole>(text);
+        }
         assert_eq!(Name::from_text("web-1.a_b").unwrap().0, "web-1.a_b");
         for text in ["", "a/b", ".a", "a b", "é", &"x".repeat(65)] {
             wrong::<Name>(text);

@@ -23,7 +23,7 @@ fn errors(text: &str) -> String {
 #[test]
 fn the_ten_lines_are_what_they_say() {
     let site = loaded(include_str!("../../../policies/two-tenants.yaml")).site;
-    assert_eq!(site.policy.discipline, engine::Discipline::quorum());
+    assert_eq!(site.policy.discipline, engine::Discipline::weirgate());
     let [big, small, other] = site.policy.classes.as_slice() else { panic!("three classes") };
     assert_eq!((big.name.as_str(), big.guarantee.throughput), ("BigCorp", Some(800.0)));
     let p95 = |ms| {
@@ -47,7 +47,7 @@ fn defaults_agree_with_the_engine() {
     let class = &site.policy.classes[0];
     assert_eq!((class.queue, class.retry), (engine::QueueBounds::default(), engine::RetryBudget::default()));
     assert_eq!(site.policy.pools[0].ejection, engine::Ejection::default());
-    assert_eq!(site.policy.discipline, engine::Discipline::quorum());
+    assert_eq!(site.policy.discipline, engine::Discipline::weirgate());
     assert_eq!(site.policy.nodes[0].machine, "a:1");
     assert_eq!(site.classes[0].shed.body, "overloaded, please try again\n");
     assert_eq!((site.limits.head_bytes, site.limits.headers, site.limits.body_bytes), (65_536, 100, None));
@@ -135,7 +135,7 @@ fn promises_that_nothing_keeps_are_warned_about() {
     let promise = "classes: [{ name: all, guarantee: { throughput: 5/s } }]\n";
     let none = loaded(&format!("{HEAD}discipline: none\n{promise}")).warnings;
     assert!(none.len() == 1 && none[0].what.contains("nothing keeps the guarantees"), "{none:?}");
-    let quorum = loaded(&format!("{HEAD}{promise}")).warnings;
+    let quorum = loaded(&format!("{HEAD}discipline: quorum\n{promise}")).warnings;
     assert!(quorum.len() == 1 && quorum[0].what.contains("the window never shrinks"), "{quorum:?}");
     let tenant =
         loaded(&format!("{HEAD}discipline: none\nclasses: [{{ name: t, per: {{ header: X-T }} }}, {{ name: all }}]\n"))

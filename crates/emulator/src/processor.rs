@@ -15,10 +15,11 @@ use std::collections::BinaryHeap;
 /// A rounding error that is not worth a nanosecond.
 const ROUNDING: f64 = 1e-6;
 
-/// How a node slows down when too much runs at once (paging, cache misses, context switches).
+/// How a node slows down when too much is inside at once (paging, cache misses, context switches). Every
+/// request with a worker counts, also while it waits for I/O: it holds its memory all the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thrashing {
-    /// As many requests run at the CPUs without loss.
+    /// As many requests are inside without loss.
     pub beyond: u32,
     /// Every further one slows the whole node: speed 1 / (1 + `penalty` × surplus).
     pub penalty: f64,
@@ -36,9 +37,12 @@ pub struct Processor<T> {
     /// The instant up to which everything has been worked out.
     now: u64,
     inside: BinaryHeap<Resident<T>>,
+    /// Requests that are in the node and at none of its CPUs.
+    beside: usize,
     /// Entries so far; keeps equal ends in order of entry.
     entries: u64,
     busy: f64,
+    done: f64,
 }
 
 #[derive(Debug)]
@@ -69,12 +73,19 @@ impl<T> Ord for Resident<T> {
     }
 }
 
+/// The next whole number. (`f64::ceil` is a library call where the target has no instruction for it.)
+fn round_up(x: f64) -> u64 {
+    let whole = x as u64;
+    whole + u64::from(x > whole as f64)
+}
+
 impl<T> Processor<T> {
     /// An empty processor at instant `now` (nanoseconds).
     #[must_use]
     pub fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Processor<T> {
         let inside = BinaryHeap::new();
-        Processor { cpus, thrashing, speed: 1.0, service: 0.0, now, inside, entries: 0, busy: 0.0 }
+        let (entries, busy, done) = (0, 0.0, 0.0);
+        Processor { cpus, thrashing, speed: 1.0, service: 0.0, now, inside, beside: 0, entries, busy, done }
     }
 
     /// Requests inside.
@@ -95,6 +106,17 @@ impl<T> Processor<T> {
         self.busy
     }
 
+    /// Nanoseconds of a nominal CPU that were handed out: what was done of the demands.
+    #[must_use]
+    pub fn done(&self) -> f64 {
+        self.done
+    }
+
+    /// From now on `count` requests are in the node and at none of its CPUs; they count for thrashing.
+    pub fn set_beside(&mut self, count: usize) {
+        self.beside = count;
+    }
+
     /// The speed from now on: 1 is nominal, 0.5 takes twice as long, 0 stands still.
     pub fn set_speed(&mut self, speed: f64) {
         self.speed = speed.max(0.0);
@@ -111,7 +133,12 @@ impl<T> Processor<T> {
     pub fn next_departure(&self) -> Option<u64> {
         let first = self.inside.peek()?;
         let rate = self.rate();
-        (rate > 0.0).then(|| self.now.saturating_add(((first.end - self.service) / rate - ROUNDING).ceil() as u64))
+        (rate > 0.0).then(|| self.now.saturating_add(round_up((first.end - self.service) / rate - ROUNDING)))
+    }
+
+    /// Moves on to `to`, before which nothing leaves: [`Processor::next_departure`] says so.
+    pub fn coast(&mut self, to: u64) {
+        self.step(to);
     }
 
     /// Moves on to `to` and appends what has left on the way, with the instant, in order.
@@ -135,6 +162,17 @@ impl<T> Processor<T> {
         }
     }
 
+    /// Takes out what `is_it` says, before its demand is met. Call [`Processor::advance`] to the present
+    /// first. Costs O(n): leaving early is rare.
+    pub fn remove(&mut self, mut is_it: impl FnMut(&T) -> bool) -> bool {
+        let before = self.inside.len();
+        self.inside.retain(|resident| !is_it(&resident.what));
+        if self.inside.is_empty() {
+            self.service = 0.0;
+        }
+        self.inside.len() < before
+    }
+
     /// Forgets everything inside.
     pub fn clear(&mut self) {
         self.inside.clear();
@@ -144,8 +182,14 @@ impl<T> Processor<T> {
     /// Service that each request gets per unit of time.
     fn rate(&self) -> f64 {
         let n = self.inside.len() as f64;
-        let surplus = self.thrashing.map_or(0.0, |t| t.penalty * (n - f64::from(t.beyond)).max(0.0));
-        self.speed / (1.0 + surplus) * (f64::from(self.cpus) / n).min(1.0)
+        let share = (f64::from(self.cpus) / n).min(1.0);
+        match self.thrashing {
+            None => self.speed * share,
+            Some(Thrashing { beyond, penalty }) => {
+                let surplus = (n + self.beside as f64 - f64::from(beyond)).max(0.0);
+                self.speed / (1.0 + penalty * surplus) * share
+            }
+        }
     }
 
     /// Moves on to `to`, before which nothing leaves.
@@ -154,8 +198,11 @@ impl<T> Processor<T> {
         if dt > 0.0 {
             self.now = to;
             if !self.inside.is_empty() {
-                self.service += dt * self.rate();
-                self.busy += dt * (self.inside.len() as f64).min(f64::from(self.cpus));
+                let n = self.inside.len() as f64;
+                let each = dt * self.rate();
+                self.service += each;
+                self.done += each * n;
+                self.busy += dt * n.min(f64::from(self.cpus));
             }
         }
     }
@@ -231,6 +278,39 @@ mod tests {
         assert_eq!(run(1, thrashing, &[(0, 4 * MS), (0, 4 * MS)]).0, [8 * MS, 8 * MS]);
         // Four: 1 / (1 + 0.5 · 2) = half speed, so 16 ms of work take 32 ms.
         assert_eq!(run(1, thrashing, &[(0, 4 * MS); 4]).0, [32 * MS; 4]);
+    }
+
+    #[test]
+    fn those_beside_the_cpus_count_for_thrashing_only() {
+        let mut processor = Processor::new(0, 2, Some(Thrashing { beyond: 2, penalty: 0.5 }));
+        processor.enter('a', 4 * MS);
+        processor.enter('b', 4 * MS);
+        processor.set_beside(2);
+        assert_eq!(processor.next_departure(), Some(8 * MS));
+        processor.set_beside(0);
+        assert_eq!(processor.next_departure(), Some(4 * MS));
+    }
+
+    #[test]
+    fn what_leaves_early_makes_room_for_the_others() {
+        let mut processor = Processor::new(0, 1, None);
+        processor.enter('a', 10 * MS);
+        processor.enter('b', 10 * MS);
+        let mut left = Vec::new();
+        processor.advance(8 * MS, &mut left);
+        assert!(processor.remove(|what| *what == 'a') && !processor.remove(|what| *what == 'a'));
+        processor.advance(100 * MS, &mut left);
+        assert_eq!(left, [('b', 14 * MS)]);
+        assert_eq!((processor.busy(), processor.done()), (14e6, 14e6));
+    }
+
+    #[test]
+    fn what_is_done_is_less_than_busy_time_at_a_low_speed() {
+        let mut processor = Processor::new(0, 2, None);
+        processor.enter('a', 100 * MS);
+        processor.set_speed(0.25);
+        processor.advance(8 * MS, &mut Vec::new());
+        assert_eq!((processor.busy(), processor.done()), (8e6, 2e6));
     }
 
     /// Mean number inside of M/D/1-PS and M/M/1-PS alike: ρ / (1 − ρ); the response time depends on the

@@ -66,6 +66,12 @@ impl Station {
         self.cpus.busy()
     }
 
+    /// Nanoseconds of a nominal CPU that were handed out: what was done of the demands.
+    #[must_use]
+    pub fn done(&self) -> f64 {
+        self.cpus.done()
+    }
+
     /// Takes request `id`. Call [`Station::advance`] to the present first.
     pub fn arrive(&mut self, id: u64, demand: Demand) {
         if self.inside < self.limit { self.start(id, demand) } else { self.waiting.push_back((id, demand)) }
@@ -99,15 +105,12 @@ impl Station {
                 finished.push((id, at));
             }
             self.inside -= finished.len() - before;
-            while self.inside < self.limit
-                && let Some((id, demand)) = self.waiting.pop_front()
-            {
-                self.start(id, demand);
-            }
+            self.cpus.set_beside(self.io.len());
+            self.fill();
         }
         self.now = self.now.max(to);
         // Nothing leaves on this last stretch; it only hands out service.
-        self.cpus.advance(to, &mut self.left_cpus);
+        self.cpus.coast(to);
     }
 
     /// The speed from now on: 1 is nominal, 0 stalls the CPUs and holds back what I/O has finished.
@@ -116,12 +119,40 @@ impl Station {
         self.cpus.set_speed(speed);
     }
 
+    /// Request `id` is given up, wherever it is. False if it is not here. Call [`Station::advance`] to the
+    /// present first. Costs O(n).
+    pub fn remove(&mut self, id: u64) -> bool {
+        if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == id) {
+            self.waiting.remove(place);
+            return true;
+        }
+        let in_io = self.io.len();
+        self.io.retain(|Reverse((_, other))| *other != id);
+        if self.io.len() == in_io && !self.cpus.remove(|(other, _)| *other == id) {
+            return false;
+        }
+        self.inside -= 1;
+        self.cpus.set_beside(self.io.len());
+        self.fill();
+        true
+    }
+
     /// Forgets everything inside and waiting.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.cpus.clear();
         self.io.clear();
+        self.cpus.set_beside(0);
         self.inside = 0;
+    }
+
+    /// Gives free workers to those that wait.
+    fn fill(&mut self) {
+        while self.inside < self.limit
+            && let Some((id, demand)) = self.waiting.pop_front()
+        {
+            self.start(id, demand);
+        }
     }
 
     fn start(&mut self, id: u64, demand: Demand) {
@@ -193,6 +224,34 @@ mod tests {
         assert!(finished.is_empty());
         station.set_speed(1.0);
         assert_eq!(finish(&mut station), [(1, 50 * MS), (2, 56 * MS)]);
+    }
+
+    #[test]
+    fn a_request_in_io_counts_for_thrashing() {
+        let mut station = Station::new(0, 2, None, Some(Thrashing { beyond: 1, penalty: 1.0 }));
+        station.arrive(1, demand(4, 100));
+        let mut finished = Vec::new();
+        station.advance(4 * MS, &mut finished);
+        // 1 waits for I/O; with it inside, 2 runs at half speed.
+        station.arrive(2, demand(4, 0));
+        assert_eq!(finish(&mut station), [(2, 12 * MS), (1, 104 * MS)]);
+    }
+
+    #[test]
+    fn one_that_is_given_up_makes_room_wherever_it_is() {
+        let mut station = Station::new(0, 1, Some(2), None);
+        station.arrive(1, demand(2, 50));
+        for id in 2..=5 {
+            station.arrive(id, demand(4, 0));
+        }
+        let mut finished = Vec::new();
+        // 1 and 2 share the CPU until 4, then 1 is in I/O and 2 alone has 2 ms to go.
+        station.advance(5 * MS, &mut finished);
+        assert!(station.remove(4) && !station.remove(4), "waiting");
+        assert!(station.remove(2), "at the CPU: 3 takes its worker");
+        assert!(station.remove(1), "in I/O: 5 takes its worker");
+        assert_eq!((station.inside(), station.waiting()), (2, 0));
+        assert_eq!(finish(&mut station), [(3, 13 * MS), (5, 13 * MS)]);
     }
 
     #[test]

@@ -10,10 +10,19 @@
 //! and percentiles alike; the paper says "how other requests of the same class are currently
 //! performing" and no more. It is silent on what is expected when nothing completes; see
 //! [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
+//!
+//! [`Admit::Predict`] departs from it in three ways. It answers at arrival: the wait is the length of the
+//! queue over the rate at which the class is released, and who would wait too long is told at once. It
+//! expects the statistic that is guaranteed, not the mean, so that a 95th percentile stays below its limit
+//! and not around it. And it tells requests that are owed an answer, those within the guaranteed rate of
+//! arrivals and a burst of a second, from those that are not: an owed one waits as long as it can make its
+//! limit; one that is not is turned away as soon as the queue is longer than a small part of the limit. A
+//! longer queue would serve nobody more, it would only move everybody's response time to the limit.
 
 use core::time::Duration;
 
-use crate::policy::{Admit, StaleEstimate};
+use crate::discipline::{Admit, Predict, StaleEstimate};
+use crate::policy::{ResponseTime, Statistic};
 use crate::request::ShedReason;
 use crate::time::{Time, nanos};
 
@@ -25,24 +34,45 @@ pub(crate) const PERIOD: u64 = 500_000_000;
 /// is tried again within a few seconds of a stall, and hardly moves on a single empty period.
 const DECAY: f64 = 0.7;
 
-/// The last instant at which a request may be released, and what to call its drop afterwards.
+/// [`Admit::Predict`]: largest part of a limit that may be expected to go to computing. A class that computes
+/// longer than that is in trouble whatever happens here; the rest is left for waiting, so that some of its
+/// requests get through and the estimate can recover.
+const MOST_COMPUTE: f64 = 0.8;
+
+/// [`Admit::Predict`]: part of the limit that a predicted wait may use up. Predictions err by a few percent,
+/// and who is turned away at the head of the queue has waited for nothing.
+const MARGIN: f64 = 0.95;
+
+/// [`Admit::Predict`]: a queue younger than this (ns) may be a burst that the class's rate up to now says
+/// nothing about: two periods of [`Pace`].
+const YOUNG: u64 = 200_000_000;
+
+/// [`Admit::Predict`]: a queue older than this (ns) is no burst, also if all in it are owed: the guarantees do
+/// not fit, or the class has become dear. The grain in which phases are judged.
+const OLD: u64 = 5_000_000_000;
+
+/// The last instant at which a request may be released, and what to call its drop afterwards. `alone` says
+/// that nothing of the class is inside.
 pub(crate) fn drop_at(
     admit: Admit,
     arrived: Time,
     limit: Option<Duration>,
     expected: f64,
+    alone: bool,
     max_wait: Duration,
 ) -> (Time, ShedReason) {
     let patience = (arrived + max_wait, ShedReason::QueueTimeout);
-    match (admit, limit) {
-        (Admit::Deadline { .. }, Some(limit)) => {
-            let expected = if expected >= 1e9 { u64::MAX } else { (expected * 1e9) as u64 };
-            let slack = Duration::from_nanos(nanos(limit).saturating_sub(expected));
-            let deadline = (arrived + slack, ShedReason::Deadline);
-            if deadline.0 < patience.0 { deadline } else { patience }
-        }
-        _ => patience,
-    }
+    let expected = match (admit, limit) {
+        (Admit::Deadline { .. }, Some(_)) => expected,
+        // One must get through, or nobody learns that the class is fast again.
+        (Admit::Predict(_), Some(_)) if alone => 0.0,
+        (Admit::Predict(_), Some(limit)) => expected.min(MOST_COMPUTE * limit.as_secs_f64()),
+        _ => return patience,
+    };
+    let expected = if expected >= 1e9 { u64::MAX } else { (expected * 1e9) as u64 };
+    let slack = Duration::from_nanos(nanos(limit.unwrap_or(max_wait)).saturating_sub(expected));
+    let deadline = (arrived + slack, ShedReason::Deadline);
+    if deadline.0 < patience.0 { deadline } else { patience }
 }
 
 /// Could a request of the class meet its limit if it were released the moment it arrives?
@@ -53,20 +83,103 @@ pub(crate) fn hopeless(admit: Admit, limit: Option<Duration>, expected: f64) -> 
     }
 }
 
-/// The expected compute time of one class: the mean of a control period, in seconds.
+/// What [`Admit::Predict`] needs to know of a class at an arrival.
 #[derive(Clone, Copy, Debug)]
+pub(crate) struct Outlook {
+    /// The request is within the guaranteed rate.
+    pub(crate) owed: bool,
+    /// Requests that wait already, more than none.
+    pub(crate) waiting: u32,
+    /// For how long there has been a queue, in nanoseconds.
+    pub(crate) backlogged: u64,
+    /// Guaranteed requests per second, 0 for none.
+    pub(crate) guaranteed: f64,
+    /// Limit of the response time, if there is one, and of the wait.
+    pub(crate) limit: Option<Duration>,
+    pub(crate) max_wait: Duration,
+    /// Expected compute time in seconds.
+    pub(crate) expected: f64,
+    /// The class's pace, rolled up to now.
+    pub(crate) pace: Pace,
+}
+
+/// Would a request that arrives now wait too long? Says why.
+pub(crate) fn too_long(figures: Predict, outlook: &Outlook) -> Option<ShedReason> {
+    let young = outlook.backlogged < YOUNG;
+    if young && outlook.guaranteed == 0.0 {
+        return None;
+    }
+    let pace = if young { outlook.pace.rate.max(outlook.guaranteed) } else { outlook.pace.rate };
+    let wait = f64::from(outlook.waiting) / pace.max(1e-9);
+    let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
+    let compute = if outlook.limit.is_some() { outlook.expected.min(MOST_COMPUTE * patience) } else { 0.0 };
+    let hard = MARGIN * patience - compute;
+    let soft = (figures.soft_share * patience).max(figures.soft_least.as_secs_f64());
+    if (!outlook.owed || outlook.backlogged > OLD) && wait > soft && soft < hard {
+        return Some(ShedReason::Overload);
+    }
+    (wait > hard).then_some(ShedReason::Deadline)
+}
+
+/// The rate at which a class is released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    period: u64,
+    count: u32,
+    /// Requests per second, over the last few tenths of a second.
+    pub(crate) rate: f64,
+}
+
+impl Pace {
+    /// Nanoseconds of a period: short against any limit worth a prediction.
+    const PERIOD: u64 = 100_000_000;
+    /// Weight of the latest period: three of them count.
+    const FRESH: f64 = 0.3;
+
+    pub(crate) const NONE: Pace = Pace { period: 0, count: 0, rate: 0.0 };
+
+    /// Brings it up to `now`.
+    pub(crate) fn roll(&mut self, now: Time) {
+        let period = now.as_nanos() / Pace::PERIOD;
+        let passed = period.saturating_sub(self.period);
+        if passed == 0 {
+            return;
+        }
+        self.period = period;
+        let rate = f64::from(core::mem::take(&mut self.count)) * (1e9 / Pace::PERIOD as f64);
+        let empty = (passed - 1).min(10_000) as i32;
+        self.rate = (self.rate + Pace::FRESH * (rate - self.rate)) * (1.0 - Pace::FRESH).powi(empty);
+    }
+
+    /// One more release.
+    pub(crate) fn released(&mut self, now: Time) {
+        self.roll(now);
+        self.count += 1;
+    }
+}
+
+/// Compute times of a period that are kept to take a percentile of: enough to tell a 95th from a 90th.
+const KEPT: usize = 64;
+
+/// The expected compute time of one class: a statistic over a control period, in seconds.
+#[derive(Clone, Debug)]
 pub(crate) struct Expected {
     period: u64,
     sum: f64,
     count: u32,
-    estimate: Option<f64>,
+    mean: Option<f64>,
+    /// The guaranteed percentile, if a percentile is guaranteed and the method looks at it.
+    percentile: Option<f64>,
+    /// The latest compute times of the period.
+    kept: Option<Box<[f32; KEPT]>>,
 }
 
 impl Expected {
-    pub(crate) const UNKNOWN: Expected = Expected { period: 0, sum: 0.0, count: 0, estimate: None };
+    pub(crate) const UNKNOWN: Expected =
+        Expected { period: 0, sum: 0.0, count: 0, mean: None, percentile: None, kept: None };
 
     /// Brings the estimate up to `now`. `inside` tells whether the class has requests inside.
-    pub(crate) fn roll(&mut self, now: Time, inside: bool, admit: Admit) {
+    pub(crate) fn roll(&mut self, now: Time, inside: bool, admit: Admit, limit: Option<ResponseTime>) {
         let period = now.as_nanos() / PERIOD;
         let mut passed = period.saturating_sub(self.period);
         if passed == 0 {
@@ -74,29 +187,49 @@ impl Expected {
         }
         self.period = period;
         if self.count > 0 {
-            self.estimate = Some(self.sum / f64::from(self.count));
+            self.mean = Some(self.sum / f64::from(self.count));
+            if let Some(Statistic::Percentile(p)) = limit.map(|rt| rt.statistic) {
+                self.percentile = self.kept.as_mut().map(|kept| {
+                    let kept = &mut kept[..KEPT.min(self.count as usize)];
+                    kept.sort_unstable_by(f32::total_cmp);
+                    let rank = (kept.len() as f64 * p / 100.0).ceil() as usize;
+                    f64::from(kept[rank.clamp(1, kept.len()) - 1])
+                });
+            }
             self.sum = 0.0;
             self.count = 0;
             passed -= 1;
         }
         let hold = matches!(admit, Admit::Deadline { stale: StaleEstimate::Hold });
         if !inside && !hold && passed > 0 {
-            self.estimate = self.estimate.map(|e| e * DECAY.powi(passed.min(64) as i32));
+            let left = DECAY.powi(passed.min(64) as i32);
+            self.mean = self.mean.map(|e| e * left);
+            self.percentile = self.percentile.map(|e| e * left);
         }
     }
 
     /// One more completion. Call [`Expected::roll`] first.
-    pub(crate) fn add(&mut self, seconds: f64) {
+    pub(crate) fn add(&mut self, seconds: f64, admit: Admit, limit: Option<ResponseTime>) {
+        let percentile = matches!(limit.map(|rt| rt.statistic), Some(Statistic::Percentile(_)));
+        if percentile && matches!(admit, Admit::Predict(_)) {
+            let kept = self.kept.get_or_insert_with(|| Box::new([0.0; KEPT]));
+            kept[self.count as usize % KEPT] = seconds as f32;
+        }
         self.sum += seconds;
         self.count += 1;
-        if self.estimate.is_none() {
-            self.estimate = Some(seconds);
+        if self.mean.is_none() {
+            self.mean = Some(seconds);
         }
     }
 
-    /// Seconds, if anything completed yet.
+    /// Mean in seconds, if anything completed yet.
     pub(crate) fn seconds(&self) -> Option<f64> {
-        self.estimate
+        self.mean
+    }
+
+    /// The guaranteed statistic in seconds where that is known, else the mean.
+    pub(crate) fn guaranteed(&self) -> Option<f64> {
+        self.percentile.or(self.mean)
     }
 }
 
@@ -110,9 +243,9 @@ mod tests {
     fn drops_when_the_time_left_is_less_than_expected() {
         let limit = Some(Duration::from_millis(400));
         let wait = Duration::from_secs(30);
-        let (at, why) = drop_at(QUORUM, Time::from_millis(1000), limit, 0.1, wait);
+        let (at, why) = drop_at(QUORUM, Time::from_millis(1000), limit, 0.1, true, wait);
         assert_eq!((at, why), (Time::from_millis(1300), ShedReason::Deadline));
-        let (at, why) = drop_at(Admit::None, Time::from_millis(1000), limit, 0.1, wait);
+        let (at, why) = drop_at(Admit::None, Time::from_millis(1000), limit, 0.1, true, wait);
         assert_eq!((at, why), (Time::from_millis(31_000), ShedReason::QueueTimeout));
         assert!(hopeless(QUORUM, limit, 0.5) && !hopeless(QUORUM, limit, 0.4) && !hopeless(Admit::None, limit, 9.0));
     }
@@ -123,10 +256,10 @@ mod tests {
         let hold = Admit::Deadline { stale: StaleEstimate::Hold };
         for (admit, inside, expected) in [(QUORUM, false, 0.49), (QUORUM, true, 1.0), (hold, false, 1.0)] {
             let mut e = Expected::UNKNOWN;
-            e.roll(at(1), true, admit);
-            e.add(0.5);
-            e.add(1.5);
-            e.roll(at(4), inside, admit);
+            e.roll(at(1), true, admit, None);
+            e.add(0.5, admit, None);
+            e.add(1.5, admit, None);
+            e.roll(at(4), inside, admit, None);
             assert!((e.seconds().unwrap() - expected).abs() < 1e-12, "{admit:?} {inside}");
         }
     }

@@ -10,11 +10,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::admit::Expected;
+use crate::admit::{Expected, Pace};
 use crate::forward::RetryTokens;
 use crate::observe::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
+use crate::release::{Bucket, Halves};
 use crate::ticket::NONE;
 use crate::time::Time;
 
@@ -31,6 +32,16 @@ pub(crate) struct Class {
     /// Virtual time of its next turn.
     pub(crate) tag: f64,
     pub(crate) expected: Expected,
+    /// How fast it is released.
+    pub(crate) pace: Pace,
+    /// Since when it has had a queue, if it has one.
+    pub(crate) backlogged: Time,
+    /// What it has left of its guaranteed rate: a release takes a token.
+    pub(crate) bucket: Bucket,
+    /// The same for what it asks: an arrival takes a token if there is one, and is owed an answer then.
+    pub(crate) arrivals: Bucket,
+    /// Its part in the measurements of adaptive windows, per lane of its pool.
+    pub(crate) halves: Vec<Halves>,
     /// One more than the control period of its latest arrival or completion.
     pub(crate) seen: u64,
     pub(crate) observed: Observed,
@@ -51,6 +62,11 @@ impl Class {
             outstanding: 0,
             tag: 0.0,
             expected: Expected::UNKNOWN,
+            pace: Pace::NONE,
+            backlogged: now,
+            bucket: Bucket::new(now),
+            arrivals: Bucket::new(now),
+            halves: Vec::new(),
             seen: 0,
             observed: Observed::new(now),
             retry: RetryTokens::new(now),
@@ -92,8 +108,9 @@ pub(crate) struct Classes {
     named: usize,
     templates: Vec<Template>,
     free: Vec<u32>,
-    /// Σφ over all live classes.
+    /// Σφ over all live classes, and over those of each pool.
     pub(crate) total_weight: u64,
+    pub(crate) pool_weight: Vec<u64>,
     /// Sum and number of known service times, for classes that have none yet.
     known: (f64, u32),
 }
@@ -113,7 +130,9 @@ impl Classes {
             .map(|t| Template { by_key: BTreeMap::new(), max_live: t.max_live as usize, oldest: NONE, newest: NONE })
             .collect();
         let named = policy.classes.len();
-        let mut classes = Classes { all, specs, named, templates, free: Vec::new(), total_weight: 0, known: (0.0, 0) };
+        let pool_weight = vec![0; policy.pools.len()];
+        let free = Vec::new();
+        let mut classes = Classes { all, specs, named, templates, free, total_weight: 0, pool_weight, known: (0.0, 0) };
         classes.weigh();
         classes
     }
@@ -122,6 +141,7 @@ impl Classes {
     pub(crate) fn weigh(&mut self) {
         self.known = (0.0, 0);
         self.total_weight = 0;
+        self.pool_weight.fill(0);
         let live = |classes: &Classes, index: u32| classes.all[index as usize].live;
         for index in 0..self.all.len() as u32 {
             if let Some(t) = self.service_time(index).filter(|_| live(self, index)) {
@@ -131,7 +151,11 @@ impl Classes {
         }
         for index in 0..self.all.len() as u32 {
             self.all[index as usize].weight = self.due_weight(index);
-            self.total_weight += if live(self, index) { self.all[index as usize].weight } else { 0 };
+            if live(self, index) {
+                let class = &self.all[index as usize];
+                self.total_weight += class.weight;
+                self.pool_weight[class.pool] += class.weight;
+            }
         }
     }
 
@@ -177,8 +201,7 @@ impl Classes {
             self.all.len() as u32 - 1
         };
         let weight = self.due_weight(index);
-        self.all[index as usize].weight = weight;
-        self.total_weight += weight;
+        self.change_weight(index, weight);
         self.templates[template as usize].by_key.insert(key.into(), index);
         self.enter_idle(index);
         (index, true)
@@ -188,9 +211,9 @@ impl Classes {
         self.leave_idle(class);
         let gone = &mut self.all[class as usize];
         gone.live = false;
-        let (weight, counts, learned) = (gone.weight, gone.observed.counts, gone.observed.learned());
+        let (counts, learned) = (gone.observed.counts, gone.observed.learned());
         let Some(made) = gone.made.take() else { return };
-        self.total_weight -= weight;
+        self.change_weight(class, 0);
         if let (None, Some(learned)) = (self.agreed(class), learned) {
             self.known.0 -= learned;
             self.known.1 -= 1;
@@ -235,6 +258,15 @@ impl Classes {
                 }
             }
         }
+    }
+
+    /// Sets a live class's φ; returns what it was.
+    pub(crate) fn change_weight(&mut self, class: u32, weight: u64) -> u64 {
+        let class = &mut self.all[class as usize];
+        let old = core::mem::replace(&mut class.weight, weight);
+        self.total_weight = self.total_weight - old + weight;
+        self.pool_weight[class.pool] = self.pool_weight[class.pool] - old + weight;
+        old
     }
 
     /// Agreed service time in seconds.

@@ -6,14 +6,17 @@
 //! those that complete something, the window would grow while the class that needs it small is shut
 //! out, and the two would take turns for ever. Classes report their first event of a period, so that a
 //! step looks at those with traffic and not at a hundred thousand tenants.
+//!
+//! Adaptive windows have their own times, one half cycle after the other; see `release::adaptive`.
 
 use core::time::Duration;
 
 use crate::admit::PERIOD;
 use crate::engine::Engine;
 use crate::policy::{Policy, ResponseTime};
-use crate::release::Tightest;
-use crate::request::ClassId;
+use crate::discipline::LoadControl;
+use crate::release::{Danger, Half, Halves, Swing, Tightest};
+use crate::request::{ClassId, Why};
 use crate::time::Time;
 
 /// The classes with the smallest limit.
@@ -57,10 +60,116 @@ impl Engine {
         if self.nodes.readmit(now) {
             self.nodes_changed(now);
         }
-        if self.window.steps() && self.steering.next <= now {
-            let tightest = self.tightest(now);
-            self.window.step(now, tightest);
-            self.steering.next = after(now);
+        match self.policy.discipline.load_control {
+            LoadControl::WindowLinear { .. } if self.steering.next <= now => {
+                let tightest = self.tightest(now);
+                for window in &mut self.windows {
+                    window.step(now, tightest);
+                }
+                self.steering.next = after(now);
+            }
+            LoadControl::WindowAdaptive(_) => {
+                for group in 0..self.windows.len() {
+                    if self.windows[group].swing.as_ref().is_some_and(|swing| swing.next <= now) {
+                        self.swing(now, group);
+                    }
+                }
+            }
+            LoadControl::WindowLinear { .. } | LoadControl::Fixed { .. } => {}
+        }
+    }
+
+    /// When control must run next.
+    pub(crate) fn next_control(&self) -> Option<Time> {
+        match self.policy.discipline.load_control {
+            LoadControl::WindowLinear { .. } => Some(self.steering.next),
+            LoadControl::WindowAdaptive(_) => {
+                self.windows.iter().filter_map(|window| window.swing.as_ref()).map(|swing| swing.next).min()
+            }
+            LoadControl::Fixed { .. } => None,
+        }
+    }
+
+    /// The end of a half cycle of an adaptive window.
+    fn swing(&mut self, now: Time, group: usize) {
+        let outstanding = self.windows[group].outstanding;
+        let Some(mut swing) = self.windows[group].swing.take() else { return };
+        let half = swing.half(now, outstanding);
+        if half != Half::Unfinished {
+            let (danger, stretch) = self.endangered(now, group, &swing);
+            swing.stretch = stretch;
+            let why = match (danger, half) {
+                (Some(Danger { class, compute, limit }), _) => {
+                    swing.back_off(outstanding);
+                    Some(Why::Endangered { class, compute, limit })
+                }
+                (None, Half::Cycle(cycle)) => {
+                    let work = self.work(group, &swing);
+                    Some(swing.step(work, cycle))
+                }
+                _ => None,
+            };
+            swing.turn(now, half);
+            let (size, high) = (swing.size(), swing.high());
+            match why {
+                Some(why) => self.windows[group].set(now, size, why),
+                None => self.windows[group].size = size,
+            }
+            self.spread(group, high);
+        }
+        self.windows[group].swing = Some(swing);
+    }
+
+    /// Work completed in the two halves of a cycle.
+    fn work(&self, group: usize, swing: &Swing) -> [f64; 2] {
+        let of = |class: &u32| self.halves(*class, group).map(|halves| swing.work(halves));
+        swing.seen.iter().filter_map(of).fold([0.0; 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
+    }
+
+    /// The class of the cycle whose limit is most in danger, and the least stretch of compute times.
+    fn endangered(&mut self, now: Time, group: usize, swing: &Swing) -> (Option<Danger>, f64) {
+        let admit = self.policy.discipline.admit;
+        let (mut worst, mut danger, mut stretch) = (0.0, None, f64::INFINITY);
+        for class in &swing.seen {
+            if self.halves(*class, group).is_none() {
+                continue;
+            }
+            let limit = self.classes.spec(*class).guarantee.response_time;
+            let Some(unloaded) = self.classes.service_time(*class) else { continue };
+            let state = &mut self.classes.all[*class as usize];
+            state.expected.roll(now, state.outstanding > 0, admit, limit);
+            let (Some(mean), Some(value)) = (state.expected.seconds(), state.expected.guaranteed()) else { continue };
+            stretch = f64::min(stretch, mean / unloaded);
+            let Some(limit) = limit.map(|rt| rt.limit) else { continue };
+            let part = value / limit.as_secs_f64();
+            if part > worst && swing.endangered(value, mean, unloaded, limit.as_secs_f64()) {
+                worst = part;
+                let compute = Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX);
+                danger = Some(Danger { class: ClassId(*class), compute, limit });
+            }
+        }
+        (danger, if stretch.is_finite() { stretch.max(1.0) } else { 1.0 })
+    }
+
+    /// A class's sums in a group.
+    fn halves(&self, class: u32, group: usize) -> Option<&Halves> {
+        let state = &self.classes.all[class as usize];
+        let place = self.nodes.place_in(state.pool, group as u32)?;
+        state.halves.get(place as usize)
+    }
+
+    /// What every request of a pool suffers inside; at least 1.
+    pub(crate) fn stretch(&self, pool: usize) -> f64 {
+        let stretches = self.nodes.groups_of(pool).filter_map(|group| {
+            self.windows[group as usize].swing.as_ref().map(|swing| swing.stretch)
+        });
+        stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
+    }
+
+    /// No machine of a group gets much more than its part of the window.
+    fn spread(&mut self, group: usize, window: u32) {
+        if let LoadControl::WindowAdaptive(figures) = self.policy.discipline.load_control {
+            self.nodes.spread(group as u32, window, figures.node_share);
         }
     }
 
@@ -69,7 +178,8 @@ impl Engine {
         let admit = self.policy.discipline.admit;
         let mut compute = |class: u32| {
             let state = &mut self.classes.all[class as usize];
-            state.expected.roll(now, state.outstanding > 0, admit);
+            // The mean steers, whatever is guaranteed.
+            state.expected.roll(now, state.outstanding > 0, admit, None);
             state.expected.seconds().unwrap_or(0.0)
         };
         let mut slowest = None;
@@ -95,6 +205,21 @@ impl Engine {
     /// The set of usable nodes is another.
     pub(crate) fn nodes_changed(&mut self, now: Time) {
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
-        self.window.nodes_changed(now, usable, all);
+        for group in 0..self.windows.len() {
+            let slots = self.nodes.shares(group as u32).map(|(pool, share)| {
+                self.classes.pool_weight[pool] as f64 * 1e-9 * share
+            });
+            let slots: f64 = slots.sum();
+            let members = &self.nodes.groups[group];
+            let window = &mut self.windows[group];
+            let Some(swing) = &mut window.swing else {
+                window.nodes_changed(now, usable, all);
+                continue;
+            };
+            swing.needs(now, slots, members.usable, members.weight);
+            let (size, high) = (swing.size(), swing.high());
+            window.set(now, size, Why::Nodes { usable: members.usable, all: members.machines() });
+            self.spread(group, high);
+        }
     }
 }

@@ -4,16 +4,24 @@
 //! evenly), weighted round robin (a node's next turn comes 1/weight after its last: the order of
 //! stride scheduling), and power of two choices (Mitzenmacher 1996).
 //!
+//! Nodes of one machine (members of several pools, say) share it: what counts is how many requests are
+//! inside the machine. Machines that serve the same pools, and so the same classes, form a *group*; load
+//! control has a window for each, or one for all. The nodes of a pool in one group are a *lane*: a request
+//! may go where its pool has a lane in a group with room.
+//!
 //! A node is chosen only while it is up, not draining, not ejected and below its own bound. Passive
 //! ejection answers a known trap: least outstanding sends everything to the node that fails fastest.
 //! After `consecutive_failures` in a row a node is left out for `base`, twice as long each further
 //! time, up to 16 times; never more than `max_share` of a pool at once, but always one of two or more.
 
 use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::discipline::LoadControl;
 use crate::heap::Heaps;
 use crate::policy::{Dispatch, Ejection, Policy};
 use crate::random::Random;
+use crate::release::Window;
 use crate::request::NodeEvent;
 use crate::snapshot::NodeState;
 use crate::ticket::NONE;
@@ -34,6 +42,10 @@ const MAX_DRAWS: u32 = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct NodeInfo {
     pub(crate) pool: usize,
+    /// Index into [`Nodes::machines`].
+    pub(crate) machine: u32,
+    /// Index into [`Nodes::lanes`].
+    pub(crate) lane: u32,
     pub(crate) weight: f64,
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
@@ -65,13 +77,68 @@ impl NodeInfo {
     }
 }
 
+/// A machine: nodes that share its processors.
+#[derive(Clone, Debug)]
+struct Machine {
+    group: u32,
+    nodes: Vec<u32>,
+    outstanding: u32,
+    /// Most requests inside; load control may set it.
+    most: u32,
+}
+
+impl Machine {
+    /// Its size relative to others: its largest node's weight.
+    fn weight(&self, nodes: &[NodeInfo]) -> f64 {
+        self.nodes.iter().map(|n| nodes[*n as usize].weight).fold(0.0, f64::max)
+    }
+
+    fn usable(&self, nodes: &[NodeInfo]) -> bool {
+        self.nodes.iter().any(|n| nodes[*n as usize].usable())
+    }
+}
+
+/// The nodes of one pool in one group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lane {
+    pub(crate) pool: usize,
+    pub(crate) group: u32,
+    /// Its number among the lanes of its pool.
+    pub(crate) place: u32,
+    /// Weight of its usable nodes.
+    weight: f64,
+}
+
+/// Machines that serve the same pools.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Group {
+    pub(crate) pools: Vec<usize>,
+    lanes: Vec<u32>,
+    machines: Vec<u32>,
+    /// Weight and number of its usable machines, and number of all.
+    pub(crate) weight: f64,
+    pub(crate) usable: u32,
+}
+
+impl Group {
+    /// Machines, usable or not.
+    pub(crate) fn machines(&self) -> u32 {
+        self.machines.len() as u32
+    }
+}
+
 /// All nodes of all pools.
 #[derive(Clone, Debug)]
 pub(crate) struct Nodes {
     pub(crate) nodes: Vec<NodeInfo>,
+    machines: Vec<Machine>,
+    pub(crate) lanes: Vec<Lane>,
+    lanes_of: Vec<Vec<u32>>,
+    /// At least one.
+    pub(crate) groups: Vec<Group>,
     methods: Vec<Dispatch>,
     ejection: Vec<Ejection>,
-    /// Per pool the nodes that can take a request now, best first.
+    /// Per lane the nodes that can take a request now, best first.
     ready: Heaps<(f64, u64)>,
     /// Usable nodes per pool, whether or not they have room.
     usable: Vec<u32>,
@@ -84,11 +151,13 @@ pub(crate) struct Nodes {
 
 impl Nodes {
     pub(crate) fn new(policy: &Policy) -> Nodes {
-        let nodes: Vec<NodeInfo> = policy
+        let mut nodes: Vec<NodeInfo> = policy
             .nodes
             .iter()
             .map(|n| NodeInfo {
                 pool: n.pool,
+                machine: 0,
+                lane: 0,
                 weight: n.weight,
                 capacity: n.capacity,
                 max_outstanding: n.max_outstanding.unwrap_or(u32::MAX),
@@ -104,26 +173,67 @@ impl Nodes {
                 turn: 1.0 / n.weight,
             })
             .collect();
+        let machines = machines(policy, &mut nodes);
         let mut all = Nodes {
-            ready: Heaps::new(policy.pools.len(), nodes.len()),
+            ready: Heaps::new(0, nodes.len()),
             usable: vec![0; policy.pools.len()],
             methods: policy.pools.iter().map(|p| p.dispatch).collect(),
             ejection: policy.pools.iter().map(|p| p.ejection).collect(),
+            lanes: Vec::new(),
+            lanes_of: vec![Vec::new(); policy.pools.len()],
+            groups: Vec::new(),
+            machines,
             nodes,
             round: vec![0.0; policy.pools.len()],
             turns: 0,
             next_return: None,
         };
+        all.group(matches!(policy.discipline.load_control, LoadControl::WindowAdaptive(_)));
         all.refresh();
         all
+    }
+
+    /// Divides the machines into groups, or puts them all into one.
+    fn group(&mut self, divide: bool) {
+        let mut numbers: BTreeMap<BTreeSet<usize>, u32> = BTreeMap::new();
+        for index in 0..self.machines.len() {
+            let pools: BTreeSet<usize> = match divide {
+                true => self.machines[index].nodes.iter().map(|n| self.nodes[*n as usize].pool).collect(),
+                false => (0..self.lanes_of.len()).collect(),
+            };
+            let next = self.groups.len() as u32;
+            let group = *numbers.entry(pools.clone()).or_insert(next);
+            if group == next {
+                self.groups.push(Group { pools: pools.into_iter().collect(), ..Group::default() });
+            }
+            self.groups[group as usize].machines.push(index as u32);
+            self.machines[index].group = group;
+        }
+        if self.groups.is_empty() {
+            self.groups.push(Group { pools: (0..self.lanes_of.len()).collect(), ..Group::default() });
+        }
+        for index in 0..self.nodes.len() {
+            let (pool, group) = (self.nodes[index].pool, self.machines[self.nodes[index].machine as usize].group);
+            let known = self.lanes_of[pool].iter().copied().find(|lane| self.lanes[*lane as usize].group == group);
+            let lane = known.unwrap_or_else(|| {
+                let lane = self.lanes.len() as u32;
+                self.lanes.push(Lane { pool, group, place: self.lanes_of[pool].len() as u32, weight: 0.0 });
+                self.lanes_of[pool].push(lane);
+                self.groups[group as usize].lanes.push(lane);
+                lane
+            });
+            self.nodes[index].lane = lane;
+        }
+        self.ready = Heaps::new(self.lanes.len(), self.nodes.len());
     }
 
     /// Takes over what is known of `old` about its node `from`, now called `to`.
     pub(crate) fn inherit(&mut self, to: usize, old: &Nodes, from: usize) {
         let (node, old) = (&mut self.nodes[to], &old.nodes[from]);
-        let (pool, weight, max_outstanding) = (node.pool, node.weight, node.max_outstanding);
+        let NodeInfo { pool, machine, lane, weight, max_outstanding, .. } = *node;
         let capacity = node.capacity.or(old.capacity);
-        *node = NodeInfo { pool, weight, max_outstanding, capacity, ..old.clone() };
+        *node = NodeInfo { pool, machine, lane, weight, max_outstanding, capacity, ..old.clone() };
+        self.machines[machine as usize].outstanding += old.outstanding;
         self.refresh();
     }
 
@@ -131,16 +241,89 @@ impl Nodes {
     fn refresh(&mut self) {
         self.usable.fill(0);
         self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min();
+        for lane in &mut self.lanes {
+            lane.weight = 0.0;
+        }
         for index in 0..self.nodes.len() as u32 {
             let node = &self.nodes[index as usize];
-            self.usable[node.pool] += u32::from(node.usable());
+            if node.usable() {
+                self.usable[node.pool] += 1;
+                self.lanes[node.lane as usize].weight += node.weight;
+            }
             self.place(index);
+        }
+        for group in &mut self.groups {
+            (group.weight, group.usable) = (0.0, 0);
+            for machine in group.machines.iter().map(|m| &self.machines[*m as usize]) {
+                if machine.usable(&self.nodes) {
+                    group.weight += machine.weight(&self.nodes);
+                    group.usable += 1;
+                }
+            }
         }
     }
 
-    /// Can the pool take a request now?
-    pub(crate) fn has_room(&self, pool: usize) -> bool {
-        !self.ready.items(pool).is_empty()
+    /// Can the pool take a request now? `kept` is a group in which the request has a slot already.
+    pub(crate) fn has_room(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> bool {
+        self.open(pool, windows, kept).next().is_some()
+    }
+
+    /// Can this node take a request now, windows aside?
+    pub(crate) fn can_take(&self, node: u32) -> bool {
+        self.ready.contains(node)
+    }
+
+    /// The lanes of the pool that can take a request.
+    fn open<'a>(
+        &'a self,
+        pool: usize,
+        windows: &'a [Window],
+        kept: Option<u32>,
+    ) -> impl Iterator<Item = u32> + Clone + 'a {
+        self.lanes_of[pool].iter().copied().filter(move |lane| {
+            let group = self.lanes[*lane as usize].group;
+            let window = kept == Some(group) || windows[group as usize].has_room();
+            window && !self.ready.items(*lane as usize).is_empty()
+        })
+    }
+
+    /// The group of a node's machine.
+    pub(crate) fn group_of(&self, node: u32) -> u32 {
+        self.machines[self.nodes[node as usize].machine as usize].group
+    }
+
+    /// The groups that a pool has nodes in.
+    pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
+        self.lanes_of[pool].iter().map(|lane| self.lanes[*lane as usize].group)
+    }
+
+    /// The number of a group among those that a pool has nodes in.
+    pub(crate) fn place_in(&self, pool: usize, group: u32) -> Option<u32> {
+        let lanes = self.lanes_of[pool].iter().map(|lane| &self.lanes[*lane as usize]);
+        lanes.filter(|lane| lane.group == group).map(|lane| lane.place).next()
+    }
+
+    /// For every pool of the group: the pool, and the share of it that the group is.
+    pub(crate) fn shares(&self, group: u32) -> impl Iterator<Item = (usize, f64)> + '_ {
+        self.groups[group as usize].lanes.iter().map(|lane| {
+            let lane = &self.lanes[*lane as usize];
+            let whole: f64 = self.lanes_of[lane.pool].iter().map(|l| self.lanes[*l as usize].weight).sum();
+            (lane.pool, if whole > 0.0 { lane.weight / whole } else { 0.0 })
+        })
+    }
+
+    /// Bounds what is inside each machine of a group to `share` of an even spread of `window`, at least two.
+    pub(crate) fn spread(&mut self, group: u32, window: u32, share: f64) {
+        let each = share * f64::from(window) / self.groups[group as usize].weight.max(1e-9);
+        for at in 0..self.groups[group as usize].machines.len() {
+            let index = self.groups[group as usize].machines[at];
+            let machine = &self.machines[index as usize];
+            let most = (each * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
+            if most != machine.most {
+                self.machines[index as usize].most = most;
+                self.place_all(index);
+            }
+        }
     }
 
     /// Nodes of the pool that are neither down nor draining nor ejected.
@@ -154,39 +337,69 @@ impl Nodes {
     }
 
     /// Chooses a node of the pool and puts a request inside. `avoid` (the node that just failed, or
-    /// [`NONE`]) is chosen only if there is no other.
-    pub(crate) fn dispatch(&mut self, pool: usize, avoid: u32, random: &mut Random) -> Option<u32> {
-        let ready = self.ready.items(pool);
-        let (_, first) = *ready.first()?;
+    /// [`NONE`]) is chosen only if there is no other; `kept` is as in [`Nodes::has_room`].
+    pub(crate) fn dispatch(
+        &mut self,
+        pool: usize,
+        windows: &[Window],
+        (avoid, kept): (u32, Option<u32>),
+        random: &mut Random,
+    ) -> Option<u32> {
+        let first = |key: &((f64, u64), u32)| (key.0, key.1);
+        let order = |a: &((f64, u64), u32), b: &((f64, u64), u32)| {
+            first(a).partial_cmp(&first(b)).unwrap_or(core::cmp::Ordering::Equal)
+        };
+        let tops = self.open(pool, windows, kept).filter_map(|lane| self.ready.peek(lane as usize));
+        let (_, best) = tops.min_by(order)?;
         let chosen = if self.methods[pool] == Dispatch::PowerOfTwo {
-            let a = self.draw(pool, avoid, random);
-            let b = self.draw(pool, avoid, random);
-            let load = |n: u32| f64::from(self.nodes[n as usize].outstanding + 1) / self.nodes[n as usize].weight;
+            let open = self.open(pool, windows, kept);
+            let a = self.draw(open.clone(), avoid, random);
+            let b = self.draw(open, avoid, random);
+            let load = |n: u32| self.load(n);
             if load(b) < load(a) { b } else { a }
-        } else if first == avoid {
+        } else if best == avoid {
             // Only after a failure: look at all.
-            let others = ready.iter().filter(|(_, n)| *n != avoid);
-            others.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal)).map_or(first, |(_, n)| *n)
+            let all = self.open(pool, windows, kept).flat_map(|lane| self.ready.items(lane as usize));
+            all.filter(|(_, n)| *n != avoid).copied().min_by(order).map_or(best, |(_, n)| n)
         } else {
-            first
+            best
         };
         if self.methods[pool] == Dispatch::WeightedRoundRobin {
             let node = &mut self.nodes[chosen as usize];
             self.round[pool] = self.round[pool].max(node.turn);
             node.turn += 1.0 / node.weight;
         }
-        self.nodes[chosen as usize].outstanding += 1;
         self.turns += 1;
-        self.place(chosen);
+        self.count(chosen, true);
         Some(chosen)
     }
 
     /// A request is no longer inside.
     pub(crate) fn release(&mut self, node: u32) {
         if node != NONE {
-            self.nodes[node as usize].outstanding -= 1;
-            self.place(node);
+            self.count(node, false);
         }
+    }
+
+    /// One more or one less inside a node.
+    fn count(&mut self, index: u32, enters: bool) {
+        let node = &mut self.nodes[index as usize];
+        let machine = &mut self.machines[node.machine as usize];
+        if enters {
+            node.outstanding += 1;
+            machine.outstanding += 1;
+        } else {
+            node.outstanding -= 1;
+            machine.outstanding -= 1;
+        }
+        let machine = node.machine;
+        self.place_all(machine);
+    }
+
+    /// How full a node's machine would be with one more, relative to the node's weight.
+    fn load(&self, index: u32) -> f64 {
+        let node = &self.nodes[index as usize];
+        f64::from(self.machines[node.machine as usize].outstanding + 1) / node.weight
     }
 
     /// The node answered well.
@@ -280,12 +493,22 @@ impl Nodes {
         self.next_return
     }
 
+    /// Puts every node of a machine where it belongs.
+    fn place_all(&mut self, machine: u32) {
+        for at in 0..self.machines[machine as usize].nodes.len() {
+            self.place(self.machines[machine as usize].nodes[at]);
+        }
+    }
+
     /// Puts a node where it belongs among those that can take a request.
     fn place(&mut self, index: u32) {
+        let load = self.load(index);
         let node = &mut self.nodes[index as usize];
-        let pool = node.pool;
-        if !node.usable() || node.outstanding >= node.max_outstanding {
-            self.ready.remove(pool, index);
+        let (pool, lane) = (node.pool, node.lane as usize);
+        let machine = &self.machines[node.machine as usize];
+        let full = node.outstanding >= node.max_outstanding || machine.outstanding >= machine.most;
+        if !node.usable() || full {
+            self.ready.remove(lane, index);
             return;
         }
         if !self.ready.contains(index) {
@@ -294,19 +517,20 @@ impl Nodes {
         }
         let key = match self.methods[pool] {
             Dispatch::WeightedRoundRobin => node.turn,
-            Dispatch::LeastOutstanding | Dispatch::PowerOfTwo => f64::from(node.outstanding + 1) / node.weight,
+            Dispatch::LeastOutstanding | Dispatch::PowerOfTwo => load,
         };
-        self.ready.set(pool, index, (key, self.turns));
+        self.ready.set(lane, index, (key, self.turns));
     }
 
-    /// A ready node, drawn in proportion to weight.
-    fn draw(&self, pool: usize, avoid: u32, random: &mut Random) -> u32 {
-        let ready = self.ready.items(pool);
-        let heaviest = ready.iter().map(|(_, n)| self.nodes[*n as usize].weight).fold(0.0, f64::max);
-        let mut last = ready[0].1;
+    /// A ready node of these lanes, drawn in proportion to weight.
+    fn draw(&self, lanes: impl Iterator<Item = u32> + Clone, avoid: u32, random: &mut Random) -> u32 {
+        let ready = lanes.flat_map(|lane| self.ready.items(lane as usize)).map(|(_, n)| *n);
+        let count = ready.clone().count();
+        let heaviest = ready.clone().map(|n| self.nodes[n as usize].weight).fold(0.0, f64::max);
+        let mut last = ready.clone().next().unwrap_or(NONE);
         for _ in 0..MAX_DRAWS {
-            let (_, n) = ready[random.below(ready.len() as u64) as usize];
-            if n == avoid && ready.len() > 1 {
+            let Some(n) = ready.clone().nth(random.below(count.max(1) as u64) as usize) else { break };
+            if n == avoid && count > 1 {
                 continue;
             }
             last = n;
@@ -316,4 +540,19 @@ impl Nodes {
         }
         last
     }
+}
+
+/// The machines of a policy; tells each node which is its own.
+fn machines(policy: &Policy, nodes: &mut [NodeInfo]) -> Vec<Machine> {
+    let mut machines: Vec<Machine> = Vec::new();
+    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+    for (index, node) in policy.nodes.iter().enumerate() {
+        let number = *numbers.entry(&node.machine).or_insert_with(|| {
+            machines.push(Machine { group: 0, nodes: Vec::new(), outstanding: 0, most: u32::MAX });
+            machines.len() as u32 - 1
+        });
+        machines[number as usize].nodes.push(index as u32);
+        nodes[index].machine = number;
+    }
+    machines
 }

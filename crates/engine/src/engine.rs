@@ -1,14 +1,15 @@
 //! The state machine: what happens to a request from its arrival to its release.
 
-use crate::admit;
+use crate::admit::{self, Outlook};
 use crate::classify::Classes;
 use crate::control::Steering;
+use crate::discipline::{Admit, Infeasible, Precedence as Method, Tokens};
 use crate::dispatch::Nodes;
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::Queues;
 use crate::random::Random;
-use crate::release::{Claim, Precedence, Window};
+use crate::release::{Bucket, Claim, Claimed, Precedence, Window};
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
 use crate::ticket::{NONE, State, Tickets};
 use crate::time::Time;
@@ -24,7 +25,8 @@ pub struct Engine {
     pub(crate) classes: Classes,
     pub(crate) queues: Queues,
     pub(crate) nodes: Nodes,
-    pub(crate) window: Window,
+    /// One per group of nodes.
+    pub(crate) windows: Vec<Window>,
     pub(crate) precedence: Precedence,
     /// Waiting classes by the instant at which their head is dropped.
     pub(crate) expiry: Heaps<Time>,
@@ -35,6 +37,9 @@ pub struct Engine {
 /// Compute time charged before anything is known of a class: an ordinary page.
 const ASSUMED_COMPUTE: f64 = 0.010;
 
+/// A class this many times dearer than agreed, beyond what all suffer inside, is dearer than agreed.
+const DEAR: f64 = 2.0;
+
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
     ///
@@ -44,13 +49,15 @@ impl Engine {
         policy.validate()?;
         let classes = Classes::new(now, &policy);
         let live = classes.all.len();
+        let nodes = Nodes::new(&policy);
+        let window = Window::new(now, policy.discipline.load_control);
         let mut engine = Engine {
             now,
             sequence: 0,
             tickets: Tickets::new(),
             queues: Queues::new(policy.max_waiting),
-            nodes: Nodes::new(&policy),
-            window: Window::new(now, policy.discipline.load_control),
+            windows: vec![window; nodes.groups.len()],
+            nodes,
             precedence: Precedence::new(policy.discipline.precedence, policy.pools.len(), live),
             expiry: Heaps::new(1, live),
             steering: Steering::new(now, &policy),
@@ -59,7 +66,10 @@ impl Engine {
             policy,
         };
         engine.nodes_changed(now);
-        engine.window.moved.why = crate::request::Why::First;
+        for window in &mut engine.windows {
+            window.moved.from = window.size;
+            window.moved.why = crate::request::Why::First;
+        }
         Ok(engine)
     }
 
@@ -90,13 +100,15 @@ impl Engine {
         let state = &mut self.classes.all[class as usize];
         state.observed.offered(now);
         self.steering.see(now, class, &mut state.seen, response_time);
-        state.expected.roll(now, state.outstanding > 0, admit);
+        state.expected.roll(now, state.outstanding > 0, admit, response_time);
         let pool = state.pool;
+        self.promote(now);
         if self.nodes.usable(pool) == 0 {
             return self.refuse(now, class, ShedReason::NoNode);
         }
+        let predicted = self.predicted(now, class);
         let nobody_waits = self.queues.waiting == 0 || self.next().is_none();
-        let free = self.window.has_room() && self.nodes.has_room(pool) && queue_is_empty(&self.classes, class);
+        let free = self.nodes.has_room(pool, &self.windows, None) && queue_is_empty(&self.classes, class);
         if free && nobody_waits {
             let expected = self.classes.all[class as usize].expected.seconds().unwrap_or(0.0);
             if admit::hopeless(admit, limit, expected) {
@@ -109,11 +121,15 @@ impl Engine {
         if let Err(reason) = self.queues.room(class, arrival.flow, &self.classes.all[class as usize].queue, bounds) {
             return self.refuse(now, class, reason);
         }
-        self.window.held_back |= !self.window.has_room();
+        if let Some(reason) = predicted {
+            return self.refuse(now, class, reason);
+        }
         let index = self.accept(now, class, &arrival);
+        let weight = self.fair_weight(class);
         let state = &mut self.classes.all[class as usize];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
-            state.tag = self.precedence.start(state.tag, state.weight);
+            state.backlogged = now;
+            state.tag = self.precedence.start(state.tag, weight);
             self.rank(class);
         }
         Verdict::Wait { ticket: self.tickets.ticket(index) }
@@ -146,6 +162,15 @@ impl Engine {
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         let now = self.advance(now);
         self.control(now);
+        let action = self.next_action(now);
+        if action.is_none() {
+            self.note_held_back(now);
+        }
+        action
+    }
+
+    fn next_action(&mut self, now: Time) -> Option<Action> {
+        self.promote(now);
         while let Some((at, class)) = self.expiry.peek(0) {
             if at > now {
                 break;
@@ -160,16 +185,13 @@ impl Engine {
         if self.queues.waiting == 0 {
             return None;
         }
-        if !self.window.has_room() {
-            self.window.held_back = true;
-            return None;
-        }
         let class = self.next()?;
         let index = self.classes.all[class as usize].queue.head;
         let (due, reason) = self.drop_at(now, class);
         if due <= now {
             return Some(self.drop_head(now, index, reason));
         }
+        self.tickets[index].fair = self.precedence.charges(class);
         self.dequeue(index);
         let node = self.send(now, index);
         let entry = &self.tickets[index];
@@ -181,9 +203,8 @@ impl Engine {
     /// step of control, the next return of an ejected node.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let step = self.window.steps().then_some(self.steering.next);
         let expiry = self.expiry.peek(0).map(|(at, _)| at);
-        [step, expiry, self.nodes.next_return()].into_iter().flatten().min()
+        [self.next_control(), expiry, self.nodes.next_return()].into_iter().flatten().min()
     }
 
     /// The policy in force.
@@ -198,9 +219,54 @@ impl Engine {
         self.now
     }
 
-    /// The class whose head is next, whether or not the window has room.
+    /// The class whose head is next.
     fn next(&self) -> Option<u32> {
-        self.precedence.next(self.window.size, self.policy.pools.len(), |pool| self.nodes.has_room(pool))
+        // A partition of the window knows one window; methods that divide it do not look at its size.
+        let size = self.windows[0].size;
+        let room = |pool| self.nodes.has_room(pool, &self.windows, None);
+        self.precedence.next(size, self.policy.pools.len(), room)
+    }
+
+    /// Windows learn whether they hold anything back.
+    fn note_held_back(&mut self, now: Time) {
+        for (window, group) in self.windows.iter_mut().zip(&self.nodes.groups) {
+            let waits = self.queues.waiting > 0 && group.pools.iter().any(|pool| self.precedence.waits(*pool));
+            window.hold(now, waits);
+        }
+    }
+
+    /// Classes whose buckets have filled up to a token claim their guarantee from now on.
+    fn promote(&mut self, now: Time) {
+        while let Some(class) = self.precedence.promoted(now) {
+            self.rank(class);
+        }
+    }
+
+    /// Would a request of the class that arrives now wait too long?
+    fn predicted(&mut self, now: Time, class: u32) -> Option<ShedReason> {
+        let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
+        let spec = self.classes.spec(class);
+        let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
+        let state = &mut self.classes.all[class as usize];
+        let owed = guarantee.throughput.is_some() && state.arrivals.level(now, guarantee.throughput) >= 1.0;
+        if owed {
+            state.arrivals.take(now, guarantee.throughput, 1.0, 0.0);
+        }
+        if state.queue.len == 0 {
+            return None;
+        }
+        state.pace.roll(now);
+        let outlook = Outlook {
+            waiting: state.queue.len,
+            backlogged: now.as_nanos() - state.backlogged.as_nanos(),
+            owed,
+            guaranteed: guarantee.throughput.unwrap_or(0.0),
+            limit: guarantee.response_time.map(|rt| rt.limit),
+            max_wait,
+            expected: state.expected.guaranteed().unwrap_or(0.0),
+            pace: state.pace,
+        };
+        admit::too_long(figures, &outlook)
     }
 
     /// Takes a request in; it is in no queue yet.
@@ -209,8 +275,9 @@ impl Engine {
         if !state.active() {
             self.classes.leave_idle(class);
             self.reweigh(class);
+            let weight = self.fair_weight(class);
             let state = &mut self.classes.all[class as usize];
-            state.tag = self.precedence.start(state.tag, state.weight);
+            state.tag = self.precedence.start(state.tag, weight);
             self.precedence.claim(state.weight, true);
         }
         self.sequence += 1;
@@ -225,20 +292,58 @@ impl Engine {
     fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
         let pool = self.classes.all[class as usize].pool;
-        let node = self.nodes.dispatch(pool, NONE, &mut self.random).unwrap_or(NONE);
+        let node = self.nodes.dispatch(pool, &self.windows, (NONE, None), &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
-        let budget = self.classes.spec(class).retry;
+        let group = self.nodes.group_of(node);
+        let weight = self.fair_weight(class);
+        let spec = self.classes.spec(class);
+        let (budget, guarantee) = (spec.retry, spec.guarantee);
+        if let Method::Tokens(figures) = self.policy.discipline.precedence {
+            let tokens = self.tokens_taken(class, &figures);
+            // Without a limit a second is the only measure of time that a class has.
+            let limit = guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
+            let bucket = &mut self.classes.all[class as usize].bucket;
+            bucket.take(now, guarantee.throughput, tokens, figures.debt * limit);
+        }
         let state = &mut self.classes.all[class as usize];
         state.retry.deposit(&budget);
+        state.pace.released(now);
         state.outstanding += 1;
         let entry = &mut self.tickets[index];
         entry.state = State::Inside;
         entry.node = node;
+        entry.group = group;
         entry.released = now;
-        state.tag = self.precedence.charge(state.tag, state.weight, entry.charged);
-        self.window.outstanding += 1;
+        if entry.fair {
+            state.tag = self.precedence.charge(state.tag, weight, entry.charged);
+        }
+        self.windows[group as usize].count(now, true);
         self.rank(class);
         NodeId(node)
+    }
+
+    /// Tokens that a release takes: one, or where claims are ranked as many agreed requests as the
+    /// class's requests cost. Less than twice as dear is not told from noise and contention.
+    fn tokens_taken(&self, class: u32, figures: &Tokens) -> f64 {
+        if figures.infeasible == Infeasible::Proportional {
+            return 1.0;
+        }
+        let state = &self.classes.all[class as usize];
+        let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
+            return 1.0;
+        };
+        let dearness = mean / agreed / self.stretch(state.pool);
+        if dearness >= DEAR { dearness } else { 1.0 }
+    }
+
+    /// φ for fair queueing: a class without a throughput has a small part of everybody's.
+    pub(crate) fn fair_weight(&self, class: u32) -> u64 {
+        match (self.classes.all[class as usize].weight, self.policy.discipline.precedence) {
+            (0, Method::Tokens(figures)) => {
+                ((figures.best_effort_share * self.classes.total_weight as f64) as u64).max(1)
+            }
+            (weight, _) => weight,
+        }
     }
 
     /// Takes a waiting request out of its queue.
@@ -275,12 +380,16 @@ impl Engine {
     pub(crate) fn drop_at(&mut self, now: Time, class: u32) -> (Time, ShedReason) {
         let admit = self.policy.discipline.admit;
         let spec = self.classes.spec(class);
-        let (limit, max_wait) = (spec.guarantee.response_time.map(|rt| rt.limit), spec.queue.max_wait);
+        let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
         let state = &mut self.classes.all[class as usize];
-        state.expected.roll(now, state.outstanding > 0, admit);
-        let expected = state.expected.seconds().unwrap_or(0.0);
+        state.expected.roll(now, state.outstanding > 0, admit, limit);
+        let expected = match admit {
+            Admit::Predict(_) => state.expected.guaranteed(),
+            Admit::Deadline { .. } | Admit::None => state.expected.seconds(),
+        };
         let arrived = self.tickets[state.queue.head].arrived;
-        let (last, reason) = admit::drop_at(admit, arrived, limit, expected, max_wait);
+        let (limit, alone) = (limit.map(|rt| rt.limit), state.outstanding == 0);
+        let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);
         // Exactly on time is still in time.
         (last + Duration::from_nanos(1), reason)
     }
@@ -293,16 +402,39 @@ impl Engine {
             self.expiry.remove(0, class);
             return;
         }
-        self.precedence.set(&Claim {
+        let claim = Claim {
             class,
             pool: state.pool,
-            weight: state.weight,
+            weight: self.fair_weight(class),
             outstanding: state.outstanding,
             tag: state.tag,
             sequence: self.tickets[state.queue.head].sequence,
-        });
+            claimed: Claimed::Guaranteed { rank: 0.0 },
+        };
+        let claimed = self.claimed(class);
+        self.precedence.set(&Claim { claimed, ..claim });
         let (due, _) = self.drop_at(self.now, class);
         self.expiry.set(0, class, due);
+    }
+
+    /// What a class claims under [`Method::Tokens`].
+    fn claimed(&mut self, class: u32) -> Claimed {
+        let Method::Tokens(figures) = self.policy.discipline.precedence else {
+            return Claimed::Guaranteed { rank: 0.0 };
+        };
+        let spec = self.classes.spec(class);
+        let (throughput, utility) = (spec.guarantee.throughput, spec.utility);
+        let rank = match figures.infeasible {
+            Infeasible::Proportional => 0.0,
+            Infeasible::Strict => -utility,
+            Infeasible::Utility => -utility / self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE),
+        };
+        let level = self.classes.all[class as usize].bucket.level(self.now, throughput);
+        if level >= 1.0 {
+            Claimed::Guaranteed { rank }
+        } else {
+            Claimed::Surplus { until: Bucket::whole_at(self.now, level, throughput) }
+        }
     }
 
     /// A class has nothing waiting or inside any more.
@@ -314,12 +446,10 @@ impl Engine {
     /// A class's service time or the others' became known: its weight may be another.
     pub(crate) fn reweigh(&mut self, class: u32) {
         let due = self.classes.due_weight(class);
-        let state = &mut self.classes.all[class as usize];
-        let old = core::mem::replace(&mut state.weight, due);
+        let old = self.classes.change_weight(class, due);
         if old == due {
             return;
         }
-        self.classes.total_weight = self.classes.total_weight - old + due;
         if self.classes.all[class as usize].active() {
             self.precedence.claim(old, false);
             self.precedence.claim(due, true);

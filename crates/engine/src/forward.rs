@@ -85,40 +85,68 @@ impl Engine {
             self.nodes.succeeded(node);
             let guarantee = self.classes.spec(class).guarantee;
             let state = &mut self.classes.all[class as usize];
-            state.expected.roll(now, state.outstanding > 0, self.policy.discipline.admit);
+            let admit = self.policy.discipline.admit;
+            state.expected.roll(now, state.outstanding > 0, admit, guarantee.response_time);
             if adopted {
                 state.observed.counts.served += 1;
             } else {
                 state.observed.served(now, response, &guarantee);
-                state.expected.add(compute.as_secs_f64());
+                state.expected.add(compute.as_secs_f64(), admit, guarantee.response_time);
                 self.steering.see(now, class, &mut state.seen, guarantee.response_time);
                 if self.classes.learn(class, compute.as_secs_f64()) {
                     self.reweigh(class);
                 }
+                self.measured(now, index, compute.as_secs_f64());
             }
         }
         self.leave(now, index);
     }
 
+    /// A compute time for the window that the request was in.
+    fn measured(&mut self, now: Time, index: u32, compute: f64) {
+        let entry = &self.tickets[index];
+        if entry.node == NONE || entry.retries > 0 {
+            return;
+        }
+        let Some(swing) = &mut self.windows[entry.group as usize].swing else { return };
+        let place = self.nodes.lanes[self.nodes.nodes[entry.node as usize].lane as usize].place as usize;
+        let halves = &mut self.classes.all[entry.class as usize].halves;
+        if halves.len() <= place {
+            halves.resize_with(place + 1, Default::default);
+        }
+        swing.completed(now, entry.class, &mut halves[place], compute);
+    }
+
     fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
         let entry = &self.tickets[index];
-        let (class, node, released) = (entry.class, entry.node, entry.released);
+        let (class, node, group, released) = (entry.class, entry.node, entry.group, entry.released);
         let again = retryable && !entry.first_byte;
         let budget = self.classes.spec(class).retry;
         let left = entry.retries < budget.max_retries;
         let state = &mut self.classes.all[class as usize];
         state.observed.counts.failed += 1;
-        let (pool, weight) = (state.pool, state.weight);
+        let pool = state.pool;
         self.node_failed(now, node);
-        if again && left && self.nodes.has_room(pool) && self.classes.all[class as usize].retry.take(now, &budget) {
+        let room = again && left && self.nodes.has_room(pool, &self.windows, Some(group));
+        if room && self.classes.all[class as usize].retry.take(now, &budget) {
             self.nodes.release(node);
-            let next = self.nodes.dispatch(pool, node, &mut self.random).unwrap_or(NONE);
+            let wanted = (node, Some(group));
+            let next = self.nodes.dispatch(pool, &self.windows, wanted, &mut self.random).unwrap_or(NONE);
+            let group_now = self.nodes.group_of(next);
+            if group_now != group {
+                self.windows[group as usize].count(now, false);
+                self.windows[group_now as usize].count(now, true);
+            }
+            let weight = self.fair_weight(class);
             let state = &mut self.classes.all[class as usize];
             state.observed.counts.retried += 1;
             // The first attempt used its slot; the charge now stands for the second.
-            state.tag = Precedence::settle(state.tag, weight, 0.0, now.since(released).as_secs_f64());
+            if self.tickets[index].fair {
+                state.tag = Precedence::settle(state.tag, weight, 0.0, now.since(released).as_secs_f64());
+            }
             let entry = &mut self.tickets[index];
             entry.node = next;
+            entry.group = group_now;
             entry.released = now;
             entry.retries += 1;
             self.rank(class);
@@ -137,14 +165,17 @@ impl Engine {
     /// Gives the slot back and forgets the request.
     fn leave(&mut self, now: Time, index: u32) {
         let entry = &self.tickets[index];
-        let (class, node, charged) = (entry.class, entry.node, entry.charged);
+        let (class, node, group, charged, fair) = (entry.class, entry.node, entry.group, entry.charged, entry.fair);
         let used = now.since(entry.released).as_secs_f64();
         self.tickets.remove(index);
         self.nodes.release(node);
-        self.window.outstanding -= 1;
+        self.windows[group as usize].count(now, false);
+        let weight = self.fair_weight(class);
         let state = &mut self.classes.all[class as usize];
         state.outstanding -= 1;
-        state.tag = Precedence::settle(state.tag, state.weight, charged, used);
+        if fair {
+            state.tag = Precedence::settle(state.tag, weight, charged, used);
+        }
         if state.active() {
             self.rank(class);
         } else {

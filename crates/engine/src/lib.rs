@@ -20,6 +20,7 @@
 mod admit;
 mod classify;
 mod control;
+mod discipline;
 mod dispatch;
 mod engine;
 mod forward;
@@ -35,6 +36,7 @@ mod snapshot;
 mod ticket;
 mod time;
 
+pub use discipline::*;
 pub use engine::Engine;
 pub use policy::*;
 pub use request::*;

@@ -11,6 +11,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::discipline::Discipline;
+
 /// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -27,85 +29,6 @@ pub struct Policy {
     pub templates: Vec<Template>,
     /// Most requests that may wait in all queues together.
     pub max_waiting: u32,
-}
-
-/// One method per stage, plus the method's own figures.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Discipline {
-    /// The name under which the operator chose it (`quorum`, `none`, `custom`, …).
-    pub name: String,
-    /// Stage *admit*.
-    pub admit: Admit,
-    /// Stage *release*, load control: how many requests may be inside.
-    pub load_control: LoadControl,
-    /// Stage *release*, precedence: whose turn it is.
-    pub precedence: Precedence,
-}
-
-/// Stage *admit*: may a request wait here, and for how long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admit {
-    /// Everything may wait, up to the bounds of its queue.
-    None,
-    /// Quorum's selective dropping (Sec. 3.3): the head of a queue is dropped when the time left to
-    /// its deadline is less than the expected compute time of its class.
-    Deadline {
-        /// What the expected compute time is while no request of the class completes.
-        stale: StaleEstimate,
-    },
-}
-
-/// What an estimate is worth when nothing confirms it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StaleEstimate {
-    /// It stays. Once it exceeds the deadline the class is starved for good: everything is dropped,
-    /// nothing completes, the estimate never changes. Kept for study.
-    Hold,
-    /// It shrinks by 30 % a control period while nothing of the class is inside.
-    Decay,
-}
-
-/// Stage *release*, load control: the window of outstanding requests.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum LoadControl {
-    /// A window that never moves; `None` is no limit. Scaled by the share of nodes that are usable.
-    Fixed {
-        /// Requests that may be inside all nodes together.
-        window: Option<u32>,
-    },
-    /// Quorum's rule (Sec. 3.1): every 500 ms one step up while the compute time of the class with
-    /// the smallest response-time limit is below half of that limit, else one step down.
-    WindowLinear {
-        /// The step, in requests.
-        delta: u32,
-        /// The first window.
-        first: u32,
-        /// The smallest window, at least 1.
-        least: u32,
-        /// The largest window.
-        most: u32,
-        /// When a step up may be taken.
-        grow: Grow,
-    },
-}
-
-/// When a linear window may grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grow {
-    /// Whenever compute times allow, as published.
-    Always,
-    /// Only if the window held a request back since the last step.
-    WhileFull,
-}
-
-/// Stage *release*, precedence: which queue the next slot goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precedence {
-    /// Arrival order over all classes.
-    Fifo,
-    /// Quorum's partition of the window (Sec. 3.2): slots in proportion to the classes' weights,
-    /// unclaimed slots reassigned.
-    WeightedFair,
 }
 
 /// Stage *dispatch*: which node of the pool.
@@ -170,6 +93,9 @@ pub struct Class {
     pub guarantee: Guarantee,
     /// Agreed service time of one request on an unloaded node; `None` is learned.
     pub service_time: Option<Duration>,
+    /// What serving one request is worth where the guarantees do not all fit; see
+    /// [`crate::Infeasible`]. Finite and > 0; 1 is usual.
+    pub utility: f64,
     /// Bounds of its queue.
     pub queue: QueueBounds,
     /// How often failed requests may be tried again.
@@ -267,31 +193,6 @@ impl Default for Ejection {
     }
 }
 
-impl Discipline {
-    /// Quorum as published: δ = 2, first window 10, least window 1. The paper is silent on estimates
-    /// that nothing confirms; they decay here (see `docs/adr/0002-stale-estimates-decay.md`).
-    #[must_use]
-    pub fn quorum() -> Discipline {
-        Discipline {
-            name: "quorum".into(),
-            admit: Admit::Deadline { stale: StaleEstimate::Decay },
-            load_control: LoadControl::WindowLinear { delta: 2, first: 10, least: 1, most: 65_536, grow: Grow::Always },
-            precedence: Precedence::WeightedFair,
-        }
-    }
-
-    /// No control at all: a plain reverse proxy.
-    #[must_use]
-    pub fn none() -> Discipline {
-        Discipline {
-            name: "none".into(),
-            admit: Admit::None,
-            load_control: LoadControl::Fixed { window: None },
-            precedence: Precedence::Fifo,
-        }
-    }
-}
-
 /// Why a policy cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPolicy(pub(crate) String);
@@ -350,15 +251,7 @@ impl Policy {
                 return fail(format!("template {}: max_live must be at least 1", template.class.name));
             }
         }
-        match self.discipline.load_control {
-            LoadControl::Fixed { window: Some(0) } => fail("a fixed window must be at least 1".into()),
-            LoadControl::WindowLinear { delta, first, least, most, .. }
-                if delta == 0 || least == 0 || first < least || most < first =>
-            {
-                fail("a linear window needs delta ≥ 1 and 1 ≤ least ≤ first ≤ most".into())
-            }
-            _ => Ok(()),
-        }
+        self.discipline.validate()
     }
 }
 
@@ -380,6 +273,9 @@ impl Class {
             {
                 return fail("a percentile must lie between 50 and 99.9");
             }
+        }
+        if !(self.utility.is_finite() && self.utility > 0.0) {
+            return fail("utility must be finite and > 0");
         }
         if self.service_time.is_some_and(|t| t.is_zero()) {
             return fail("service_time must be > 0");

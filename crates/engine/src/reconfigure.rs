@@ -6,7 +6,7 @@
 //! the requests themselves (queues, counts, shares) is built anew from them, in one place, so that no
 //! path of change can leave it wrong. Costs O(classes + requests); it is no hot path.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classify::Classes;
 use crate::control::Steering;
@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Queue, Queues};
-use crate::release::Precedence;
+use crate::release::{Precedence, Window};
 use crate::ticket::{NONE, State};
 use crate::time::Time;
 
@@ -40,11 +40,13 @@ impl Engine {
             if entry.node != NONE {
                 entry.node = node_of[entry.node as usize];
             }
+            // What a node that is gone still has counts somewhere, so that the sum stays right.
+            entry.group = if entry.node == NONE { 0 } else { nodes.group_of(entry.node) };
         }
+        self.windows = self.carry_windows(now, &policy, &nodes);
         self.classes = classes;
         self.nodes = nodes;
         self.steering = Steering::new(now, &policy);
-        self.window.reconfigure(now, policy.discipline.load_control);
         self.policy = policy;
         self.rebuild(now);
         Ok(())
@@ -74,7 +76,10 @@ impl Engine {
             let Some(new) = new.filter(|_| old.live) else { continue };
             let state = &mut classes.all[new as usize];
             if old.made.is_some() == state.made.is_some() {
-                state.expected = old.expected;
+                state.expected = old.expected.clone();
+                state.pace = old.pace;
+                state.bucket = old.bucket;
+                state.arrivals = old.arrivals;
                 state.observed = old.observed.clone();
                 state.retry = old.retry;
             } else {
@@ -83,6 +88,23 @@ impl Engine {
             }
         }
         (classes, class_of)
+    }
+
+    /// The new windows: a group keeps its own if it serves the same pools.
+    fn carry_windows(&self, now: Time, policy: &Policy, nodes: &Nodes) -> Vec<Window> {
+        let names = |policy: &Policy, pools: &[usize]| -> BTreeSet<String> {
+            pools.iter().map(|pool| policy.pools[*pool].name.clone()).collect()
+        };
+        let old: Vec<BTreeSet<String>> = self.nodes.groups.iter().map(|g| names(&self.policy, &g.pools)).collect();
+        let method = policy.discipline.load_control;
+        let one = old.len() == 1 && nodes.groups.len() == 1;
+        let carried = nodes.groups.iter().map(|group| {
+            let known = old.iter().position(|pools| one || *pools == names(policy, &group.pools));
+            let mut window = known.map_or(Window::new(now, method), |at| self.windows[at].clone());
+            window.reconfigure(now, method);
+            window
+        });
+        carried.collect()
     }
 
     /// The new nodes, and for each old one its new number or [`NONE`].
@@ -111,11 +133,14 @@ impl Engine {
         self.precedence = Precedence::new(discipline.precedence, self.policy.pools.len(), live);
         self.expiry = Heaps::new(1, live);
         self.queues = Queues::new(self.policy.max_waiting);
-        self.window.outstanding = 0;
+        for window in &mut self.windows {
+            window.outstanding = 0;
+        }
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;
             class.outstanding = 0;
             class.tag = 0.0;
+            class.halves.clear();
         }
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
@@ -123,7 +148,7 @@ impl Engine {
             match entry.state {
                 State::Free => continue,
                 State::Waiting => waiting.push(index),
-                State::Inside => self.window.outstanding += 1,
+                State::Inside => self.windows[entry.group as usize].outstanding += 1,
             }
             let (class, inside) = (entry.class, entry.state == State::Inside);
             if !self.classes.all[class as usize].active() {
@@ -142,7 +167,10 @@ impl Engine {
             let class = self.tickets[index].class;
             let bounds = self.classes.spec(class).queue;
             let queue = &mut self.classes.all[class as usize].queue;
-            self.queues.push(&mut self.tickets, queue, index, bounds);
+            if self.queues.push(&mut self.tickets, queue, index, bounds) {
+                let arrived = self.tickets[index].arrived;
+                self.classes.all[class as usize].backlogged = arrived;
+            }
         }
         self.classes.weigh();
         for class in 0..live as u32 {

@@ -86,17 +86,20 @@ pub enum ShedReason {
     QueueTimeout,
     /// No node of the pool is usable.
     NoNode,
+    /// Its class asks for more than it is guaranteed, gets what can be spared, and has a queue already.
+    Overload,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order: counters are arrays in this order.
-    pub const ALL: [ShedReason; 6] = [
+    pub const ALL: [ShedReason; 7] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
         ShedReason::TotalFull,
         ShedReason::QueueTimeout,
         ShedReason::NoNode,
+        ShedReason::Overload,
     ];
 
     /// Its place in [`ShedReason::ALL`].
@@ -115,6 +118,7 @@ impl ShedReason {
             ShedReason::TotalFull => "all_queues_full",
             ShedReason::QueueTimeout => "queue_timeout",
             ShedReason::NoNode => "no_node",
+            ShedReason::Overload => "overload",
         }
     }
 }
@@ -239,4 +243,21 @@ pub enum Why {
     Reconfigured,
     /// Compute times would allow a step up, but the window held nothing back since the last step.
     NotFull,
+    /// Response times at two sizes of the window were compared.
+    Elasticity {
+        /// Change of response time per change of the window, both as logarithms: 0 if requests do not
+        /// wait for one another inside, 1 if they only do.
+        elasticity: f64,
+        /// Is the window still searching for the knee in large steps.
+        searching: bool,
+    },
+    /// A class computed so long that its limit is in danger.
+    Endangered {
+        /// That class.
+        class: ClassId,
+        /// The guaranteed statistic of its compute time.
+        compute: Duration,
+        /// Its limit.
+        limit: Duration,
+    },
 }

@@ -18,14 +18,16 @@ pub struct Snapshot {
     pub now: Time,
     /// The discipline's name.
     pub discipline: String,
-    /// Requests that may be inside; `None` is no limit.
+    /// Requests that may be inside, all windows together; `None` is no limit.
     pub window: Option<u32>,
     /// Requests inside.
     pub outstanding: u32,
     /// Requests waiting.
     pub waiting: u32,
-    /// Why the window moved last.
+    /// Why the window that moved last did so.
     pub moved: Moved,
+    /// Every window; at least one.
+    pub groups: Vec<GroupSnapshot>,
     /// Live classes, for paging.
     pub classes: u32,
     /// Every node.
@@ -35,6 +37,19 @@ pub struct Snapshot {
     pub demanded_capacity: f64,
     /// Slot-seconds per second of the usable nodes, if every one of them is known.
     pub usable_capacity: Option<f64>,
+}
+
+/// A group of nodes that serve the same pools, and its window. Methods with one window have one group.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupSnapshot {
+    /// The pools' names.
+    pub pools: Vec<String>,
+    /// Requests that may be inside; `None` is no limit.
+    pub window: Option<u32>,
+    /// Requests inside.
+    pub outstanding: u32,
+    /// Why the window moved last.
+    pub moved: Moved,
 }
 
 /// One node.
@@ -54,6 +69,10 @@ pub struct NodeSnapshot {
     pub failed: u64,
     /// May it get requests.
     pub state: NodeState,
+    /// Could it take one more now, as far as its own and its machine's bounds go. Windows are not looked at.
+    pub room: bool,
+    /// Index into [`Snapshot::groups`].
+    pub group: u32,
     /// Slot-seconds per second, if known.
     pub capacity: Option<f64>,
 }
@@ -153,6 +172,8 @@ impl Engine {
                 served: node.served,
                 failed: node.failed,
                 state: node.state(),
+                room: self.nodes.can_take(index as u32),
+                group: self.nodes.group_of(index as u32),
                 capacity: node.capacity,
             })
             .collect();
@@ -163,10 +184,16 @@ impl Engine {
         Snapshot {
             now: now.max(self.now),
             discipline: self.policy.discipline.name.clone(),
-            window: self.window.limit(),
-            outstanding: self.window.outstanding,
+            window: self.windows.iter().map(|w| w.limit()).try_fold(0u32, |sum, w| Some(sum.saturating_add(w?))),
+            outstanding: self.windows.iter().map(|w| w.outstanding).sum(),
             waiting: self.queues.waiting,
-            moved: self.window.moved,
+            moved: self.windows.iter().map(|w| w.moved).max_by_key(|m| m.at).unwrap_or(self.windows[0].moved),
+            groups: self.windows.iter().zip(&self.nodes.groups).map(|(window, group)| GroupSnapshot {
+                pools: group.pools.iter().map(|pool| self.policy.pools[*pool].name.clone()).collect(),
+                window: window.limit(),
+                outstanding: window.outstanding,
+                moved: window.moved,
+            }).collect(),
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
             usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.total_weight as f64 / 1e9,

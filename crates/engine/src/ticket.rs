@@ -29,6 +29,8 @@ pub(crate) struct Entry {
     pub(crate) class: u32,
     /// The node it is inside, or [`NONE`] once the policy no longer names that node.
     pub(crate) node: u32,
+    /// The group whose window it is inside.
+    pub(crate) group: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
     /// Order of arrival.
@@ -39,6 +41,8 @@ pub(crate) struct Entry {
     pub(crate) released: Time,
     /// Slot-seconds charged in advance.
     pub(crate) charged: f64,
+    /// Its slot-seconds are charged to its class's tag.
+    pub(crate) fair: bool,
     pub(crate) retries: u8,
     /// Its response has begun: it is not tried again.
     pub(crate) first_byte: bool,
@@ -65,6 +69,7 @@ impl Tickets {
             state: State::Waiting,
             class,
             node: NONE,
+            group: 0,
             next: NONE,
             prev: NONE,
             sequence,
@@ -73,6 +78,7 @@ impl Tickets {
             arrived,
             released: arrived,
             charged: 0.0,
+            fair: true,
             retries: 0,
             first_byte: false,
             adopted: false,

@@ -3,7 +3,7 @@
 #[path = "support/operations.rs"]
 mod operations;
 
-use operations::{Model, Source};
+use operations::{Model, Source, VARIANTS};
 
 struct Seeded(u64);
 
@@ -16,7 +16,7 @@ impl Source for Seeded {
 
 fn run(seed: u64, steps: usize) -> Vec<String> {
     let mut source = Seeded(seed);
-    let mut model = Model::new(seed % 288, seed);
+    let mut model = Model::new(seed % VARIANTS, seed);
     for _ in 0..steps {
         model.step(&mut source).expect("a seeded source never runs dry");
     }
@@ -27,7 +27,7 @@ fn run(seed: u64, steps: usize) -> Vec<String> {
 /// Every variant of the policy, several seeds each. A failure names its seed.
 #[test]
 fn nothing_is_lost_doubled_or_left_waiting() {
-    for seed in 0..288 * 2 {
+    for seed in 0..VARIANTS {
         let result = std::panic::catch_unwind(|| run(seed, 400));
         assert!(result.is_ok(), "seed {seed} fails; see above");
     }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::demo;
+use crate::{demo, plan, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -52,6 +52,8 @@ Example, for editors that know the YAML language server:
     Schema,
     /// Show the gateway keeping its promises: an emulated cluster, clients of three classes, a surge.
     Demo(demo::Args),
+    Sim(sim::Args),
+    Plan(plan::Args),
 }
 
 /// Serve the policy of FILE until told to stop.

@@ -50,7 +50,7 @@ fn check(path: &Path) -> Checked {
         Ok(bytes) => weirgate_config::load_bytes(&file, &bytes, env_token()),
         Err(error) => {
             let what = format!("cannot be read: {error}");
-            let problem = Problem { place: None, path: String::new(), what, mend: String::new() };
+            let problem = Problem { source: None, place: None, path: String::new(), what, mend: String::new() };
             Err(Errors { file: file.clone(), problems: vec![problem], more: 0 })
         }
     };

@@ -9,12 +9,18 @@ pub(crate) const NO: u8 = 1;
 
 /// Prints `text` to standard output. A reader that has left (`| head`) is no error.
 pub(crate) fn print(text: &str) -> ExitCode {
+    match write(text) {
+        Err(error) => fail(&format!("cannot write to standard output: {error}")),
+        Ok(()) => ExitCode::SUCCESS,
+    }
+}
+
+/// Writes `text` to standard output. A reader that has left is no error.
+pub(crate) fn write(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            fail(&format!("cannot write to standard output: {error}"))
-        }
-        _ => ExitCode::SUCCESS,
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
     }
 }
 

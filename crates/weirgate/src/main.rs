@@ -1,4 +1,4 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
@@ -9,7 +9,10 @@ mod check;
 mod demo;
 mod exit;
 mod explain;
+mod plan;
 mod run;
+mod sim;
+mod swarm;
 
 use std::process::ExitCode;
 
@@ -24,5 +27,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => explain::run(&args),
         Command::Schema => exit::print(&format!("{:#}\n", weirgate_config::schema())),
         Command::Demo(args) => demo::run(args),
+        Command::Sim(args) => sim::run(&args),
+        Command::Plan(args) => plan::run(args),
     }
 }

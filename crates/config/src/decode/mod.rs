@@ -13,7 +13,7 @@ mod words;
 
 use std::rc::Rc;
 
-use crate::errors::{Complaint, Place, Problem, Problems, key_name, quoted};
+use crate::errors::{Complaint, Place, Problem, Problems, Source, key_name, quoted};
 use crate::tree::{Node, Value};
 
 pub(crate) use record::{At, Defaulted, Fields, Optional, RecordSchema, Required, field_name, record};
@@ -85,10 +85,10 @@ pub(crate) struct Context {
 impl Context {
     /// For a tree of `nodes` nodes.
     pub(crate) fn new(problems: Problems, nodes: usize) -> Context {
-        let root = Step { parent: Mark(0), name: StepName::Root, place: Place { line: 1, column: 1 } };
+        let root = Step { parent: Mark(0), name: StepName::Root, place: Place::new(1, 1) };
         // A part may take two steps, one for its key and one for its value.
         let most_steps = 2 * nodes + MAX_ALIASED;
-        Context { steps: vec![root], current: Mark(0), most_steps, problems, warnings: Problems::default() }
+        Context { steps: vec![root], current: Mark(0), most_steps, warnings: problems.of_same_sources(), problems }
     }
 
     /// Is there too much to decode, which was reported.
@@ -106,7 +106,7 @@ impl Context {
         if self.exhausted() {
             let what = "aliases multiply the file by more than a million parts".to_owned();
             let mend = "use fewer aliases, or a template instead of many classes".to_owned();
-            self.problems.add(Problem { place: None, path: String::new(), what, mend });
+            self.problems.add(Problem { source: None, place: None, path: String::new(), what, mend });
             return (None, self.current);
         }
         // A file of 16 MiB has fewer nodes than bytes, so the bound fits 32 bits.
@@ -173,6 +173,11 @@ impl Context {
         let mut at = mark;
         loop {
             let step = &self.steps[at.0 as usize];
+            let outside = self.steps[step.parent.0 as usize].place.source != step.place.source;
+            if outside && matches!(self.problems.source(step.place.source), Some(Source::File(_))) {
+                // The root of another file.
+                break;
+            }
             match &step.name {
                 StepName::Root => break,
                 StepName::Field(name) => names.push((*name).to_owned()),
@@ -188,6 +193,6 @@ impl Context {
             }
             path.push_str(name);
         }
-        Problem { place: Some(self.place(mark)), path, what: complaint.what, mend: complaint.mend }
+        Problem { source: None, place: Some(self.place(mark)), path, what: complaint.what, mend: complaint.mend }
     }
 }

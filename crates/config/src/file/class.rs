@@ -31,6 +31,9 @@ record! {
         guarantee: Optional<Guarantee>,
         /// Agreed time of one request on an unloaded node. Learned by default.
         service_time: Optional<Span>,
+        /// What serving one of its requests is worth where the guarantees do not all fit, relative to other
+        /// classes; see `infeasible` in discipline `weirgate`.
+        utility: Defaulted<Amount> = 1,
         /// Bounds of its queue.
         queue: Defaulted<Queue> = {},
         /// The answer to a request that is turned away.

@@ -5,13 +5,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use crate::decode::{Context, Decode, Defaulted, FromText, Optional, Required, record, unknown_word, words};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node, Value};
-use crate::unit::Count;
+use crate::unit::{Amount, Count, Span};
 
 /// A discipline.
 #[derive(Clone, Debug)]
 pub(crate) enum Discipline {
     /// No control.
     None,
+    /// Weirgate's own with its figures.
+    Weirgate(Box<Weirgate>),
     /// Quorum with its figures.
     Quorum(Box<Quorum>),
     /// One method per stage.
@@ -21,10 +23,78 @@ pub(crate) enum Discipline {
 record! {
     /// A discipline with figures: exactly one of the fields.
     pub(crate) struct DisciplineForm {
+        /// Weirgate's own discipline with its own figures.
+        weirgate: Optional<Weirgate>,
         /// Quorum (Blanquer et al., NSDI 2005) with its own figures.
         quorum: Optional<Quorum>,
         /// One method per stage, for study.
         custom: Optional<Custom>,
+    }
+}
+
+record! {
+    /// Weirgate's own: adaptive windows that seek the knee, guaranteed rates by token buckets, prediction at
+    /// arrival. What each figure costs if it is half or half again as large is in
+    /// `docs/disciplines/weirgate.md`.
+    pub(crate) struct Weirgate {
+        /// Who gets what where the guarantees do not all fit.
+        infeasible: Defaulted<Infeasible> = "proportional",
+        /// Figures of the windows.
+        window: Defaulted<AdaptiveWindow> = {},
+        /// Figures of the token buckets.
+        tokens: Defaulted<TokenBuckets> = {},
+        /// Figures of the prediction at arrival.
+        predict: Defaulted<Predict> = {},
+    }
+}
+
+words! {
+    /// Who gets what where the guarantees do not all fit the nodes that are left.
+    pub(crate) enum Infeasible {
+        /// Each class the same part of its guarantee.
+        Proportional = "proportional",
+        /// Classes in the order of their `utility`; equals share.
+        Strict = "strict",
+        /// The largest sum of utilities: in the order of `utility` per slot-second.
+        Utility = "utility",
+    }
+}
+
+record! {
+    /// Figures of windows that seek the knee.
+    pub(crate) struct AdaptiveWindow {
+        /// How far a window swings above its base, as a share of it.
+        swing: Defaulted<Amount> = 0.3,
+        /// Elasticity of response times that is sought: 0 is far below the knee, 1 above it.
+        elasticity: Defaulted<Amount> = 0.85,
+        /// How fast the base follows.
+        gain: Defaulted<Amount> = 0.4,
+        /// A window is never below this share of what the guarantees need.
+        least_share: Defaulted<Amount> = 0.5,
+        /// Share of a response-time limit that computing may take, beyond what it takes unloaded.
+        compute_share: Defaulted<Amount> = 0.5,
+        /// Most requests inside a node, relative to an even spread; at least 1.
+        node_share: Defaulted<Amount> = 1.5,
+    }
+}
+
+record! {
+    /// Figures of token buckets: guaranteed rates first.
+    pub(crate) struct TokenBuckets {
+        /// How far surplus may overdraw a bucket, in response-time limits.
+        debt: Defaulted<Amount> = 0.5,
+        /// Weight of each class without a throughput, as a share of the sum of the others'.
+        best_effort_share: Defaulted<Amount> = 0.01,
+    }
+}
+
+record! {
+    /// Figures of prediction at arrival.
+    pub(crate) struct Predict {
+        /// Longest wait of a class beyond its guarantee, as a share of its limit.
+        soft_share: Defaulted<Amount> = 0.1,
+        /// The least such wait.
+        soft_least: Defaulted<Span> = "20ms",
     }
 }
 
@@ -60,19 +130,23 @@ record! {
 }
 
 /// Stage admit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Admit {
     /// Everything may wait.
     None,
     /// Quorum's selective dropping.
     Deadline(StaleEstimate),
+    /// Prediction at arrival.
+    Predict(Box<Predict>),
 }
 
 record! {
-    /// An admit method with figures.
+    /// An admit method with figures: exactly one of the fields.
     pub(crate) struct AdmitForm {
         /// Quorum's selective dropping: a request that cannot make its limit any more is shed.
-        deadline: Required<DeadlineFigures>,
+        deadline: Optional<DeadlineFigures>,
+        /// Who would wait too long is shed at arrival.
+        predict: Optional<Predict>,
     }
 }
 
@@ -91,6 +165,8 @@ record! {
         fixed: Optional<FixedWindow>,
         /// Quorum's rule.
         window_linear: Optional<LinearWindow>,
+        /// A window per group of nodes that seeks the knee.
+        window_adaptive: Optional<AdaptiveWindow>,
     }
 }
 
@@ -101,6 +177,8 @@ pub(crate) enum LoadControl {
     Fixed(FixedWindow),
     /// Quorum's rule.
     Linear(Box<LinearWindow>),
+    /// Windows that seek the knee.
+    Adaptive(Box<AdaptiveWindow>),
 }
 
 /// A window that does not move; `None` is no limit.
@@ -144,35 +222,43 @@ words! {
     }
 }
 
-words! {
-    /// Whose turn it is.
-    pub(crate) enum Precedence {
-        /// Slots in proportion to the classes' weights (throughput × service time), unclaimed ones reassigned.
-        WeightedFair = "weighted_fair",
-        /// Order of arrival over all classes.
-        Fifo = "fifo",
+/// Whose turn it is.
+#[derive(Clone, Debug)]
+pub(crate) enum Precedence {
+    /// Slots in proportion to the classes' weights (throughput × service time), unclaimed ones reassigned.
+    WeightedFair,
+    /// Order of arrival over all classes.
+    Fifo,
+    /// Guaranteed rates first.
+    Tokens(Box<PrecedenceForm>),
+}
+
+record! {
+    /// A precedence with figures.
+    pub(crate) struct PrecedenceForm {
+        /// Every class its guaranteed rate first, what is left in proportion to the weights.
+        tokens: Defaulted<TokenBuckets> = {},
+        /// Who gets what where the guarantees do not all fit.
+        infeasible: Defaulted<Infeasible> = "proportional",
     }
 }
 
-/// Exactly one of two.
-enum Either<A, B> {
-    First(A),
-    Second(B),
-}
-
-/// Which of two fields is there; complains unless it is exactly one.
-fn one_of<A, B>(a: (&str, Option<A>), b: (&str, Option<B>), bad: bool, cx: &mut Context) -> Option<Either<A, B>> {
-    match (a.1, b.1) {
-        (Some(first), None) => Some(Either::First(first)),
-        (None, Some(second)) => Some(Either::Second(second)),
-        (None, None) if bad => None,
-        (None, None) => {
-            let mend = format!("give it `{}:` or `{}:`", a.0, b.0);
+/// The one field that is there; complains unless it is exactly one. `bad` says that one of them was wrong and
+/// reported.
+fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Option<T> {
+    let names: Vec<String> = fields.iter().map(|(name, _)| format!("`{name}:`")).collect();
+    let mut given: Vec<(&str, T)> =
+        fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    match given.len() {
+        0 if bad => None,
+        0 => {
+            let mend = format!("give it {}", names.join(" or "));
             cx.complain(Complaint::new("this map is empty", mend));
             None
         }
-        (Some(_), Some(_)) => {
-            let what = format!("`{}` and `{}` exclude each other", a.0, b.0);
+        1 => given.pop().map(|(_, value)| value),
+        _ => {
+            let what = format!("`{}` and `{}` exclude each other", given[0].0, given[1].0);
             cx.complain(Complaint::new(what, "keep one of them"));
             None
         }
@@ -180,16 +266,19 @@ fn one_of<A, B>(a: (&str, Option<A>), b: (&str, Option<B>), bad: bool, cx: &mut 
 }
 
 /// Words that name a discipline.
-const DISCIPLINES: &[&str] = &["quorum", "none", "custom"];
+const DISCIPLINES: &[&str] = &["weirgate", "quorum", "none", "custom"];
+
+/// A record with every default.
+fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
+    T::decode(&Node::assumed("{}", node.place), cx).map(Box::new)
+}
 
 impl Decode for Discipline {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
             Value::Text(text) => match &**text {
-                "quorum" => {
-                    let figures = Quorum::decode(&Node::assumed("{}", node.place), cx)?;
-                    Some(Discipline::Quorum(Box::new(figures)))
-                }
+                "weirgate" => defaults(node, cx).map(Discipline::Weirgate),
+                "quorum" => defaults(node, cx).map(Discipline::Quorum),
                 "none" => Some(Discipline::None),
                 "custom" => {
                     let mend = "write `discipline: { custom: { admit: …, load_control: …, precedence: … } }`";
@@ -203,14 +292,16 @@ impl Decode for Discipline {
             },
             Value::Map(_) => {
                 let form = DisciplineForm::decode(node, cx)?;
-                let bad = form.quorum.bad || form.custom.bad;
-                match one_of(("quorum", form.quorum.value), ("custom", form.custom.value), bad, cx)? {
-                    Either::First(quorum) => Some(Discipline::Quorum(Box::new(quorum))),
-                    Either::Second(custom) => Some(Discipline::Custom(Box::new(custom))),
-                }
+                let bad = form.weirgate.bad || form.quorum.bad || form.custom.bad;
+                let fields = vec![
+                    ("weirgate", form.weirgate.value.map(|w| Discipline::Weirgate(Box::new(w)))),
+                    ("quorum", form.quorum.value.map(|q| Discipline::Quorum(Box::new(q)))),
+                    ("custom", form.custom.value.map(|c| Discipline::Custom(Box::new(c)))),
+                ];
+                one_of(fields, bad, cx)
             }
             _ => {
-                cx.mismatch("`quorum`, `none` or a map", node);
+                cx.mismatch("`weirgate`, `quorum`, `none` or a map", node);
                 None
             }
         }
@@ -223,17 +314,23 @@ impl Decode for Admit {
             Value::Text(text) => match &**text {
                 "none" => Some(Admit::None),
                 "deadline" => Some(Admit::Deadline(StaleEstimate::Decay)),
+                "predict" => defaults(node, cx).map(Admit::Predict),
                 word => {
-                    cx.complain(unknown_word(word, &["none", "deadline"]));
+                    cx.complain(unknown_word(word, &["none", "deadline", "predict"]));
                     None
                 }
             },
             Value::Map(_) => {
                 let form = AdmitForm::decode(node, cx)?;
-                form.deadline.get().map(|figures| Admit::Deadline(*figures.stale_estimate.get()))
+                let bad = form.deadline.bad || form.predict.bad;
+                let fields = vec![
+                    ("deadline", form.deadline.value.map(|figures| Admit::Deadline(*figures.stale_estimate.get()))),
+                    ("predict", form.predict.value.map(|figures| Admit::Predict(Box::new(figures)))),
+                ];
+                one_of(fields, bad, cx)
             }
             _ => {
-                cx.mismatch("`none`, `deadline` or `deadline: { stale_estimate: … }`", node);
+                cx.mismatch("`none`, `deadline`, `predict` or a map", node);
                 None
             }
         }
@@ -242,11 +339,40 @@ impl Decode for Admit {
 
 impl Decode for LoadControl {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
-        let form = LoadControlForm::decode(node, cx)?;
-        let bad = form.fixed.bad || form.window_linear.bad;
-        match one_of(("fixed", form.fixed.value), ("window_linear", form.window_linear.value), bad, cx)? {
-            Either::First(window) => Some(LoadControl::Fixed(window)),
-            Either::Second(linear) => Some(LoadControl::Linear(Box::new(linear))),
+        match &node.value {
+            Value::Text(text) if **text == *"window_adaptive" => defaults(node, cx).map(LoadControl::Adaptive),
+            Value::Text(text) if **text == *"window_linear" => defaults(node, cx).map(LoadControl::Linear),
+            _ => {
+                let form = LoadControlForm::decode(node, cx)?;
+                let bad = form.fixed.bad || form.window_linear.bad || form.window_adaptive.bad;
+                let fields = vec![
+                    ("fixed", form.fixed.value.map(LoadControl::Fixed)),
+                    ("window_linear", form.window_linear.value.map(|l| LoadControl::Linear(Box::new(l)))),
+                    ("window_adaptive", form.window_adaptive.value.map(|a| LoadControl::Adaptive(Box::new(a)))),
+                ];
+                one_of(fields, bad, cx)
+            }
+        }
+    }
+}
+
+impl Decode for Precedence {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => match &**text {
+                "weighted_fair" => Some(Precedence::WeightedFair),
+                "fifo" => Some(Precedence::Fifo),
+                "tokens" => defaults(node, cx).map(Precedence::Tokens),
+                word => {
+                    cx.complain(unknown_word(word, &["weighted_fair", "fifo", "tokens"]));
+                    None
+                }
+            },
+            Value::Map(_) => PrecedenceForm::decode(node, cx).map(|form| Precedence::Tokens(Box::new(form))),
+            _ => {
+                cx.mismatch("`weighted_fair`, `fifo`, `tokens` or a map", node);
+                None
+            }
         }
     }
 }
@@ -285,8 +411,9 @@ macro_rules! form_schema {
 }
 
 form_schema! {
-    Discipline: "How the guarantees are kept." short { "enum": ["quorum", "none"] } long DisciplineForm;
-    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline"] } long AdmitForm;
-    LoadControl: "How many requests may be inside." long LoadControlForm;
+    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "none"] } long DisciplineForm;
+    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict"] } long AdmitForm;
+    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive"] } long LoadControlForm;
+    Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens"] } long PrecedenceForm;
     FixedWindow: "A window that does not move." short { "const": "unlimited" } long Count;
 }

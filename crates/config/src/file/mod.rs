@@ -8,6 +8,7 @@ mod address;
 mod class;
 mod conditions;
 mod discipline;
+mod experiment;
 mod gateway;
 mod upstream;
 
@@ -18,7 +19,12 @@ pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::{
-    Admit, Discipline, FixedWindow, GrowWhen, LinearWindow, LoadControl, Precedence, StaleEstimate,
+    AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
+    Predict, StaleEstimate, TokenBuckets,
+};
+pub use experiment::experiment_schema;
+pub(crate) use experiment::{
+    Arrivals, Changing, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};
@@ -34,9 +40,9 @@ record! {
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
         classes: Required<Vec<crate::decode::At<Class>>>,
-        /// How the guarantees are kept: `quorum`, `none`, or a map with a discipline's own figures.
-        /// Quorum by default: it is the published method that keeps both kinds of guarantee.
-        discipline: Defaulted<Discipline> = "quorum",
+        /// How the guarantees are kept: `weirgate`, `quorum`, `none`, or a map with a discipline's own
+        /// figures. Weirgate's own by default: it keeps more guarantees than the published methods.
+        discipline: Defaulted<Discipline> = "weirgate",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
         /// `X-Forwarded-*` are believed from them alone. By default from nobody: anybody can send a header.
         trusted_proxies: Optional<OneOrMany<Net>>,
@@ -78,8 +84,9 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
-    ("classes", &["quorum", "custom"], "it belongs in `discipline:`"),
+    ("classes", &["weirgate", "quorum", "custom"], "it belongs in `discipline:`"),
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
+    ("policy", &["listen", "upstreams", "classes", "discipline"], "it belongs in `policy:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),
 ];
 

@@ -36,7 +36,8 @@ record! {
         address: Required<NodeAddress>,
         /// Its name in metrics and logs, unique in its upstream. Its address by default.
         name: Optional<Name>,
-        /// Its relative share of requests. Equal by default.
+        /// Its relative share of requests. By default the nodes' capacities if all of them have one and none a
+        /// weight, else equal.
         weight: Defaulted<Amount> = 1,
         /// Slot-seconds of service it gives per second: its CPUs, say. `weirgate check` compares the
         /// guarantees with it. Unknown by default.

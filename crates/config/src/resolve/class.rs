@@ -96,6 +96,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, cx: &mut Context) -> Cla
             pool: pool(class, item.mark, pools, cx),
             guarantee: guarantee(class, cx),
             service_time: class.service_time.get().map(|span| span.0),
+            utility: utility(class, cx),
             queue: queue(class.queue.get(), cx),
             retry: retry(class.retry.get(), cx),
         };
@@ -174,6 +175,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         pool: 0,
         guarantee: engine::Guarantee::default(),
         service_time: None,
+        utility: 1.0,
         queue: queue(class.queue.get(), cx),
         retry: retry(class.retry.get(), cx),
     });
@@ -331,6 +333,17 @@ fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
     }
 }
 
+/// What a request is worth; only ratios matter.
+fn utility(class: &Class, cx: &mut Context) -> f64 {
+    let Amount(utility) = *class.utility.get();
+    if !(utility > 0.0 && utility <= 1e6) {
+        let what = "a utility of this size orders nothing";
+        cx.fail(class.utility.mark, Complaint::new(what, "write more than 0 and at most 1000000; 1 is usual"));
+        return 1.0;
+    }
+    utility
+}
+
 fn max_live(field: &Optional<Count>, cx: &mut Context) -> u32 {
     let live = field.get().map_or(LIVE, |count| count.0);
     if live > MAX_LIVE {
@@ -342,7 +355,7 @@ fn max_live(field: &Optional<Count>, cx: &mut Context) -> u32 {
 
 /// Warns about promises that the discipline does not keep, and identities that clients choose.
 pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discipline, cx: &mut Context) {
-    let weighs = discipline.precedence == engine::Precedence::WeightedFair;
+    let weighs = discipline.precedence != engine::Precedence::Fifo;
     let window = matches!(discipline.load_control, engine::LoadControl::WindowLinear { .. });
     let list: &[At<Class>] = file.classes.get().map_or(&[], Vec::as_slice);
     let mut limited = false;
@@ -368,7 +381,7 @@ pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discip
     let free = matches!(discipline.load_control, engine::LoadControl::Fixed { window: None });
     if promised && free && discipline.admit == engine::Admit::None {
         let what = "nothing keeps the guarantees: this discipline lets every request in at once";
-        cx.warn(file.discipline.mark, Complaint::new(what, "use `discipline: quorum`"));
+        cx.warn(file.discipline.mark, Complaint::new(what, "use `discipline: weirgate`"));
     }
     if window && !limited && !all.classes.is_empty() {
         let what = "no class has a `response_time`: the window never shrinks, so shares are not enforced";

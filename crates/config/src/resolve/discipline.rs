@@ -2,14 +2,27 @@
 
 use weirgate_engine as engine;
 
+use super::number_text;
 use crate::decode::{Context, Defaulted, Mark};
 use crate::errors::Complaint;
-use crate::file::{Admit, Discipline, FixedWindow, GrowWhen, LinearWindow, LoadControl, Precedence, StaleEstimate};
-use crate::unit::Count;
+use crate::file::{
+    AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
+    Predict, StaleEstimate, TokenBuckets,
+};
+use crate::unit::{Amount, Count};
 
 pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
     match file {
         Discipline::None => engine::Discipline::none(),
+        Discipline::Weirgate(figures) => {
+            let tokens = tokens(figures.tokens.get(), *figures.infeasible.get(), cx);
+            engine::Discipline {
+                admit: engine::Admit::Predict(predict(figures.predict.get(), cx)),
+                load_control: adaptive(figures.window.get(), cx),
+                precedence: engine::Precedence::Tokens(tokens),
+                ..engine::Discipline::weirgate()
+            }
+        }
         Discipline::Quorum(figures) => {
             let window = (&figures.delta, &figures.first_window, &figures.least_window, &figures.most_window);
             engine::Discipline {
@@ -22,6 +35,7 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
             let published = engine::Discipline::quorum();
             let admit = match custom.admit.get() {
                 Some(Admit::None) | None => engine::Admit::None,
+                Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
                 Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: stale(*estimate) },
             };
             let load_control = match custom.load_control.get() {
@@ -31,14 +45,60 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                     let mark = custom.load_control.mark;
                     linear((delta, first_window, least_window, most_window), *grow.get(), mark, cx)
                 }
+                Some(LoadControl::Adaptive(figures)) => adaptive(figures, cx),
                 None => published.load_control,
             };
             let precedence = match custom.precedence.get() {
                 Some(Precedence::Fifo) => engine::Precedence::Fifo,
+                Some(Precedence::Tokens(form)) => {
+                    engine::Precedence::Tokens(tokens(form.tokens.get(), *form.infeasible.get(), cx))
+                }
                 Some(Precedence::WeightedFair) | None => engine::Precedence::WeightedFair,
             };
             engine::Discipline { name: "custom".into(), admit, load_control, precedence }
         }
+    }
+}
+
+/// A figure that must lie between two bounds.
+fn within(field: &Defaulted<Amount>, least: f64, most: f64, cx: &mut Context) -> f64 {
+    let Amount(figure) = *field.get();
+    if !(least..=most).contains(&figure) {
+        let what = format!("{} is out of range", number_text(figure));
+        let mend = format!("write a number from {} to {}", number_text(least), number_text(most));
+        cx.fail(field.mark, Complaint::new(what, mend));
+    }
+    figure
+}
+
+fn adaptive(figures: &AdaptiveWindow, cx: &mut Context) -> engine::LoadControl {
+    engine::LoadControl::WindowAdaptive(engine::Adaptive {
+        swing: within(&figures.swing, 0.05, 4.0, cx),
+        target: within(&figures.elasticity, 0.0, 1.0, cx),
+        gain: within(&figures.gain, 0.01, 10.0, cx),
+        least_share: within(&figures.least_share, 0.0, 10.0, cx),
+        compute_share: within(&figures.compute_share, 0.0, 1.0, cx),
+        node_share: within(&figures.node_share, 1.0, 1000.0, cx),
+    })
+}
+
+fn tokens(figures: &TokenBuckets, rule: Infeasible, cx: &mut Context) -> engine::Tokens {
+    engine::Tokens {
+        debt: within(&figures.debt, 0.0, 100.0, cx),
+        best_effort_share: within(&figures.best_effort_share, 0.0, 1.0, cx),
+        infeasible: infeasible(rule),
+    }
+}
+
+fn predict(figures: &Predict, cx: &mut Context) -> engine::Predict {
+    engine::Predict { soft_share: within(&figures.soft_share, 0.0, 1.0, cx), soft_least: figures.soft_least.get().0 }
+}
+
+fn infeasible(rule: Infeasible) -> engine::Infeasible {
+    match rule {
+        Infeasible::Proportional => engine::Infeasible::Proportional,
+        Infeasible::Strict => engine::Infeasible::Strict,
+        Infeasible::Utility => engine::Infeasible::Utility,
     }
 }
 

@@ -7,12 +7,15 @@
 
 mod class;
 mod discipline;
+mod experiment;
 mod gateway;
 mod reach;
 mod rule;
 mod upstream;
 
 use std::time::Duration;
+
+pub(crate) use experiment::resolve_experiment;
 
 use weirgate_engine as engine;
 
@@ -82,7 +85,7 @@ pub(crate) fn span_text(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     let (number, unit) = match seconds {
         s if s >= 120.0 => (s / 60.0, "min"),
-        s if s >= 1.0 => (s, "s"),
+        s if s >= 1.0 || s == 0.0 => (s, "s"),
         s if s >= 1e-3 => (s * 1e3, "ms"),
         s => (s * 1e6, "µs"),
     };
@@ -109,7 +112,9 @@ mod tests {
 
     #[test]
     fn figures_for_people() {
-        for (micros, text) in [(41_000, "41 ms"), (1_500_000, "1.5 s"), (300_000_000, "5 min"), (12, "12 µs")] {
+        for (micros, text) in
+            [(41_000, "41 ms"), (1_500_000, "1.5 s"), (300_000_000, "5 min"), (12, "12 µs"), (0, "0 s")]
+        {
             assert_eq!(span_text(Duration::from_micros(micros)), text);
         }
         for (number, text) in [(0.0, "0"), (12.34, "12.3"), (1234.5, "1234"), (0.126, "0.13"), (100.0, "100")] {

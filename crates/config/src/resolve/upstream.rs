@@ -62,7 +62,26 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
     for node in &mut all.nodes {
         node.capacity = node.capacity.or_else(|| machines.get(&node.machine).map(|&(capacity, _)| capacity));
     }
+    weigh(file, &mut all);
     all
+}
+
+/// Where an upstream's nodes all have a capacity and none a weight, the capacities are the weights.
+fn weigh(file: &PolicyFile, all: &mut Pools) {
+    let upstreams = file.upstreams.get().map_or(&[][..], |u| &u.items);
+    for (pool, upstream) in upstreams.iter().filter_map(|item| item.value.get()).enumerate() {
+        let given = nodes(upstream).iter().any(|form| match &form.value {
+            NodeForm::Address(_) => false,
+            NodeForm::Full(node) => node.weight.given,
+        });
+        let members = || all.nodes.iter().filter(|node| node.pool == pool);
+        if given || members().any(|node| node.capacity.is_none()) {
+            continue;
+        }
+        for node in all.nodes.iter_mut().filter(|node| node.pool == pool) {
+            node.weight = node.capacity.unwrap_or(1.0);
+        }
+    }
 }
 
 /// Adds the nodes of one upstream.

@@ -44,6 +44,12 @@ fn a_snapshot_has_base_units_and_no_nulls() {
         outstanding: 3,
         waiting: 1,
         moved: moved(1, 3, engine::Why::NoLimit),
+        groups: vec![engine::GroupSnapshot {
+            pools: vec!["web".into()],
+            window: Some(12),
+            outstanding: 3,
+            moved: moved(1, 3, engine::Why::NoLimit),
+        }],
         classes: 2,
         nodes: vec![engine::NodeSnapshot {
             node: engine::NodeId(0),
@@ -53,6 +59,8 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             served: 100,
             failed: 2,
             state: engine::NodeState::Ejected { until: engine::Time::from_millis(3_000) },
+            room: true,
+            group: 0,
             capacity: None,
         }],
         demanded_capacity: 6.4,
@@ -68,6 +76,10 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "outstanding": 3,
             "waiting": 1,
             "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
+            "groups": [{
+                "pools": ["web"], "window": 12, "outstanding": 3,
+                "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
+            }],
             "classes": 2,
             "nodes": [{
                 "name": "web1", "pool": "web", "state": "ejected", "ejected_until_seconds": 3.0,
@@ -96,7 +108,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0],
+        shed: [1, 0, 0, 0, 2, 0, 0],
         retried: 1,
         waiting: 0,
         outstanding: 1,

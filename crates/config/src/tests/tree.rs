@@ -5,7 +5,7 @@ use super::*;
 /// The tree as JSON-like text, and the problems.
 fn read(text: &str) -> (String, Vec<String>) {
     let mut problems = Problems::default();
-    let root = parse(text, &mut problems);
+    let root = parse(text, POLICY, SourceId::FILE, &mut problems);
     let shown = root.map(|tree| show(&tree.root)).unwrap_or_default();
     (shown, problems.into_sorted().iter().map(ToString::to_string).collect())
 }
@@ -33,12 +33,12 @@ fn scalars_are_their_text() {
 #[test]
 fn places_count_from_one() {
     let mut problems = Problems::default();
-    let root = parse("a: 1\nb:\n  - é: x\n", &mut problems).unwrap().root;
+    let root = parse("a: 1\nb:\n  - é: x\n", POLICY, SourceId::FILE, &mut problems).unwrap().root;
     let Value::Map(entries) = &root.value else { panic!() };
-    assert_eq!(entries[1].key_place, Place { line: 2, column: 1 });
+    assert_eq!(entries[1].key_place, Place::new(2, 1));
     let Value::List(items) = &entries[1].node.value else { panic!() };
     let Value::Map(inner) = &items[0].value else { panic!() };
-    assert_eq!(inner[0].node.place, Place { line: 3, column: 8 });
+    assert_eq!(inner[0].node.place, Place::new(3, 8));
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Stage *release*: how many requests may be inside (load control) and whose turn it is (precedence).
 
+mod adaptive;
 mod precedence;
+mod tokens;
 mod window;
 
-pub(crate) use precedence::{Claim, Precedence};
+pub(crate) use adaptive::{Danger, Half, Halves, Swing};
+pub(crate) use precedence::{Claim, Claimed, Precedence};
+pub(crate) use tokens::Bucket;
 pub(crate) use window::{Tightest, Window};

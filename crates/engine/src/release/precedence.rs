@@ -18,11 +18,22 @@
 //!
 //! Best-effort classes (φ = 0) get what no other class can use, in turns.
 //!
+//! # Tokens
+//! [`Method::Tokens`] puts the guaranteed *rate* first. Classes with a claim (a whole token, see `tokens`) go
+//! before those without, in the order of `out/φ`: the class that is furthest behind its part of the slots.
+//! With `out` and not `out + 1` a class with nothing inside is always next, so that a class whose part is a
+//! tenth of a slot does not wait until the others hold ten times theirs; its tokens bound what it gets that
+//! way. If more is claimed than there is, equal `out/φ` means that every class gets the same part of its
+//! guarantee, with nobody having to find out that the policy is infeasible; a rank before it makes the order
+//! strict instead. What the claims leave is shared by start-time fair queueing as above, in slot-seconds of the
+//! surplus alone.
+//!
 //! One heap per step and pool: a pool without room is passed over without touching its classes. A
 //! choice costs O(pools + log classes).
 
 use crate::heap::Heaps;
-use crate::policy::Precedence as Method;
+use crate::discipline::Precedence as Method;
+use crate::time::Time;
 
 /// Rounding of θ and (out + 1)/φ may differ in the last bits; a part that is met exactly counts.
 const EXACT: f64 = 1.0 + 1e-9;
@@ -39,6 +50,17 @@ pub(crate) struct Claim {
     pub(crate) tag: f64,
     /// Arrival number of its head.
     pub(crate) sequence: u64,
+    /// Under [`Method::Tokens`]: what is claimed.
+    pub(crate) claimed: Claimed,
+}
+
+/// What a class claims under [`Method::Tokens`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Claimed {
+    /// Its guaranteed rate; smaller ranks go first.
+    Guaranteed { rank: f64 },
+    /// Surplus, until it has a whole token.
+    Surplus { until: Time },
 }
 
 /// Whose turn it is.
@@ -51,6 +73,10 @@ pub(crate) struct Precedence {
     surplus: Heaps<(f64, u64)>,
     /// Waiting classes with φ = 0 by tag.
     best_effort: Heaps<(f64, u64)>,
+    /// Under `tokens`: waiting classes with a claim by rank and out/φ. Those without are in `surplus`.
+    guaranteed: Heaps<(f64, f64, u64)>,
+    /// Under `tokens`: waiting classes without a claim by the instant at which they will have one.
+    promotions: Heaps<Time>,
     /// Largest start tag released so far: of classes with φ > 0, of best-effort classes.
     virtual_time: [f64; 2],
     /// Σφ over classes with a claim.
@@ -64,6 +90,8 @@ impl Precedence {
             partition: Heaps::new(pools, classes),
             surplus: Heaps::new(pools, classes),
             best_effort: Heaps::new(pools, classes),
+            guaranteed: Heaps::new(pools, classes),
+            promotions: Heaps::new(1, classes),
             virtual_time: [0.0; 2],
             claimed: 0,
         }
@@ -74,6 +102,8 @@ impl Precedence {
         self.partition.grow(classes);
         self.surplus.grow(classes);
         self.best_effort.grow(classes);
+        self.guaranteed.grow(classes);
+        self.promotions.grow(classes);
     }
 
     /// A class has a claim from now on, or none any more (the last argument).
@@ -95,6 +125,19 @@ impl Precedence {
         let tie = claim.sequence;
         match (self.method, claim.weight) {
             (Method::Fifo, _) => self.partition.set(claim.pool, claim.class, (claim.sequence as f64, tie)),
+            (Method::Tokens(_), weight) => match claim.claimed {
+                Claimed::Guaranteed { rank } => {
+                    self.surplus.remove(claim.pool, claim.class);
+                    self.promotions.remove(0, claim.class);
+                    let part = f64::from(claim.outstanding) / slots(weight);
+                    self.guaranteed.set(claim.pool, claim.class, (rank, part, tie));
+                }
+                Claimed::Surplus { until } => {
+                    self.guaranteed.remove(claim.pool, claim.class);
+                    self.promotions.set(0, claim.class, until);
+                    self.surplus.set(claim.pool, claim.class, (claim.tag, tie));
+                }
+            },
             (Method::WeightedFair, 0) => self.best_effort.set(claim.pool, claim.class, (claim.tag, tie)),
             (Method::WeightedFair, weight) => {
                 let next = f64::from(claim.outstanding + 1) / weight as f64;
@@ -104,11 +147,29 @@ impl Precedence {
         }
     }
 
+    /// Is a class of the pool waiting?
+    pub(crate) fn waits(&self, pool: usize) -> bool {
+        [&self.partition, &self.surplus, &self.best_effort].iter().any(|heaps| heaps.peek(pool).is_some())
+            || self.guaranteed.peek(pool).is_some()
+    }
+
+    /// A class whose claim has become whole by `now`.
+    pub(crate) fn promoted(&self, now: Time) -> Option<u32> {
+        self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, class)| class)
+    }
+
+    /// Is the class's next release one of the surplus? Then its slot-seconds are charged to its tag.
+    pub(crate) fn charges(&self, class: u32) -> bool {
+        !matches!(self.method, Method::Tokens(_)) || self.surplus.contains(class)
+    }
+
     /// A class no longer waits.
     pub(crate) fn remove(&mut self, class: u32, pool: usize) {
         self.partition.remove(pool, class);
         self.surplus.remove(pool, class);
         self.best_effort.remove(pool, class);
+        self.guaranteed.remove(pool, class);
+        self.promotions.remove(0, class);
     }
 
     /// The class whose head is next, among pools for which `has_room` holds. `window` is its size.
@@ -117,6 +178,11 @@ impl Precedence {
             let tops = (0..pools).filter(|pool| has_room(*pool)).filter_map(|pool| heaps.peek(pool));
             tops.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal))
         };
+        if matches!(self.method, Method::Tokens(_)) {
+            let tops = (0..pools).filter(|pool| has_room(*pool)).filter_map(|pool| self.guaranteed.peek(pool));
+            let first = tops.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
+            return first.map(|(_, class)| class).or_else(|| best(&self.surplus).map(|(_, class)| class));
+        }
         if let Some(((key, _), class)) = best(&self.partition) {
             let within = self.method == Method::Fifo || key * self.claimed as f64 <= f64::from(window) * EXACT;
             if within {

@@ -12,12 +12,16 @@
 //! - a class without completions keeps its last figure, decayed as in stage *admit*;
 //! - there is one window for the whole engine.
 //!
+//! An adaptive window ([`super::adaptive`]) stands for one group of nodes: those that serve the same
+//! classes.
+//!
 //! [`Grow::WhileFull`] departs from it: the window grows only if it held a request back. As published
 //! it grows through any calm (4 a second at δ = 2) and then lets a surge in.
 
 use core::time::Duration;
 
-use crate::policy::{Grow, LoadControl};
+use super::adaptive::Swing;
+use crate::discipline::{Grow, LoadControl};
 use crate::request::{ClassId, Moved, Why};
 use crate::time::Time;
 
@@ -32,6 +36,8 @@ pub(crate) struct Window {
     /// Did it hold a request back since the last step?
     pub(crate) held_back: bool,
     pub(crate) moved: Moved,
+    /// The state of an adaptive window.
+    pub(crate) swing: Option<Box<Swing>>,
 }
 
 impl Window {
@@ -39,9 +45,14 @@ impl Window {
         let size = match method {
             LoadControl::Fixed { window } => window.unwrap_or(u32::MAX),
             LoadControl::WindowLinear { first, .. } => first,
+            LoadControl::WindowAdaptive(_) => 1,
         };
         let moved = Moved { at: now, from: size, to: size, why: Why::First };
-        Window { method, size, outstanding: 0, held_back: false, moved }
+        let swing = match method {
+            LoadControl::WindowAdaptive(figures) => Some(Box::new(Swing::new(now, figures))),
+            _ => None,
+        };
+        Window { method, size, outstanding: 0, held_back: false, moved, swing }
     }
 
     pub(crate) fn has_room(&self) -> bool {
@@ -61,6 +72,10 @@ impl Window {
             }
             _ => fresh.size,
         };
+        match (&mut self.swing, method) {
+            (Some(swing), LoadControl::WindowAdaptive(figures)) => swing.reconfigure(now, figures),
+            (swing, _) => *swing = fresh.swing,
+        }
         self.method = method;
         self.set(now, kept, Why::Reconfigured);
     }
@@ -75,9 +90,28 @@ impl Window {
         }
     }
 
-    /// Does this method take steps?
-    pub(crate) fn steps(&self) -> bool {
-        matches!(self.method, LoadControl::WindowLinear { .. })
+    /// One more or one less inside.
+    pub(crate) fn count(&mut self, now: Time, enters: bool) {
+        if let Some(swing) = &mut self.swing {
+            let holding = swing.holding();
+            swing.note(now, self.outstanding, holding);
+        }
+        if enters {
+            self.outstanding += 1;
+        } else {
+            self.outstanding -= 1;
+        }
+    }
+
+    /// Does it hold a request back from now on? `waits` says that one of its classes waits.
+    pub(crate) fn hold(&mut self, now: Time, waits: bool) {
+        let holding = waits && !self.has_room();
+        self.held_back |= holding;
+        if let Some(swing) = &mut self.swing
+            && swing.holding() != holding
+        {
+            swing.note(now, self.outstanding, holding);
+        }
     }
 
     /// One step of control. `tightest` is the most restrictive class, its compute time and its limit.
@@ -99,7 +133,7 @@ impl Window {
         self.set(now, size, why);
     }
 
-    fn set(&mut self, now: Time, size: u32, why: Why) {
+    pub(crate) fn set(&mut self, now: Time, size: u32, why: Why) {
         self.moved = Moved { at: now, from: self.size, to: size, why };
         self.size = size;
     }

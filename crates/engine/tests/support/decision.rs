@@ -35,6 +35,7 @@ impl Steady {
                 max_wait: Duration::from_secs(200_000),
             },
             retry: RetryBudget::default(),
+            utility: 1.0,
         };
         let mut discipline = Discipline::quorum();
         discipline.load_control = LoadControl::Fixed { window: Some(64) };

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use weirgate_emulator::client::Point;
-use weirgate_engine::{ClassSnapshot, Snapshot, Why};
+use weirgate_engine::{ClassSnapshot, Snapshot};
 
 use super::scenario::Scenario;
 use super::stage::Stage;
@@ -123,19 +123,7 @@ impl Progress {
         let name = |id: weirgate_engine::ClassId| {
             self.classes.iter().find(|c| c.class == id).map_or("a class".to_owned(), |c| c.name.clone())
         };
-        match self.gateway.moved.why {
-            Why::First => "its first size".to_owned(),
-            Why::BelowHalf { class, compute, limit } => {
-                format!("grows: {} computes in {}, within half of {}", name(class), millis(compute), millis(limit))
-            }
-            Why::AboveHalf { class, compute, limit } => {
-                format!("shrinks: {} computes in {}, over half of {}", name(class), millis(compute), millis(limit))
-            }
-            Why::Nodes { usable, all } => format!("{usable} of {all} nodes are usable"),
-            Why::NoLimit => "no class has a response-time limit".to_owned(),
-            Why::NotFull => "stays: it holds nobody back".to_owned(),
-            Why::Reconfigured => "a new policy set it".to_owned(),
-        }
+        weirgate_config::admin::why(&self.gateway.moved, name)
     }
 }
 

@@ -1,0 +1,313 @@
+//! A resolved experiment: a policy, the cluster behind it, the traffic in front of it, and what goes
+//! wrong when.
+//!
+//! The simulator and the lab run the same files. Like [`Site`], an [`Experiment`] has every default
+//! filled in and every name bound to an index; it is made from the typed file in one place.
+
+use std::time::Duration;
+
+use weirgate_engine as engine;
+
+use crate::site::Site;
+
+/// Everything that one experiment needs.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// Its name: the file's, without directory and extension, unless the file says otherwise.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// The policy under test. Its listeners are not used.
+    pub site: Site,
+    /// Every machine that the policy's nodes run on, in order of first mention.
+    pub machines: Vec<Machine>,
+    /// Per node of `site.policy.nodes` an index into `machines`.
+    pub machine_of: Vec<usize>,
+    /// One way between the gateway and a machine.
+    pub network_delay: Duration,
+    /// Who sends what.
+    pub traffic: Vec<Traffic>,
+    /// Named stretches of time, one after the other from 0 on; the run ends with the last.
+    pub phases: Vec<Phase>,
+    /// How much of the beginning of a phase is judged apart.
+    pub settle: Duration,
+    /// What goes wrong, in order of time.
+    pub faults: Vec<Fault>,
+    /// Published figures to print beside ours.
+    pub published: Vec<Published>,
+}
+
+/// A named stretch of time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// Its name, unique.
+    pub name: String,
+    /// When it ends, from the start of the run; it begins where the one before ends.
+    pub until: Duration,
+    /// Is it judged? A warm-up is not.
+    pub judged: bool,
+}
+
+/// A machine, or several identical ones behind one address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Machine {
+    /// As in [`engine::Node::machine`].
+    pub name: String,
+    /// CPUs of each server; a request occupies at most one at a time.
+    pub cpus: u32,
+    /// 1 is nominal: a demand of 8 ms takes 8 ms of a CPU.
+    pub speed: f64,
+    /// Servers hidden behind the address, at least 1. They take turns.
+    pub servers: u32,
+    /// Requests that each server works on at once; more wait in its own queue. `None` is no limit.
+    pub concurrency: Option<u32>,
+    /// Requests that wait in each server's own queue; more are answered 503 at once. `None` is no limit.
+    pub backlog: Option<u32>,
+    /// How it slows down when too much runs at once.
+    pub thrashing: Option<Thrashing>,
+}
+
+/// Slow-down by concurrency: the speed is divided by 1 + `penalty` × (requests inside − `beyond`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Thrashing {
+    /// Requests inside a server without loss.
+    pub beyond: u32,
+    /// Loss per further one; ≥ 0.
+    pub penalty: f64,
+}
+
+/// One stream of requests.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// Whose requests.
+    pub class: TrafficClass,
+    /// When they come.
+    pub source: Source,
+    /// What a request takes, over time: the entry in force at its arrival, the last with `at` ≤ then. The
+    /// first one is at 0.
+    pub demand: Vec<DemandFrom>,
+    /// How long a client waits for the last byte of a reply before it leaves; `None` is for ever.
+    pub patience: Option<Distribution>,
+    /// Times a client tries again after a shed, a failure or its own leaving.
+    pub retries: u32,
+    /// How long it waits before that.
+    pub retry_after: Distribution,
+}
+
+/// Whose requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TrafficClass {
+    /// Those of a class of the policy.
+    Class(usize),
+    /// Those of a template's keys: `keys` of them, with Zipf-distributed popularity of exponent 1.
+    Template {
+        /// Index into the policy's templates.
+        template: usize,
+        /// How many keys.
+        keys: u32,
+    },
+}
+
+/// When requests come.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// Clients that do not wait for one another.
+    Open {
+        /// The process.
+        arrivals: Arrivals,
+        /// Mean requests per second.
+        rate: Profile,
+    },
+    /// The instants of a log, from the start of the run.
+    Trace(Vec<Duration>),
+    /// A population of users who send, wait for the reply, think, and send again.
+    Users {
+        /// How many.
+        users: Profile,
+        /// Time between a reply and the next request.
+        think: Distribution,
+    },
+}
+
+/// An arrival process with a mean rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Exponential gaps.
+    Poisson,
+    /// Equal gaps.
+    Even,
+    /// A Markov-modulated Poisson process: calm and bursts take turns, both of exponential length.
+    Mmpp {
+        /// Rate in a burst over the mean rate, > 1.
+        burst: f64,
+        /// Share of time in bursts, with `burst · share` < 1.
+        share: f64,
+        /// Mean length of a burst.
+        length: Duration,
+    },
+}
+
+/// A figure over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile(
+    /// In order of `at`; the first is at 0.
+    pub Vec<Knot>,
+);
+
+/// From `at` on, after `over`, the figure is `value`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Knot {
+    /// When the change begins.
+    pub at: Duration,
+    /// How long it takes, in a straight line; 0 is a step.
+    pub over: Duration,
+    /// The figure afterwards, ≥ 0.
+    pub value: f64,
+}
+
+/// What a request takes from an instant on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct DemandFrom {
+    /// From when.
+    pub at: Duration,
+    /// How long the change takes. Meanwhile a request's demand lies between what it would have been before
+    /// and after, in a straight line.
+    pub over: Duration,
+    /// CPU time of a nominal CPU.
+    pub cpu: Distribution,
+    /// Time that it then waits inside the machine without a CPU (a database, a disk).
+    pub io: Distribution,
+}
+
+/// A distribution of times.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Distribution {
+    /// Always the same.
+    Fixed(Duration),
+    /// Exponential.
+    Exponential {
+        /// Mean.
+        mean: Duration,
+    },
+    /// A mixture of two exponentials, cut off at `most`.
+    HyperExponential {
+        /// Probability of the first.
+        p: f64,
+        /// Mean of the first.
+        first: Duration,
+        /// Mean of the second.
+        second: Duration,
+        /// Longest.
+        most: Duration,
+    },
+}
+
+/// Something goes wrong, or is done on purpose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    /// When.
+    pub at: Duration,
+    /// Until when; `None` is to the end.
+    pub until: Option<Duration>,
+    /// What.
+    pub kind: FaultKind,
+    /// Which machines; indices into [`Experiment::machines`].
+    pub machines: Vec<usize>,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum FaultKind {
+    /// The operator takes the nodes out: the gateway knows at once, requests inside finish.
+    Removed,
+    /// The machine is gone: what is inside fails at once, so does every new connection.
+    Crash,
+    /// It accepts requests and does not work on anything.
+    Stall,
+    /// It works at this share of its speed, > 0.
+    Slow(f64),
+    /// It answers this share of requests 500 after a millisecond instead of working.
+    FailFast(f64),
+    /// The gateway gets no word of its nodes' health checks. (`machines` is empty: all.)
+    LostReports,
+    /// The policy is loaded again. (`machines` is empty.)
+    Reload,
+}
+
+/// A published figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// Discipline that it is about (`quorum`).
+    pub discipline: String,
+    /// Phase; index into [`Experiment::phases`].
+    pub phase: usize,
+    /// Class; index into the policy's classes.
+    pub class: usize,
+    /// Requests served per second.
+    pub served_per_s: Option<f64>,
+    /// The guaranteed statistic of the response time, in milliseconds.
+    pub response_time_ms: Option<f64>,
+}
+
+impl Experiment {
+    /// When the run ends.
+    #[must_use]
+    pub fn duration(&self) -> Duration {
+        self.phases.last().map_or(Duration::ZERO, |phase| phase.until)
+    }
+
+    /// When phase `index` begins.
+    #[must_use]
+    pub fn phase_from(&self, index: usize) -> Duration {
+        index.checked_sub(1).map_or(Duration::ZERO, |before| self.phases[before].until)
+    }
+}
+
+impl Profile {
+    /// The same figure for ever.
+    #[must_use]
+    pub fn constant(value: f64) -> Profile {
+        Profile(vec![Knot { at: Duration::ZERO, over: Duration::ZERO, value }])
+    }
+
+    /// The figure at `at`.
+    #[must_use]
+    pub fn at(&self, at: Duration) -> f64 {
+        let mut value = 0.0;
+        for knot in self.0.iter().take_while(|knot| knot.at <= at) {
+            let passed = (at - knot.at).as_secs_f64();
+            let over = knot.over.as_secs_f64();
+            let done = if over > 0.0 { (passed / over).min(1.0) } else { 1.0 };
+            value += (knot.value - value) * done;
+        }
+        value
+    }
+}
+
+impl Distribution {
+    /// Its mean in seconds, the cut-off of a hyper-exponential one included.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        match *self {
+            Distribution::Fixed(time) => time.as_secs_f64(),
+            Distribution::Exponential { mean } => mean.as_secs_f64(),
+            Distribution::HyperExponential { p, first, second, most } => {
+                let most = most.as_secs_f64();
+                // E[min(X, m)] of an exponential with mean a is a·(1 − e^(−m/a)).
+                let cut = |a: f64| a * (1.0 - (-most / a).exp());
+                p * cut(first.as_secs_f64()) + (1.0 - p) * cut(second.as_secs_f64())
+            }
+        }
+    }
+}
+
+impl TrafficClass {
+    /// The name of the class or template in `policy`.
+    #[must_use]
+    pub fn name<'a>(&self, policy: &'a engine::Policy) -> &'a str {
+        match self {
+            TrafficClass::Class(class) => &policy.classes[*class].name,
+            TrafficClass::Template { template, .. } => &policy.templates[*template].class.name,
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The experiment file as it is written: a policy, machines behind it, traffic in front of it, and what
+//! goes wrong when.
+//!
+//! As with the policy, these declarations are the only description of the format; the decoder, the JSON
+//! Schema and the errors come from them. `crate::resolve::experiment` turns the result into an `Experiment`.
+
+mod change;
+mod demand;
+mod traffic;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::PolicyFile;
+use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record, words};
+use crate::errors::{Complaint, quoted};
+use crate::tree::{Node, Value};
+use crate::unit::{Amount, Count, Frequency, Moment, Name, Share, Span, Text, Whole, text_schema};
+
+pub(crate) use change::{Changing, Figure, Step};
+pub(crate) use demand::{Demand, Times};
+pub(crate) use traffic::{Arrivals, TrafficForm};
+
+record! {
+    /// An experiment of Weirgate: a policy, the machines behind it, the traffic in front of it, and what goes
+    /// wrong when. The simulator and the lab run it.
+    pub(crate) struct ExperimentFile {
+        /// Its name in reports. The file's name without directory and extension by default.
+        name: Optional<Name>,
+        /// What it shows, in one line. Its name by default.
+        title: Optional<Text>,
+        /// The policy under test, written here, or the path of a policy file from this file's folder. Here
+        /// `listen` may be missing. A class before the last may lack its `match`: it gets the requests with the
+        /// header `x-class: NAME`.
+        policy: Required<PolicyHere>,
+        /// What stands behind the policy's nodes, an entry or a list of them. A machine that no entry names is
+        /// one server with one nominal CPU and no limits.
+        machines: Optional<OneOrMany<MachineForm>>,
+        /// One way between the gateway and a machine. 100 µs is a switched network in one room.
+        network_delay: Defaulted<Moment> = "100us",
+        /// Who sends what. Several entries may name the same class.
+        traffic: Required<Vec<At<TrafficForm>>>,
+        /// Named stretches of time, one after the other from 0 on. The run ends with the last.
+        phases: Required<Vec<At<PhaseForm>>>,
+        /// How much of the beginning of a phase is judged apart. 5 s are ten steps of the slowest window and
+        /// far less than any phase.
+        settle: Defaulted<Moment> = "5s",
+        /// What goes wrong, or is done on purpose, and when.
+        faults: Optional<Vec<At<FaultForm>>>,
+        /// Published figures, to print beside ours.
+        published: Optional<Vec<At<PublishedForm>>>,
+    }
+}
+
+/// The policy of an experiment. By the time it is decoded, a path has been replaced by the file.
+#[derive(Clone, Debug)]
+pub(crate) struct PolicyHere(pub(crate) Box<PolicyFile>);
+
+record! {
+    /// Machines: one, some or all of those that the policy's nodes run on.
+    pub(crate) struct MachineForm {
+        /// Which: a name or a list of names. A machine is named by the node's `machine`, its address, or its
+        /// address without port; `web*` is every one that begins so, `all` is all. Without this field the
+        /// entry is for every machine that no other entry names.
+        machine: Optional<OneOrMany<Text>>,
+        /// CPUs of each server; a request occupies one at a time.
+        cpus: Defaulted<Count> = 1,
+        /// Speed of a CPU: 2 does in 4 ms what takes a nominal one 8 ms.
+        speed: Defaulted<Amount> = 1,
+        /// Servers hidden behind the address, which take turns.
+        servers: Defaulted<Count> = 1,
+        /// Requests that each server works on at once; more wait in its own queue. A number, or `off`.
+        concurrency: Defaulted<Switch<Count>> = "off",
+        /// Requests that wait in each server's own queue; more are answered with 503 at once. A number, or `off`.
+        backlog: Defaulted<Switch<Whole>> = "off",
+        /// How it slows down when too much runs at once: a map, or `off`.
+        thrashing: Defaulted<Switch<ThrashingForm>> = "off",
+    }
+}
+
+record! {
+    /// Slow-down by concurrency: the speed is divided by 1 + `penalty` × (requests inside − `beyond`).
+    pub(crate) struct ThrashingForm {
+        /// Requests inside a server without loss.
+        beyond: Required<Whole>,
+        /// Loss per further one: with 0.01, a hundred more halve the speed.
+        penalty: Required<Amount>,
+    }
+}
+
+record! {
+    /// A named stretch of time.
+    pub(crate) struct PhaseForm {
+        /// Its unique name.
+        name: Required<Name>,
+        /// When it ends, from the start of the run. It begins where the one before ends.
+        until: Required<Span>,
+        /// Are its guarantees judged: `yes` or `no`. A warm-up is not.
+        judged: Defaulted<Answer> = "yes",
+    }
+}
+
+/// Yes or no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer(pub(crate) bool);
+
+record! {
+    /// Something goes wrong, or is done on purpose.
+    pub(crate) struct FaultForm {
+        /// When, from the start of the run.
+        at: Required<Moment>,
+        /// Until when. To the end by default.
+        until: Optional<Moment>,
+        /// What.
+        fault: Required<FaultWord>,
+        /// Which machines: a name or a list, as in `machines`.
+        machines: Optional<OneOrMany<Text>>,
+        /// The share of its speed that a `slow` machine has left.
+        speed: Optional<Share>,
+        /// The share of requests that `fail_fast` answers with an error.
+        share: Defaulted<Share> = "100%",
+    }
+}
+
+words! {
+    /// What goes wrong.
+    pub(crate) enum FaultWord {
+        /// The operator takes the nodes out: the gateway knows at once, requests inside finish.
+        Removed = "removed",
+        /// The machine is gone: what is inside fails at once, and so does every new connection.
+        Crash = "crash",
+        /// It accepts requests and does not work on anything.
+        Stall = "stall",
+        /// It works at a share of its speed: `speed: 20%`.
+        Slow = "slow",
+        /// It answers requests with 500 after a millisecond instead of working; `share: 50%` of them.
+        FailFast = "fail_fast",
+        /// The gateway gets no word of any health check.
+        LostReports = "lost_reports",
+        /// The policy is loaded again.
+        Reload = "reload",
+    }
+}
+
+record! {
+    /// Published figures of one class in one phase.
+    pub(crate) struct PublishedForm {
+        /// The discipline that they are about.
+        discipline: Defaulted<Name> = "quorum",
+        /// The phase.
+        phase: Required<Name>,
+        /// The class.
+        class: Required<Name>,
+        /// Requests served per second.
+        served: Optional<Frequency>,
+        /// The guaranteed statistic of the response time.
+        response_time: Optional<Span>,
+    }
+}
+
+/// The JSON Schema of an experiment file, for editors and for programs that write experiments.
+#[must_use]
+pub fn experiment_schema() -> serde_json::Value {
+    let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<ExperimentFile>();
+    schema.insert("title".into(), "Weirgate experiment".into());
+    schema.into()
+}
+
+impl Decode for PolicyHere {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match node.value {
+            Value::Map(_) => PolicyFile::decode(node, cx).map(|file| PolicyHere(Box::new(file))),
+            _ => {
+                cx.mismatch("a policy, or the path of a policy file", node);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for PolicyHere {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "PolicyOfExperiment".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut here = PolicyFile::json_schema(generator);
+        if let Some(required) = here.get_mut("required").and_then(|r| r.as_array_mut()) {
+            required.retain(|field| field != "listen");
+        }
+        json_schema!({ "anyOf": [{ "type": "string", "minLength": 1 }, here] })
+    }
+}
+
+impl FromText for Answer {
+    const EXPECTED: &'static str = "`yes` or `no`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text {
+            "yes" | "true" => Ok(Answer(true)),
+            "no" | "false" => Ok(Answer(false)),
+            _ => Err(Complaint::new(format!("{} is no answer", quoted(text)), "write `yes` or `no`")),
+        }
+    }
+}
+
+text_schema! {
+    Answer: { "enum": ["yes", "no", true, false] };
+}

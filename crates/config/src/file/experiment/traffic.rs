@@ -1,0 +1,109 @@
+//! Traffic: whose requests come when, and what their clients do.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::change::Changing;
+use super::demand::{Demand, Times};
+use crate::decode::{Context, Decode, Defaulted, Optional, Required, Switch, record, unknown_word};
+use crate::tree::{Node, Value};
+use crate::unit::{Amount, Count, Frequency, Name, Share, Span, Text, Whole};
+
+record! {
+    /// One stream of requests: `rate`, `users` or `trace` says when they come.
+    pub(crate) struct TrafficForm {
+        /// The class that the requests belong to, or a template.
+        class: Required<Name>,
+        /// For a template: how many keys there are. Their popularity follows Zipf's law with exponent 1.
+        keys: Optional<Count>,
+        /// Clients that do not wait for one another: mean requests per second, or a list of rates with `at` and
+        /// `over`.
+        rate: Optional<Changing<Frequency>>,
+        /// How a rate becomes arrivals: `poisson`, `even`, or `mmpp` for bursts. Poisson by default: many
+        /// independent clients.
+        arrivals: Defaulted<Arrivals> = "poisson",
+        /// Users who send, wait for the reply, think, and send again: how many, or a list with `at` and `over`.
+        users: Optional<Changing<Amount>>,
+        /// Time between a reply and the user's next request.
+        think: Optional<Times>,
+        /// A file with an instant in seconds from the start of the run in each line, or in the first column of
+        /// each line; from this file's folder.
+        trace: Optional<Text>,
+        /// How much faster than its own time the trace is played.
+        speed: Defaulted<Amount> = 1,
+        /// What a request takes of a nominal machine, or a list with `at` and `over`.
+        demand: Required<Changing<Demand>>,
+        /// How long a client waits for the last byte before it leaves. `off` is for ever.
+        patience: Defaulted<Switch<Times>> = "off",
+        /// Times a client tries again after a shed, a failure or its own leaving.
+        retries: Defaulted<Whole> = 0,
+        /// How long it waits before that.
+        retry_after: Defaulted<Times> = "1s",
+    }
+}
+
+/// How a rate becomes arrivals.
+#[derive(Clone, Debug)]
+pub(crate) enum Arrivals {
+    /// Exponential gaps.
+    Poisson,
+    /// Equal gaps.
+    Even,
+    /// Calm and bursts in turns.
+    Mmpp(Box<MmppForm>),
+}
+
+record! {
+    /// An arrival process with figures.
+    pub(crate) struct ArrivalsForm {
+        /// Calm and bursts take turns (a Markov-modulated Poisson process).
+        mmpp: Required<MmppForm>,
+    }
+}
+
+record! {
+    /// Calm and bursts in turns, both of exponential length; the mean rate is kept.
+    pub(crate) struct MmppForm {
+        /// Rate in a burst over the mean rate, more than 1.
+        burst: Required<Amount>,
+        /// Share of time in bursts; `burst` × `share` is below 1, so that something comes between them.
+        share: Required<Share>,
+        /// Mean length of a burst.
+        length: Required<Span>,
+    }
+}
+
+impl Decode for Arrivals {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => match &**text {
+                "poisson" => Some(Arrivals::Poisson),
+                "even" => Some(Arrivals::Even),
+                word => {
+                    cx.complain(unknown_word(
+                        word,
+                        &["poisson", "even", "{ mmpp: { burst: …, share: …, length: … } }"],
+                    ));
+                    None
+                }
+            },
+            Value::Map(_) => ArrivalsForm::decode(node, cx)?.mmpp.value.0.map(|form| Arrivals::Mmpp(Box::new(form))),
+            _ => {
+                cx.mismatch("`poisson`, `even` or `{ mmpp: { burst: …, share: …, length: … } }`", node);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Arrivals {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Arrivals".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "How a rate becomes arrivals.",
+            "anyOf": [{ "enum": ["poisson", "even"] }, generator.subschema_for::<ArrivalsForm>()],
+        })
+    }
+}

@@ -1,0 +1,188 @@
+//! An experiment file, from its text to the experiment.
+//!
+//! The policy may be in the file or in one of its own; then that file's tree is put in its place. Overrides change
+//! the tree before anything is decoded.
+
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::decode::{Context, Decode};
+use crate::errors::{Errors, Place, Problem, Problems, Source, SourceId, located, quoted};
+use crate::experiment::Experiment;
+use crate::file::ExperimentFile;
+use crate::load::{read_bounded, sound_text, unreadable, warn_if_infeasible};
+use crate::overrides::Override;
+use crate::resolve::{resolve, resolve_experiment};
+use crate::tree::{self, EXPERIMENT, Entry, Node, POLICY, Tree, Value};
+
+/// An experiment that can run.
+#[derive(Clone, Debug)]
+pub struct LoadedExperiment {
+    /// What is run.
+    pub experiment: Experiment,
+    /// What one should know all the same, in the order of the file.
+    pub warnings: Vec<Problem>,
+}
+
+impl LoadedExperiment {
+    /// The warnings as lines for people: `file:line:column: warning: …`.
+    #[must_use]
+    pub fn warning_lines(&self, file: &str) -> Vec<String> {
+        let line = |problem: &Problem| {
+            let what = format!("warning: {}", problem.what);
+            located(file, &Problem { what, ..problem.clone() })
+        };
+        self.warnings.iter().map(line).collect()
+    }
+}
+
+/// Reads the experiment file at `path`, at most 16 MiB of it, with `overrides` in it.
+///
+/// # Errors
+/// As [`load_experiment`], what the system says if it cannot be read, and the place of the first byte that is not
+/// UTF-8.
+pub fn load_experiment_file(path: &Path, overrides: &[Override]) -> Result<LoadedExperiment, Errors> {
+    let name = path.display().to_string();
+    let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
+    let text = sound_text(&name, &bytes)?;
+    load_experiment(&name, text, path.parent().unwrap_or(Path::new("")), overrides)
+}
+
+/// Reads the experiment in `text`. `name` is what errors call the file; without folder and extension it is the
+/// experiment's name. Paths in the experiment are looked for in `base_dir`. `overrides` are put in one after the other,
+/// those of the whole policy first.
+///
+/// # Errors
+/// Everything that is wrong with it, also in its policy file and in `overrides`. After a YAML syntax error nothing
+/// can be read, so that comes alone.
+pub fn load_experiment(
+    name: &str,
+    text: &str,
+    base_dir: &Path,
+    overrides: &[Override],
+) -> Result<LoadedExperiment, Errors> {
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems);
+    let tree = tree.map(|tree| assemble(tree, base_dir, overrides, &mut problems));
+    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
+    let experiment = tree.and_then(|tree| {
+        let file = ExperimentFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
+        drop(tree);
+        let policy = file.policy.get().and_then(|policy| resolve(&policy.0, true, &mut cx));
+        if let Some(policy) = &policy {
+            warn_if_infeasible(policy, &mut cx);
+        }
+        let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        resolve_experiment(&file, policy, &stem, base_dir, &mut cx)
+    });
+    match experiment {
+        Some(experiment) if cx.problems.reports() == 0 => {
+            Ok(LoadedExperiment { experiment, warnings: cx.warnings.into_sorted() })
+        }
+        _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
+            unreadable(name, "the experiment cannot be used".to_owned(), "report this file: its error was lost")
+        })),
+    }
+}
+
+/// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out.
+fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> Tree {
+    let Tree { mut root, mut nodes } = tree;
+    let (whole, parts): (Vec<_>, Vec<_>) = overrides.iter().partition(|o| o.replaces("policy"));
+    for change in whole {
+        root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
+    }
+    root = with_policy(&root, |policy| match &policy.value {
+        Value::Text(path) => Some(included(path, policy.place, folder, &mut nodes, problems)),
+        _ => None,
+    });
+    for change in parts {
+        root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
+    }
+    root = with_policy(&root, |policy| completed(policy, &mut nodes));
+    Tree { root, nodes }
+}
+
+/// The tree with another policy, if `change` makes one.
+fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) -> Rc<Node> {
+    let Value::Map(entries) = &root.value else { return Rc::clone(root) };
+    let Some(at) = entries.iter().position(|entry| &*entry.key == "policy") else { return Rc::clone(root) };
+    let Some(policy) = change(&entries[at].node) else { return Rc::clone(root) };
+    let mut entries = entries.clone();
+    entries[at].node = policy;
+    Rc::new(Node::new(root.place, Value::Map(entries)))
+}
+
+/// The policy file at `path`; what is wrong is reported.
+fn included(path: &str, place: Place, folder: &Path, nodes: &mut usize, problems: &mut Problems) -> Rc<Node> {
+    let file = folder.join(path);
+    let wrong = |problems: &mut Problems, what: String, mend: &str| {
+        let (path, mend) = ("policy".to_owned(), mend.to_owned());
+        problems.add(Problem { source: None, place: Some(place), path, what, mend });
+        Rc::new(Node::new(place, Value::Wrong))
+    };
+    let shown = quoted(&file.display().to_string());
+    let bytes = match read_bounded(&file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let mend = "the path of a policy file counts from the experiment's folder";
+            return wrong(problems, format!("the policy {shown} cannot be read: {error}"), mend);
+        }
+    };
+    let text = match sound_text(path, &bytes) {
+        Ok(text) => text,
+        Err(errors) => {
+            let Some(problem) = errors.problems.first() else { return Rc::new(Node::new(place, Value::Wrong)) };
+            return wrong(problems, format!("the policy {shown} is no text: {}", problem.what), &problem.mend);
+        }
+    };
+    let source = problems.add_source(Source::File(file.display().to_string()));
+    match tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), POLICY, source, problems) {
+        Some(tree) => {
+            *nodes += tree.nodes;
+            tree.root
+        }
+        None => Rc::new(Node::new(place, Value::Wrong)),
+    }
+}
+
+/// The header by which requests of an experiment find a class without a `match`.
+const CLASS_HEADER: &str = "x-class";
+
+/// The policy with what an experiment may leave out: where clients connect, and how a class other than the last
+/// recognises its requests. `None` if nothing is missing.
+fn completed(policy: &Node, nodes: &mut usize) -> Option<Rc<Node>> {
+    let Value::Map(entries) = &policy.value else { return None };
+    let mut entries = entries.clone();
+    let has = |entries: &[Entry], key: &str| entries.iter().any(|entry| &*entry.key == key);
+    let entry = |key: &str, node: Node| Entry { key: key.into(), key_place: policy.place, node: Rc::new(node) };
+    if !has(&entries, "listen") {
+        // A port of the system's choice: nothing in an experiment is meant for others.
+        entries.push(entry("listen", Node::new(policy.place, Value::Text("127.0.0.1:0".into()))));
+        *nodes += 1;
+    }
+    if let Some(at) = entries.iter().position(|entry| &*entry.key == "classes")
+        && let Value::List(classes) = &entries[at].node.value
+    {
+        let mut classes = classes.clone();
+        let but_last = classes.len().saturating_sub(1);
+        for class in classes.iter_mut().take(but_last) {
+            let Value::Map(fields) = &class.value else { continue };
+            let name = fields.iter().find(|field| &*field.key == "name").map(|field| &field.node.value);
+            let Some(Value::Text(name)) = name else { continue };
+            if has(fields, "match") || has(fields, "per") {
+                continue;
+            }
+            let value = Node::new(class.place, Value::Text(Rc::clone(name)));
+            let header = Node::new(class.place, Value::Map(vec![entry(CLASS_HEADER, value)]));
+            let condition = Node::new(class.place, Value::Map(vec![entry("header", header)]));
+            let mut fields = fields.clone();
+            fields.push(entry("match", condition));
+            *nodes += 3;
+            *class = Rc::new(Node::new(class.place, Value::Map(fields)));
+        }
+        entries[at].node = Rc::new(Node::new(entries[at].node.place, Value::List(classes)));
+    }
+    Some(Rc::new(Node::new(policy.place, Value::Map(entries))))
+}

@@ -1,0 +1,104 @@
+//! Machines: what stands behind the nodes.
+
+use super::names::Names;
+use crate::decode::{At, Context, Defaulted, Mark, Switch};
+use crate::errors::{Complaint, quoted};
+use crate::experiment::{Machine, Thrashing};
+use crate::file::{ExperimentFile, MachineForm};
+use crate::unit::{Amount, Count, Whole};
+
+/// Most CPUs of a server and servers behind an address: more is a typing error.
+const MAX_CPUS: u32 = 4_096;
+
+/// Fastest CPU. A thousand times nominal is a wrong unit.
+const MAX_SPEED: f64 = 1_000.0;
+
+/// One for each name, in the same order.
+pub(super) fn machines(file: &ExperimentFile, names: &Names, cx: &mut Context) -> Vec<Machine> {
+    let mut described: Vec<Option<Mark>> = vec![None; names.machines.len()];
+    let mut machines: Vec<Machine> = names.machines.iter().map(|machine| nominal(&machine.name)).collect();
+    let mut rest: Option<(Machine, Mark)> = None;
+    for At { value: form, mark, .. } in file.machines.get().map_or(&[][..], |entries| &entries.0) {
+        let machine = machine(form, cx);
+        let Some(words) = form.machine.get() else {
+            if form.machine.given {
+                continue;
+            }
+            if let Some((_, first)) = &rest {
+                let what = format!("the entry in line {} is for all other machines already", cx.place(*first).line);
+                cx.fail(*mark, Complaint::new(what, "say which ones this is for: `machine: …`"));
+            }
+            rest = Some((machine, *mark));
+            continue;
+        };
+        for index in names.machines(words, cx) {
+            if let Some(first) = described[index].replace(form.machine.mark) {
+                let name = quoted(&machines[index].name);
+                let what = format!("machine {name} is described in line {} already", cx.place(first).line);
+                cx.fail(form.machine.mark, Complaint::new(what, "describe each machine once"));
+            }
+            machines[index] = Machine { name: machines[index].name.clone(), ..machine.clone() };
+        }
+    }
+    if let Some((machine, mark)) = rest {
+        let mut used = false;
+        for (index, _) in described.iter().enumerate().filter(|(_, described)| described.is_none()) {
+            machines[index] = Machine { name: machines[index].name.clone(), ..machine.clone() };
+            used = true;
+        }
+        if !used && !described.is_empty() {
+            let what = "this entry describes no machine: every one is described by another";
+            cx.warn(mark, Complaint::new(what, "remove it"));
+        }
+    }
+    machines
+}
+
+/// A machine that no entry describes.
+fn nominal(name: &str) -> Machine {
+    Machine {
+        name: name.to_owned(),
+        cpus: 1,
+        speed: 1.0,
+        servers: 1,
+        concurrency: None,
+        backlog: None,
+        thrashing: None,
+    }
+}
+
+/// A machine as described, without its name.
+fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
+    let few = |field: &Defaulted<Count>, cx: &mut Context| {
+        let Count(number) = *field.get();
+        if number > MAX_CPUS {
+            let what = format!("{number} is more than any machine has");
+            cx.fail(field.mark, Complaint::new(what, format!("write at most {MAX_CPUS}")));
+        }
+        number
+    };
+    let Amount(speed) = *form.speed.get();
+    if !(speed > 0.0 && speed <= MAX_SPEED) {
+        let mend = "write the speed as a multiple of a nominal CPU, above 0 and at most 1000";
+        cx.fail(form.speed.mark, Complaint::new("a machine cannot have this speed", mend));
+    }
+    let concurrency = switched(form.concurrency.get()).map(|&Count(most)| most);
+    let backlog = switched(form.backlog.get()).map(|&Whole(most)| most);
+    if let (Some(_), None, false) = (backlog, concurrency, form.concurrency.bad) {
+        let what = "nothing ever waits in this machine: it works on everything at once";
+        cx.fail(form.backlog.mark, Complaint::new(what, "give it a `concurrency:` too, or remove the backlog"));
+    }
+    let thrashing = switched(form.thrashing.get()).and_then(|form| {
+        let (&Whole(beyond), &Amount(penalty)) = (form.beyond.get()?, form.penalty.get()?);
+        Some(Thrashing { beyond, penalty })
+    });
+    let (cpus, servers) = (few(&form.cpus, cx), few(&form.servers, cx));
+    Machine { name: String::new(), cpus, speed, servers, concurrency, backlog, thrashing }
+}
+
+fn switched<T>(switch: &Switch<T>) -> Option<&T> {
+    match switch {
+        Switch::Off => None,
+        Switch::On(value) => Some(value),
+    }
+}

@@ -1,0 +1,147 @@
+//! What an experiment may name: classes, templates and machines of its policy.
+
+use crate::decode::{At, Context, Mark, OneOrMany};
+use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::file::{ExperimentFile, NodeForm, nodes};
+use crate::site::Site;
+use crate::unit::Text;
+
+/// The names of a policy.
+pub(super) struct Names {
+    /// In the order of the policy.
+    pub(super) classes: Vec<String>,
+    /// In the order of the policy.
+    pub(super) templates: Vec<String>,
+    /// In the order of first mention.
+    pub(super) machines: Vec<MachineName>,
+    /// All names of classes and templates could be read, so an unknown one is really unknown.
+    pub(super) all_classes: bool,
+    /// The same for machines.
+    all_machines: bool,
+}
+
+/// A machine and the names by which it is known.
+pub(super) struct MachineName {
+    pub(super) name: String,
+    /// Names and addresses of its nodes, the latter with and without port.
+    others: Vec<String>,
+}
+
+impl Names {
+    /// From the file as far as it could be read; `site` is what became of its policy.
+    pub(super) fn of(file: &ExperimentFile, site: Option<&Site>) -> Names {
+        let mut names = Names {
+            classes: Vec::new(),
+            templates: Vec::new(),
+            machines: Vec::new(),
+            all_classes: false,
+            all_machines: false,
+        };
+        let Some(policy) = file.policy.get() else { return names };
+        let policy = &policy.0;
+        names.all_classes = !policy.classes.bad && policy.classes.given;
+        names.all_machines = !policy.upstreams.bad && policy.upstreams.given;
+        for class in policy.classes.get().map_or(&[][..], Vec::as_slice) {
+            let name = class.value.name.get().map_or_else(String::new, |name| name.0.clone());
+            let into = if class.value.per.given { &mut names.templates } else { &mut names.classes };
+            into.push(name);
+        }
+        // The class that is added if no other matches everything.
+        let added = site.and_then(|site| site.policy.classes.get(names.classes.len()));
+        names.classes.extend(added.map(|class| class.name.clone()));
+        for upstream in policy.upstreams.get().map_or(&[][..], |u| &u.items).iter().filter_map(|u| u.value.get()) {
+            for node in nodes(upstream) {
+                match &node.value {
+                    NodeForm::Address(address) => names.add(&address.0, &address.0, None),
+                    NodeForm::Full(node) => {
+                        let Some(address) = node.address.get() else { continue };
+                        let machine = node.machine.get().map_or(&address.0, |name| &name.0);
+                        names.add(machine, &address.0, node.name.get().map(|name| name.0.as_str()));
+                    }
+                }
+            }
+        }
+        names
+    }
+
+    fn add(&mut self, machine: &str, address: &str, name: Option<&str>) {
+        let index = self.machine(machine).unwrap_or_else(|| {
+            self.machines.push(MachineName { name: machine.to_owned(), others: Vec::new() });
+            self.machines.len() - 1
+        });
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        self.machines[index].others.extend([address, host].into_iter().chain(name).map(str::to_owned));
+    }
+
+    /// The machine of this very name.
+    pub(super) fn machine(&self, name: &str) -> Option<usize> {
+        self.machines.iter().position(|machine| machine.name == name)
+    }
+
+    /// The machines that `words` name, each once, in order; what is unknown is reported.
+    pub(super) fn machines(&self, words: &OneOrMany<Text>, cx: &mut Context) -> Vec<usize> {
+        let mut found: Vec<usize> = Vec::new();
+        for At { value: Text(word), mark, .. } in &words.0 {
+            let fitting = self.fitting(word, *mark, cx);
+            for machine in fitting {
+                if !found.contains(&machine) {
+                    found.push(machine);
+                }
+            }
+        }
+        found
+    }
+
+    /// The machines that one word names.
+    fn fitting(&self, word: &str, mark: Mark, cx: &mut Context) -> Vec<usize> {
+        let of = |fits: &dyn Fn(&MachineName) -> bool| -> Vec<usize> {
+            (0..self.machines.len()).filter(|&index| fits(&self.machines[index])).collect()
+        };
+        if word == "all" {
+            return of(&|_| true);
+        }
+        if let Some(index) = self.machine(word) {
+            return vec![index];
+        }
+        let several = word.strip_suffix('*');
+        let found = match several {
+            Some(start) => of(&|m| m.name.starts_with(start) || m.others.iter().any(|o| o.starts_with(start))),
+            None => of(&|m| m.others.iter().any(|other| other == word)),
+        };
+        if found.is_empty() && self.all_machines {
+            let known = || self.machines.iter().map(|machine| machine.name.as_str());
+            let mend = match nearest(word, known()) {
+                Some(near) => format!("did you mean {}?", quoted(near)),
+                None => format!("the nodes of the policy run on {}", listed(known())),
+            };
+            cx.fail(mark, Complaint::new(format!("machine {} is unknown", quoted(word)), mend));
+        }
+        if found.len() > 1 && several.is_none() {
+            let names = listed(found.iter().map(|&index| self.machines[index].name.as_str()));
+            let what = format!("{} may be one of {names}", quoted(word));
+            cx.fail(mark, Complaint::new(what, "write the machine's own name"));
+        }
+        found
+    }
+}
+
+/// The index of `name` in `known`; what is unknown is reported, unless `known` is not `complete`.
+pub(super) fn index_of(
+    what: &str,
+    name: &str,
+    known: &[String],
+    complete: bool,
+    mark: Mark,
+    cx: &mut Context,
+) -> Option<usize> {
+    let found = known.iter().position(|other| other == name);
+    if found.is_none() && complete {
+        let known = || known.iter().map(String::as_str);
+        let mend = match nearest(name, known()) {
+            Some(near) => format!("did you mean {}?", quoted(near)),
+            None => format!("known here: {}", listed(known())),
+        };
+        cx.fail(mark, Complaint::new(format!("{what} {} is unknown", quoted(name)), mend));
+    }
+    found
+}

@@ -1,0 +1,260 @@
+//! Traffic: names bound, changes put in order, sources told apart.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::names::{Names, index_of};
+use super::trace;
+use crate::decode::{At, Context, Mark, Switch};
+use crate::errors::{Complaint, listed, quoted};
+use crate::experiment::{Arrivals, DemandFrom, Knot, Profile, Source, Traffic, TrafficClass};
+use crate::file::{self, Changing, ExperimentFile, Figure, Step, Times, TrafficForm};
+use crate::resolve::{number_text, span_text};
+use crate::unit::{Amount, Count, Frequency, Moment, Share, Span, Text, Whole};
+
+/// Most requests of a run: a record of each is kept, and 100 million of them are 5 GB.
+const MAX_REQUESTS: f64 = 1e8;
+
+/// Most users and keys. Each takes memory of its own.
+const MAX_POPULATION: f64 = 1e6;
+
+/// Most times a client tries again; nobody tries oftener.
+const MAX_RETRIES: u32 = 100;
+
+/// Every stream; `end` is the end of the run, if it is known.
+pub(super) fn traffic(
+    file: &ExperimentFile,
+    names: &Names,
+    end: Option<Duration>,
+    folder: &Path,
+    cx: &mut Context,
+) -> Vec<Traffic> {
+    let mut all = Vec::new();
+    let mut requests = 0.0;
+    for At { value: form, mark, .. } in file.traffic.get().map_or(&[][..], Vec::as_slice) {
+        let class = target(form, names, cx);
+        let source = source(form, *mark, end, folder, cx);
+        let demand = form.demand.get().map(|demand| demands(demand, end, cx));
+        let patience = match form.patience.get() {
+            Switch::Off => None,
+            Switch::On(Times(times)) => Some(*times),
+        };
+        let Whole(retries) = *form.retries.get();
+        if retries > MAX_RETRIES {
+            let what = format!("no client tries {retries} times");
+            cx.fail(form.retries.mark, Complaint::new(what, format!("write at most {MAX_RETRIES}")));
+        }
+        let Times(retry_after) = *form.retry_after.get();
+        let (Some(class), Some(source), Some(demand)) = (class, source, demand) else { continue };
+        let expected = match &source {
+            Source::Open { rate, .. } => end.map_or(0.0, |end| events(rate, end)),
+            Source::Trace(instants) => instants.len() as f64,
+            // Users are bounded by themselves: they wait for replies.
+            Source::Users { .. } => 0.0,
+        };
+        requests += expected;
+        if requests > MAX_REQUESTS && requests - expected <= MAX_REQUESTS {
+            let what = format!("with this the run has about {} million requests", number_text(requests / 1e6));
+            cx.fail(*mark, Complaint::new(what, "a record of each is kept: make it at most 100 million"));
+        }
+        all.push(Traffic { class, source, demand, patience, retries, retry_after });
+    }
+    all
+}
+
+/// Whose requests.
+fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<TrafficClass> {
+    let name = &form.class.get()?.0;
+    if let Some(template) = names.templates.iter().position(|template| template == name) {
+        let Some(&Count(keys)) = form.keys.get() else {
+            if !form.keys.given {
+                let what = format!("{} is a template: it makes a class of every key", quoted(name));
+                cx.fail(form.class.mark, Complaint::new(what, "say how many there are: `keys: 100`"));
+            }
+            return None;
+        };
+        if f64::from(keys) > MAX_POPULATION {
+            cx.fail(form.keys.mark, Complaint::new(format!("{keys} keys are too many"), "write at most 1000000"));
+        }
+        return Some(TrafficClass::Template { template, keys });
+    }
+    let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
+    let index = index_of("class", name, &known, names.all_classes, form.class.mark, cx)?;
+    if form.keys.given {
+        let what = format!("{} is a class, not a template", quoted(name));
+        cx.fail(form.keys.mark, Complaint::new(what, "remove `keys:`"));
+    }
+    Some(TrafficClass::Class(index))
+}
+
+/// When requests come: exactly one of three.
+fn source(form: &TrafficForm, mark: Mark, end: Option<Duration>, folder: &Path, cx: &mut Context) -> Option<Source> {
+    let given: Vec<&str> = [("rate", form.rate.given), ("users", form.users.given), ("trace", form.trace.given)]
+        .into_iter()
+        .filter_map(|(name, given)| given.then_some(name))
+        .collect();
+    let [source] = given.as_slice() else {
+        let complaint = match given.is_empty() {
+            true => Complaint::new("when do these requests come?", "give it `rate:`, `users:` or `trace:`"),
+            false => Complaint::new(
+                format!("{} exclude each other", listed(given)),
+                "keep one of them; write two entries for two streams",
+            ),
+        };
+        cx.fail(mark, complaint);
+        return None;
+    };
+    let belongs = [
+        ("arrivals", form.arrivals.given, form.arrivals.mark, "rate"),
+        ("think", form.think.given, form.think.mark, "users"),
+        ("speed", form.speed.given, form.speed.mark, "trace"),
+    ];
+    for (field, given, mark, to) in belongs {
+        if given && to != *source {
+            let what = format!("`{field}` belongs to `{to}:`, and here is `{source}:`");
+            cx.fail(mark, Complaint::new(what, "remove it"));
+        }
+    }
+    match *source {
+        "rate" => {
+            let arrivals = arrivals(form, cx);
+            let rate = profile(form.rate.get()?, |&Frequency(rate)| rate, end, cx);
+            Some(Source::Open { arrivals: arrivals?, rate })
+        }
+        "users" => {
+            let users = profile(form.users.get()?, |&Amount(users)| users, end, cx);
+            if users.0.iter().any(|knot| knot.value > MAX_POPULATION) {
+                cx.fail(form.users.mark, Complaint::new("these are too many users", "write at most 1000000"));
+            }
+            let Some(&Times(think)) = form.think.get() else {
+                if !form.think.given {
+                    let mend = "say how long users think, such as `think: { exponential: 7s }`";
+                    cx.fail_in(mark, "think", Complaint::new("this field is missing", mend));
+                }
+                return None;
+            };
+            Some(Source::Users { users, think })
+        }
+        _ => {
+            let Amount(speed) = *form.speed.get();
+            if speed <= 0.0 {
+                cx.fail(form.speed.mark, Complaint::new("at this speed the trace never begins", "write more than 0"));
+                return None;
+            }
+            let Text(path) = form.trace.get()?;
+            match trace::read(&folder.join(path), speed, end?, MAX_REQUESTS as usize) {
+                Ok(instants) => Some(Source::Trace(instants)),
+                Err(complaint) => {
+                    cx.fail(form.trace.mark, complaint);
+                    None
+                }
+            }
+        }
+    }
+}
+
+fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
+    let form = match form.arrivals.get() {
+        file::Arrivals::Poisson => return Some(Arrivals::Poisson),
+        file::Arrivals::Even => return Some(Arrivals::Even),
+        file::Arrivals::Mmpp(form) => form,
+    };
+    let (&Amount(burst), &Share(share), &Span(length)) = (form.burst.get()?, form.share.get()?, form.length.get()?);
+    if burst <= 1.0 {
+        let what = format!("a burst of {} × the mean is none", number_text(burst));
+        cx.fail(form.burst.mark, Complaint::new(what, "write more than 1"));
+    }
+    if share <= 0.0 {
+        cx.fail(
+            form.share.mark,
+            Complaint::new("there are no bursts", "write `arrivals: poisson`, or a share above 0"),
+        );
+    } else if burst * share >= 1.0 {
+        let what = format!(
+            "{} × the mean for {} % of the time is more than all",
+            number_text(burst),
+            number_text(share * 100.0)
+        );
+        let mend = format!("make `burst` × `share` less than 1: a share below {} %", number_text(100.0 / burst));
+        cx.fail(form.burst.mark, Complaint::new(what, mend));
+    }
+    Some(Arrivals::Mmpp { burst, share, length })
+}
+
+/// A figure over time, its steps in order.
+fn profile<T: Figure>(
+    changing: &Changing<T>,
+    figure: fn(&T) -> f64,
+    end: Option<Duration>,
+    cx: &mut Context,
+) -> Profile {
+    in_order(changing, end, cx);
+    let knot = |step: &At<Step<T>>| {
+        let Step { at: Moment(at), over: Moment(over), figure: value } = &step.value;
+        Knot { at: *at, over: *over, value: figure(value) }
+    };
+    Profile(changing.0.iter().map(knot).collect())
+}
+
+/// A demand over time, its steps in order.
+fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, cx: &mut Context) -> Vec<DemandFrom> {
+    in_order(changing, end, cx);
+    if let Some(first) = changing.0.first()
+        && first.value.over.0 > Duration::ZERO
+    {
+        let what = "there is no demand before this to change from";
+        cx.fail(first.mark, Complaint::new(what, "remove `over:`"));
+    }
+    let from = |step: &At<Step<file::Demand>>| {
+        let Step { at: Moment(at), over: Moment(over), figure } = &step.value;
+        DemandFrom { at: *at, over: *over, cpu: figure.cpu, io: figure.io }
+    };
+    changing.0.iter().map(from).collect()
+}
+
+/// Complains unless every step begins after the one before it has ended, the first at 0.
+fn in_order<T: Figure>(changing: &Changing<T>, end: Option<Duration>, cx: &mut Context) {
+    let field = T::FIELD;
+    let mut free: Option<Duration> = None;
+    for At { value: Step { at: Moment(at), over: Moment(over), .. }, mark, .. } in &changing.0 {
+        let (at, over) = (*at, *over);
+        match free {
+            None if at > Duration::ZERO => {
+                let what = format!("no {field} is given before {}", span_text(at));
+                cx.fail(
+                    *mark,
+                    Complaint::new(what, format!("begin the list with the {field} at the start of the run")),
+                );
+            }
+            Some(free) if at < free => {
+                let what =
+                    format!("this change begins at {}, the one before ends at {}", span_text(at), span_text(free));
+                cx.fail(*mark, Complaint::new(what, "put the changes in order of time"));
+            }
+            Some(_) if at.is_zero() => {
+                let what = format!("two {field}s are given for the start of the run");
+                cx.fail(*mark, Complaint::new(what, "say from when on this one holds: `at: 60s`"));
+            }
+            _ => {}
+        }
+        if end.is_some_and(|end| at >= end) {
+            let what = format!("the run ends before this change, at {}", span_text(end.unwrap_or_default()));
+            cx.warn(*mark, Complaint::new(what, "change earlier, or make the last phase longer"));
+        }
+        free = Some(free.unwrap_or_default().max(at.saturating_add(over)));
+    }
+}
+
+/// Expected events of `rate` up to `end`.
+fn events(rate: &Profile, end: Duration) -> f64 {
+    let mut total = 0.0;
+    let mut value = 0.0;
+    for (index, knot) in rate.0.iter().enumerate() {
+        let until = rate.0.get(index + 1).map_or(end, |next| next.at.min(end));
+        let length = until.saturating_sub(knot.at).as_secs_f64();
+        let ramp = knot.over.as_secs_f64().min(length);
+        total += f64::midpoint(value, knot.value) * ramp + knot.value * (length - ramp);
+        value = knot.value;
+    }
+    total
+}

@@ -1,0 +1,330 @@
+//! The adaptive window: it seeks the knee, the number of requests inside from which on one more only makes
+//! the others slower.
+//!
+//! Source: our own. By Little's law W requests inside with a mean compute time R are completed at the
+//! rate X = W/R. Below the knee R does not depend on W and X grows with it; above it X does not and R grows.
+//! The elasticity e = d ln R / d ln W is therefore 0 far below the knee and 1 far above it, whatever the
+//! requests cost, however many processors there are and however long requests wait for a database: no figure
+//! of the cluster has to be known. (Nodes that thrash have e > 1.)
+//!
+//! While the window holds requests back it swings: half a cycle at its base B, half a cycle at B·(1 + swing).
+//! What is completed in the two halves gives e = 1 − ln(X high / X low) / ln(W high / W low). Completions are counted
+//! in work: each class's with its mean compute time over the cycle, so that a change in the mix of classes
+//! between the halves does not matter. (Response times of the two halves would say the same by Little's law;
+//! but those that do not end within their half are missing, which hides just the slow ones.) B then moves by
+//! a factor exp(gain · ln(1 + swing) · (target − e)): up while more requests inside still bring more, down while
+//! they only wait there. Until e has exceeded one half for the first time B grows by half a cycle instead:
+//! then the knee is far off. A cycle costs nothing but a little response time: no request is shed to measure,
+//! no minimum of response times is remembered, so there is nothing to drift.
+//!
+//! A limit that is in danger comes first: if a class computes so long that less than `compute_share` of what
+//! its limit leaves beyond the unloaded compute time remains, B shrinks by a tenth.
+//!
+//! While the window holds nothing back it stands at B·(1 + swing) and learns nothing; so a calm does not open it
+//! for the surge that follows.
+
+use core::time::Duration;
+
+use crate::discipline::Adaptive;
+use crate::request::{ClassId, Why};
+use crate::time::Time;
+
+/// Shortest half cycle in ns: shorter ones would be all transition on a network with a few milliseconds of delay.
+const SHORTEST: u64 = 100_000_000;
+/// A half cycle lasts at least this many mean compute times, so that most requests released in it also end in
+/// it.
+const COMPUTES: f64 = 3.0;
+/// How much longer the high half lasts than the low one, in which nodes may run dry.
+const HIGH: u32 = 2;
+/// Completions that a half cycle needs to be compared at all.
+const COMPLETIONS: u32 = 20;
+/// Completions of a half cycle from which on it moves the base by the full gain; fewer move it by less, in
+/// proportion. Counts of 200 vary by 7 %, their ratio by 10 %: a third of a swing of 30 %.
+const TRUSTED: f64 = 200.0;
+/// A half cycle that has not seen its completions after as many seconds is given up.
+const PATIENCE: f64 = 10.0;
+/// A half cycle counts if requests were held back for more than this share of it.
+const HELD_BACK: f64 = 0.5;
+/// Growth per cycle while the knee is far off.
+const SEARCH: f64 = 1.5;
+/// Elasticity that ends the search: the knee lies within the swing.
+const FOUND: f64 = 0.5;
+/// What is left of the base when a limit is in danger: as fast as the response times that tell.
+const BACK_OFF: f64 = 0.9;
+/// Elasticities are believed up to this distance from the target; what lies outside is noise. The same on both
+/// sides, or noise would push the base to one of them.
+const BELIEVED: f64 = 1.25;
+
+/// What one class computed in the two halves of a cycle in one group.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Halves {
+    /// Number of the cycle that the sums belong to.
+    cycle: u64,
+    /// Compute times, in seconds.
+    sum: f64,
+    count: [u32; 2],
+}
+
+/// The state of one window's swing.
+#[derive(Clone, Debug)]
+pub(crate) struct Swing {
+    figures: Adaptive,
+    /// B, in requests.
+    pub(crate) base: f64,
+    pub(crate) searching: bool,
+    /// The smallest base.
+    least: f64,
+    /// Number of the cycle.
+    cycle: u64,
+    /// In the half at B·(1 + swing)?
+    high: bool,
+    /// From when on releases count: it takes a compute time until the number inside has followed.
+    counts_from: Time,
+    /// When the half may end.
+    pub(crate) next: Time,
+    /// Weight of the usable machines that the base is for.
+    weight: f64,
+    /// The smallest ratio of compute time to unloaded compute time among the classes of the latest half, at
+    /// least 1: what every request suffers inside.
+    pub(crate) stretch: f64,
+    /// Integral of the requests inside since then, and its last instant, in request-seconds.
+    area: f64,
+    at: Time,
+    /// Time since then during which requests were held back, in seconds.
+    held: f64,
+    holding: bool,
+    completions: u32,
+    /// The low half that has passed, if it counts: mean requests inside, seconds, completions.
+    low: Option<(f64, f64, u32)>,
+    /// Mean compute time of the latest half, in seconds.
+    compute: f64,
+    sum: f64,
+    /// Classes that completed something in this cycle.
+    pub(crate) seen: Vec<u32>,
+}
+
+impl Swing {
+    pub(crate) fn new(now: Time, figures: Adaptive) -> Swing {
+        Swing {
+            figures,
+            base: 0.0,
+            searching: true,
+            least: 1.0,
+            cycle: 1,
+            high: true,
+            counts_from: now,
+            next: now + Duration::from_nanos(SHORTEST),
+            weight: 0.0,
+            stretch: 1.0,
+            area: 0.0,
+            at: now,
+            held: 0.0,
+            holding: false,
+            completions: 0,
+            low: None,
+            compute: 0.0,
+            sum: 0.0,
+            seen: Vec::new(),
+        }
+    }
+
+    /// New figures and classes; what is known of the knee stays.
+    pub(crate) fn reconfigure(&mut self, now: Time, figures: Adaptive) {
+        self.figures = figures;
+        self.turn(now, Half::Free);
+    }
+
+    /// What the guarantees need of this group, in slots, and its usable machines and their weight. The base
+    /// begins there, and is never below a share of it, nor below one request a machine. It follows the
+    /// machines: so does the knee.
+    pub(crate) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
+        let machines = f64::from(machines.max(1));
+        self.least = (self.figures.least_share * slots).max(machines);
+        if self.base == 0.0 {
+            // Without a guarantee nothing is known: two a machine, and the search does the rest.
+            self.base = if slots > 0.0 { slots } else { 2.0 * machines };
+        } else if weight > 0.0 && self.weight > 0.0 && weight != self.weight {
+            self.base *= weight / self.weight;
+            self.turn(now, Half::Free);
+        }
+        if weight > 0.0 {
+            self.weight = weight;
+        }
+        self.base = self.base.max(self.least);
+    }
+
+    /// The window now.
+    pub(crate) fn size(&self) -> u32 {
+        if self.high { self.high() } else { self.low() as u32 }
+    }
+
+    /// The window in a high half.
+    pub(crate) fn high(&self) -> u32 {
+        (self.base * (1.0 + self.figures.swing)).ceil().clamp(self.low() + 1.0, 1e9) as u32
+    }
+
+    fn low(&self) -> f64 {
+        self.base.floor().clamp(1.0, 1e8)
+    }
+
+    /// Are requests held back?
+    pub(crate) fn holding(&self) -> bool {
+        self.holding
+    }
+
+    /// The number inside is about to change from `outstanding`, or requests begin or cease to be held back.
+    pub(crate) fn note(&mut self, now: Time, outstanding: u32, holding: bool) {
+        let from = self.at.max(self.counts_from);
+        if now > from {
+            let passed = now.since(from).as_secs_f64();
+            self.area += passed * f64::from(outstanding);
+            self.held += if self.holding { passed } else { 0.0 };
+        }
+        self.at = self.at.max(now);
+        self.holding = holding;
+    }
+
+    /// A good answer of `class` after `compute` seconds.
+    pub(crate) fn completed(&mut self, now: Time, class: u32, halves: &mut Halves, compute: f64) {
+        if now < self.counts_from {
+            return;
+        }
+        if halves.cycle != self.cycle {
+            *halves = Halves { cycle: self.cycle, ..Halves::default() };
+            self.seen.push(class);
+        }
+        let half = usize::from(self.high);
+        halves.sum += compute;
+        halves.count[half] += 1;
+        self.completions += 1;
+        self.sum += compute;
+    }
+
+    /// The half that is over, as far as it tells anything. `outstanding` is inside now.
+    pub(crate) fn half(&mut self, now: Time, outstanding: u32) -> Half {
+        self.note(now, outstanding, self.holding);
+        let seconds = now.since(self.counts_from).as_secs_f64();
+        let (enough, held) = (self.completions >= COMPLETIONS, self.held > HELD_BACK * seconds);
+        if held && !enough && seconds < PATIENCE {
+            self.next = now + Duration::from_nanos(SHORTEST);
+            return Half::Unfinished;
+        }
+        if self.completions > 0 {
+            self.compute = self.sum / f64::from(self.completions);
+        }
+        let mean = self.area / seconds.max(1e-9);
+        if !(held && enough) {
+            return Half::Free;
+        }
+        match (self.high, self.low) {
+            (true, Some(low)) => Half::Cycle(Cycle {
+                inside: [low.0, mean],
+                seconds: [low.1, seconds],
+                completions: low.2.min(self.completions),
+            }),
+            (true, None) => Half::High,
+            (false, _) => {
+                self.low = Some((mean, seconds, self.completions));
+                Half::Low
+            }
+        }
+    }
+
+    /// Work of one class completed in the low and in the high half of the cycle, in compute times.
+    pub(crate) fn work(&self, halves: &Halves) -> [f64; 2] {
+        let count = f64::from(halves.count[0] + halves.count[1]);
+        if halves.cycle != self.cycle || count == 0.0 {
+            return [0.0; 2];
+        }
+        halves.count.map(|n| f64::from(n) * halves.sum / count)
+    }
+
+    /// Moves the base after a whole cycle, in which `work` was completed in the two halves.
+    pub(crate) fn step(&mut self, work: [f64; 2], cycle: Cycle) -> Why {
+        let gained = (work[1] / cycle.seconds[1]) / (work[0] / cycle.seconds[0]);
+        let swung = (cycle.inside[1] / cycle.inside[0]).ln();
+        // A swing that did not come about (the number inside did not follow) tells nothing.
+        let tells = gained.is_finite() && gained > 0.0 && swung > 0.02;
+        let elasticity = if tells { 1.0 - gained.ln() / swung } else { self.figures.target };
+        let elasticity = elasticity.clamp(self.figures.target - BELIEVED, self.figures.target + BELIEVED);
+        if self.searching && elasticity < FOUND {
+            self.base *= SEARCH;
+        } else {
+            self.searching = false;
+            let trust = (f64::from(cycle.completions) / TRUSTED).min(1.0);
+            let unit = (1.0 + self.figures.swing).ln();
+            self.base *= (self.figures.gain * trust * unit * (self.figures.target - elasticity)).exp();
+        }
+        self.base = self.base.max(self.least);
+        Why::Elasticity { elasticity, searching: self.searching }
+    }
+
+    /// Shrinks the base because a limit is in danger.
+    pub(crate) fn back_off(&mut self, outstanding: u32) {
+        self.searching = false;
+        self.base = (BACK_OFF * self.base.min(f64::from(outstanding.max(1)))).max(self.least);
+    }
+
+    /// Begins the other half of the cycle, or a new cycle.
+    pub(crate) fn turn(&mut self, now: Time, half: Half) {
+        self.high = match half {
+            Half::Unfinished => return,
+            Half::Free | Half::Low => true,
+            Half::High | Half::Cycle(_) => false,
+        };
+        if half != Half::Low {
+            self.cycle += 1;
+            self.seen.clear();
+            self.low = None;
+        }
+        let compute = Duration::from_secs_f64(self.compute.min(PATIENCE));
+        self.counts_from = now + compute;
+        let length = compute.mul_f64(COMPUTES).max(Duration::from_nanos(SHORTEST));
+        self.next = self.counts_from + if self.high { length * HIGH } else { length };
+        self.at = now;
+        self.area = 0.0;
+        self.held = 0.0;
+        self.completions = 0;
+        self.sum = 0.0;
+    }
+
+    /// May a class's compute time take what it takes? `value` is the guaranteed statistic, `mean` and `unloaded`
+    /// are means; all in seconds.
+    pub(crate) fn endangered(&self, value: f64, mean: f64, unloaded: f64, limit: f64) -> bool {
+        let base = value * (unloaded / mean.max(1e-9)).min(1.0);
+        value > base + self.figures.compute_share * (limit - base).max(0.0)
+    }
+}
+
+/// What a half cycle tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Half {
+    /// Too few completions yet.
+    Unfinished,
+    /// Nothing was held back: nothing to learn.
+    Free,
+    /// A low half that counts.
+    Low,
+    /// A high half that counts without a low one before it.
+    High,
+    /// A high half after a low one.
+    Cycle(Cycle),
+}
+
+/// A whole cycle: low half, high half.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cycle {
+    /// Mean requests inside.
+    inside: [f64; 2],
+    seconds: [f64; 2],
+    /// Of the half with fewer.
+    completions: u32,
+}
+
+/// The class whose limit is most in danger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Danger {
+    pub(crate) class: ClassId,
+    pub(crate) compute: Duration,
+    pub(crate) limit: Duration,
+}

@@ -1,0 +1,165 @@
+//! What happens next: the earliest of a fixed set of sources, and the errands of single requests.
+//!
+//! Most of what a simulation waits for comes from few places, each of which knows its own next instant:
+//! a stream of arrivals, a server, the engine's timer. So the agenda is a tournament over the sources
+//! (Knuth, *The Art of Computer Programming* 3, Sec. 5.4.1) rather than one heap of all events: a new
+//! instant of a source costs a few comparisons, nothing is ever stale, and nothing is allocated. What
+//! concerns a single request (a client's patience, a thinking user) waits in a heap, itself one source.
+//!
+//! At equal instants the source of the lower number comes first, errands in the order in which they
+//! were given: the order of everything is the same in every run.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// No instant.
+const NEVER: u64 = u64::MAX;
+
+/// The next instant of every source.
+#[derive(Debug)]
+pub(crate) struct Agenda {
+    /// A binary tree in an array: from `leaves` on the sources, above them the earlier of two.
+    tree: Vec<(u64, u32)>,
+    leaves: usize,
+}
+
+impl Agenda {
+    /// So many sources, none of which waits for anything.
+    pub(crate) fn new(sources: usize) -> Agenda {
+        let leaves = sources.next_power_of_two();
+        let mut tree: Vec<(u64, u32)> = (0..2 * leaves).map(|i| (NEVER, i.saturating_sub(leaves) as u32)).collect();
+        for i in (1..leaves).rev() {
+            tree[i] = tree[2 * i];
+        }
+        Agenda { tree, leaves }
+    }
+
+    /// From now on `source` waits for `at`.
+    pub(crate) fn set(&mut self, source: usize, at: Option<u64>) {
+        let mut i = self.leaves + source;
+        let at = at.unwrap_or(NEVER);
+        if self.tree[i].0 == at {
+            return;
+        }
+        self.tree[i].0 = at;
+        while i > 1 {
+            i /= 2;
+            let (left, right) = (self.tree[2 * i], self.tree[2 * i + 1]);
+            // Sources on the left have lower numbers.
+            let first = if right.0 < left.0 { right } else { left };
+            if self.tree[i] == first {
+                return;
+            }
+            self.tree[i] = first;
+        }
+    }
+
+    /// The earliest instant and its source.
+    pub(crate) fn first(&self) -> Option<(u64, usize)> {
+        let (at, source) = self.tree[1];
+        (at != NEVER).then_some((at, source as usize))
+    }
+}
+
+/// Errands in order of time.
+#[derive(Debug)]
+pub(crate) struct Errands<T> {
+    heap: BinaryHeap<Reverse<Errand<T>>>,
+    given: u64,
+}
+
+#[derive(Debug)]
+struct Errand<T> {
+    at: u64,
+    number: u64,
+    what: T,
+}
+
+impl<T> PartialEq for Errand<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl<T> Eq for Errand<T> {}
+
+impl<T> PartialOrd for Errand<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for Errand<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+impl<T> Errands<T> {
+    /// None.
+    pub(crate) fn new() -> Errands<T> {
+        Errands { heap: BinaryHeap::new(), given: 0 }
+    }
+
+    /// One more.
+    pub(crate) fn push(&mut self, at: u64, what: T) {
+        self.heap.push(Reverse(Errand { at, number: self.given, what }));
+        self.given += 1;
+    }
+
+    /// When the first is due.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.heap.peek().map(|Reverse(errand)| errand.at)
+    }
+
+    /// Takes the first if it is due at `now`.
+    pub(crate) fn pop(&mut self, now: u64) -> Option<T> {
+        self.next().filter(|at| *at <= now)?;
+        self.heap.pop().map(|Reverse(errand)| errand.what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_agenda_of_one_source_and_of_none_set() {
+        let mut agenda = Agenda::new(1);
+        assert_eq!(agenda.first(), None);
+        agenda.set(0, Some(7));
+        assert_eq!(agenda.first(), Some((7, 0)));
+        agenda.set(0, None);
+        assert_eq!(agenda.first(), None);
+    }
+
+    #[test]
+    fn errands_of_one_instant_keep_their_order() {
+        let mut errands = Errands::new();
+        for (at, what) in [(5, 'b'), (3, 'a'), (5, 'c')] {
+            errands.push(at, what);
+        }
+        assert_eq!((errands.next(), errands.pop(2)), (Some(3), None));
+        assert_eq!([5, 5, 5].map(|now| errands.pop(now)), [Some('a'), Some('b'), Some('c')]);
+        assert_eq!(errands.pop(99), None);
+    }
+
+    proptest! {
+        /// The first is always the least of (instant, number), whatever was set in whatever order.
+        #[test]
+        fn the_first_is_the_earliest(
+            sources in 1usize..40,
+            sets in prop::collection::vec((0usize..40, prop::option::of(0u64..6)), 1..200),
+        ) {
+            let mut agenda = Agenda::new(sources);
+            let mut model = vec![None; sources];
+            for (source, at) in sets {
+                agenda.set(source % sources, at);
+                model[source % sources] = at;
+                let first = model.iter().enumerate().filter_map(|(i, at)| Some(((*at)?, i))).min();
+                prop_assert_eq!(agenda.first(), first);
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! One request, from its sending to its end: the calls of the engine in their order.
+
+use weirgate_config::TrafficClass;
+use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, TemplateId, Ticket, Verdict};
+
+use super::{CHECK, Driver, Errand, Message, News, Sources, record};
+use crate::late::{Deadline, Limit};
+use crate::machine::Reception;
+use crate::requests::{Place, Request};
+use crate::run::Fate;
+use crate::traffic::{Event, NOBODY};
+
+/// No client turns around faster: a round trip in a local network. It also keeps a user who never thinks
+/// from asking for ever at one instant.
+const TURNAROUND: u64 = 100_000;
+
+/// How long a server takes to fail a request without working on it: a millisecond, as the experiment says.
+const FAILS_AFTER: u64 = 1_000_000;
+
+/// Does the time limit of a request that had this stamp concern it no more?
+fn is_over(request: &Request, limit: Limit, stamp: u32) -> bool {
+    match limit {
+        Limit::FirstByte => request.attempt != stamp,
+        Limit::Total => request.life != stamp,
+    }
+}
+
+impl Driver<'_> {
+    /// A stream does something of its own accord.
+    pub(super) fn come(&mut self, stream: usize, event: Event) {
+        match event {
+            Event::Arrival => self.first_send(stream, NOBODY),
+            Event::Users(count) => {
+                for (user, thinks) in self.streams[stream].want_users(count) {
+                    self.errand(thinks, Errand::User { traffic: stream as u32, user });
+                }
+            }
+        }
+    }
+
+    /// A new request is sent.
+    pub(super) fn first_send(&mut self, stream: usize, user: u32) {
+        let draw = self.streams[stream].draw(self.now, user);
+        let slot = self.requests.insert(Request {
+            traffic: stream as u32,
+            user,
+            demand: draw.demand,
+            key: draw.key,
+            flow: draw.flow,
+            patience: draw.patience,
+            retries: self.streams[stream].traffic.retries,
+            record: 0,
+            place: Place::AtClient,
+            ticket: None,
+            node: 0,
+            life: 0,
+            attempt: 0,
+        });
+        self.send(slot);
+    }
+
+    /// An attempt of a client reaches the gateway: *classify* and *admit*.
+    pub(super) fn send(&mut self, slot: u32) {
+        let now = self.time();
+        let request = &mut self.requests[slot];
+        let stream = request.traffic as usize;
+        request.record = self.records.len() as u32;
+        self.records.push(record(request.traffic, self.now, request.demand));
+        let class = match self.streams[stream].traffic.class {
+            TrafficClass::Class(class) => ClassId(class as u32),
+            TrafficClass::Template { template, .. } => {
+                self.engine.class(now, TemplateId(template as u32), &request.key.to_be_bytes())
+            }
+        };
+        self.checks.arrived(self.specs[stream]);
+        let (flow, patience, life) = (request.flow, request.patience, request.life);
+        match self.engine.arrive(now, Arrival { class, flow, cost: None, tag: u64::from(slot) }) {
+            Verdict::Release { ticket, node } => self.release(slot, ticket, node),
+            Verdict::Wait { ticket } => {
+                let request = &mut self.requests[slot];
+                request.place = Place::Waiting;
+                request.ticket = Some(ticket);
+                self.checks.waits(self.specs[stream]);
+            }
+            Verdict::Shed(_) => {
+                self.checks.tallies[self.specs[stream]].shed += 1;
+                self.end(slot, Fate::Shed);
+            }
+        }
+        if patience != u64::MAX && self.requests[slot].life == life {
+            self.errand(patience, Errand::Leave { slot, life });
+        }
+        self.settle();
+    }
+
+    /// Does what the engine wants done, until it wants nothing more.
+    pub(super) fn settle(&mut self) {
+        while let Some(action) = self.engine.poll(self.time()) {
+            match action {
+                Action::Release { ticket, tag, node, .. } => {
+                    if let Some(slot) = self.waiting(tag, ticket) {
+                        self.release(slot, ticket, node);
+                    }
+                }
+                Action::Shed { ticket, tag, .. } => {
+                    if let Some(slot) = self.waiting(tag, ticket) {
+                        let spec = self.specs[self.requests[slot].traffic as usize];
+                        self.checks.tallies[spec].shed += 1;
+                        self.end(slot, Fate::Shed);
+                    }
+                }
+            }
+        }
+        let next = self.engine.next_timeout();
+        let ahead = self.checks.timer(next);
+        // A timer that is not ahead is a defect that has been noted; the run goes on all the same.
+        let at = if ahead { next.map(|next| next.as_nanos()) } else { Some(self.now + 1_000) };
+        self.agenda.set(self.sources.engine, at);
+    }
+
+    /// The waiting request that the engine means; it waits no more.
+    fn waiting(&mut self, tag: u64, ticket: Ticket) -> Option<u32> {
+        if !self.checks.ticket(self.requests.get(tag), ticket) {
+            return None;
+        }
+        let slot = tag as u32;
+        self.checks.waits_no_more(self.specs[self.requests[slot].traffic as usize]);
+        Some(slot)
+    }
+
+    /// *release* and *dispatch*: a request gets its slot and goes to `node`.
+    fn release(&mut self, slot: u32, ticket: Ticket, node: NodeId) {
+        let request = &mut self.requests[slot];
+        request.ticket = Some(ticket);
+        // 0 says that it never was.
+        self.records[request.record as usize].released = self.now.max(1);
+        let (life, spec) = (request.life, self.specs[request.traffic as usize]);
+        let must_look = self.checks.released(spec, node);
+        self.limit(self.limits[spec][1], slot, life);
+        self.forward(slot, spec, node);
+        if must_look {
+            self.checks.look_at_release(node, &self.engine.snapshot(self.time()));
+        }
+    }
+
+    /// *forward*: a request is on its way to `node`.
+    fn forward(&mut self, slot: u32, spec: usize, node: NodeId) {
+        let request = &mut self.requests[slot];
+        request.place = Place::Going;
+        request.node = node.0;
+        let stamp = request.attempt;
+        self.limit(self.limits[spec][0], slot, stamp);
+        self.depart(u64::from(slot), stamp);
+    }
+
+    fn limit(&mut self, queue: usize, slot: u32, stamp: u32) {
+        let queue_at = &mut self.late.all[queue];
+        let limit = queue_at.limit;
+        let over = |deadline: &Deadline| is_over(&self.requests[deadline.slot], limit, deadline.stamp);
+        if let Some(at) = queue_at.push(self.now, slot, stamp, over) {
+            self.agenda.set(self.sources.late + queue, Some(at));
+        }
+    }
+
+    /// Sends something to its machine.
+    pub(super) fn depart(&mut self, id: u64, stamp: u32) {
+        let at = self.now + self.delay;
+        self.going.push_back(Message { at, id, stamp, news: News::Broken });
+        if self.going.len() == 1 {
+            self.agenda.set(self.sources.going, Some(at));
+        }
+    }
+
+    /// Something reaches its machine.
+    pub(super) fn reach(&mut self, message: Message) {
+        let Message { id, stamp, .. } = message;
+        if id >= CHECK {
+            return self.check_reaches(message);
+        }
+        let request = &mut self.requests[id as u32];
+        if request.attempt != stamp || request.place != Place::Going {
+            return;
+        }
+        request.place = Place::Returning;
+        let (node, demand) = (NodeId(request.node), request.demand);
+        match self.machines.receive(self.now, self.machine_of(node), id, demand) {
+            Reception::Refused => self.answer(id, stamp, News::Broken),
+            Reception::Full => self.answer(id, stamp, News::Status(503)),
+            Reception::Failed => self.fail_fast(id, stamp),
+            Reception::Taken(server) => {
+                self.requests[id as u32].place = Place::Serving(server);
+                self.touched(server);
+            }
+        }
+    }
+
+    /// A server was moved on: what it has finished goes back, and its next instant is another.
+    pub(super) fn touched(&mut self, server: u32) {
+        self.collect();
+        self.agenda.set(self.sources.servers + server as usize, self.machines.next_event(server));
+    }
+
+    /// Sends back what servers have finished.
+    pub(super) fn collect(&mut self) {
+        let mut finished = std::mem::take(&mut self.finished);
+        self.machines.collect(&mut finished);
+        for (id, _) in finished.drain(..) {
+            let stamp = self.leaves_server(id);
+            self.answer(id, stamp, News::Status(200));
+        }
+        self.finished = finished;
+    }
+
+    /// A request or a check is in its server no more. Returns its stamp.
+    pub(super) fn leaves_server(&mut self, id: u64) -> u32 {
+        if id >= CHECK {
+            let watch = self.watches[(id - CHECK) as usize].as_mut();
+            return watch.map_or(0, |watch| {
+                watch.server = None;
+                watch.round
+            });
+        }
+        let request = &mut self.requests[id as u32];
+        request.place = Place::Returning;
+        request.attempt
+    }
+
+    /// A machine says something.
+    pub(super) fn answer(&mut self, id: u64, stamp: u32, news: News) {
+        let at = self.now + self.delay;
+        self.returning.push_back(Message { at, id, stamp, news });
+        if self.returning.len() == 1 {
+            self.agenda.set(Sources::RETURNING, Some(at));
+        }
+    }
+
+    /// A machine says 500 in a moment.
+    pub(super) fn fail_fast(&mut self, id: u64, stamp: u32) {
+        let at = self.now + FAILS_AFTER + self.delay;
+        self.failing.push_back(Message { at, id, stamp, news: News::Status(500) });
+        if self.failing.len() == 1 {
+            self.agenda.set(Sources::FAILING, Some(at));
+        }
+    }
+
+    /// *observe*: news of a request has come to the gateway.
+    pub(super) fn hear(&mut self, message: Message) {
+        let Message { id, stamp, news, .. } = message;
+        if id >= CHECK {
+            return self.check_answers(message);
+        }
+        let slot = id as u32;
+        let request = &self.requests[slot];
+        if request.attempt != stamp || request.place != Place::Returning {
+            return;
+        }
+        match news {
+            News::Broken => self.fail(slot, true),
+            News::Status(status) => {
+                let (fate, spec) = (status < 500, self.specs[request.traffic as usize]);
+                let fate = if fate { Fate::Served } else { Fate::Failed };
+                let tally = &mut self.checks.tallies[spec];
+                tally.served += u64::from(fate == Fate::Served);
+                tally.failed += u64::from(fate == Fate::Failed);
+                self.give_back(slot, Outcome::LastByte { status });
+                self.end(slot, fate);
+            }
+        }
+        self.settle();
+    }
+
+    /// The node failed a request. It may be tried again elsewhere, if the engine says so.
+    fn fail(&mut self, slot: u32, retryable: bool) {
+        let request = &mut self.requests[slot];
+        request.attempt = request.attempt.wrapping_add(1);
+        let (ticket, spec, from) = (request.ticket, self.specs[request.traffic as usize], NodeId(request.node));
+        let Some(ticket) = ticket else { return };
+        self.checks.tallies[spec].failed += 1;
+        if let Some(node) = self.engine.observe(self.time(), ticket, Outcome::Failed { retryable }) {
+            let must_look = self.checks.moved(spec, from, node);
+            self.forward(slot, spec, node);
+            let snapshot = self.engine.snapshot(self.time());
+            if must_look {
+                self.checks.look_at_release(node, &snapshot);
+            } else {
+                self.checks.look(&snapshot);
+            }
+        } else {
+            self.checks.freed(spec, from);
+            self.checks.look(&self.engine.snapshot(self.time()));
+            self.end(slot, Fate::Failed);
+        }
+    }
+
+    /// Reports the end of a request that is inside, other than a failure to be retried.
+    fn give_back(&mut self, slot: u32, outcome: Outcome) {
+        let request = &self.requests[slot];
+        let (ticket, spec, node) = (request.ticket, self.specs[request.traffic as usize], NodeId(request.node));
+        let Some(ticket) = ticket else { return };
+        self.engine.observe(self.time(), ticket, outcome);
+        self.checks.freed(spec, node);
+        if matches!(outcome, Outcome::LastByte { status: 500.. }) {
+            // The node may be ejected from here on.
+            self.checks.look(&self.engine.snapshot(self.time()));
+        }
+    }
+
+    /// Time limits of queue `number` have come.
+    pub(super) fn expire(&mut self, number: usize) {
+        let queue = &mut self.late.all[number];
+        let limit = queue.limit;
+        let requests = &self.requests;
+        let late = queue.pop(self.now, |deadline| is_over(&requests[deadline.slot], limit, deadline.stamp));
+        self.agenda.set(self.sources.late + number, queue.next());
+        if let Some(deadline) = late {
+            self.cut(deadline.slot);
+            self.fail(deadline.slot, limit == Limit::FirstByte);
+            self.settle();
+        }
+    }
+
+    /// The connection of a request that is inside is cut.
+    fn cut(&mut self, slot: u32) {
+        if let Place::Serving(server) = self.requests[slot].place {
+            self.machines.cut(self.now, server, u64::from(slot));
+            self.touched(server);
+        }
+    }
+
+    /// A client runs out of patience.
+    pub(super) fn leave(&mut self, slot: u32, life: u32) {
+        let request = &self.requests[slot];
+        if request.life != life || request.place == Place::Free {
+            return;
+        }
+        let (place, ticket, spec) = (request.place, request.ticket, self.specs[request.traffic as usize]);
+        let Some(ticket) = ticket else { return };
+        if place == Place::Waiting {
+            let cancelled = self.engine.cancel(self.time(), ticket);
+            if !cancelled {
+                self.checks.note("ticket", format!("{ticket:?} waits and cannot be cancelled"));
+            }
+            self.checks.waits_no_more(spec);
+        } else {
+            self.cut(slot);
+            self.give_back(slot, Outcome::Reset);
+        }
+        self.checks.tallies[spec].cancelled += 1;
+        self.end(slot, Fate::Left);
+        self.settle();
+    }
+
+    /// An attempt of a client is over. It may try again, or think.
+    fn end(&mut self, slot: u32, fate: Fate) {
+        let request = &mut self.requests[slot];
+        request.life = request.life.wrapping_add(1);
+        request.attempt = request.attempt.wrapping_add(1);
+        request.place = Place::AtClient;
+        request.ticket = None;
+        let record = &mut self.records[request.record as usize];
+        if record.fate != Fate::Cut {
+            let what = format!("an attempt that was {:?} is {fate:?}", record.fate);
+            self.checks.note("conservation", what);
+        }
+        record.fate = fate;
+        record.ended = self.now;
+        let (traffic, user) = (request.traffic, request.user);
+        let stream = &mut self.streams[traffic as usize];
+        if fate != Fate::Served && request.retries > 0 {
+            request.retries -= 1;
+            let after = stream.retry_after().max(TURNAROUND);
+            return self.errand(after, Errand::Retry { slot });
+        }
+        self.requests.remove(slot);
+        if user != NOBODY {
+            let after = stream.think().max(TURNAROUND);
+            self.errand(after, Errand::User { traffic, user });
+        }
+    }
+}

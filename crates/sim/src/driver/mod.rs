@@ -1,0 +1,426 @@
+//! The driver: virtual time, and the engine in the middle of it.
+//!
+//! It does to the engine what the gateway does, in the same order (see the crate documentation of
+//! `weirgate_engine`), with simulated clients and servers instead of sockets. Time is a count of
+//! nanoseconds that jumps from one event to the next; the engine is called at the exact instant of
+//! every event and of its own timer, and asked for actions until it has none. No rule of a discipline is
+//! here.
+//!
+//! A slot is held from release until the news of the reply's last byte has come back to the gateway,
+//! the way there and back included. A reply comes in one piece: its first byte is its last.
+
+mod exchange;
+mod trouble;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use weirgate_config::{Experiment, TrafficClass};
+use weirgate_engine::{ClassId, Engine, InvalidPolicy, NodeId, Time};
+
+use crate::agenda::{Agenda, Errands};
+use crate::checks::Checks;
+use crate::health::Watch;
+use crate::late::{Limit, Queues};
+use crate::machine::Machines;
+use crate::random::{Purpose, generator, seed_for};
+use crate::requests::{Place, Requests};
+use crate::run::{Fate, Record, Run, Sample, Violation};
+use crate::traffic::{Event, Stream};
+
+/// Between two samples: a quarter of the two-second windows in which guarantees are read.
+const SAMPLE_EVERY: u64 = 500_000_000;
+
+/// Most attempts of one run. Five gigabytes of records; who asks for more has made a mistake.
+const MOST_RECORDS: usize = 1 << 27;
+
+/// Plays `experiment` once. `seed` names every random draw; the same experiment and seed give the same
+/// run to the bit. `progress` is told the simulated time at every sample.
+///
+/// A policy that the engine refuses (the loader makes none) gives an empty run with one violation.
+pub fn run(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) -> Run {
+    match Driver::new(experiment, seed) {
+        Ok(driver) => driver.play(progress),
+        Err(invalid) => Run {
+            seed,
+            discipline: experiment.site.policy.discipline.name.clone(),
+            records: Vec::new(),
+            samples: Vec::new(),
+            violations: vec![Violation { at: 0, invariant: "policy", what: invalid.to_string() }],
+        },
+    }
+}
+
+/// `span` in nanoseconds, saturated to 64 bits.
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Everything of one run.
+struct Driver<'a> {
+    experiment: &'a Experiment,
+    seed: u64,
+    now: u64,
+    delay: u64,
+    engine: Engine,
+    checks: Checks,
+    agenda: Agenda,
+    sources: Sources,
+    streams: Vec<Stream<'a>>,
+    /// What each stream does next.
+    coming: Vec<Option<Event>>,
+    /// Per stream its class or template, as a place in the checkers' tallies.
+    specs: Vec<usize>,
+    requests: Requests,
+    records: Vec<Record>,
+    errands: Errands<Errand>,
+    machines: Machines,
+    /// On the way to the machines.
+    going: VecDeque<Message>,
+    /// On the way back.
+    returning: VecDeque<Message>,
+    /// On the way back, after the millisecond that a fast failure takes.
+    failing: VecDeque<Message>,
+    late: Queues,
+    /// Per place in the tallies the queues of its two time limits.
+    limits: Vec<[usize; 2]>,
+    watches: Vec<Option<Watch>>,
+    faults: Vec<Turn>,
+    next_fault: usize,
+    /// Indices of the faults in force.
+    active: Vec<usize>,
+    sample_times: Vec<u64>,
+    samples: Vec<Sample>,
+    finished: Vec<(u64, u64)>,
+}
+
+/// Something under way between the gateway and a machine.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    at: u64,
+    /// A place among the requests, or [`CHECK`] and a node.
+    id: u64,
+    /// The request's attempt, or the round of the check.
+    stamp: u32,
+    /// On the way back: what it says.
+    news: News,
+}
+
+/// Marks the id of a health check; the rest is the node.
+const CHECK: u64 = 1 << 32;
+
+/// What a machine says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    /// A reply with this status.
+    Status(u16),
+    /// The connection is refused or broken.
+    Broken,
+}
+
+/// What is to be done about a single request, user or node.
+#[derive(Clone, Copy, Debug)]
+enum Errand {
+    /// The client of this request runs out of patience, unless it has another life by then.
+    Leave { slot: u32, life: u32 },
+    /// A client tries again.
+    Retry { slot: u32 },
+    /// A user has thought.
+    User { traffic: u32, user: u32 },
+    /// A node is due for a health check.
+    Check { node: u32 },
+    /// A health check takes too long.
+    CheckLate { node: u32, round: u32 },
+}
+
+/// A fault begins or ends.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    at: u64,
+    begins: bool,
+    fault: usize,
+}
+
+/// The numbers of the agenda's sources. At equal instants the lower comes first: what the world does
+/// before what the gateway does, what frees before what takes, and the samples after everything.
+struct Sources {
+    servers: usize,
+    going: usize,
+    late: usize,
+    errands: usize,
+    engine: usize,
+    streams: usize,
+    samples: usize,
+}
+
+impl Sources {
+    const FAULTS: usize = 0;
+    const RETURNING: usize = 1;
+    const FAILING: usize = 2;
+
+    fn new(servers: usize, late: usize, streams: usize) -> Sources {
+        let first = Sources::FAILING + 1;
+        let going = first + servers;
+        let errands = going + 1 + late;
+        Sources {
+            servers: first,
+            going,
+            late: going + 1,
+            errands,
+            engine: errands + 1,
+            streams: errands + 2,
+            samples: errands + 2 + streams,
+        }
+    }
+}
+
+impl<'a> Driver<'a> {
+    fn new(experiment: &'a Experiment, seed: u64) -> Result<Driver<'a>, InvalidPolicy> {
+        let policy = &experiment.site.policy;
+        let engine = Engine::new(Time::ZERO, policy.clone(), seed_for(seed, Purpose::Engine, 0))?;
+        let machines = Machines::new(experiment, seed);
+        let mut late = Queues::default();
+        let class_sites = experiment.site.classes.iter().chain(&experiment.site.templates);
+        let limits: Vec<[usize; 2]> = class_sites
+            .map(|site| {
+                let timeouts = site.timeouts;
+                [late.number(Limit::FirstByte, timeouts.first_byte), late.number(Limit::Total, timeouts.total)]
+            })
+            .collect();
+        let traffic = &experiment.traffic;
+        let sources = Sources::new(machines.servers(), late.all.len(), traffic.len());
+        let spec = |target: &TrafficClass| match target {
+            TrafficClass::Class(class) => *class,
+            TrafficClass::Template { template, .. } => policy.classes.len() + template,
+        };
+        let watch = |node: usize| {
+            let check = experiment.site.pools[policy.nodes[node].pool].health.clone()?;
+            Some(Watch::new(check, generator(seed, Purpose::Checks, node)))
+        };
+        let mut driver = Driver {
+            experiment,
+            seed,
+            now: 0,
+            delay: nanos(experiment.network_delay),
+            checks: Checks::new(policy),
+            agenda: Agenda::new(sources.samples + 1),
+            streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
+            coming: vec![None; traffic.len()],
+            specs: traffic.iter().map(|t| spec(&t.class)).collect(),
+            requests: Requests::default(),
+            records: Vec::new(),
+            errands: Errands::new(),
+            going: VecDeque::new(),
+            returning: VecDeque::new(),
+            failing: VecDeque::new(),
+            watches: (0..policy.nodes.len()).map(watch).collect(),
+            faults: turns(experiment),
+            next_fault: 0,
+            active: Vec::new(),
+            sample_times: sample_times(experiment),
+            samples: Vec::new(),
+            finished: Vec::new(),
+            engine,
+            sources,
+            machines,
+            late,
+            limits,
+        };
+        driver.begin();
+        Ok(driver)
+    }
+
+    /// Makes every source wait for its first instant.
+    fn begin(&mut self) {
+        for stream in 0..self.streams.len() {
+            self.expect(stream);
+        }
+        for node in 0..self.watches.len() as u32 {
+            self.plan_check(node);
+        }
+        self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| turn.at));
+        self.agenda.set(self.sources.samples, self.sample_times.first().copied());
+        self.settle();
+    }
+
+    fn play(mut self, mut progress: impl FnMut(Duration)) -> Run {
+        let end = nanos(self.experiment.duration());
+        while let Some((at, source)) = self.agenda.first()
+            && at <= end
+            && self.records.len() < MOST_RECORDS
+        {
+            self.checks.time(at);
+            self.now = at;
+            let before = self.samples.len();
+            self.step(source);
+            if self.samples.len() > before {
+                progress(Duration::from_nanos(at));
+            }
+        }
+        if self.records.len() >= MOST_RECORDS {
+            self.checks.note("bound", format!("stopped after {MOST_RECORDS} attempts"));
+        } else {
+            self.now = end;
+        }
+        self.finish()
+    }
+
+    /// What `source` waited for has come.
+    fn step(&mut self, source: usize) {
+        let sources = &self.sources;
+        match source {
+            Sources::FAULTS => self.turn(),
+            Sources::RETURNING => {
+                let message = self.returning.pop_front();
+                self.agenda.set(source, self.returning.front().map(|next| next.at));
+                if let Some(message) = message {
+                    self.hear(message);
+                }
+            }
+            Sources::FAILING => {
+                let message = self.failing.pop_front();
+                self.agenda.set(source, self.failing.front().map(|next| next.at));
+                if let Some(message) = message {
+                    self.hear(message);
+                }
+            }
+            _ if source < sources.going => {
+                let server = (source - sources.servers) as u32;
+                self.machines.advance(self.now, server);
+                self.touched(server);
+            }
+            _ if source == sources.going => {
+                let message = self.going.pop_front();
+                self.agenda.set(source, self.going.front().map(|next| next.at));
+                if let Some(message) = message {
+                    self.reach(message);
+                }
+            }
+            _ if source < sources.errands => self.expire(source - sources.late),
+            _ if source == sources.errands => {
+                let errand = self.errands.pop(self.now);
+                self.agenda.set(source, self.errands.next());
+                if let Some(errand) = errand {
+                    self.run_errand(errand);
+                }
+            }
+            _ if source == sources.engine => self.settle(),
+            _ if source < sources.samples => {
+                let stream = source - sources.streams;
+                let event = self.coming[stream].take();
+                self.expect(stream);
+                if let Some(event) = event {
+                    self.come(stream, event);
+                }
+            }
+            _ => self.sample(),
+        }
+    }
+
+    /// Looks up what a stream does next.
+    fn expect(&mut self, stream: usize) {
+        let next = self.streams[stream].next();
+        self.coming[stream] = next.map(|(_, event)| event);
+        self.agenda.set(self.sources.streams + stream, next.map(|(at, _)| at));
+    }
+
+    fn run_errand(&mut self, errand: Errand) {
+        match errand {
+            Errand::Leave { slot, life } => self.leave(slot, life),
+            Errand::Retry { slot } => self.send(slot),
+            Errand::User { traffic, user } => {
+                if self.streams[traffic as usize].is_wanted(user) {
+                    self.first_send(traffic as usize, user);
+                }
+            }
+            Errand::Check { node } => self.check(node),
+            Errand::CheckLate { node, round } => self.check_is_late(node, round),
+        }
+    }
+
+    /// Gives an errand for `after` nanoseconds from now.
+    fn errand(&mut self, after: u64, errand: Errand) {
+        self.errands.push(self.now.saturating_add(after), errand);
+        self.agenda.set(self.sources.errands, self.errands.next());
+    }
+
+    fn time(&self) -> Time {
+        Time::from_nanos(self.now)
+    }
+
+    /// Something of `node` reaches its machine.
+    fn machine_of(&self, node: NodeId) -> usize {
+        self.experiment.machine_of[node.0 as usize]
+    }
+
+    /// Takes a sample.
+    fn sample(&mut self) {
+        let snapshot = self.engine.snapshot(self.time());
+        self.checks.look_at_rest(&snapshot);
+        let classes = self.experiment.site.policy.classes.len();
+        let busy = self.machines.done(self.now);
+        self.collect();
+        self.samples.push(Sample {
+            at: self.now,
+            window: snapshot.window,
+            outstanding: snapshot.outstanding,
+            waiting: self.checks.tallies[..classes].iter().map(|tally| tally.waiting).collect(),
+            busy,
+        });
+        self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
+    }
+
+    /// The end: what is under way is cut, and the books are closed.
+    fn finish(mut self) -> Run {
+        let open = self.requests.iter().filter(|(_, r)| r.place == Place::Waiting || r.place.is_inside());
+        for record in open.map(|(_, request)| request.record) {
+            self.records[record as usize].ended = self.now;
+        }
+        self.checks.look(&self.engine.snapshot(self.time()));
+        let counts = self.engine.classes(self.time(), ClassId(0), usize::MAX);
+        self.checks.guarantees(&self.experiment.site.policy, &counts);
+        self.checks.conservation(&self.records);
+        Run {
+            seed: self.seed,
+            discipline: self.experiment.site.policy.discipline.name.clone(),
+            records: self.records,
+            samples: self.samples,
+            violations: self.checks.violations,
+        }
+    }
+}
+
+/// Every half second and every phase's end.
+fn sample_times(experiment: &Experiment) -> Vec<u64> {
+    let end = nanos(experiment.duration());
+    let mut times: Vec<u64> = (0..=end / SAMPLE_EVERY).map(|n| n * SAMPLE_EVERY).collect();
+    times.extend(experiment.phases.iter().map(|phase| nanos(phase.until)));
+    times.sort_unstable();
+    times.dedup();
+    times
+}
+
+/// When faults begin and end; at equal instants ends come first, so that one may follow another.
+fn turns(experiment: &Experiment) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for (fault, spec) in experiment.faults.iter().enumerate() {
+        turns.push(Turn { at: nanos(spec.at), begins: true, fault });
+        turns.extend(spec.until.map(|until| Turn { at: nanos(until), begins: false, fault }));
+    }
+    turns.sort_by_key(|turn| (turn.at, turn.begins));
+    turns
+}
+
+/// A fresh record of an attempt that begins at `now`.
+fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand) -> Record {
+    let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
+    Record {
+        traffic,
+        fate: Fate::Cut,
+        arrived: now,
+        released: 0,
+        ended: now,
+        cpu: seconds(demand.cpu),
+        io: seconds(demand.io),
+    }
+}

@@ -1,0 +1,161 @@
+//! Faults and health checks: what happens to the machines, and how the gateway learns of it.
+//!
+//! Nodes that the operator takes out are *drained* and later *resumed*, not reported down: down is what
+//! health checks say, and the next good check would bring a removed node back.
+
+use weirgate_config::FaultKind;
+use weirgate_emulator::station::Demand;
+use weirgate_engine::{NodeEvent, NodeId};
+
+use super::{CHECK, Driver, Errand, Message, News, Sources, Turn};
+use crate::machine::{Reception, condition};
+use crate::requests::Place;
+
+impl Driver<'_> {
+    /// A fault begins or ends.
+    pub(super) fn turn(&mut self) {
+        let Some(Turn { begins, fault, .. }) = self.faults.get(self.next_fault).copied() else { return };
+        self.next_fault += 1;
+        self.agenda.set(Sources::FAULTS, self.faults.get(self.next_fault).map(|turn| turn.at));
+        if begins {
+            self.active.push(fault);
+        } else {
+            self.active.retain(|active| *active != fault);
+        }
+        let spec = &self.experiment.faults[fault];
+        if spec.kind == FaultKind::Reload && begins {
+            let policy = self.experiment.site.policy.clone();
+            if let Err(invalid) = self.engine.reconfigure(self.time(), policy) {
+                self.checks.note("policy", invalid.to_string());
+            }
+        }
+        for machine in &spec.machines {
+            self.change(*machine);
+        }
+        self.settle();
+    }
+
+    /// What is wrong with a machine is another.
+    fn change(&mut self, machine: usize) {
+        let before = self.machines.condition(machine);
+        let after = condition(machine, self.active.iter().copied(), self.experiment);
+        let servers = self.machines.servers_of(machine);
+        for server in servers.clone() {
+            self.machines.advance(self.now, server);
+            self.collect();
+        }
+        self.machines.set_condition(machine, after);
+        if after.crashed && !before.crashed {
+            self.break_connections(machine);
+        }
+        for server in servers {
+            self.touched(server);
+        }
+        if before.removed != after.removed {
+            for node in (0u32..).zip(&self.experiment.machine_of).filter(|(_, m)| **m == machine).map(|(node, _)| node) {
+                let node = NodeId(node);
+                self.tell(if after.removed { NodeEvent::Draining(node) } else { NodeEvent::Resumed(node) });
+            }
+        }
+    }
+
+    /// Everything in the servers of a machine is gone, and the gateway hears of it.
+    fn break_connections(&mut self, machine: usize) {
+        let servers = self.machines.servers_of(machine);
+        let is_there = |server: Option<u32>| server.is_some_and(|server| servers.contains(&server));
+        let requests = self.requests.iter().filter(|(_, request)| match request.place {
+            Place::Serving(server) => is_there(Some(server)),
+            _ => false,
+        });
+        let mut lost: Vec<u64> = requests.map(|(slot, _)| u64::from(slot)).collect();
+        let watches = (0u64..).zip(&self.watches);
+        lost.extend(
+            watches
+                .filter(|(_, watch)| is_there(watch.as_ref().and_then(|watch| watch.server)))
+                .map(|(node, _)| CHECK + node),
+        );
+        for id in lost {
+            let stamp = self.leaves_server(id);
+            self.answer(id, stamp, News::Broken);
+        }
+    }
+
+    fn tell(&mut self, event: NodeEvent) {
+        self.checks.told(event);
+        self.engine.node(self.time(), event);
+    }
+
+    /// Plans the next check of a node, if its pool wants any.
+    pub(super) fn plan_check(&mut self, node: u32) {
+        if let Some(pause) = self.watches[node as usize].as_mut().map(crate::health::Watch::pause) {
+            self.errand(pause, Errand::Check { node });
+        }
+    }
+
+    /// A check is sent.
+    pub(super) fn check(&mut self, node: u32) {
+        let Some(watch) = &mut self.watches[node as usize] else { return };
+        watch.begin();
+        let (round, patience) = (watch.round, watch.patience());
+        self.depart(CHECK + u64::from(node), round);
+        self.errand(patience, Errand::CheckLate { node, round });
+    }
+
+    /// A check reaches its machine.
+    pub(super) fn check_reaches(&mut self, message: Message) {
+        let Message { id, stamp, .. } = message;
+        let node = NodeId((id - CHECK) as u32);
+        let machine = self.machine_of(node);
+        let Some(watch) = &mut self.watches[node.0 as usize] else { return };
+        if watch.round != stamp || !watch.is_waiting {
+            return;
+        }
+        match self.machines.receive(self.now, machine, id, Demand { cpu: 0, io: 0 }) {
+            Reception::Refused => self.answer(id, stamp, News::Broken),
+            Reception::Full => self.answer(id, stamp, News::Status(503)),
+            Reception::Failed => self.fail_fast(id, stamp),
+            Reception::Taken(server) => {
+                watch.server = Some(server);
+                self.touched(server);
+            }
+        }
+    }
+
+    /// The answer to a check has come.
+    pub(super) fn check_answers(&mut self, message: Message) {
+        let node = (message.id - CHECK) as u32;
+        let waited_for =
+            self.watches[node as usize].as_ref().is_some_and(|w| w.is_waiting && w.round == message.stamp);
+        if waited_for {
+            self.conclude(node, matches!(message.news, News::Status(200..=399)));
+        }
+    }
+
+    /// A check takes too long.
+    pub(super) fn check_is_late(&mut self, node: u32, round: u32) {
+        let Some(watch) = &self.watches[node as usize] else { return };
+        if !watch.is_waiting || watch.round != round {
+            return;
+        }
+        if let Some(server) = watch.server {
+            self.machines.cut(self.now, server, CHECK + u64::from(node));
+            self.touched(server);
+        }
+        self.conclude(node, false);
+    }
+
+    /// The end of a check.
+    fn conclude(&mut self, node: u32, healthy: bool) {
+        let machine = self.experiment.machine_of[node as usize];
+        let is_lost = self.active.iter().map(|index| &self.experiment.faults[*index]).any(|fault| {
+            fault.kind == FaultKind::LostReports && (fault.machines.is_empty() || fault.machines.contains(&machine))
+        });
+        let Some(watch) = &mut self.watches[node as usize] else { return };
+        if let Some(up) = watch.end(healthy, is_lost) {
+            let node = NodeId(node);
+            self.tell(if up { NodeEvent::Up(node) } else { NodeEvent::Down(node) });
+            self.settle();
+        }
+        self.plan_check(node);
+    }
+}

@@ -1,0 +1,120 @@
+//! Active health checks of the nodes, as the gateway makes them.
+//!
+//! Each check is a request without any demand on a connection of its own. It takes its turn in the server
+//! like every other: it waits in a full server's queue, is not answered by a stalled one, refused by a
+//! crashed one, and answered 500 by one that fails its requests. Checks are spread over the interval and
+//! each interval varies by a tenth, as in the gateway's `health.rs`, whose rule for changing sides this is.
+
+use weirgate_config::HealthCheck;
+use weirgate_emulator::random::Random;
+
+/// The checks of one node.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    check: HealthCheck,
+    random: Random,
+    verdict: Verdict,
+    /// Counts checks; tells a late answer from one that is waited for.
+    pub(crate) round: u32,
+    /// A check is under way.
+    pub(crate) is_waiting: bool,
+    /// The server it is in.
+    pub(crate) server: Option<u32>,
+}
+
+impl Watch {
+    /// Nothing was checked yet.
+    pub(crate) fn new(check: HealthCheck, random: Random) -> Watch {
+        Watch { check, random, verdict: Verdict::default(), round: 0, is_waiting: false, server: None }
+    }
+
+    /// How long until the next check, in nanoseconds.
+    pub(crate) fn pause(&mut self) -> u64 {
+        let share = self.random.unit();
+        let factor = if self.round == 0 { share } else { 0.9 + 0.2 * share };
+        // At least a millisecond, as in the gateway.
+        ((self.check.interval.as_nanos() as f64 * factor) as u64).max(1_000_000)
+    }
+
+    /// How long a check may take, in nanoseconds.
+    pub(crate) fn patience(&self) -> u64 {
+        u64::try_from(self.check.timeout.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// A check begins.
+    pub(crate) fn begin(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        self.is_waiting = true;
+        self.server = None;
+    }
+
+    /// Its end. `Some` if the node has changed sides: is it up? `is_lost` says that nobody hears of it.
+    pub(crate) fn end(&mut self, healthy: bool, is_lost: bool) -> Option<bool> {
+        self.is_waiting = false;
+        self.server = None;
+        if is_lost { None } else { self.verdict.hear(healthy, &self.check) }
+    }
+}
+
+/// Counts answers until they make a difference.
+#[derive(Debug, Default)]
+struct Verdict {
+    /// `None` until the first difference: the engine takes a new node for up.
+    up: Option<bool>,
+    run: u32,
+    last: bool,
+}
+
+impl Verdict {
+    fn hear(&mut self, healthy: bool, check: &HealthCheck) -> Option<bool> {
+        self.run = if self.last == healthy { self.run.saturating_add(1) } else { 1 };
+        self.last = healthy;
+        let needed = if healthy { check.rise } else { check.fall };
+        let enough = self.run >= needed || (self.up.is_none() && healthy);
+        if !enough || self.up == Some(healthy) {
+            return None;
+        }
+        self.up = Some(healthy);
+        self.up
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn watch() -> Watch {
+        let second = Duration::from_secs(1);
+        let check =
+            HealthCheck { path: "/".into(), host: None, interval: second, timeout: second, fall: 3, rise: 2 };
+        Watch::new(check, Random::new(1))
+    }
+
+    #[test]
+    fn a_node_changes_sides_after_several_answers() {
+        let mut watch = watch();
+        let heard = [true, false, false, true, false, false, false, false, true, true, true].map(|healthy| {
+            watch.begin();
+            watch.end(healthy, false)
+        });
+        assert_eq!(heard, [Some(true), None, None, None, None, None, Some(false), None, None, Some(true), None]);
+    }
+
+    #[test]
+    fn nobody_hears_of_a_lost_answer() {
+        let mut watch = watch();
+        assert_eq!([false; 5].map(|healthy| watch.end(healthy, true)), [None; 5]);
+        assert_eq!([false; 3].map(|healthy| watch.end(healthy, false)), [None, None, Some(false)]);
+    }
+
+    #[test]
+    fn checks_are_spread_over_the_interval() {
+        let mut watch = watch();
+        assert!(watch.pause() <= 1_000_000_000);
+        watch.begin();
+        for _ in 0..100 {
+            assert!((900_000_000..=1_100_000_000).contains(&watch.pause()));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The judge: which guarantees a run held.
+//!
+//! A phase is judged from [`Experiment::settle`] after its start on, as no control is instant; the part before that
+//! is reported apart. In the judged part
+//!
+//! - a *floor* is held if served ≥ 0.99 × min(arrivals, token bucket of the guaranteed rate with a burst of one
+//!   second) × min(1, agreed cost / mean cost). The bucket runs over the whole run. A class whose requests are dearer
+//!   than agreed is owed its *capacity*, the normalised guarantee of Blanquer et al., *Quorum* (NSDI 2005),
+//!   Sec. 5.2. What counts as served at the borders is said in `class`.
+//! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
+//!   the limit.
+//! - a phase is *feasible* if the live machines can carry the work of all that is owed (a maximum flow, see
+//!   [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings always count:
+//!   a gateway can keep them by shedding.
+//!
+//! A request that the end of the run cuts off is neither owed nor served, unless it had the larger of the
+//! settling time and its class's limit to be served in: then it is owed.
+
+mod bucket;
+mod class;
+mod statistic;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use std::ops::Range;
+use std::time::Duration;
+
+use weirgate_config::{Experiment, TrafficClass};
+use weirgate_engine::{Class, Policy};
+
+pub use verdict::{
+    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,
+    Verdict, ViolationFound, Word,
+};
+
+use crate::oracle::{Cluster, Demand, classes, weights};
+use crate::run::{Run, Sample};
+use class::{Subject, seconds};
+pub(crate) use statistic::statistic;
+
+/// Judges a run of an experiment.
+#[must_use]
+pub fn judge(experiment: &Experiment, run: &Run) -> Verdict {
+    Judge::new(experiment, run).verdict(false)
+}
+
+/// Judges a run, and says what an oracle would have served each class.
+#[must_use]
+pub fn judge_against_oracle(experiment: &Experiment, run: &Run) -> Verdict {
+    Judge::new(experiment, run).verdict(true)
+}
+
+/// Index of whose requests a traffic source sends, in the order of [`classes`].
+pub(crate) fn subject_of(policy: &Policy, target: &TrafficClass) -> usize {
+    match target {
+        TrafficClass::Class(class) => *class,
+        TrafficClass::Template { template, .. } => policy.classes.len() + template,
+    }
+}
+
+struct Judge<'a> {
+    experiment: &'a Experiment,
+    run: &'a Run,
+    subjects: Vec<Subject<'a>>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(experiment: &'a Experiment, run: &'a Run) -> Judge<'a> {
+        let policy = &experiment.site.policy;
+        let end = nanos(experiment.duration());
+        let phases = 0..experiment.phases.len();
+        let stretches: Vec<Range<u64>> = phases.flat_map(|phase| split(experiment, phase)).collect();
+        let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
+        let subject = |(index, class): (usize, &'a Class)| {
+            let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
+            // The keys of a template are told apart by the engine, not by the records.
+            let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
+            let limit = class.guarantee.response_time.map_or(Duration::ZERO, |promised| promised.limit);
+            let grace = nanos(experiment.settle.max(limit));
+            Subject::new(class, floor, pace(experiment, class.pool), (grace, end), records, &stretches)
+        };
+        let subjects = classes(policy).enumerate().map(subject).collect();
+        Judge { experiment, run, subjects }
+    }
+
+    fn verdict(&self, against_oracle: bool) -> Verdict {
+        let phases = (0..self.experiment.phases.len()).map(|index| self.phase(index, against_oracle));
+        let violations = self.run.violations.iter().map(|violation| ViolationFound {
+            at_s: violation.at as f64 / 1e9,
+            invariant: violation.invariant.to_owned(),
+            what: violation.what.clone(),
+        });
+        let mut verdict = Verdict {
+            experiment: self.experiment.name.clone(),
+            discipline: self.run.discipline.clone(),
+            seed: self.run.seed,
+            phases: phases.collect(),
+            violations: violations.collect(),
+            verdict: Word::Held,
+        };
+        if verdict.misses().next().is_some() {
+            verdict.verdict = Word::Broken;
+        }
+        verdict
+    }
+
+    fn phase(&self, index: usize, against_oracle: bool) -> PhaseVerdict {
+        let phase = &self.experiment.phases[index];
+        let [settling, judged] = split(self.experiment, index);
+        let length = seconds(&judged);
+        let per_second = |work: f64| if length > 0.0 { work / length } else { 0.0 };
+        let asked = self.subjects.iter().map(|subject| subject.asked_work(&judged));
+        let (offered, owed) = asked.map(|(offered, owed)| (per_second(offered), per_second(owed))).unzip();
+        let demand = Demand { offered, owed };
+        let cluster = Cluster::live(
+            self.experiment,
+            Duration::from_nanos(judged.start),
+            Duration::from_nanos(judged.end.max(judged.start)),
+        );
+        let served: f64 = self.subjects.iter().map(|subject| subject.served_work(&judged)).sum();
+        let best = cluster.most(&demand.offered);
+        let oracle = against_oracle.then(|| self.oracle_rates(&cluster, &demand, &judged));
+        let classes = self.subjects.iter().enumerate().map(|(i, subject)| ClassVerdict {
+            class: subject.name().to_owned(),
+            part: subject.part(&judged),
+            oracle_served_per_s: oracle.as_ref().map(|rates| rates[i]),
+            reaction_s: subject.reaction(&(settling.start..judged.end)),
+            settling: subject.part(&settling),
+        });
+        PhaseVerdict {
+            name: phase.name.clone(),
+            from_s: self.experiment.phase_from(index).as_secs_f64(),
+            to_s: phase.until.as_secs_f64(),
+            judged_from_s: judged.start as f64 / 1e9,
+            judged: phase.judged && length > 0.0,
+            feasible: cluster.carries(&demand.owed),
+            utilisation: self.utilisation(&cluster, &judged),
+            served_over_oracle: (best > 0.0).then(|| per_second(served) / best),
+            classes: classes.collect(),
+        }
+    }
+
+    /// What the oracle serves each class, in requests per second.
+    fn oracle_rates(&self, cluster: &Cluster, demand: &Demand, stretch: &Range<u64>) -> Vec<f64> {
+        let costs: Vec<f64> = self.subjects.iter().map(|subject| subject.cost(stretch)).collect();
+        let shares = cluster.shares(demand, &weights(&self.experiment.site.policy, &costs));
+        let rates = self.subjects.iter().zip(shares).zip(&demand.offered).map(|((subject, share), offered)| {
+            // Requests without CPU work cost the oracle nothing: it serves them all.
+            let part = if *offered > 0.0 { share / offered } else { 1.0 };
+            subject.part(stretch).offered_per_s * part
+        });
+        rates.collect()
+    }
+
+    /// CPU-seconds done over CPU-seconds that the live machines had.
+    fn utilisation(&self, cluster: &Cluster, stretch: &Range<u64>) -> f64 {
+        let had = cluster.capacity.iter().sum::<f64>() * seconds(stretch);
+        let done = busy(&self.run.samples, stretch.end) - busy(&self.run.samples, stretch.start);
+        if had > 0.0 { done / had } else { 0.0 }
+    }
+}
+
+/// CPU-seconds that all machines together have done up to an instant, in a straight line between samples.
+fn busy(samples: &[Sample], at: u64) -> f64 {
+    let sum = |sample: &Sample| sample.busy.iter().sum::<f64>();
+    let next = samples.partition_point(|sample| sample.at < at);
+    match (next.checked_sub(1).and_then(|i| samples.get(i)), samples.get(next)) {
+        (None, None) => 0.0,
+        (None, Some(only)) | (Some(only), None) => sum(only),
+        (Some(before), Some(after)) => {
+            let passed = (at - before.at) as f64 / (after.at - before.at).max(1) as f64;
+            sum(before) + (sum(after) - sum(before)) * passed
+        }
+    }
+}
+
+/// The part of a phase that is reported apart, and the judged one, in nanoseconds. The second is empty if the phase
+/// ends before it has settled.
+fn split(experiment: &Experiment, phase: usize) -> [Range<u64>; 2] {
+    let (from, to) = (nanos(experiment.phase_from(phase)), nanos(experiment.phases[phase].until));
+    let border = from.saturating_add(nanos(experiment.settle)).min(to);
+    [from..border, border..to]
+}
+
+/// Seconds that a second of nominal CPU time takes on unloaded nodes of a pool, work spread by capacity.
+pub(crate) fn pace(experiment: &Experiment, pool: usize) -> f64 {
+    let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
+    let machines = nodes.map(|(_, machine)| &experiment.machines[*machine]);
+    let (cpus, speed) = machines.fold((0.0, 0.0), |(cpus, speed), machine| {
+        let own = f64::from(machine.cpus) * f64::from(machine.servers);
+        (cpus + own, speed + own * machine.speed)
+    });
+    if speed > 0.0 { cpus / speed } else { 1.0 }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,118 @@
+//! What takes too long: the gateway's time limits on an exchange with a node.
+//!
+//! All requests of a class have the same limits and time only moves on, so the deadlines of one length
+//! come in order: one first-in-first-out queue per length, no heap. Requests that are answered stay in
+//! their queue, told by their stamps, until they stand at its head: a queue is about as long as there are
+//! requests inside, though a limit may be ten minutes.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Which limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit {
+    /// From the sending of a request to the first byte of the reply; once per attempt at a node.
+    FirstByte,
+    /// From release to the last byte; once per attempt of the client.
+    Total,
+}
+
+/// A deadline of one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    pub(crate) at: u64,
+    pub(crate) slot: u32,
+    /// The request's `attempt` or `life`, as the limit says.
+    pub(crate) stamp: u32,
+}
+
+/// Deadlines of one length.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) limit: Limit,
+    length: u64,
+    deadlines: VecDeque<Deadline>,
+}
+
+/// One queue per limit and length in use.
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    pub(crate) all: Vec<Queue>,
+}
+
+impl Queues {
+    /// The number of the queue for this limit and length.
+    pub(crate) fn number(&mut self, limit: Limit, length: Duration) -> usize {
+        let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
+        let found = self.all.iter().position(|queue| queue.limit == limit && queue.length == length);
+        found.unwrap_or_else(|| {
+            self.all.push(Queue { limit, length, deadlines: VecDeque::new() });
+            self.all.len() - 1
+        })
+    }
+}
+
+impl Queue {
+    /// One more deadline. Returns it if it is the first one.
+    pub(crate) fn push(&mut self, now: u64, slot: u32, stamp: u32, over: impl Fn(&Deadline) -> bool) -> Option<u64> {
+        // Two for one that comes: it never takes long and the queue cannot stay long.
+        for _ in 0..2 {
+            self.deadlines.pop_front_if(|first| over(first));
+        }
+        let at = now.saturating_add(self.length);
+        self.deadlines.push_back(Deadline { at, slot, stamp });
+        (self.deadlines.len() == 1).then_some(at)
+    }
+
+    /// When the first deadline is.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.deadlines.front().map(|deadline| deadline.at)
+    }
+
+    /// Takes the next deadline that has come, without those of requests that are `over`.
+    pub(crate) fn pop(&mut self, now: u64, over: impl Fn(&Deadline) -> bool) -> Option<Deadline> {
+        while let Some(first) = self.deadlines.front().copied() {
+            let is_over = over(&first);
+            if !is_over && first.at > now {
+                return None;
+            }
+            self.deadlines.pop_front();
+            if !is_over {
+                return Some(first);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_in_order_and_only_those_of_requests_under_way() {
+        let mut queues = Queues::default();
+        let number = queues.number(Limit::Total, Duration::from_nanos(10));
+        assert_eq!(queues.number(Limit::Total, Duration::from_nanos(10)), number);
+        assert_ne!(queues.number(Limit::FirstByte, Duration::from_nanos(10)), number);
+        let queue = &mut queues.all[number];
+        let pushed = [0, 1, 2, 5].map(|now| queue.push(now, now as u32, 7, |_| false));
+        assert_eq!(pushed, [Some(10), None, None, None]);
+        assert_eq!(queue.pop(9, |_| false), None);
+        let taken = queue.pop(12, |deadline| deadline.slot == 0).map(|deadline| deadline.slot);
+        assert_eq!((taken, queue.next()), (Some(1), Some(12)));
+        assert_eq!(queue.pop(12, |deadline| deadline.slot == 2), None);
+        assert_eq!(queue.next(), Some(15));
+    }
+
+    #[test]
+    fn what_is_over_leaves_when_others_come() {
+        let mut queues = Queues::default();
+        let number = queues.number(Limit::Total, Duration::from_secs(600));
+        let queue = &mut queues.all[number];
+        for now in 0..1000 {
+            queue.push(now, now as u32, 0, |deadline| u64::from(deadline.slot) + 20 < now);
+        }
+        assert!(queue.deadlines.len() <= 23, "{}", queue.deadlines.len());
+    }
+}

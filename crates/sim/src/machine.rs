@@ -1,0 +1,203 @@
+//! The machines: servers behind an address, and what is wrong with them.
+//!
+//! A server is the emulator's [`Station`]: processor sharing over k CPUs, a concurrency limit with a
+//! queue before it, an I/O stage beside the CPUs, thrashing. What it adds is here: several servers may
+//! hide behind one address and take turns; a full queue answers 503; faults act on a whole machine.
+//!
+//! Departure: a connection that the gateway cuts is known to the server at once, not a network delay
+//! later, and the server then drops the request with what was done of it. (Apache and PHP notice only
+//! when they write; a server that looks at its connections is the kinder case for every discipline.)
+
+use weirgate_config::{Experiment, FaultKind, Machine};
+use weirgate_emulator::Thrashing;
+use weirgate_emulator::random::Random;
+use weirgate_emulator::station::{Demand, Station};
+
+use crate::random::{Purpose, generator};
+
+/// A machine and what is wrong with it now.
+#[derive(Debug)]
+struct Host {
+    /// Its servers are `first..first + servers`.
+    first: u32,
+    servers: u32,
+    /// Which of them is next.
+    turn: u32,
+    /// Most requests in a server, its queue included.
+    most: usize,
+    nominal: f64,
+    condition: Condition,
+    random: Random,
+}
+
+/// What is wrong with a machine.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Condition {
+    /// The operator took its nodes out.
+    pub(crate) removed: bool,
+    /// It is gone.
+    pub(crate) crashed: bool,
+    /// It does no work.
+    pub(crate) stalled: bool,
+    /// Share of its speed.
+    pub(crate) speed: f64,
+    /// Share of requests that it answers 500.
+    pub(crate) fails: f64,
+}
+
+impl Condition {
+    /// Nothing is wrong.
+    const WELL: Condition = Condition { removed: false, crashed: false, stalled: false, speed: 1.0, fails: 0.0 };
+}
+
+/// What becomes of a request that reaches a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reception {
+    /// Nobody is there.
+    Refused,
+    /// 500, after a millisecond.
+    Failed,
+    /// 503: the server's queue is full.
+    Full,
+    /// It is in this server.
+    Taken(u32),
+}
+
+/// All machines.
+#[derive(Debug)]
+pub(crate) struct Machines {
+    hosts: Vec<Host>,
+    servers: Vec<Station>,
+    /// Per server its machine.
+    host_of: Vec<u32>,
+    /// What has finished and was not collected yet.
+    finished: Vec<(u64, u64)>,
+}
+
+impl Machines {
+    /// The machines of `experiment`, at instant 0.
+    pub(crate) fn new(experiment: &Experiment, seed: u64) -> Machines {
+        let mut machines =
+            Machines { hosts: Vec::new(), servers: Vec::new(), host_of: Vec::new(), finished: Vec::new() };
+        for (index, machine) in experiment.machines.iter().enumerate() {
+            let first = machines.servers.len() as u32;
+            let servers = machine.servers.max(1);
+            machines.servers.extend((0..servers).map(|_| station(machine)));
+            machines.host_of.extend((0..servers).map(|_| index as u32));
+            let most = machine.concurrency.zip(machine.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize);
+            let random = generator(seed, Purpose::FailFast, index);
+            let (nominal, condition) = (machine.speed, Condition::WELL);
+            machines.hosts.push(Host { first, servers, turn: 0, most, nominal, condition, random });
+        }
+        machines
+    }
+
+    /// How many servers there are.
+    pub(crate) fn servers(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// The servers of a machine.
+    pub(crate) fn servers_of(&self, machine: usize) -> std::ops::Range<u32> {
+        let host = &self.hosts[machine];
+        host.first..host.first + host.servers
+    }
+
+    /// What is wrong with a machine.
+    pub(crate) fn condition(&self, machine: usize) -> Condition {
+        self.hosts[machine].condition
+    }
+
+    /// Request `id` reaches a machine at `now`.
+    pub(crate) fn receive(&mut self, now: u64, machine: usize, id: u64, demand: Demand) -> Reception {
+        let host = &mut self.hosts[machine];
+        if host.condition.crashed {
+            return Reception::Refused;
+        }
+        let server = host.first + host.turn;
+        host.turn = (host.turn + 1) % host.servers;
+        if host.condition.fails > 0.0 && !host.condition.stalled && host.random.unit() < host.condition.fails {
+            return Reception::Failed;
+        }
+        let station = &mut self.servers[server as usize];
+        station.advance(now, &mut self.finished);
+        // A stalled server does not answer anything: connections pile up in its kernel.
+        if !host.condition.stalled && station.inside() + station.waiting() >= host.most {
+            return Reception::Full;
+        }
+        station.arrive(id, demand);
+        Reception::Taken(server)
+    }
+
+    /// Request `id` is given up.
+    pub(crate) fn cut(&mut self, now: u64, server: u32, id: u64) {
+        let station = &mut self.servers[server as usize];
+        station.advance(now, &mut self.finished);
+        station.remove(id);
+    }
+
+    /// When something happens next in a server.
+    pub(crate) fn next_event(&self, server: u32) -> Option<u64> {
+        self.servers[server as usize].next_event()
+    }
+
+    /// Moves a server on to `now`.
+    pub(crate) fn advance(&mut self, now: u64, server: u32) {
+        self.servers[server as usize].advance(now, &mut self.finished);
+    }
+
+    /// Swaps what has finished since the last time with `emptied`. Call it after everything that moves a
+    /// server on.
+    pub(crate) fn collect(&mut self, emptied: &mut Vec<(u64, u64)>) {
+        std::mem::swap(&mut self.finished, emptied);
+    }
+
+    /// From now on this is wrong with a machine. Call [`Machines::advance`] for its servers first.
+    pub(crate) fn set_condition(&mut self, machine: usize, condition: Condition) {
+        let host = &mut self.hosts[machine];
+        host.condition = condition;
+        let speed = if condition.stalled { 0.0 } else { host.nominal * condition.speed };
+        for server in host.first..host.first + host.servers {
+            let station = &mut self.servers[server as usize];
+            station.set_speed(speed);
+            if condition.crashed {
+                station.clear();
+            }
+        }
+    }
+
+    /// Per machine the CPU-seconds done until `now`.
+    pub(crate) fn done(&mut self, now: u64) -> Vec<f64> {
+        let mut done = vec![0.0; self.hosts.len()];
+        for (station, host) in self.servers.iter_mut().zip(&self.host_of) {
+            station.advance(now, &mut self.finished);
+            done[*host as usize] += station.done() / 1e9;
+        }
+        done
+    }
+}
+
+/// A server of `machine`.
+fn station(machine: &Machine) -> Station {
+    let thrashing = machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty });
+    let mut station = Station::new(0, machine.cpus, machine.concurrency, thrashing);
+    station.set_speed(machine.speed);
+    station
+}
+
+/// What is wrong with `machine` while the faults `active` are in force: slow-downs multiply, of the shares
+/// that fail the largest counts.
+pub(crate) fn condition(machine: usize, active: impl Iterator<Item = usize>, experiment: &Experiment) -> Condition {
+    let mut condition = Condition::WELL;
+    for fault in active.map(|index| &experiment.faults[index]).filter(|fault| fault.machines.contains(&machine)) {
+        match fault.kind {
+            FaultKind::Removed => condition.removed = true,
+            FaultKind::Crash => condition.crashed = true,
+            FaultKind::Stall => condition.stalled = true,
+            FaultKind::Slow(speed) => condition.speed *= speed,
+            FaultKind::FailFast(share) => condition.fails = condition.fails.max(share),
+            FaultKind::LostReports | FaultKind::Reload => {}
+        }
+    }
+    condition
+}

@@ -1,0 +1,334 @@
+//! How large a cluster has to be, and how far the present one goes: bisection over simulations.
+//!
+//! The *smallest cluster* is the least number of machines with which every guarantee holds for the traffic of the
+//! experiment, in every judged phase and with every seed. Groups of machines (alike, and serving the same
+//! pools) grow and shrink in proportion, unless only one of them is asked about. The *headroom* is the largest
+//! factor by which all guaranteed throughputs and the traffic of the classes that have them can grow
+//! together: growing the traffic alone would ask nothing, as nothing is owed beyond a guarantee, and growing the
+//! guarantees alone would ask nothing of classes that keep to theirs. Limits on response times stay as they are.
+//!
+//! Floors count here whether the judge calls a phase feasible or not: a cluster on which they are not
+//! feasible is too small. The bisection takes for granted that more machines, or smaller promises, never
+//! make it worse; with few seeds a verdict right at the edge can be luck.
+
+mod scale;
+
+use std::num::NonZero;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use weirgate_config::Experiment;
+
+use crate::judge::{Kind, PhaseVerdict, Verdict, judge};
+use crate::run;
+
+pub use scale::{Group, groups, scale_cluster, scale_guarantees};
+
+/// How many times the present number of machines, or the present promises, is looked at: who needs more has a
+/// mistake in the file.
+pub const MOST_TIMES: usize = 16;
+
+/// The headroom is known to one percent. Two seeds differ by about as much.
+const PRECISION: f64 = 1.01;
+
+/// A question about an experiment.
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The present cluster, its policy and its traffic.
+    pub experiment: &'a Experiment,
+    /// Seeds that must all hold; not empty.
+    pub seeds: Vec<u64>,
+    /// Scale only the group of this machine (an index); `None` scales all groups in proportion.
+    pub machine: Option<usize>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The groups that the cluster consists of.
+    pub groups: Vec<Group>,
+    /// Does the present cluster hold everything? If not, what it misses first.
+    pub present: Result<(), Broken>,
+    /// Machines per group of the smallest cluster that holds; `None` if sixteen times the present one do not.
+    pub needed: Option<Vec<usize>>,
+    /// What breaks with one machine fewer; `None` if there is no smaller cluster.
+    pub one_fewer: Option<Broken>,
+    /// The largest factor that the present cluster holds; 0 if not even a sixteenth does, 16 if sixteen times do.
+    pub headroom: f64,
+    /// What breaks first beyond it; `None` if sixteen times hold.
+    pub beyond: Option<Broken>,
+}
+
+/// A guarantee that was not held, the one that is missed by most.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Broken {
+    /// Whose.
+    pub class: String,
+    /// When.
+    pub phase: String,
+    /// Throughput or response time.
+    pub kind: Kind,
+    /// Requests per second owed, or the limit in milliseconds.
+    pub promised: f64,
+    /// Requests per second that count as served, or the statistic in milliseconds.
+    pub got: f64,
+    /// With this seed.
+    pub seed: u64,
+}
+
+/// One simulation campaign of a search, for those who watch.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Machines in the cluster.
+    pub machines: usize,
+    /// Factor on the guarantees.
+    pub factor: f64,
+    /// Did everything hold?
+    pub held: bool,
+}
+
+/// Answers `question`; `watch` is told every step.
+///
+/// # Errors
+/// A violation of an invariant: the simulation cannot be trusted, so there is no plan.
+pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Plan, String> {
+    let groups = groups(question.experiment);
+    let sizes = Sizes::new(&groups, question.machine);
+    let mut at_size = |size: usize| -> Result<Option<Broken>, String> {
+        let counts = sizes.counts(size);
+        let broken = trial(&scale_cluster(question.experiment, &counts), &question.seeds)?;
+        watch(&Step { machines: counts.iter().sum(), factor: 1.0, held: broken.is_none() });
+        Ok(broken)
+    };
+    let present = at_size(sizes.present)?;
+    let (mut small, mut large) = (sizes.least - 1, sizes.present);
+    let mut one_fewer = None;
+    let mut found = present.is_none();
+    if let Some(broken) = &present {
+        (small, one_fewer) = (sizes.present, Some(broken.clone()));
+        while !found && large < sizes.present * MOST_TIMES {
+            large = (large * 2).min(sizes.present * MOST_TIMES);
+            match at_size(large)? {
+                None => found = true,
+                Some(broken) => (small, one_fewer) = (large, Some(broken)),
+            }
+        }
+    }
+    while found && large - small > 1 {
+        let middle = usize::midpoint(small, large);
+        match at_size(middle)? {
+            None => large = middle,
+            Some(broken) => (small, one_fewer) = (middle, Some(broken)),
+        }
+    }
+    let machines = question.experiment.machines.len();
+    let mut at_factor = |factor: f64| -> Result<Option<Broken>, String> {
+        let broken = trial(&scale_guarantees(question.experiment, factor), &question.seeds)?;
+        watch(&Step { machines, factor, held: broken.is_none() });
+        Ok(broken)
+    };
+    let (headroom, beyond) = headroom(present.clone(), &mut at_factor)?;
+    Ok(Plan {
+        groups,
+        present: present.map_or(Ok(()), Err),
+        needed: found.then(|| sizes.counts(large)),
+        one_fewer,
+        headroom,
+        beyond,
+    })
+}
+
+/// The largest factor that holds, and what breaks beyond it. `present` is what breaks at 1.
+fn headroom(
+    present: Option<Broken>,
+    at_factor: &mut impl FnMut(f64) -> Result<Option<Broken>, String>,
+) -> Result<(f64, Option<Broken>), String> {
+    let most = MOST_TIMES as f64;
+    let (mut holds, mut breaks) = (1.0, 1.0);
+    let mut beyond = present;
+    if beyond.is_none() {
+        while beyond.is_none() && breaks < most {
+            holds = breaks;
+            breaks *= 2.0;
+            beyond = at_factor(breaks)?;
+        }
+        if beyond.is_none() {
+            return Ok((most, None));
+        }
+    } else {
+        loop {
+            holds /= 2.0;
+            if holds < 1.0 / most {
+                return Ok((0.0, beyond));
+            }
+            match at_factor(holds)? {
+                None => break,
+                broken => (breaks, beyond) = (holds, broken),
+            }
+        }
+    }
+    while breaks / holds > PRECISION {
+        let middle = (holds * breaks).sqrt();
+        match at_factor(middle)? {
+            None => holds = middle,
+            broken => (breaks, beyond) = (middle, broken),
+        }
+    }
+    Ok((holds, beyond))
+}
+
+/// Numbers of machines, from a total to a count per group.
+struct Sizes {
+    /// The present counts of the groups.
+    counts: Vec<usize>,
+    /// The group that is scaled; `None` is all.
+    only: Option<usize>,
+    /// The smallest total that is scaled, one machine per group.
+    least: usize,
+    /// The present total that is scaled.
+    present: usize,
+}
+
+impl Sizes {
+    fn new(groups: &[Group], machine: Option<usize>) -> Sizes {
+        let counts: Vec<usize> = groups.iter().map(|group| group.machines.len()).collect();
+        let only = machine.and_then(|machine| groups.iter().position(|group| group.machines.contains(&machine)));
+        let (least, present) = match only {
+            Some(group) => (1, counts[group]),
+            None => (counts.len(), counts.iter().sum()),
+        };
+        Sizes { counts, only, least, present }
+    }
+
+    /// Counts that add up to `size`, in the present proportion by largest remainders, at least one each.
+    fn counts(&self, size: usize) -> Vec<usize> {
+        if let Some(only) = self.only {
+            let mut counts = self.counts.clone();
+            counts[only] = size;
+            return counts;
+        }
+        let exact: Vec<f64> = self.counts.iter().map(|c| (*c * size) as f64 / self.present as f64).collect();
+        let mut counts: Vec<usize> = exact.iter().map(|share| (*share as usize).max(1)).collect();
+        while counts.iter().sum::<usize>() < size {
+            let short = |i: &usize| exact[*i] - counts[*i] as f64;
+            let most = (0..counts.len()).rev().max_by(|a, b| short(a).total_cmp(&short(b)));
+            counts[most.unwrap_or(0)] += 1;
+        }
+        // Groups that were rounded up to one machine take theirs from the group that has most above its share.
+        while counts.iter().sum::<usize>() > size.max(counts.len()) {
+            let over = |i: &usize| counts[*i] as f64 - exact[*i];
+            let most = (0..counts.len()).filter(|i| counts[*i] > 1).max_by(|a, b| over(a).total_cmp(&over(b)));
+            counts[most.unwrap_or(0)] -= 1;
+        }
+        counts
+    }
+}
+
+/// Plays `experiment` with every seed, on as many threads as there are CPUs, until one does not hold. Says what is
+/// missed by most in the first seed (of those that were played) that does not.
+fn trial(experiment: &Experiment, seeds: &[u64]) -> Result<Option<Broken>, String> {
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let found: Mutex<Vec<(usize, Result<Broken, String>)>> = Mutex::new(Vec::new());
+    let work = || {
+        while !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&seed) = seeds.get(number) else { break };
+            let verdict = judge(experiment, &run(experiment, seed, |_| ()));
+            if let Some(result) = broken(&verdict).transpose() {
+                stop.store(true, Ordering::Relaxed);
+                found.lock().unwrap_or_else(PoisonError::into_inner).push((number, result));
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(seeds.len());
+    thread::scope(|scope| (0..threads).for_each(|_| drop(scope.spawn(work))));
+    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    found.sort_by_key(|(number, _)| *number);
+    found.into_iter().next().map(|(_, result)| result).transpose()
+}
+
+/// What a run misses by most.
+fn broken(verdict: &Verdict) -> Result<Option<Broken>, String> {
+    if let Some(violation) = verdict.violations.first() {
+        let (at, seed) = (violation.at_s, verdict.seed);
+        return Err(format!("seed {seed}, {at} s: invariant {}: {}", violation.invariant, violation.what));
+    }
+    let judged = verdict.phases.iter().filter(|phase| phase.judged);
+    let missed = judged.flat_map(|phase| missed(phase, verdict.seed));
+    Ok(missed.max_by(|a, b| a.by().total_cmp(&b.by())))
+}
+
+/// Every guarantee missed in a phase, floors of an infeasible one too.
+fn missed(phase: &PhaseVerdict, seed: u64) -> impl Iterator<Item = Broken> + '_ {
+    phase.classes.iter().flat_map(move |class| {
+        let broken = |kind, promised, got| {
+            let (class, phase) = (class.class.clone(), phase.name.clone());
+            Broken { class, phase, kind, promised, got, seed }
+        };
+        let floor = class.part.floor.filter(|floor| !floor.ok);
+        let floor = floor.map(|floor| broken(Kind::Floor, floor.owed_per_s, floor.counted_per_s));
+        let ceiling = class.part.ceiling.as_ref().filter(|ceiling| !ceiling.ok);
+        let ceiling = ceiling.map(|c| broken(Kind::Ceiling, c.limit_ms, c.value_ms.unwrap_or(f64::INFINITY)));
+        floor.into_iter().chain(ceiling)
+    })
+}
+
+impl Broken {
+    /// By what share it is missed.
+    fn by(&self) -> f64 {
+        match self.kind {
+            Kind::Floor => 1.0 - self.got / self.promised,
+            Kind::Ceiling => 1.0 - self.promised / self.got,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(counts: &[usize]) -> Sizes {
+        let group = |count: usize| Group { machines: (0..count).collect(), pools: Vec::new() };
+        let groups: Vec<Group> = counts.iter().copied().map(group).collect();
+        Sizes::new(&groups, None)
+    }
+
+    #[test]
+    fn groups_grow_and_shrink_in_proportion_and_never_vanish() {
+        let sizes = sizes(&[8, 4, 1]);
+        assert_eq!((sizes.least, sizes.present), (3, 13));
+        assert_eq!(sizes.counts(13), [8, 4, 1]);
+        assert_eq!(sizes.counts(26), [16, 8, 2]);
+        assert_eq!(sizes.counts(3), [1, 1, 1]);
+        for size in 3..100 {
+            let counts = sizes.counts(size);
+            assert_eq!(counts.iter().sum::<usize>(), size);
+            assert!(counts.iter().all(|count| *count >= 1), "{size}: {counts:?}");
+            let exact = 8.0 * size as f64 / 13.0;
+            assert!((counts[0] as f64 - exact).abs() <= 1.5, "{size}: {counts:?}");
+        }
+    }
+
+    fn a_break() -> Broken {
+        let (class, phase) = ("A".to_owned(), "steady".to_owned());
+        Broken { class, phase, kind: Kind::Floor, promised: 100.0, got: 50.0, seed: 1 }
+    }
+
+    #[test]
+    fn the_headroom_is_found_to_one_percent() {
+        for edge in [0.0, 0.07, 0.3, 0.999, 1.0, 1.37, 5.0, 15.9, 40.0] {
+            let mut steps = 0;
+            let mut at = |factor: f64| {
+                steps += 1;
+                Ok((factor > edge).then(a_break))
+            };
+            let present = (1.0 > edge).then(a_break);
+            let (found, beyond) = headroom(present, &mut at).unwrap();
+            let expected = if edge > 16.0 { 16.0 } else { edge };
+            assert!(found <= expected && found * PRECISION >= expected, "{edge}: {found}");
+            assert_eq!(beyond.is_none(), edge > 16.0);
+            assert!(steps <= 12, "{edge}: {steps} steps");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Larger and smaller versions of an experiment: other numbers of machines, other sizes of promises.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use weirgate_config::{Experiment, Machine, Source, TrafficClass};
+
+/// Machines that are alike and serve the same pools: they can stand in for one another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Indices into [`Experiment::machines`], rising.
+    pub machines: Vec<usize>,
+    /// Names of the pools that they serve, in the order of the policy.
+    pub pools: Vec<String>,
+}
+
+/// The machines of `experiment` in groups, by the first machine of each. Machines of no pool are in none.
+#[must_use]
+pub fn groups(experiment: &Experiment) -> Vec<Group> {
+    let policy = &experiment.site.policy;
+    let pools_of = |machine: usize| {
+        let nodes = policy.nodes.iter().zip(&experiment.machine_of).filter(|(_, m)| **m == machine);
+        let mut pools: Vec<(usize, u64, Option<u64>)> =
+            nodes.map(|(node, _)| (node.pool, node.weight.to_bits(), node.capacity.map(f64::to_bits))).collect();
+        pools.sort_unstable();
+        pools
+    };
+    let alike = |a: &Machine, b: &Machine| *a == Machine { name: a.name.clone(), ..b.clone() };
+    let mut groups: Vec<Group> = Vec::new();
+    for (index, machine) in experiment.machines.iter().enumerate() {
+        let serves = pools_of(index);
+        if serves.is_empty() {
+            continue;
+        }
+        let same = |group: &&mut Group| {
+            let first = group.machines[0];
+            alike(&experiment.machines[first], machine) && pools_of(first) == serves
+        };
+        if let Some(group) = groups.iter_mut().find(same) {
+            group.machines.push(index);
+            continue;
+        }
+        let mut pools: Vec<String> = serves.iter().map(|(pool, ..)| policy.pools[*pool].name.clone()).collect();
+        pools.dedup();
+        groups.push(Group { machines: vec![index], pools });
+    }
+    groups
+}
+
+/// `experiment` with `counts[i]` ≥ 1 machines in group `i` of [`groups`].
+///
+/// Machines are added as copies of the last one of their group. They are taken away from the end of their
+/// group, those first that no fault strikes: a plan that reckons with two machines down does so at every size,
+/// as long as there are two.
+#[must_use]
+pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
+    let groups = groups(experiment);
+    let struck = |machine: usize| experiment.faults.iter().any(|fault| fault.machines.contains(&machine));
+    // Old index per new machine: first those that stay, in their order, then copies.
+    let (mut kept, mut copies) = (Vec::new(), Vec::new());
+    for (group, &count) in groups.iter().zip(counts) {
+        let count = count.max(1);
+        let mut by_worth = group.machines.clone();
+        by_worth.sort_by_key(|&machine| (!struck(machine), machine));
+        kept.extend(by_worth.into_iter().take(count));
+        let last = group.machines[group.machines.len() - 1];
+        copies.extend((group.machines.len()..count).map(|_| last));
+    }
+    kept.sort_unstable();
+    let mut scaled = experiment.clone();
+    scaled.machines = kept.iter().map(|&machine| experiment.machines[machine].clone()).collect();
+    let place: HashMap<usize, usize> = kept.iter().enumerate().map(|(new, &old)| (old, new)).collect();
+    let (policy, site_nodes) = (&experiment.site.policy, &experiment.site.nodes);
+    let of_machine =
+        |machine: usize| (0..policy.nodes.len()).filter(move |node| experiment.machine_of[*node] == machine);
+    scaled.site.policy.nodes.clear();
+    scaled.site.nodes.clear();
+    scaled.machine_of.clear();
+    for (node, machine) in experiment.machine_of.iter().enumerate() {
+        if let Some(&new) = place.get(machine) {
+            scaled.site.policy.nodes.push(policy.nodes[node].clone());
+            scaled.site.nodes.push(site_nodes[node].clone());
+            scaled.machine_of.push(new);
+        }
+    }
+    for (number, old) in copies.into_iter().enumerate() {
+        let machine = scaled.machines.len();
+        let name = |of: &str| format!("{of}.{}", number + 2);
+        let original = &experiment.machines[old];
+        scaled.machines.push(Machine { name: name(&original.name), ..original.clone() });
+        for node in of_machine(old) {
+            let mut copy = policy.nodes[node].clone();
+            (copy.name, copy.machine) = (name(&copy.name), name(&original.name));
+            scaled.site.policy.nodes.push(copy);
+            scaled.site.nodes.push(site_nodes[node].clone());
+            scaled.machine_of.push(machine);
+        }
+    }
+    for fault in &mut scaled.faults {
+        fault.machines = fault.machines.iter().filter_map(|machine| place.get(machine).copied()).collect();
+    }
+    // A fault of no machine would be one of all.
+    let mut whole = experiment.faults.iter().map(|fault| fault.machines.is_empty());
+    scaled.faults.retain(|fault| whole.next() == Some(true) || !fault.machines.is_empty());
+    scaled
+}
+
+/// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or users) of
+/// every class that has one. What best-effort classes send stays.
+#[must_use]
+pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
+    let mut scaled = experiment.clone();
+    let policy = &mut scaled.site.policy;
+    let shapes = policy.templates.iter_mut().map(|template| &mut template.class);
+    for class in policy.classes.iter_mut().chain(shapes) {
+        class.guarantee.throughput = class.guarantee.throughput.map(|rate| rate * factor);
+    }
+    for traffic in &mut scaled.traffic {
+        let class = match traffic.class {
+            TrafficClass::Class(class) => &policy.classes[class],
+            TrafficClass::Template { template, .. } => &policy.templates[template].class,
+        };
+        if class.guarantee.throughput.is_none() {
+            continue;
+        }
+        match &mut traffic.source {
+            Source::Open { rate: figure, .. } | Source::Users { users: figure, .. } => {
+                figure.0.iter_mut().for_each(|knot| knot.value *= factor);
+            }
+            Source::Trace(instants) => *instants = denser(instants, factor),
+        }
+    }
+    scaled
+}
+
+/// `factor` times as many instants: some left out, or more of them spread evenly up to the next one.
+fn denser(instants: &[Duration], factor: f64) -> Vec<Duration> {
+    let until = |index: usize| (index as f64 * factor) as u32;
+    let mut all = Vec::with_capacity(until(instants.len()) as usize);
+    for (index, &at) in instants.iter().enumerate() {
+        let count = until(index + 1) - until(index);
+        let gap = instants.get(index + 1).map_or(Duration::ZERO, |next| next.saturating_sub(at));
+        all.extend((0..count).map(|part| at + gap * part / count));
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_becomes_denser_or_thinner_and_keeps_its_shape() {
+        let instants: Vec<Duration> = (0..10).map(Duration::from_secs).collect();
+        let twice = denser(&instants, 2.0);
+        assert_eq!(twice.len(), 20);
+        assert_eq!(twice[..4], [0, 500, 1000, 1500].map(Duration::from_millis));
+        assert_eq!(denser(&instants, 0.5), [1, 3, 5, 7, 9].map(Duration::from_secs));
+        assert_eq!(denser(&instants, 1.0), instants);
+        assert!(denser(&instants, 1.3).is_sorted());
+    }
+}

@@ -1,0 +1,98 @@
+//! One page with everything: figures, verdicts, published figures beside ours, and what was run. It needs no other file
+//! and no script.
+
+mod tables;
+
+use std::fmt::Write as _;
+
+use weirgate_config::Experiment;
+
+use super::svg::{self, escape};
+use super::text::{judged, seeds_text};
+use super::{Group, Played};
+use tables::{configuration, published, verdicts};
+
+const STYLE: &str = "\
+:root{color-scheme:light dark}*{box-sizing:border-box}\
+body{margin:0 auto;max-width:76rem;padding:2rem 1.5rem 4rem;background:#fff;color:#1f2328;\
+font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif}\
+h1{font-size:1.6rem;line-height:1.25;margin:0 0 .3rem;letter-spacing:-.01em}h2{font-size:1.15rem;margin:2.4rem 0 .6rem}\
+h3{font-size:1rem;margin:1.6rem 0 .5rem}section+section{margin-top:4rem;border-top:1px solid #d1d9e0;padding-top:2rem}\
+.lead,.note{color:#57606a}.note{font-size:.87rem;margin:.4rem 0}.wide{overflow-x:auto}\
+.word{display:inline-block;font-weight:600;border-radius:2rem;padding:.1rem .75rem;margin:.2rem .6rem .2rem 0}\
+.held{background:#dafbe1;color:#116329}.broken{background:#ffebe9;color:#a40e26}.none{background:#eaeef2;color:#424a53}\
+table{border-collapse:collapse;font-size:.87rem;font-variant-numeric:tabular-nums;white-space:nowrap}\
+th{font-weight:600;text-align:right;vertical-align:bottom;color:#57606a;padding:.3rem .6rem;border-bottom:1px solid #d1d9e0}\
+td{text-align:right;padding:.22rem .6rem;border-bottom:1px solid #eaeef2}tr.first td{border-top:1px solid #afb8c1}\
+th.l,td.l{text-align:left}.y{color:#1a7f37;font-weight:700}.n{color:#cf222e;font-weight:700}.m{color:#57606a}\
+.spread{color:#57606a;font-size:.92em}.paper td{color:#57606a;font-style:italic}\
+figure{margin:0}figure svg{display:block;width:100%;height:auto}figcaption{margin:.2rem 0 .4rem;font-weight:600}\
+pre{background:#f6f8fa;border:1px solid #d1d9e0;border-radius:6px;padding:.6rem .8rem;overflow-x:auto;font-size:.85rem}\
+@media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
+.lead,.note,.m,.spread,th,.paper td{color:#9198a1}section+section,th{border-color:#3d444d}td{border-color:#21262d}\
+tr.first td{border-top-color:#59636e}.held{background:#12361f;color:#7ee2a8}.broken{background:#4b1113;color:#ffb1ab}\
+.none{background:#2a313c;color:#b6bec8}.y{color:#3fb950}.n{color:#ff7b72}pre{background:#151b23;border-color:#3d444d}}";
+
+/// The page of everything that was played by `command`.
+#[must_use]
+pub fn page(played: &[Played], command: &str) -> String {
+    let names: Vec<&str> = played.iter().map(|played| played.experiment.name.as_str()).collect();
+    let sections: String = played.iter().map(section).collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>{} · Weirgate</title><style>{STYLE}{}</style></head>\n<body>{sections}\n\
+         <h2>Command</h2><pre>{}</pre></body></html>\n",
+        escape(&names.join(", ")),
+        svg::STYLE,
+        escape(command)
+    )
+}
+
+fn section(played: &Played) -> String {
+    let experiment = &played.experiment;
+    let mut html = format!("<section><h1>{}</h1>", escape(&experiment.name));
+    if !experiment.title.is_empty() {
+        let _ = write!(html, "<p class=\"lead\">{}</p>", escape(&experiment.title));
+    }
+    html += "<p>";
+    for group in &played.groups {
+        html += &word(group);
+    }
+    html += "</p>";
+    for group in &played.groups {
+        html += &figure(experiment, group);
+    }
+    html += &verdicts(played);
+    html += &published(played);
+    html += &configuration(experiment);
+    html + "</section>"
+}
+
+/// The verdict in a word.
+fn word(group: &Group) -> String {
+    let all: usize = group.verdicts.iter().map(judged).sum();
+    let missed: usize = group.verdicts.iter().map(|verdict| verdict.misses().count()).sum();
+    let violations: usize = group.verdicts.iter().map(|verdict| verdict.violations.len()).sum();
+    let (class, what) = match (all, missed, violations) {
+        (_, _, 1..) => ("broken", format!("{violations} violations of invariants")),
+        (0, _, _) => ("none", "nothing was judged".to_owned()),
+        (_, 0, _) => ("held", format!("held: all {all} guarantees")),
+        _ => ("broken", format!("broken: {missed} of {all} guarantees missed")),
+    };
+    let who = escape(&group.discipline);
+    format!("<span class=\"word {class}\">{who}: {what}</span><span class=\"m\">{}</span> ", seeds_text(group))
+}
+
+fn figure(experiment: &Experiment, group: &Group) -> String {
+    let Some(series) = &group.series else { return String::new() };
+    format!(
+        "<h2>Over time</h2><figure><figcaption>{}, seed {}</figcaption>{}</figure>\
+         <p class=\"note\">Points of {} s. Light grey: not judged, as no control is instant. Red: a fault. \
+         The dotted line of a class is its guaranteed rate at the cost of its requests, or its limit.</p>",
+        escape(&group.discipline),
+        series.seed,
+        svg::inline(experiment, series),
+        svg::figure_text(series.step)
+    )
+}

@@ -1,0 +1,14 @@
+//! Verdicts for programs.
+
+use crate::judge::Verdict;
+
+/// One verdict is an object, several are a list. Ends with a line break.
+#[must_use]
+pub fn text(verdicts: &[&Verdict]) -> String {
+    let json = match verdicts {
+        [one] => serde_json::to_string_pretty(one),
+        all => serde_json::to_string_pretty(all),
+    };
+    // Numbers, texts and lists always have a JSON form: figures that are no numbers become null.
+    json.unwrap_or_else(|error| format!("{{\"error\": {:?}}}", error.to_string())) + "\n"
+}

@@ -1,0 +1,159 @@
+//! A run over time, in points of two seconds: what the figures draw.
+
+use std::time::Duration;
+
+use weirgate_config::Experiment;
+use weirgate_engine::{Class, ResponseTime};
+
+use crate::judge::{pace, statistic, subject_of};
+use crate::oracle::classes;
+use crate::run::{Fate, Record, Run, Sample};
+
+/// Length of a point, in seconds: the windows in which the judge reads reactions.
+const STEP: f64 = 2.0;
+
+/// More points than a figure has pixels show nothing more; longer runs get longer points.
+const MOST_POINTS: f64 = 600.0;
+
+/// A run over time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Series {
+    /// The run's seed.
+    pub seed: u64,
+    /// Seconds from one point to the next.
+    pub step: f64,
+    /// Length of the run in seconds.
+    pub length: f64,
+    /// Every class that had traffic.
+    pub classes: Vec<ClassSeries>,
+    /// Samples of the state: seconds, then the figure.
+    pub window: Vec<(f64, f64)>,
+    /// Requests inside.
+    pub outstanding: Vec<(f64, f64)>,
+}
+
+/// A class over time. Figures are per point unless they have a time of their own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassSeries {
+    /// Its name.
+    pub name: String,
+    /// Its place among the classes of the policy and its templates.
+    pub index: usize,
+    /// Arrivals per second.
+    pub offered: Vec<f64>,
+    /// Requests served per second, by their last byte.
+    pub served: Vec<f64>,
+    /// The guaranteed rate, normalised to the cost of the requests.
+    pub guaranteed: Option<Vec<f64>>,
+    /// The guaranteed statistic (the mean without one) of the requests that arrived, in milliseconds.
+    pub response_ms: Vec<Option<f64>>,
+    /// `avg`, `p95`, …
+    pub statistic: String,
+    /// Its limit in milliseconds.
+    pub limit_ms: Option<f64>,
+    /// Waiting requests: seconds, then how many.
+    pub waiting: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// The series of a run.
+    #[must_use]
+    pub fn new(experiment: &Experiment, run: &Run) -> Series {
+        let length = experiment.duration().as_secs_f64();
+        let step = STEP * (length / STEP / MOST_POINTS).ceil().max(1.0);
+        let points = (length / step).ceil() as usize;
+        let policy = &experiment.site.policy;
+        let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
+        let series = |(index, class): (usize, &Class)| {
+            let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
+            let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
+            let mut tally = Tally::new(points, step, length);
+            records.for_each(|record| tally.add(record, pace(experiment, class.pool)));
+            let waiting = if index < policy.classes.len() {
+                line(&run.samples, |sample| sample.waiting.get(index).map(|n| f64::from(*n)))
+            } else {
+                Vec::new()
+            };
+            tally.any().then(|| tally.series(index, class, floor, waiting))
+        };
+        Series {
+            seed: run.seed,
+            step,
+            length,
+            classes: classes(policy).enumerate().filter_map(series).collect(),
+            window: line(&run.samples, |sample| sample.window.map(f64::from)),
+            outstanding: line(&run.samples, |sample| Some(f64::from(sample.outstanding))),
+        }
+    }
+}
+
+/// What happened to one class in each point.
+struct Tally {
+    step: f64,
+    length: f64,
+    arrived: Vec<u64>,
+    cost: Vec<f64>,
+    served: Vec<u64>,
+    times: Vec<Vec<u64>>,
+}
+
+impl Tally {
+    fn new(points: usize, step: f64, length: f64) -> Tally {
+        let (arrived, served) = (vec![0; points], vec![0; points]);
+        Tally { step, length, arrived, cost: vec![0.0; points], served, times: vec![Vec::new(); points] }
+    }
+
+    fn add(&mut self, record: &Record, pace: f64) {
+        let point = |at: u64| (at as f64 / 1e9 / self.step) as usize;
+        let (from, to) = (point(record.arrived), point(record.ended));
+        if let (Some(arrived), Some(cost)) = (self.arrived.get_mut(from), self.cost.get_mut(from)) {
+            *arrived += 1;
+            *cost += f64::from(record.cpu) * pace + f64::from(record.io);
+        }
+        if record.fate == Fate::Served {
+            if let Some(served) = self.served.get_mut(to) {
+                *served += 1;
+            }
+            if let Some(times) = self.times.get_mut(from) {
+                times.push(record.ended.saturating_sub(record.arrived));
+            }
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.arrived.iter().any(|n| *n > 0)
+    }
+
+    fn series(self, index: usize, class: &Class, floor: Option<f64>, waiting: Vec<(f64, f64)>) -> ClassSeries {
+        let rates = |counts: &[u64]| -> Vec<f64> {
+            let seconds = |i: usize| (self.length - i as f64 * self.step).min(self.step);
+            counts.iter().enumerate().map(|(i, n)| *n as f64 / seconds(i)).collect()
+        };
+        let agreed = class.service_time.as_ref().map(Duration::as_secs_f64);
+        let cheapness = |(cost, arrived): (&f64, &u64)| match agreed {
+            Some(agreed) if *arrived > 0 && *cost > 0.0 => (agreed * *arrived as f64 / cost).min(1.0),
+            _ => 1.0,
+        };
+        let which = class.guarantee.response_time;
+        let mut times = self.times.clone();
+        let response = times.iter_mut().map(|times| {
+            times.sort_unstable();
+            statistic(times, which.map_or(weirgate_engine::Statistic::Average, |r: ResponseTime| r.statistic))
+        });
+        ClassSeries {
+            name: class.name.clone(),
+            index,
+            offered: rates(&self.arrived),
+            served: rates(&self.served),
+            guaranteed: floor.map(|rate| self.cost.iter().zip(&self.arrived).map(|c| rate * cheapness(c)).collect()),
+            response_ms: response.map(|nanos| nanos.map(|n| n / 1e6)).collect(),
+            statistic: which.map_or("avg".to_owned(), |r| r.statistic.to_string()),
+            limit_ms: which.map(|r| r.limit.as_secs_f64() * 1e3),
+            waiting,
+        }
+    }
+}
+
+fn line(samples: &[Sample], figure: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {
+    samples.iter().filter_map(|sample| Some((sample.at as f64 / 1e9, figure(sample)?))).collect()
+}

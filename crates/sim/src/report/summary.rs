@@ -1,0 +1,153 @@
+//! Several runs of one discipline condensed: each figure's least, median and largest, and how many runs missed.
+
+use crate::judge::{CeilingVerdict, ClassVerdict, FloorVerdict, PhaseVerdict, Verdict};
+
+/// A figure over the runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) least: f64,
+    pub(crate) median: f64,
+    pub(crate) most: f64,
+    /// Over how many runs.
+    pub(crate) runs: usize,
+}
+
+/// A guarantee over the runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// In so many runs it was not held.
+    pub(crate) missed: usize,
+    pub(crate) runs: usize,
+}
+
+/// One phase under one discipline, over all runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PhaseRuns<'a> {
+    verdicts: &'a [Verdict],
+    phase: usize,
+}
+
+/// One class in it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClassRuns<'a> {
+    phase: PhaseRuns<'a>,
+    class: usize,
+}
+
+impl Spread {
+    /// `None` without figures.
+    pub(crate) fn of(figures: impl Iterator<Item = f64>) -> Option<Spread> {
+        let mut sorted: Vec<f64> = figures.collect();
+        sorted.sort_by(f64::total_cmp);
+        let (least, most) = (*sorted.first()?, *sorted.last()?);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        Some(Spread { least, median, most, runs: sorted.len() })
+    }
+
+    /// The figure of a single run; of several the median with the least and the largest after it, unless they read
+    /// alike.
+    pub(crate) fn text(&self, digits: usize) -> String {
+        let [least, median, most] = [self.least, self.median, self.most].map(|figure| format!("{figure:.digits$}"));
+        if self.runs == 1 || least == most { median } else { format!("{median} ({least}–{most})") }
+    }
+}
+
+impl Kept {
+    /// `✔`, `✘`; of several runs also in how many it was missed.
+    pub(crate) fn text(&self) -> String {
+        match (self.missed, self.runs) {
+            (0, _) => "✔".to_owned(),
+            (_, 1) => "✘".to_owned(),
+            (missed, runs) => format!("✘ {missed}/{runs}"),
+        }
+    }
+}
+
+impl<'a> PhaseRuns<'a> {
+    pub(crate) fn new(verdicts: &'a [Verdict], phase: usize) -> PhaseRuns<'a> {
+        PhaseRuns { verdicts, phase }
+    }
+
+    pub(crate) fn each(&self) -> impl Iterator<Item = &'a PhaseVerdict> + use<'a> {
+        let phase = self.phase;
+        self.verdicts.iter().filter_map(move |verdict| verdict.phases.get(phase))
+    }
+
+    pub(crate) fn class(&self, class: usize) -> ClassRuns<'a> {
+        ClassRuns { phase: *self, class }
+    }
+
+    pub(crate) fn utilisation(&self) -> Option<Spread> {
+        Spread::of(self.each().map(|phase| phase.utilisation))
+    }
+
+    pub(crate) fn served_over_oracle(&self) -> Option<Spread> {
+        Spread::of(self.each().filter_map(|phase| phase.served_over_oracle))
+    }
+
+    /// In so many runs what was owed did not fit.
+    pub(crate) fn infeasible(&self) -> Kept {
+        Kept { missed: self.each().filter(|phase| !phase.feasible).count(), runs: self.verdicts.len() }
+    }
+}
+
+impl<'a> ClassRuns<'a> {
+    pub(crate) fn each(&self) -> impl Iterator<Item = &'a ClassVerdict> + use<'a> {
+        let class = self.class;
+        self.phase.each().filter_map(move |phase| phase.classes.get(class))
+    }
+
+    pub(crate) fn spread(&self, figure: impl Fn(&'a ClassVerdict) -> f64) -> Option<Spread> {
+        Spread::of(self.each().map(figure))
+    }
+
+    pub(crate) fn option(&self, figure: impl Fn(&'a ClassVerdict) -> Option<f64>) -> Option<Spread> {
+        Spread::of(self.each().filter_map(figure))
+    }
+
+    pub(crate) fn floors(&self) -> impl Iterator<Item = FloorVerdict> + use<'a> {
+        self.each().filter_map(|class| class.part.floor)
+    }
+
+    pub(crate) fn ceilings(&self) -> impl Iterator<Item = &'a CeilingVerdict> + use<'a> {
+        self.each().filter_map(|class| class.part.ceiling.as_ref())
+    }
+
+    pub(crate) fn floor(&self) -> Option<Kept> {
+        let kept = Kept { missed: self.floors().filter(|f| !f.ok).count(), runs: self.floors().count() };
+        (kept.runs > 0).then_some(kept)
+    }
+
+    pub(crate) fn ceiling(&self) -> Option<Kept> {
+        let kept = Kept { missed: self.ceilings().filter(|c| !c.ok).count(), runs: self.ceilings().count() };
+        (kept.runs > 0).then_some(kept)
+    }
+
+    /// When the class's guarantees held for good; `None` if they did not in some run.
+    pub(crate) fn reaction(&self) -> Option<Spread> {
+        let all = self.each().all(|class| class.reaction_s.is_some());
+        if all { self.option(|class| class.reaction_s) } else { None }
+    }
+
+    /// Any requests at all, in any run?
+    pub(crate) fn any(&self) -> bool {
+        self.each().any(|c| c.part.offered_per_s > 0.0 || c.part.served_per_s > 0.0 || c.settling.offered_per_s > 0.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_several_runs_read_as_median_and_extremes() {
+        let text = |figures: &[f64]| Spread::of(figures.iter().copied()).map(|spread| spread.text(1));
+        assert_eq!(text(&[]), None);
+        assert_eq!(text(&[4.0]).as_deref(), Some("4.0"));
+        assert_eq!(text(&[4.0, 1.0, 2.0]).as_deref(), Some("2.0 (1.0–4.0)"));
+        assert_eq!(text(&[1.0, 2.0]).as_deref(), Some("1.5 (1.0–2.0)"));
+        assert_eq!(text(&[4.01, 4.02]).as_deref(), Some("4.0"));
+        assert_eq!([(0, 8), (1, 1), (3, 8)].map(|(missed, runs)| Kept { missed, runs }.text()), ["✔", "✘", "✘ 3/8"]);
+    }
+}

@@ -1,0 +1,134 @@
+//! Axes and lines: a small writer of SVG.
+
+use std::fmt::Write as _;
+
+/// A panel of the figure: a rectangle in pixels, and what its axes mean. Time runs to the right.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Panel {
+    pub(crate) left: f64,
+    pub(crate) right: f64,
+    pub(crate) top: f64,
+    pub(crate) bottom: f64,
+    /// Seconds at the right border.
+    pub(crate) length: f64,
+    /// Figure at the upper border; 0 is at the lower one.
+    pub(crate) highest: f64,
+}
+
+impl Panel {
+    pub(crate) fn x(&self, seconds: f64) -> f64 {
+        self.left + (self.right - self.left) * (seconds / self.length).clamp(0.0, 1.0)
+    }
+
+    /// What is higher than the panel is drawn at its upper border.
+    pub(crate) fn y(&self, figure: f64) -> f64 {
+        self.bottom - (self.bottom - self.top) * (figure / self.highest).clamp(0.0, 1.0)
+    }
+
+    /// Horizontal lines at round figures, each with its figure.
+    pub(crate) fn grid(&self, svg: &mut String) {
+        let step = round_step(self.highest, ((self.bottom - self.top) / 34.0).max(2.0));
+        let mut figure = 0.0;
+        while figure <= self.highest * 1.000_001 {
+            let y = self.y(figure);
+            let _ = write!(
+                svg,
+                r#"<line class="grid" x1="{:.1}" x2="{:.1}" y1="{y:.1}" y2="{y:.1}"/><text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
+                self.left,
+                self.right,
+                self.left - 8.0,
+                y + 4.0,
+                figure_text(figure)
+            );
+            figure += step;
+        }
+    }
+
+    /// A line through points (seconds, figure); a gap where there is no figure.
+    pub(crate) fn line(&self, svg: &mut String, class: &str, points: impl Iterator<Item = (f64, Option<f64>)>) {
+        let mut path = String::new();
+        let mut pen = 'M';
+        for (at, figure) in points {
+            let Some(figure) = figure else {
+                pen = 'M';
+                continue;
+            };
+            let _ = write!(path, "{pen}{:.1} {:.1}", self.x(at), self.y(figure));
+            pen = 'L';
+        }
+        if !path.is_empty() {
+            let _ = write!(svg, r#"<path class="{class}" d="{path}"/>"#);
+        }
+    }
+
+    /// A rectangle over the whole height.
+    pub(crate) fn band(&self, svg: &mut String, class: &str, from: f64, to: f64) {
+        let (x, width) = (self.x(from), self.x(to) - self.x(from));
+        let (top, height) = (self.top, self.bottom - self.top);
+        let _ = write!(svg, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}"/>"#);
+    }
+}
+
+/// 1, 2 or 5 times a power of ten: `highest` in about `count` steps.
+pub(crate) fn round_step(highest: f64, count: f64) -> f64 {
+    let rough = highest / count;
+    let power = 10_f64.powf(rough.log10().floor());
+    let times = [1.0, 2.0, 5.0].into_iter().find(|times| times * power >= rough * 0.999).unwrap_or(10.0);
+    times * power
+}
+
+/// The border of an axis for figures up to `most`: a little room above the largest, and no axis without length.
+pub(crate) fn axis_for(most: f64) -> f64 {
+    let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
+    let step = round_step(most, 8.0);
+    ((most * 1.04) / step).ceil() * step
+}
+
+/// Without digits that say nothing.
+pub(crate) fn figure_text(figure: f64) -> String {
+    let text = format!("{figure:.2}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Text as it may stand between tags and in attributes. Characters that XML does not allow become spaces.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}') => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn axes_end_at_round_figures_above_the_largest() {
+        assert_eq!([0.0, 0.7, 93.0, 2400.0, f64::NAN].map(axis_for).map(figure_text), ["1.2", "0.8", "100", "2500", "1.2"]);
+        assert_eq!((round_step(2500.0, 5.0), round_step(100.0, 6.0)), (500.0, 20.0));
+        assert_eq!([0.0, 0.25, 500.0, 1e6].map(figure_text), ["0", "0.25", "500", "1000000"]);
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place() {
+        assert_eq!(escape("<a href=\"x\">&'\u{0}"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39; ");
+    }
+
+    #[test]
+    fn gaps_lift_the_pen_and_figures_stay_inside() {
+        let panel = Panel { left: 0.0, right: 100.0, top: 0.0, bottom: 10.0, length: 10.0, highest: 5.0 };
+        let mut svg = String::new();
+        panel.line(&mut svg, "c0", [(0.0, Some(0.0)), (1.0, Some(50.0)), (2.0, None), (3.0, Some(5.0))].into_iter());
+        assert_eq!(svg, r#"<path class="c0" d="M0.0 10.0L10.0 0.0M30.0 0.0"/>"#);
+    }
+}

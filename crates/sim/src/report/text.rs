@@ -1,0 +1,221 @@
+//! The table for a terminal.
+
+use std::fmt::Write as _;
+
+use weirgate_config::Experiment;
+
+use super::summary::{Kept, PhaseRuns, Spread};
+use super::table::Table;
+use super::{Group, Played};
+use crate::judge::{ClassVerdict, Kind, Miss, Verdict};
+
+/// Misses that are listed one by one; more are counted.
+const MOST_LISTED: usize = 20;
+
+/// The table of an experiment that was played, and what it comes to.
+#[must_use]
+pub fn text(played: &Played) -> String {
+    let experiment = &played.experiment;
+    let mut text = match experiment.title.as_str() {
+        "" => format!("{}\n", experiment.name),
+        title => format!("{}: {title}\n", experiment.name),
+    };
+    for (index, phase) in experiment.phases.iter().enumerate() {
+        let from = experiment.phase_from(index).as_secs_f64();
+        let _ = write!(text, "\n{}  {from}–{} s", phase.name, phase.until.as_secs_f64());
+        text += if phase.judged { "\n" } else { ", not judged\n" };
+        for group in &played.groups {
+            text += &phase_line(group, index);
+        }
+        text += &classes(played, index).lines("  ");
+    }
+    for group in &played.groups {
+        text += &result(experiment, group);
+    }
+    text
+}
+
+/// Utilisation and the like, which belong to the phase as a whole.
+fn phase_line(group: &Group, phase: usize) -> String {
+    let runs = PhaseRuns::new(&group.verdicts, phase);
+    let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |s| s.text(2));
+    let infeasible = match runs.infeasible() {
+        Kept { missed: 0, .. } => String::new(),
+        Kept { missed, runs } if missed == runs => ", infeasible: floors do not count".to_owned(),
+        Kept { missed, runs } => format!(", infeasible with {missed} of {runs} seeds: floors do not count there"),
+    };
+    format!(
+        "  {}: utilisation {}, served/oracle {}{infeasible}\n",
+        group.discipline,
+        show(runs.utilisation()),
+        show(runs.served_over_oracle())
+    )
+}
+
+/// A line per class and discipline, and the published figures.
+fn classes(played: &Played, phase: usize) -> Table {
+    let head = [
+        "class", "discipline", "offered/s", "served/s", "oracle/s", "owed/s", "", "", "response time, ms", "limit", "", "shed",
+        "wrong", "shed after, ms", "failed", "left", "reaction, s",
+    ];
+    let mut table = Table::new(&head, &[0, 1, 6, 7, 10]);
+    let count = played.groups.first().and_then(|g| g.verdicts.first()).map_or(0, |v| v.phases[phase].classes.len());
+    for class in 0..count {
+        for group in &played.groups {
+            let runs = PhaseRuns::new(&group.verdicts, phase).class(class);
+            if !runs.any() {
+                continue;
+            }
+            let name = runs.each().next().map_or("", |c| c.class.as_str());
+            let show = |spread: Option<Spread>, digits| spread.map_or(String::new(), |s| s.text(digits));
+            let total = |figure: fn(&ClassVerdict) -> u64| show(runs.spread(|c| figure(c) as f64), 0);
+            let ceiling = runs.ceilings().next();
+            let response = match ceiling {
+                Some(_) => runs.option(|c| c.part.ceiling.as_ref().and_then(|c| c.value_ms)),
+                None => runs.option(|c| c.part.response_ms.map(|r| r.mean)),
+            };
+            let shed = |of: fn(&ClassVerdict) -> f64| {
+                show(runs.option(|c| (c.part.shed.count > 0).then(|| of(c))), 1)
+            };
+            let after = [shed(|c| c.part.shed.latency_ms.p50), shed(|c| c.part.shed.latency_ms.p95)];
+            let (first, several) = (name.to_owned(), played.groups.len() > 1 || !published(played, phase).is_empty());
+            table.row(vec![
+                first,
+                if several { group.discipline.clone() } else { String::new() },
+                show(runs.spread(|c| c.part.offered_per_s), 1),
+                show(runs.spread(|c| c.part.served_per_s), 1),
+                show(runs.option(|c| c.oracle_served_per_s), 1),
+                show(Spread::of(runs.floors().map(|f| f.owed_per_s)), 1),
+                runs.floor().map_or(String::new(), |kept| kept.text()),
+                ceiling.map_or_else(|| response.map_or(String::new(), |_| "avg".into()), |c| c.statistic.clone()),
+                show(response, 1),
+                ceiling.map_or(String::new(), |c| c.limit_ms.to_string()),
+                runs.ceiling().map_or(String::new(), |kept| kept.text()),
+                total(|c| c.part.shed.count),
+                total(|c| c.part.shed.wrong),
+                if after[0].is_empty() { String::new() } else { after.join(" / ") },
+                nonzero(total(|c| c.part.failed)),
+                nonzero(total(|c| c.part.left)),
+                runs.reaction().map_or("never".to_owned(), |s| s.text(0)),
+            ]);
+        }
+        for figure in published(played, phase).iter().filter(|p| p.class == class) {
+            let mut row = vec![String::new(); head.len()];
+            row[1] = format!("{} (paper)", figure.discipline);
+            row[3] = figure.served_per_s.map_or(String::new(), |rate| format!("{rate:.1}"));
+            row[8] = figure.response_time_ms.map_or(String::new(), |time| format!("{time:.1}"));
+            table.row(row);
+        }
+    }
+    table
+}
+
+/// Published figures of a phase, for the disciplines that were played.
+fn published(played: &Played, phase: usize) -> Vec<&weirgate_config::Published> {
+    let ours = |p: &&weirgate_config::Published| {
+        p.phase == phase && played.groups.iter().any(|group| group.discipline == p.discipline)
+    };
+    played.experiment.published.iter().filter(ours).collect()
+}
+
+fn nonzero(count: String) -> String {
+    if count == "0" { String::new() } else { count }
+}
+
+/// What was missed, and the verdict.
+fn result(experiment: &Experiment, group: &Group) -> String {
+    let mut text = String::new();
+    let seeds = group.verdicts.len();
+    for verdict in &group.verdicts {
+        for violation in verdict.violations.iter().take(MOST_LISTED) {
+            let _ = writeln!(
+                text,
+                "  VIOLATION of {} with seed {}, {:.3} s: {}",
+                violation.invariant, verdict.seed, violation.at_s, violation.what
+            );
+        }
+    }
+    let misses: Vec<(u64, Miss<'_>)> =
+        group.verdicts.iter().flat_map(|verdict| verdict.misses().map(|miss| (verdict.seed, miss))).collect();
+    for (seed, miss) in misses.iter().take(MOST_LISTED) {
+        let with = if seeds > 1 { format!(", seed {seed}") } else { String::new() };
+        let _ = writeln!(text, "  {} {}: {}{with}", miss.phase.name, miss.class.class, miss_text(miss));
+    }
+    if misses.len() > MOST_LISTED {
+        let _ = writeln!(text, "  … and {} more", misses.len() - MOST_LISTED);
+    }
+    text += &settling(experiment, group);
+    let judged: usize = group.verdicts.iter().map(judged).sum();
+    let over = seeds_text(group);
+    let violated: usize = group.verdicts.iter().map(|verdict| verdict.violations.len()).sum();
+    let word = match (judged, misses.len()) {
+        (0, _) => "nothing was judged: no guarantee in any judged phase".to_owned(),
+        (all, 0) => format!("HELD: all {all} guarantees"),
+        (all, missed) => format!("BROKEN: {missed} of {all} guarantees missed"),
+    };
+    let violations = if violated > 0 { format!(", {violated} VIOLATIONS") } else { String::new() };
+    format!("\n{}, {over}: {word}{violations}\n{text}", group.discipline)
+}
+
+fn miss_text(miss: &Miss<'_>) -> String {
+    kind_text(miss.kind, &miss.class.part)
+}
+
+fn kind_text(kind: Kind, part: &crate::judge::Part) -> String {
+    match (kind, part.floor, &part.ceiling) {
+        (Kind::Floor, Some(floor), _) => {
+            format!("served {:.1}/s of {:.1}/s owed", floor.counted_per_s, floor.owed_per_s)
+        }
+        (Kind::Ceiling, _, Some(ceiling)) => {
+            let value = ceiling.value_ms.unwrap_or(0.0);
+            format!("{} {value:.1} of {} ms", ceiling.statistic, ceiling.limit_ms)
+        }
+        _ => String::new(),
+    }
+}
+
+/// What was missed in the parts that are reported apart.
+fn settling(experiment: &Experiment, group: &Group) -> String {
+    let mut lines = Vec::new();
+    for verdict in &group.verdicts {
+        for phase in verdict.phases.iter().filter(|phase| phase.judged) {
+            for class in &phase.classes {
+                let floor = class.settling.floor.is_some_and(|f| !f.ok && phase.feasible).then_some(Kind::Floor);
+                let ceiling = class.settling.ceiling.as_ref().is_some_and(|c| !c.ok).then_some(Kind::Ceiling);
+                for kind in floor.into_iter().chain(ceiling) {
+                    let with = if group.verdicts.len() > 1 { format!(", seed {}", verdict.seed) } else { String::new() };
+                    lines.push(format!("    {} {}: {}{with}", phase.name, class.class, kind_text(kind, &class.settling)));
+                }
+            }
+        }
+    }
+    if lines.is_empty() {
+        return String::new();
+    }
+    let more = lines.len().saturating_sub(MOST_LISTED);
+    lines.truncate(MOST_LISTED);
+    if more > 0 {
+        lines.push(format!("    … and {more} more"));
+    }
+    let first = experiment.settle.as_secs_f64();
+    format!("  missed in the first {first} s of a phase, which do not count:\n{}\n", lines.join("\n"))
+}
+
+/// Which seeds were played.
+pub(crate) fn seeds_text(group: &Group) -> String {
+    match group.verdicts.as_slice() {
+        [one] => format!("seed {}", one.seed),
+        [first, .., last] => format!("seeds {}–{}", first.seed, last.seed),
+        [] => "no seed".to_owned(),
+    }
+}
+
+/// Guarantees that count in a run.
+pub(crate) fn judged(verdict: &Verdict) -> usize {
+    let phases = verdict.phases.iter().filter(|phase| phase.judged);
+    let of = |class: &ClassVerdict, feasible: bool| {
+        usize::from(class.part.floor.is_some_and(|f| feasible && f.owed_per_s > 0.0))
+            + usize::from(class.part.ceiling.as_ref().is_some_and(|c| c.value_ms.is_some()))
+    };
+    phases.map(|phase| phase.classes.iter().map(|class| of(class, phase.feasible)).sum::<usize>()).sum()
+}

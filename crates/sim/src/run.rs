@@ -1,0 +1,76 @@
+//! What a run leaves behind: one record per request, samples of the state, violations.
+
+/// What became of a request. One request of a client may be several records: each attempt is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fate {
+    /// Its last byte came with a status below 500.
+    Served,
+    /// The gateway turned it away.
+    Shed,
+    /// The node failed it, or it timed out.
+    Failed,
+    /// The client left, while it waited or later.
+    Left,
+    /// The run ended first.
+    Cut,
+}
+
+/// One attempt of one request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Record {
+    /// Index into [`weirgate_config::Experiment::traffic`].
+    pub traffic: u32,
+    /// What became of it.
+    pub fate: Fate,
+    /// Nanoseconds from the start of the run: its head reached the gateway.
+    pub arrived: u64,
+    /// It was released to a node; 0 if it never was.
+    pub released: u64,
+    /// Its last byte came from the node, or it was shed, failed or left.
+    pub ended: u64,
+    /// CPU time that it needs, in seconds of a nominal CPU.
+    pub cpu: f32,
+    /// Time that it spends inside without a CPU, in seconds.
+    pub io: f32,
+}
+
+/// The state at one instant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Nanoseconds from the start.
+    pub at: u64,
+    /// Requests that may be inside, all windows together; `None` is no limit.
+    pub window: Option<u32>,
+    /// Requests inside.
+    pub outstanding: u32,
+    /// Waiting requests per class of the policy.
+    pub waiting: Vec<u32>,
+    /// Per machine the CPU-seconds done since the start.
+    pub busy: Vec<f64>,
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Nanoseconds from the start.
+    pub at: u64,
+    /// Which invariant, in one word (`conservation`, `window`, `time`, …).
+    pub invariant: &'static str,
+    /// What was found, with figures.
+    pub what: String,
+}
+
+/// One run of an experiment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The seed.
+    pub seed: u64,
+    /// The discipline's name.
+    pub discipline: String,
+    /// Every attempt, in order of arrival.
+    pub records: Vec<Record>,
+    /// Every half second from 0 on, and at the end of each phase.
+    pub samples: Vec<Sample>,
+    /// What the checkers found; empty is good.
+    pub violations: Vec<Violation>,
+}

@@ -1,0 +1,134 @@
+//! A swarm of seeded scenarios: random experiments whose guarantees fit by construction, played and judged.
+//!
+//! A seed names a scenario and its run, to the bit: whatever a swarm finds can be played again, read as a
+//! file and changed. Scenarios are written as experiment files and loaded like those of people. The idea
+//! is that of deterministic simulation testing and of swarm testing (Groce et al., *Swarm Testing*, ISSTA 2012): each
+//! seed leaves out most difficulties and makes one of them extreme. Departure: what is varied is not only
+//! the schedule but the whole setting, and the oracle is quantitative: guarantees instead of assertions.
+//!
+//! Two kinds of results: *violations* and panics mean that the engine or the simulator is wrong (safety),
+//! *misses* mean that a discipline did not keep what it could have kept (its quality).
+
+mod draw;
+mod family;
+mod figures;
+mod ideas;
+mod outcome;
+mod rule;
+mod sketch;
+mod starved;
+mod tally;
+mod yaml;
+
+use std::num::NonZero;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use weirgate_config::{Errors, Experiment, Override};
+
+pub use family::Family;
+pub use outcome::{Lapse, Missed, Outcome, play};
+pub use rule::{MOST_OWED, owed_share};
+pub use tally::{Row, Tally};
+
+use draw::Draw;
+
+/// A random experiment whose guarantees fit.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its seed; a run of it takes the same.
+    pub seed: u64,
+    /// What it makes difficult.
+    pub family: Family,
+    /// The same, for people.
+    pub about: String,
+    /// The experiment file.
+    pub yaml: String,
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Classes whose own service time is declared wrongly while others' are right: what they miss does not count.
+    pub excused: Vec<String>,
+}
+
+/// The scenario that `seed` names.
+///
+/// # Panics
+/// If the file that it writes cannot be loaded, which is a defect of the generator.
+#[must_use]
+pub fn scenario(seed: u64) -> Scenario {
+    match scenario_with(seed, &[]) {
+        Ok(scenario) => scenario,
+        Err(errors) => panic!("{errors}"),
+    }
+}
+
+/// The scenario that `seed` names, with `overrides` in its file: another discipline, say.
+///
+/// # Errors
+/// What is wrong with the overrides.
+pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
+    let family = Family::of(seed);
+    let mut draw = Draw::new(seed);
+    let sketch = ideas::sketch(family, &mut draw);
+    let figures = figures::figures(&sketch, &mut draw);
+    let yaml = yaml::yaml(seed, family, &sketch, &figures);
+    let wrong = |class: &sketch::ClassSketch| class.declared.is_some_and(|declared| declared != 1.0);
+    let excused = match sketch.classes.iter().all(wrong) {
+        // Wrong by the same factor for all: the shares are right, and everything is to hold.
+        true => Vec::new(),
+        false => (0..sketch.classes.len()).filter(|i| wrong(&sketch.classes[*i])).map(yaml::class_name).collect(),
+    };
+    let name = format!("swarm-{seed}.yaml");
+    let experiment = weirgate_config::load_experiment(&name, &yaml, Path::new(""), overrides)?.experiment;
+    Ok(Scenario { seed, family, about: sketch.about, yaml, experiment, excused })
+}
+
+/// A campaign.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// The first seed; the others follow it.
+    pub first: u64,
+    /// How many.
+    pub count: u64,
+    /// What is changed in every scenario: the discipline, say.
+    pub overrides: Vec<Override>,
+    /// Threads; `None` is one per CPU.
+    pub threads: Option<usize>,
+}
+
+impl Swarm {
+    /// Plays them all. `on_result` is told each outcome as it comes, in no particular order.
+    ///
+    /// # Errors
+    /// What is wrong with the overrides; nothing more is played then.
+    pub fn play(&self, mut on_result: impl FnMut(&Outcome)) -> Result<Tally, Errors> {
+        let threads = self.threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
+        let (next, (send, results)) = (AtomicU64::new(0), mpsc::channel());
+        let mut tally = Tally::default();
+        thread::scope(|scope| {
+            for _ in 0..threads.max(1) {
+                let (send, next) = (send.clone(), &next);
+                scope.spawn(move || {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        // Who does not listen any more does not want the rest.
+                        if number >= self.count
+                            || send.send(play(self.first.wrapping_add(number), &self.overrides)).is_err()
+                        {
+                            break;
+                        }
+                    }
+                });
+            }
+            drop(send);
+            for outcome in results {
+                let outcome = outcome?;
+                on_result(&outcome);
+                tally.add(&outcome);
+            }
+            Ok(tally)
+        })
+    }
+}

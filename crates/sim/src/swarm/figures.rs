@@ -1,0 +1,238 @@
+//! From relations to figures: rates, times and guarantees that fit the cluster by construction.
+//!
+//! In this order: the guaranteed work is scaled to the room that the rule leaves in the worst phase; the
+//! CPU times are scaled so that the first phase has the drawn rate; guarantees follow from both; limits
+//! come last, from what an unloaded and a fully owed cluster would need.
+
+use weirgate_config::Distribution;
+use weirgate_engine::Statistic;
+
+use super::draw::Draw;
+use super::rule::MOST_OWED;
+use super::sketch::{ClassSketch, Sketch, Stream, tidy, tidy_down, tidy_up};
+
+/// Most requests per second of all classes: twice the largest drawn rate and more, so that surges show, while a
+/// run stays below a second of computing.
+const MOST_RATE: f64 = 9_000.0;
+
+/// Most work wanted over the capacity, in any phase: past this everything is shed alike.
+const MOST_WANTED: f64 = 4.0;
+
+/// CPU times stay between these, in milliseconds: below, the gateway and not the cluster is the bottleneck;
+/// above, a phase has too few requests to judge.
+const CPU_MS: (f64, f64) = (0.3, 250.0);
+
+/// Draws from which the unloaded response time is estimated: the p99 of 4000 rests on 40 of them.
+const SAMPLES: usize = 4_000;
+
+/// The figures of one class.
+pub(super) struct Figures {
+    /// CPU time per phase.
+    pub(super) cpu: Vec<Distribution>,
+    /// Time without a CPU.
+    pub(super) io: Option<Distribution>,
+    /// Guaranteed requests per second (of each key).
+    pub(super) throughput: Option<f64>,
+    /// The limit, in milliseconds.
+    pub(super) limit: Option<(Statistic, f64)>,
+    /// Declared, in milliseconds.
+    pub(super) service_ms: Option<f64>,
+    /// Per phase: requests per second, or users.
+    pub(super) volume: Vec<f64>,
+    /// How long clients wait, in milliseconds.
+    pub(super) patience_ms: Option<f64>,
+}
+
+/// The figures of every class of `sketch`.
+pub(super) fn figures(sketch: &Sketch, draw: &mut Draw) -> Vec<Figures> {
+    let works: Vec<Work> = sketch.classes.iter().map(|class| Work::new(class, sketch)).collect();
+    let room = room(sketch, &works) * sketch.tight;
+    // Requests per second and CPU millisecond: rates are inverse to the unit of CPU time.
+    let rates = |phase: usize| -> f64 { works.iter().map(|work| work.rate(phase, room)).sum() };
+    let largest = (0..sketch.phases.len()).map(rates).fold(0.0, f64::max);
+    let unit = (rates(0) / sketch.rate).max(largest / MOST_RATE);
+    let calm: Vec<f64> = (0..sketch.phases.len()).map(|phase| moderation(sketch, &works, phase, room)).collect();
+    let classes = sketch.classes.iter().zip(&works);
+    classes.map(|(class, work)| class_figures(sketch, class, work, [unit, room], &calm, draw)).collect()
+}
+
+/// What a class asks of the CPUs, per request of relative cost.
+struct Work {
+    /// Mean CPU time over the unit.
+    cost: f64,
+    /// Largest work owed over normal work, over the phases: dearer requests are owed less often.
+    owed: f64,
+    share: Option<f64>,
+    /// How many keys have the guarantee: 1, or a template's.
+    keys: f64,
+    /// Requests sent for all keys over those sent for the most popular one: by Zipf's law the n-th sends 1/n.
+    popular: f64,
+    offers: Vec<f64>,
+    dearer: Vec<f64>,
+    capacity: f64,
+}
+
+impl Work {
+    fn new(class: &ClassSketch, sketch: &Sketch) -> Work {
+        let io = class.io.map_or(0.0, |(io, _)| io);
+        let owed = |dearer: &f64| class.declared.map_or(1.0, |d| (d * (1.0 + io) / (dearer + io)).min(1.0)) * dearer;
+        let machines = &sketch.pools[class.pool].machines;
+        Work {
+            cost: class.cost * class.shape.of(1.0).mean() * 1e3,
+            owed: class.dearer.iter().map(owed).fold(0.0, f64::max),
+            share: class.share,
+            keys: f64::from(class.tenants.unwrap_or(1)),
+            popular: (1..=class.tenants.unwrap_or(1)).map(|rank| 1.0 / f64::from(rank)).sum(),
+            offers: class.offers.clone(),
+            dearer: class.dearer.clone(),
+            capacity: machines.iter().map(|&m| sketch.machines[m].capacity()).sum(),
+        }
+    }
+
+    /// Requests sent per second, times the unit of CPU time.
+    fn rate(&self, phase: usize, room: f64) -> f64 {
+        let full = match self.share {
+            Some(share) => self.popular * room * share / (self.cost * self.owed * self.keys),
+            None => self.capacity / self.cost,
+        };
+        self.offers[phase] * full
+    }
+}
+
+/// Work per share that fits by the rule, in every judged phase and for every set of pools.
+fn room(sketch: &Sketch, works: &[Work]) -> f64 {
+    let mut room = f64::INFINITY;
+    for phase in (0..sketch.phases.len()).filter(|phase| sketch.phases[*phase].judged) {
+        for set in 1u32..1 << sketch.pools.len() {
+            let within = |pool: usize| set >> pool & 1 == 1;
+            let serves = |machine: usize| {
+                sketch.pools.iter().enumerate().any(|(pool, it)| within(pool) && it.machines.contains(&machine))
+            };
+            let machines = (0..sketch.machines.len()).filter(|&machine| serves(machine));
+            let capacity: f64 = machines.map(|m| sketch.machines[m].capacity() * sketch.usable(m, phase)).sum();
+            let classes = sketch.classes.iter().zip(works).filter(|(class, _)| within(class.pool));
+            let shares: f64 = classes.filter_map(|(_, work)| work.share).sum();
+            if shares > 0.0 {
+                room = room.min(MOST_OWED * capacity / shares);
+            }
+        }
+    }
+    room
+}
+
+/// By how much what is sent beyond the guarantees is reduced in `phase`, so that not more than `MOST_WANTED` times the
+/// capacity is wanted.
+fn moderation(sketch: &Sketch, works: &[Work], phase: usize, room: f64) -> f64 {
+    let capacity: f64 = sketch.machines.iter().map(|machine| machine.capacity()).sum();
+    let (mut within, mut beyond) = (0.0, 0.0);
+    for work in works {
+        let wanted = work.rate(phase, room) * work.cost * work.dearer[phase];
+        if is_within(work, phase) { within += wanted } else { beyond += wanted }
+    }
+    let most = (MOST_WANTED * capacity - within).max(0.0);
+    if beyond > most { most / beyond } else { 1.0 }
+}
+
+/// Does the class keep to its guarantee in `phase`?
+fn is_within(work: &Work, phase: usize) -> bool {
+    work.share.is_some() && work.offers[phase] <= 0.95
+}
+
+fn class_figures(
+    sketch: &Sketch,
+    class: &ClassSketch,
+    work: &Work,
+    [unit, room]: [f64; 2],
+    calm: &[f64],
+    draw: &mut Draw,
+) -> Figures {
+    let mean_ms = (class.cost * unit * 1e3).clamp(CPU_MS.0, CPU_MS.1);
+    let cpu: Vec<Distribution> = class.dearer.iter().map(|dearer| class.shape.of(mean_ms * dearer)).collect();
+    let io = class.io.map(|(times, shape)| shape.of(mean_ms * times));
+    let io_ms = io.map_or(0.0, |io| io.mean() * 1e3);
+    let normal_ms = class.shape.of(mean_ms).mean() * 1e3;
+    let service_ms = class.declared.map(|declared| tidy((normal_ms + io_ms) * declared));
+    // With the rounded figures: the rule must hold for what the file says.
+    let owed_ms = cpu.iter().map(|cpu| {
+        let cpu_ms = cpu.mean() * 1e3;
+        service_ms.map_or(1.0, |agreed| (agreed / (cpu_ms + io_ms)).min(1.0)) * cpu_ms
+    });
+    let owed_ms = owed_ms.fold(0.0, f64::max);
+    let throughput = work.share.map(|share| tidy_down(room * share / (owed_ms / 1e3 * work.keys)));
+    let limit = class
+        .limit
+        .map(|(statistic, factor)| (statistic, limit_ms(sketch, class, &cpu, io, (statistic, factor), draw)));
+    let volume = (0..sketch.phases.len()).map(|phase| {
+        let reduced = if is_within(work, phase) { 1.0 } else { calm[phase] };
+        let rate = reduced
+            * match throughput {
+                Some(g) => g * work.popular * class.offers[phase],
+                None => class.offers[phase] * work.capacity / (normal_ms / 1e3),
+            };
+        match class.stream {
+            // Each of N users sends at most once per think time.
+            Stream::Users { think_s } => (rate * think_s).floor(),
+            _ => tidy_down(rate),
+        }
+    });
+    Figures {
+        volume: volume.collect(),
+        cpu,
+        io,
+        throughput,
+        limit,
+        service_ms,
+        patience_ms: class.patience.zip(limit).map(|(times, (_, limit))| tidy(times * limit)),
+    }
+}
+
+/// A limit that can be held, in milliseconds: `factor` times the unloaded p95, and more where that is not enough for
+/// requests that are never told to wait.
+///
+/// With k CPUs of which a share ρ is busy, M/M/k queues add about ρ^(√(2(k+1))−1) / (k·(1−ρ)) service times
+/// (Sakasegawa, 1977) to the mean; processor sharing stretches long and short requests by that factor alike.
+/// Two and a half times the mean is the p92 of an exponential wait; the factor 1.5 leaves the discipline room.
+fn limit_ms(
+    sketch: &Sketch,
+    class: &ClassSketch,
+    cpu: &[Distribution],
+    io: Option<Distribution>,
+    (statistic, factor): (Statistic, f64),
+    draw: &mut Draw,
+) -> f64 {
+    let machines = &sketch.pools[class.pool].machines;
+    let mut limit = 0.0f64;
+    for (phase, cpu) in cpu.iter().enumerate().filter(|(phase, _)| sketch.phases[*phase].judged) {
+        let live = |m: usize| sketch.machines[m].capacity() * sketch.usable(m, phase);
+        let capacity: f64 = machines.iter().map(|&m| live(m)).sum();
+        let cpus: f64 = machines
+            .iter()
+            .map(|&m| f64::from(sketch.machines[m].cpus * sketch.machines[m].servers) * sketch.usable(m, phase).ceil())
+            .sum();
+        let hidden = machines.iter().any(|&m| sketch.machines[m].servers > 1);
+        let mut times = Vec::with_capacity(SAMPLES);
+        for _ in 0..SAMPLES {
+            let mut at = draw.between(0.0, capacity);
+            let chosen = machines.iter().copied().find(|&m| {
+                at -= live(m);
+                at < 0.0
+            });
+            let Some(machine) = chosen else { continue };
+            let speed = sketch.machines[machine].speed * sketch.usable(machine, phase);
+            let waits = io.map_or(0.0, |io| draw.time(&io));
+            times.push((draw.time(cpu) / speed + waits) * 1e3 + 2.0 * sketch.delay_ms);
+        }
+        times.sort_unstable_by(f64::total_cmp);
+        let percentile = |p: f64| times[((times.len() as f64 * p / 100.0) as usize).min(times.len() - 1)];
+        let limited = match statistic {
+            Statistic::Average => times.iter().sum::<f64>() / times.len() as f64,
+            Statistic::Percentile(p) => percentile(p),
+        };
+        let busy = MOST_OWED * sketch.tight;
+        let wait = busy.powf((2.0 * (cpus + 1.0)).sqrt() - 1.0) / (cpus * (1.0 - busy));
+        // Servers that take turns behind one address queue as if they were alone.
+        let wait = if hidden { wait * 2.0 } else { wait };
+        limit = limit.max(factor * percentile(95.0)).max(1.5 * limited * (1.0 + 2.5 * wait));
+    }
+    tidy_up(limit)
+}

@@ -1,0 +1,190 @@
+//! One scenario played and judged: what it missed.
+
+use std::panic::catch_unwind;
+
+use serde::Serialize;
+use weirgate_config::{Errors, Override};
+
+use super::family::Family;
+use super::starved::starved;
+use super::{Scenario, scenario_with};
+use crate::judge::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
+use crate::run;
+
+/// Largest share of wrong sheds among the requests of classes that keep to their guarantee.
+const MOST_WRONG: f64 = 0.005;
+
+/// A class keeps to its guarantee in a phase if so much of what it sends is owed. Random arrivals at nearly the
+/// guaranteed rate run out of tokens now and then.
+const WITHIN: f64 = 0.98;
+
+/// What became of one scenario.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// Its seed.
+    pub seed: u64,
+    /// What it makes difficult.
+    pub family: Family,
+    /// The same, for people.
+    pub about: String,
+    /// Attempts that were played.
+    pub requests: u64,
+    /// Guarantees that were not held.
+    pub misses: Vec<Missed>,
+    /// Invariants that did not hold.
+    pub violations: Vec<ViolationFound>,
+    /// What the engine or the simulator said when it panicked.
+    pub panic: Option<String>,
+}
+
+/// Something promised that was not held.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Missed {
+    /// Which kind of promise.
+    pub kind: Lapse,
+    /// Whose.
+    pub class: String,
+    /// When.
+    pub phase: String,
+    /// What was promised: requests per second, milliseconds, the share of wrong sheds, or seconds at zero.
+    pub promised: f64,
+    /// What it was instead.
+    pub got: f64,
+    /// By what share it was missed, 0 to 1.
+    pub by: f64,
+}
+
+/// A kind of miss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lapse {
+    /// A throughput guarantee.
+    Floor,
+    /// A response-time guarantee of a class that keeps to its throughput.
+    Ceiling,
+    /// A response-time guarantee of a class that sends more, or costs more, than agreed.
+    CeilingBeyond,
+    /// More than 0.5 % of the requests of classes that keep to their guarantee were turned away.
+    WrongSheds,
+    /// A class got nothing for more than a second while no machine failed.
+    Starved,
+    /// Any of these, of a class whose own service time is declared wrongly. It does not count.
+    Excused,
+}
+
+impl Lapse {
+    /// All of them, in the order of the columns.
+    pub const ALL: [Lapse; 6] =
+        [Lapse::Floor, Lapse::Ceiling, Lapse::CeilingBeyond, Lapse::WrongSheds, Lapse::Starved, Lapse::Excused];
+
+    /// Its name in tables.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Lapse::Floor => "floor",
+            Lapse::Ceiling => "ceiling",
+            Lapse::CeilingBeyond => "ceiling beyond",
+            Lapse::WrongSheds => "wrong sheds",
+            Lapse::Starved => "starved",
+            Lapse::Excused => "(excused)",
+        }
+    }
+}
+
+impl Outcome {
+    /// Misses that count.
+    pub fn lapses(&self) -> impl Iterator<Item = &Missed> {
+        self.misses.iter().filter(|missed| missed.kind != Lapse::Excused)
+    }
+
+    /// Is something broken, whatever was promised?
+    #[must_use]
+    pub fn is_unsafe(&self) -> bool {
+        self.panic.is_some() || !self.violations.is_empty()
+    }
+}
+
+/// Plays the scenario of `seed` with `overrides` in its file, and judges it. A panic is an outcome.
+///
+/// # Errors
+/// What is wrong with the overrides.
+pub fn play(seed: u64, overrides: &[Override]) -> Result<Outcome, Errors> {
+    // Nothing of a scenario outlives its panic.
+    let played = catch_unwind(|| scenario_with(seed, overrides).map(|scenario| play_scenario(&scenario)));
+    played.unwrap_or_else(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        Ok(Outcome {
+            seed,
+            family: Family::of(seed),
+            about: String::new(),
+            requests: 0,
+            misses: Vec::new(),
+            violations: Vec::new(),
+            panic: Some(text.unwrap_or("a panic without words").to_owned()),
+        })
+    })
+}
+
+fn play_scenario(scenario: &Scenario) -> Outcome {
+    let experiment = &scenario.experiment;
+    let run = run(experiment, scenario.seed, |_| ());
+    let verdict = judge(experiment, &run);
+    let mut misses: Vec<Missed> = verdict.misses().map(|miss| missed(&miss)).collect();
+    misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
+    for starved in starved(experiment, &run) {
+        let phase = &verdict.phases[starved.phase];
+        let (class, phase) = (phase.classes[starved.subject].class.clone(), phase.name.clone());
+        let (promised, got) = (1.0, starved.seconds);
+        misses.push(Missed { kind: Lapse::Starved, class, phase, promised, got, by: 1.0 - promised / got });
+    }
+    for missed in &mut misses {
+        if scenario.excused.contains(&missed.class) {
+            missed.kind = Lapse::Excused;
+        }
+    }
+    let Verdict { violations, seed, .. } = verdict;
+    Outcome {
+        seed,
+        family: scenario.family,
+        about: scenario.about.clone(),
+        requests: run.records.len() as u64,
+        misses,
+        violations,
+        panic: None,
+    }
+}
+
+fn missed(miss: &Miss<'_>) -> Missed {
+    let part = &miss.class.part;
+    let (kind, promised, got, by) = match (miss.kind, &part.floor, &part.ceiling) {
+        (Kind::Floor, Some(floor), _) => {
+            (Lapse::Floor, floor.owed_per_s, floor.counted_per_s, 1.0 - floor.counted_per_s / floor.owed_per_s)
+        }
+        (_, _, Some(ceiling)) => {
+            let kind = if is_within(miss.class) { Lapse::Ceiling } else { Lapse::CeilingBeyond };
+            let got = ceiling.value_ms.unwrap_or(f64::INFINITY);
+            (kind, ceiling.limit_ms, got, 1.0 - ceiling.limit_ms / got)
+        }
+        _ => (Lapse::Floor, 0.0, 0.0, 0.0),
+    };
+    Missed { kind, class: miss.class.class.clone(), phase: miss.phase.name.clone(), promised, got, by }
+}
+
+/// Does the class keep to its guarantee?
+fn is_within(class: &ClassVerdict) -> bool {
+    class.part.floor.is_some_and(|floor| floor.owed_per_s >= WITHIN * class.part.offered_per_s)
+}
+
+/// Too many wrong sheds of the classes that keep to their guarantee, all together; the class is the one with most.
+fn wrong_sheds(scenario: &Scenario, phase: &PhaseVerdict) -> Option<Missed> {
+    let within = phase.classes.iter().filter(|class| is_within(class) && !scenario.excused.contains(&class.class));
+    let within: Vec<&ClassVerdict> = within.collect();
+    let wrong: u64 = within.iter().map(|class| class.part.shed.wrong).sum();
+    let seconds = phase.to_s - phase.judged_from_s;
+    let sent: f64 = within.iter().map(|class| class.part.offered_per_s * seconds).sum();
+    let (got, promised) = (wrong as f64 / sent.max(1.0), MOST_WRONG);
+    let most = within.iter().max_by_key(|class| class.part.shed.wrong)?;
+    let (class, phase) = (most.class.clone(), phase.name.clone());
+    (got > promised).then_some(Missed { kind: Lapse::WrongSheds, class, phase, promised, got, by: got })
+}

@@ -1,0 +1,178 @@
+//! A scenario before its figures: who wants how much in relation to whom.
+//!
+//! Families draw these relations; `figures` turns them into rates, times and guarantees that fit the
+//! cluster by construction.
+
+use std::time::Duration;
+
+use weirgate_config::{Distribution, FaultKind, Thrashing};
+use weirgate_engine::Statistic;
+
+use super::rule::Usable as _;
+
+/// A scenario in relative terms.
+pub(super) struct Sketch {
+    /// What is difficult here, for people.
+    pub(super) about: String,
+    /// One way between the gateway and a machine, in milliseconds.
+    pub(super) delay_ms: f64,
+    pub(super) machines: Vec<MachineSketch>,
+    pub(super) pools: Vec<PoolSketch>,
+    pub(super) classes: Vec<ClassSketch>,
+    pub(super) phases: Vec<PhaseSketch>,
+    pub(super) faults: Vec<FaultSketch>,
+    /// Does the policy give up on nodes that do not answer within twice the limit?
+    pub(super) timeouts: bool,
+    /// Requests per second of all classes in the first phase.
+    pub(super) rate: f64,
+    /// Guaranteed work over the work that fits by the rule (see `rule`), at most 1.
+    pub(super) tight: f64,
+}
+
+pub(super) struct MachineSketch {
+    pub(super) cpus: u32,
+    pub(super) speed: f64,
+    pub(super) servers: u32,
+    pub(super) concurrency: Option<u32>,
+    pub(super) thrashing: Option<Thrashing>,
+    /// Does the policy say its capacity?
+    pub(super) declared: bool,
+}
+
+pub(super) struct PoolSketch {
+    pub(super) name: &'static str,
+    /// Indices of its machines.
+    pub(super) machines: Vec<usize>,
+    pub(super) health_check: bool,
+}
+
+pub(super) struct PhaseSketch {
+    pub(super) name: &'static str,
+    pub(super) until_s: f64,
+    pub(super) judged: bool,
+}
+
+pub(super) struct FaultSketch {
+    pub(super) kind: FaultKind,
+    pub(super) from_s: f64,
+    pub(super) until_s: Option<f64>,
+    pub(super) machines: Vec<usize>,
+}
+
+/// One class or template with its traffic.
+#[derive(Clone)]
+pub(super) struct ClassSketch {
+    /// Index of its pool.
+    pub(super) pool: usize,
+    /// Keys of a template; `None` is a plain class.
+    pub(super) tenants: Option<u32>,
+    /// Its part of the guaranteed work, relative to the others'; `None` has no throughput guaranteed.
+    pub(super) share: Option<f64>,
+    /// CPU time of a request, relative to the others'.
+    pub(super) cost: f64,
+    pub(super) shape: Shape,
+    /// Time without a CPU, relative to its CPU time.
+    pub(super) io: Option<(f64, Shape)>,
+    /// Per phase: CPU time over the normal one.
+    pub(super) dearer: Vec<f64>,
+    /// Per phase: requests sent over requests guaranteed; where none are, work wanted over the pool's capacity.
+    pub(super) offers: Vec<f64>,
+    /// Declared service time over the true one; `None` is not declared.
+    pub(super) declared: Option<f64>,
+    /// The limited statistic, and the limit over the unloaded p95 (`figures` may raise it).
+    pub(super) limit: Option<(Statistic, f64)>,
+    pub(super) stream: Stream,
+    /// How long clients wait over the limit; `None` is for ever.
+    pub(super) patience: Option<f64>,
+    pub(super) retries: u32,
+}
+
+/// How requests follow one another.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Stream {
+    Poisson,
+    Even,
+    Mmpp {
+        burst: f64,
+        share: f64,
+        length_s: f64,
+    },
+    /// Users who think this long between a reply and the next request, in seconds.
+    Users {
+        think_s: f64,
+    },
+}
+
+/// The shape of a distribution of times.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Shape {
+    Fixed,
+    Exponential,
+    /// Squared coefficient of variation 4, cut off at twenty times the mean: like RUBiS (median 101, mean 149,
+    /// p95 457, max 3088 ms), whose largest is 20 times its mean.
+    Hyper,
+}
+
+impl Shape {
+    /// The distribution of this shape and mean in milliseconds, its figures rounded as files have them.
+    pub(super) fn of(self, mean_ms: f64) -> Distribution {
+        let time = |ms: f64| Duration::from_nanos((tidy(ms) * 1e6).round() as u64);
+        match self {
+            Shape::Fixed => Distribution::Fixed(time(mean_ms)),
+            Shape::Exponential => Distribution::Exponential { mean: time(mean_ms) },
+            Shape::Hyper => {
+                // Balanced means: each of the two carries half of the work. p = (1 + √((c² − 1)/(c² + 1)))/2.
+                let p = 0.887;
+                let [first, second] = [p, 1.0 - p].map(|p| time(mean_ms / (2.0 * p)));
+                Distribution::HyperExponential { p, first, second, most: time(20.0 * mean_ms) }
+            }
+        }
+    }
+}
+
+impl Sketch {
+    /// When phase `index` begins, in seconds.
+    pub(super) fn phase_from(&self, index: usize) -> f64 {
+        index.checked_sub(1).map_or(0.0, |before| self.phases[before].until_s)
+    }
+
+    /// The share of its speed that machine `machine` has all through phase `phase`.
+    pub(super) fn usable(&self, machine: usize, phase: usize) -> f64 {
+        let (from, until) = (self.phase_from(phase), self.phases[phase].until_s);
+        let of = self.faults.iter().filter(|fault| fault.machines.contains(&machine));
+        let during = of.filter(|f| f.from_s < until && f.until_s.is_none_or(|end| end > from));
+        during.map(|fault| fault.kind.usable()).fold(1.0, f64::min)
+    }
+}
+
+impl MachineSketch {
+    /// CPU-seconds of a nominal CPU per second.
+    pub(super) fn capacity(&self) -> f64 {
+        f64::from(self.cpus * self.servers) * self.speed
+    }
+}
+
+/// `x` ≥ 0 with three significant digits: what people write into files.
+pub(super) fn tidy(x: f64) -> f64 {
+    scaled(x, f64::round)
+}
+
+/// The same, never more than `x`.
+pub(super) fn tidy_down(x: f64) -> f64 {
+    scaled(x, f64::floor)
+}
+
+/// The same, never less than `x`.
+pub(super) fn tidy_up(x: f64) -> f64 {
+    scaled(x, f64::ceil)
+}
+
+fn scaled(x: f64, round: fn(f64) -> f64) -> f64 {
+    if x <= 0.0 {
+        return 0.0;
+    }
+    // Powers of ten as decimal text are exact; 10^-n in binary is not.
+    let digits = 2 - x.log10().floor() as i32;
+    let power = 10f64.powi(digits.abs());
+    if digits >= 0 { round(x * power) / power } else { round(x / power) * power }
+}

@@ -1,0 +1,129 @@
+//! Classes at zero: requests come, nothing is served, and nothing is the matter any more.
+
+use std::time::Duration;
+
+use weirgate_config::{Experiment, TrafficClass};
+
+use super::rule::Usable as _;
+use crate::run::{Fate, Record, Run};
+
+/// How long a class may be at zero after the cause has ended.
+const MOST: Duration = Duration::from_secs(1);
+
+/// Classes without a guaranteed throughput: they get at least one release a second, so that two completions
+/// are a second and a request's own time apart.
+const MOST_BEST_EFFORT: Duration = Duration::from_secs(2);
+
+/// Requests that came in vain before a class counts as starved: one or two may take long by themselves.
+const IN_VAIN: usize = 5;
+
+/// A request's own time, in times of the mean: one in fifty exponential ones takes longer, five in a row do not.
+const OWN_TIME: f64 = 4.0;
+
+/// A class at zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Starved {
+    /// Index into the policy's classes, or past them into its templates.
+    pub(super) subject: usize,
+    /// Index of the phase.
+    pub(super) phase: usize,
+    /// For how long.
+    pub(super) seconds: f64,
+}
+
+/// The longest stretch at zero of every class in every phase in which no machine fails, where that is longer than it may
+/// be. A stretch counts from its first request on, and from the start of the phase at the earliest.
+pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
+    let policy = &experiment.site.policy;
+    let subject_of = |record: &Record| match experiment.traffic[record.traffic as usize].class {
+        TrafficClass::Class(class) => class,
+        TrafficClass::Template { template, .. } => policy.classes.len() + template,
+    };
+    let mut records: Vec<Vec<&Record>> = vec![Vec::new(); policy.classes.len() + policy.templates.len()];
+    run.records.iter().for_each(|record| records[subject_of(record)].push(record));
+    let slowest = experiment.machines.iter().map(|machine| machine.speed).fold(f64::INFINITY, f64::min);
+    let mut found = Vec::new();
+    for phase in (0..experiment.phases.len()).filter(|phase| is_sound(experiment, *phase)) {
+        let (from, until) =
+            (experiment.phase_from(phase).as_nanos() as u64, experiment.phases[phase].until.as_nanos() as u64);
+        let templates = policy.templates.iter().map(|template| &template.class);
+        for (subject, class) in policy.classes.iter().chain(templates).enumerate() {
+            let of_class = &records[subject];
+            let during = &of_class
+                [of_class.partition_point(|r| r.arrived < from)..of_class.partition_point(|r| r.arrived < until)];
+            let mut served: Vec<u64> = of_class.iter().filter(|r| r.fate == Fate::Served).map(|r| r.ended).collect();
+            served.retain(|end| (from..until).contains(end));
+            served.sort_unstable();
+            served.push(until);
+            let own = |record: &&Record| f64::from(record.cpu) / slowest + f64::from(record.io);
+            let mean = during.iter().map(own).sum::<f64>() / during.len().max(1) as f64;
+            let most = if class.guarantee.throughput.is_some() { MOST } else { MOST_BEST_EFFORT };
+            let most = ((most.as_secs_f64() + OWN_TIME * mean) * 1e9) as u64;
+            if let Some(longest) = longest_at_zero(from, during, &served, most) {
+                found.push(Starved { subject, phase, seconds: longest as f64 / 1e9 });
+            }
+        }
+    }
+    found
+}
+
+/// The longest stretch without an end in `served` from the first of `arrivals` in it on, if it is longer than `most` and
+/// enough came in vain before `most` of it was left.
+fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -> Option<u64> {
+    let mut longest = None;
+    let mut start = from;
+    for &end in served {
+        let first = arrivals.partition_point(|record| record.arrived < start);
+        start = end;
+        let Some(begin) = arrivals.get(first).map(|record| record.arrived) else { break };
+        let Some(vain_until) = end.checked_sub(most).filter(|until| *until > begin) else { continue };
+        let in_vain = arrivals.partition_point(|record| record.arrived < vain_until) - first;
+        if in_vain >= IN_VAIN {
+            longest = longest.max(Some(end - begin));
+        }
+    }
+    longest
+}
+
+/// Is no machine impaired in this phase, and does the phase count?
+fn is_sound(experiment: &Experiment, phase: usize) -> bool {
+    let (from, until) = (experiment.phase_from(phase), experiment.phases[phase].until);
+    let impairs = |fault: &&weirgate_config::Fault| fault.kind.usable() < 1.0;
+    let mut during = experiment.faults.iter().filter(|f| f.at < until && f.until.is_none_or(|end| end > from));
+    experiment.phases[phase].judged && !during.any(|fault| impairs(&fault))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn arrivals(from: u64, until: u64, gap: u64) -> Vec<Record> {
+        let record =
+            |arrived| Record { traffic: 0, fate: Fate::Shed, arrived, released: 0, ended: arrived, cpu: 0.01, io: 0.0 };
+        (from..until).step_by(gap as usize).map(record).collect()
+    }
+
+    fn longest(arrivals: &[Record], served: &[u64]) -> Option<u64> {
+        let arrivals: Vec<&Record> = arrivals.iter().collect();
+        longest_at_zero(0, &arrivals, served, SECOND)
+    }
+
+    #[test]
+    fn a_class_that_gets_nothing_is_at_zero_from_its_first_request_on() {
+        let many = arrivals(2 * SECOND, 10 * SECOND, SECOND / 10);
+        assert_eq!(longest(&many, &[10 * SECOND]), Some(8 * SECOND));
+        let often: Vec<u64> = (0..=100).map(|i| i * SECOND / 10).collect();
+        assert_eq!(longest(&many, &often), None);
+        let gap: Vec<u64> = often.iter().copied().filter(|end| !(4 * SECOND..6 * SECOND).contains(end)).collect();
+        assert_eq!(longest(&many, &gap), Some(6 * SECOND - 39 * SECOND / 10));
+    }
+
+    #[test]
+    fn a_class_that_asks_for_nothing_is_not_starved() {
+        assert_eq!(longest(&[], &[10 * SECOND]), None);
+        let few = arrivals(0, SECOND, SECOND / 4);
+        assert_eq!(longest(&few, &[10 * SECOND]), None);
+    }
+}

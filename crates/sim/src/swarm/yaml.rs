@@ -1,0 +1,193 @@
+//! A scenario as an experiment file: what is played is what can be read, kept and changed.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use weirgate_config::{Distribution, FaultKind};
+use weirgate_engine::Statistic;
+
+use super::family::Family;
+use super::figures::Figures;
+use super::sketch::{ClassSketch, FaultSketch, Sketch, Stream, tidy};
+
+/// How long a node may take to answer, over the limit of its class, where the policy says so; at least a second.
+const TIMEOUT: f64 = 2.0;
+
+/// The experiment file of a scenario.
+pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figures]) -> String {
+    let mut lines = vec![
+        format!("# Scenario {seed} of the swarm ({family}): {}.", sketch.about),
+        format!("name: swarm-{seed}"),
+        format!("title: \"{family}: {}\"", sketch.about),
+        "policy:".to_owned(),
+        "  upstreams:".to_owned(),
+    ];
+    for pool in &sketch.pools {
+        lines.push(format!("    {}:", pool.name));
+        lines.push("      nodes:".to_owned());
+        for &machine in &pool.machines {
+            let (name, capacity) = (machine_name(machine), sketch.machines[machine].capacity());
+            let capacity = match sketch.machines[machine].declared {
+                true => format!(", capacity: {}", tidy(capacity)),
+                false => String::new(),
+            };
+            let address = format!("10.0.0.{}:80", machine + 1);
+            lines.push(format!("        - {{ name: {name}, machine: {name}, address: \"{address}\"{capacity} }}"));
+        }
+        if pool.health_check {
+            lines.push("      health_check: { path: /health }".to_owned());
+        }
+    }
+    lines.push("  classes:".to_owned());
+    for (index, (class, figures)) in sketch.classes.iter().zip(figures).enumerate() {
+        lines.extend(policy_class(sketch, index, class, figures));
+    }
+    lines.push(format!("    - {{ name: other, upstream: {} }}", sketch.pools[0].name));
+    lines.push("machines:".to_owned());
+    for (index, machine) in sketch.machines.iter().enumerate() {
+        let mut line = format!("  - {{ machine: {}, cpus: {}", machine_name(index), machine.cpus);
+        field(&mut line, "speed", (machine.speed != 1.0).then_some(machine.speed));
+        field(&mut line, "servers", (machine.servers != 1).then_some(machine.servers));
+        field(&mut line, "concurrency", machine.concurrency);
+        let thrashing = machine.thrashing.map(|t| format!("{{ beyond: {}, penalty: {} }}", t.beyond, t.penalty));
+        field(&mut line, "thrashing", thrashing);
+        lines.push(line + " }");
+    }
+    lines.push(format!("network_delay: {}ms", sketch.delay_ms));
+    lines.push("traffic:".to_owned());
+    for (index, (class, figures)) in sketch.classes.iter().zip(figures).enumerate() {
+        lines.extend(traffic(sketch, index, class, figures));
+    }
+    lines.push("phases:".to_owned());
+    for phase in &sketch.phases {
+        let judged = if phase.judged { "" } else { ", judged: no" };
+        lines.push(format!("  - {{ name: {}, until: {}s{judged} }}", phase.name, phase.until_s));
+    }
+    if !sketch.faults.is_empty() {
+        lines.push("faults:".to_owned());
+        lines.extend(sketch.faults.iter().map(fault));
+    }
+    lines.join("\n") + "\n"
+}
+
+/// Adds `, name: value` if there is a value.
+fn field(line: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
+    if let Some(value) = value {
+        // Writing to a string does not fail.
+        let _ = write!(line, ", {name}: {value}");
+    }
+}
+
+fn machine_name(index: usize) -> String {
+    format!("m{}", index + 1)
+}
+
+/// The name of class `index`.
+pub(super) fn class_name(index: usize) -> String {
+    format!("c{}", index + 1)
+}
+
+fn policy_class(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures) -> Vec<String> {
+    let mut lines = vec![
+        format!("    - name: {}", class_name(index)),
+        format!("      upstream: {}", sketch.pools[class.pool].name),
+    ];
+    if let Some(keys) = class.tenants {
+        lines.push(format!("      per: {{ header: X-Tenant }}\n      max_live: {keys}"));
+    }
+    let mut promises = Vec::new();
+    promises.extend(figures.throughput.map(|rate| format!("throughput: {rate}/s")));
+    if let Some((statistic, limit)) = figures.limit {
+        let statistic = match statistic {
+            Statistic::Average => "avg".to_owned(),
+            Statistic::Percentile(p) => format!("p{p}"),
+        };
+        promises.push(format!("response_time: {{ {statistic}: {limit}ms }}"));
+    }
+    if !promises.is_empty() {
+        lines.push(format!("      guarantee: {{ {} }}", promises.join(", ")));
+    }
+    lines.extend(figures.service_ms.map(|ms| format!("      service_time: {ms}ms")));
+    let timeout = figures.limit.filter(|_| sketch.timeouts).map(|(_, limit)| tidy(TIMEOUT * limit).max(1e3));
+    lines.extend(timeout.map(|ms| format!("      timeouts: {{ first_byte: {ms}ms }}")));
+    lines
+}
+
+fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures) -> Vec<String> {
+    let mut lines = vec![format!("  - class: {}", class_name(index))];
+    lines.extend(class.tenants.map(|keys| format!("    keys: {keys}")));
+    let volume: Vec<String> = figures.volume.iter().map(f64::to_string).collect();
+    match class.stream {
+        Stream::Users { think_s } => {
+            lines.push(format!("    users: {}", over_time(sketch, "users", &volume, "")));
+            lines.push(format!("    think: {{ exponential: {}s }}", tidy(think_s)));
+        }
+        stream => {
+            lines.push(format!("    rate: {}", over_time(sketch, "rate", &volume, "/s")));
+            match stream {
+                Stream::Even => lines.push("    arrivals: even".to_owned()),
+                Stream::Mmpp { burst, share, length_s } => {
+                    let figures = [burst, share, length_s].map(tidy);
+                    let [burst, share, length] = figures;
+                    lines.push(format!(
+                        "    arrivals: {{ mmpp: {{ burst: {burst}, share: {share}, length: {length}s }} }}"
+                    ));
+                }
+                _ => {}
+            }
+        }
+    }
+    let io = figures.io.map(|io| format!(", io: {}", times(&io)));
+    let demand = |cpu| format!("{{ cpu: {}{} }}", times(cpu), io.as_deref().unwrap_or_default());
+    let demands: Vec<String> = figures.cpu.iter().map(demand).collect();
+    lines.push(format!("    demand: {}", over_time(sketch, "demand", &demands, "")));
+    if let Some(ms) = figures.patience_ms {
+        lines.push(format!("    patience: {ms}ms"));
+    }
+    if class.retries > 0 {
+        lines.push(format!("    retries: {}\n    retry_after: {{ exponential: 500ms }}", class.retries));
+    }
+    lines
+}
+
+/// A figure, or a list of them with the instants at which they change.
+fn over_time(sketch: &Sketch, field: &str, values: &[String], unit: &str) -> String {
+    let changed = |phase: &usize| *phase == 0 || values[*phase] != values[phase - 1];
+    let phases: Vec<usize> = (0..values.len()).filter(changed).collect();
+    if let [only] = phases.as_slice() {
+        return format!("{}{unit}", values[*only]);
+    }
+    let step = |phase: usize| format!("{{ at: {}s, {field}: {}{unit} }}", sketch.phase_from(phase), values[phase]);
+    format!("[{}]", phases.into_iter().map(step).collect::<Vec<_>>().join(", "))
+}
+
+fn times(distribution: &Distribution) -> String {
+    let ms = |time: Duration| format!("{}ms", time.as_nanos() as f64 / 1e6);
+    match *distribution {
+        Distribution::Fixed(time) => ms(time),
+        Distribution::Exponential { mean } => format!("{{ exponential: {} }}", ms(mean)),
+        Distribution::HyperExponential { p, first, second, most } => {
+            let [first, second, most] = [first, second, most].map(ms);
+            format!("{{ hyper_exponential: {{ p: {p}, first: {first}, second: {second}, most: {most} }} }}")
+        }
+    }
+}
+
+fn fault(fault: &FaultSketch) -> String {
+    let word = match fault.kind {
+        FaultKind::Removed => "removed".to_owned(),
+        FaultKind::Crash => "crash".to_owned(),
+        FaultKind::Stall => "stall".to_owned(),
+        FaultKind::Slow(speed) => format!("slow, speed: {speed}"),
+        FaultKind::FailFast(share) => format!("fail_fast, share: {share}"),
+        FaultKind::LostReports => "lost_reports".to_owned(),
+        FaultKind::Reload => "reload".to_owned(),
+    };
+    let mut line = format!("  - {{ at: {}s, fault: {word}", fault.from_s);
+    field(&mut line, "until", fault.until_s.map(|until| format!("{until}s")));
+    if !fault.machines.is_empty() {
+        let names: Vec<String> = fault.machines.iter().copied().map(machine_name).collect();
+        field(&mut line, "machines", Some(format!("[{}]", names.join(", "))));
+    }
+    line + " }"
+}

@@ -1,0 +1,188 @@
+//! Who sends what when: the streams of an experiment.
+//!
+//! Open-loop clients do not wait for one another; users of a closed loop send, wait for the reply, think
+//! and send again (Schroeder, Wierman and Harchol-Balter, *Open Versus Closed*, NSDI 2006). What a
+//! request is like is drawn once, when it is first sent; a client's further attempts are the same
+//! request.
+
+mod arrivals;
+mod demand;
+
+use weirgate_config::{Distribution, Experiment, Source, TrafficClass, Traffic};
+use weirgate_emulator::random::Random;
+use weirgate_emulator::station::Demand;
+
+use self::arrivals::Process;
+use self::demand::Demands;
+use crate::random::{Purpose, draw, generator};
+
+/// Nobody in particular sends a request.
+pub(crate) const NOBODY: u32 = u32::MAX;
+
+/// What a request is like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draw {
+    /// What it takes.
+    pub(crate) demand: Demand,
+    /// How long its client waits, in nanoseconds; `u64::MAX` is for ever.
+    pub(crate) patience: u64,
+    /// Which key of the template.
+    pub(crate) key: u32,
+    /// Whom it comes from, as a hash.
+    pub(crate) flow: u64,
+}
+
+/// One stream of requests.
+#[derive(Debug)]
+pub(crate) struct Stream<'a> {
+    /// As in the experiment.
+    pub(crate) traffic: &'a Traffic,
+    when: When<'a>,
+    demands: Demands,
+    patience: Random,
+    retry_after: Random,
+    think: Random,
+    keys: Random,
+    /// Cumulative popularity of a template's keys.
+    popularity: Vec<f64>,
+    /// Distinguishes the sources of this stream from those of others.
+    salt: u64,
+    drawn: u64,
+}
+
+#[derive(Debug)]
+enum When<'a> {
+    Open(Box<Process>),
+    Trace(std::slice::Iter<'a, std::time::Duration>),
+    Users { changes: std::vec::IntoIter<(u64, u32)>, active: u32, state: Vec<User>, think: Distribution },
+}
+
+/// What a user does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum User {
+    /// It is not there.
+    Away,
+    /// It sends, waits or thinks.
+    Active,
+}
+
+/// What a stream does next, of its own accord.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A request comes.
+    Arrival,
+    /// So many users are wanted from now on.
+    Users(u32),
+}
+
+impl<'a> Stream<'a> {
+    /// Stream `index` of `experiment` in the run named by `seed`.
+    pub(crate) fn new(experiment: &'a Experiment, index: usize, seed: u64) -> Stream<'a> {
+        let traffic = &experiment.traffic[index];
+        let end = experiment.duration();
+        let when = match &traffic.source {
+            Source::Open { arrivals, rate } => When::Open(Box::new(Process::new(*arrivals, rate, end, seed, index))),
+            Source::Trace(instants) => When::Trace(instants.iter()),
+            Source::Users { users, think } => {
+                let changes = arrivals::changes(users, end);
+                let most = changes.iter().map(|(_, count)| *count).max().unwrap_or(0);
+                let state = vec![User::Away; most as usize];
+                When::Users { changes: changes.into_iter(), active: 0, state, think: *think }
+            }
+        };
+        let keys = if let TrafficClass::Template { keys, .. } = traffic.class { keys } else { 0 };
+        let mut total = 0.0;
+        let popularity: Vec<f64> = (1..=keys)
+            .map(|rank| {
+                total += 1.0 / f64::from(rank);
+                total
+            })
+            .collect();
+        let random = |purpose| generator(seed, purpose, index);
+        Stream {
+            traffic,
+            when,
+            demands: Demands::new(&traffic.demand, seed, index),
+            patience: random(Purpose::Patience),
+            retry_after: random(Purpose::RetryAfter),
+            think: random(Purpose::Think),
+            keys: random(Purpose::Keys),
+            popularity,
+            salt: random(Purpose::Flows).bits(),
+            drawn: 0,
+        }
+    }
+
+    /// When it does something next, in nanoseconds, and what. Each call is about the one after.
+    pub(crate) fn next(&mut self) -> Option<(u64, Event)> {
+        match &mut self.when {
+            When::Open(process) => process.next().map(|at| (at, Event::Arrival)),
+            When::Trace(instants) => {
+                instants.next().map(|at| (u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Event::Arrival))
+            }
+            When::Users { changes, .. } => changes.next().map(|(at, count)| (at, Event::Users(count))),
+        }
+    }
+
+    /// What the next request is like, sent at `at` by `user` (or [`NOBODY`]).
+    pub(crate) fn draw(&mut self, at: u64, user: u32) -> Draw {
+        let demand = self.demands.next(at);
+        let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
+        let key = match self.popularity.last() {
+            None => 0,
+            Some(total) => {
+                let point = self.keys.unit() * total;
+                self.popularity.partition_point(|below| *below <= point) as u32
+            }
+        };
+        // Clients of an open loop send one request each.
+        let client = if user == NOBODY { self.drawn } else { u64::from(user) };
+        self.drawn += 1;
+        Draw { demand, patience, key, flow: hash(self.salt ^ client) }
+    }
+
+    /// How long a client waits before it tries again, in nanoseconds.
+    pub(crate) fn retry_after(&mut self) -> u64 {
+        draw(&self.traffic.retry_after, &mut self.retry_after)
+    }
+
+    /// From now on `count` users are wanted. Returns those that come, with the time for which each thinks
+    /// first: nobody's visit begins at the same instant as all others'.
+    pub(crate) fn want_users(&mut self, count: u32) -> Vec<(u32, u64)> {
+        let When::Users { active, state, think, .. } = &mut self.when else { return Vec::new() };
+        *active = count;
+        let mut coming = Vec::new();
+        for (user, state) in state.iter_mut().enumerate().take(count as usize) {
+            if *state == User::Away {
+                *state = User::Active;
+                coming.push((user as u32, draw(think, &mut self.think)));
+            }
+        }
+        coming
+    }
+
+    /// `user` is about to send. False if it is one too many by now and goes away instead.
+    pub(crate) fn is_wanted(&mut self, user: u32) -> bool {
+        let When::Users { active, state, .. } = &mut self.when else { return false };
+        let wanted = user < *active;
+        if !wanted && let Some(state) = state.get_mut(user as usize) {
+            *state = User::Away;
+        }
+        wanted
+    }
+
+    /// How long a user thinks now, in nanoseconds.
+    pub(crate) fn think(&mut self) -> u64 {
+        match &self.when {
+            When::Users { think, .. } => draw(think, &mut self.think),
+            When::Open(_) | When::Trace(_) => 0,
+        }
+    }
+}
+
+/// A bijection that spreads small numbers over 64 bits (the finaliser of SplitMix64).
+fn hash(n: u64) -> u64 {
+    let z = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

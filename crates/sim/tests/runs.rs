@@ -1,0 +1,263 @@
+//! What a run must be whatever happens in it: repeatable, complete, and without violations.
+
+mod support;
+
+use support::{exponential, experiment, fault, ms, open, policy, s, users};
+use weirgate_config::{Arrivals, Distribution, Experiment, FaultKind, Knot, Profile, Source, TrafficClass};
+use weirgate_sim::{Fate, Record, Run, run};
+
+const TWO: &str = "classes:
+  - { name: A, match: { path: /a }, service_time: 10ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }
+  - { name: B, service_time: 10ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }";
+
+const CHECKED: &str = ", health_check: { path: /health, interval: 1s, timeout: 500ms, fall: 2, rise: 2 }";
+
+fn count(run: &Run, fate: Fate) -> usize {
+    run.records.iter().filter(|record| record.fate == fate).count()
+}
+
+fn sound(experiment: &Experiment, seed: u64) -> Run {
+    let run = run(experiment, seed, |_| ());
+    assert_eq!(run.violations, []);
+    run
+}
+
+/// Four nodes of one CPU under 150 % load of two classes.
+fn overloaded(discipline: &str, seconds: u64) -> Experiment {
+    let mut experiment = experiment(&policy(4, discipline, CHECKED, TWO), 1, seconds);
+    experiment.network_delay = std::time::Duration::from_micros(200);
+    experiment.traffic = vec![open(0, 400.0, exponential(ms(10))), open(1, 200.0, exponential(ms(10)))];
+    experiment
+}
+
+/// Everything at once: bursts, users, tenants, patience, retries, and every fault.
+fn everything(discipline: &str) -> Experiment {
+    let classes = "classes:
+  - { name: A, match: { path: /a }, service_time: 10ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }
+  - { name: tenant, per: { header: X-Tenant }, max_live: 20, guarantee: { throughput: 1/s } }
+  - { name: B, guarantee: { throughput: 50/s } }";
+    let mut experiment = experiment(&policy(4, discipline, CHECKED, classes), 2, 60);
+    experiment.network_delay = std::time::Duration::from_micros(300);
+    let retrying = |mut traffic: weirgate_config::Traffic| {
+        traffic.patience = Some(exponential(ms(300)));
+        traffic.retries = 2;
+        traffic
+    };
+    let mut bursts = retrying(open(0, 0.0, exponential(ms(10))));
+    let arrivals = Arrivals::Mmpp { burst: 3.0, share: 0.2, length: s(2) };
+    bursts.source = Source::Open { arrivals, rate: Profile::constant(400.0) };
+    let mut tenants = retrying(open(0, 200.0, exponential(ms(10))));
+    tenants.class = TrafficClass::Template { template: 0, keys: 50 };
+    tenants.demand[0].io = exponential(ms(20));
+    let people = Profile(vec![
+        Knot { at: s(0), over: s(0), value: 50.0 },
+        Knot { at: s(20), over: s(10), value: 200.0 },
+        Knot { at: s(40), over: s(0), value: 20.0 },
+    ]);
+    experiment.traffic = vec![bursts, tenants, retrying(users(1, people, exponential(ms(500)), exponential(ms(10))))];
+    for machine in &mut experiment.machines {
+        machine.concurrency = Some(20);
+        machine.backlog = Some(10);
+        machine.thrashing = Some(weirgate_config::Thrashing { beyond: 15, penalty: 0.05 });
+    }
+    experiment.machines[3].servers = 2;
+    experiment.faults = vec![
+        fault(FaultKind::Crash, 5, 12, &[0]),
+        fault(FaultKind::Stall, 10, 20, &[1]),
+        fault(FaultKind::LostReports, 18, 24, &[]),
+        fault(FaultKind::Slow(0.2), 22, 30, &[2, 3]),
+        fault(FaultKind::FailFast(0.5), 28, 35, &[0]),
+        fault(FaultKind::Removed, 33, 45, &[1, 2]),
+        fault(FaultKind::Reload, 40, 41, &[]),
+        fault(FaultKind::Crash, 50, 60, &[0, 1, 2, 3]),
+    ];
+    experiment
+}
+
+#[test]
+fn a_seed_names_a_run() {
+    for discipline in ["quorum", "weirgate"] {
+        let experiment = everything(discipline);
+        let first = sound(&experiment, 3);
+        assert_eq!(first, sound(&experiment, 3));
+        assert_ne!(first.records, sound(&experiment, 4).records);
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_the_books_are_in_order() {
+    for discipline in ["none", "quorum", "weirgate"] {
+        for seed in 0..4 {
+            let run = sound(&everything(discipline), seed);
+            for fate in [Fate::Served, Fate::Shed, Fate::Failed, Fate::Left] {
+                assert!(count(&run, fate) > 10 || discipline == "none", "{discipline}: {fate:?}");
+            }
+        }
+    }
+}
+
+/// Arrivals and demands of a seed are the same under every discipline: comparisons are paired.
+#[test]
+fn disciplines_meet_the_same_traffic() {
+    let traffic = |discipline| {
+        let run = sound(&overloaded(discipline, 20), 1);
+        let of = |r: &Record| (r.traffic, r.arrived, r.cpu.to_bits(), r.io.to_bits());
+        run.records.iter().map(of).collect::<Vec<_>>()
+    };
+    assert!(traffic("none") == traffic("quorum"));
+    assert!(traffic("none") == traffic("weirgate"));
+}
+
+#[test]
+fn samples_come_every_half_second_and_at_the_ends_of_phases() {
+    let mut experiment = overloaded("none", 3);
+    experiment.phases.insert(0, weirgate_config::Phase { name: "early".into(), until: ms(1200), judged: true });
+    let mut told = Vec::new();
+    let run = run(&experiment, 1, |at| told.push(at));
+    let at: Vec<u64> = run.samples.iter().map(|sample| sample.at / 1_000_000).collect();
+    assert_eq!(at, [0, 500, 1000, 1200, 1500, 2000, 2500, 3000]);
+    assert_eq!(told.len(), 8);
+    let last = &run.samples[7];
+    assert!(last.busy.iter().all(|busy| (2.7..=3.0).contains(busy)), "{:?}", last.busy);
+    assert_eq!(last.outstanding as usize, count(&run, Fate::Cut));
+    assert!(run.records.iter().filter(|r| r.fate == Fate::Cut).all(|r| r.ended == 3_000_000_000));
+}
+
+/// A machine that the operator takes out finishes what it has and gets nothing new.
+#[test]
+fn a_removed_node_finishes_what_it_has() {
+    let mut experiment = overloaded("none", 20);
+    experiment.traffic = vec![open(0, 200.0, exponential(ms(10)))];
+    experiment.faults = vec![fault(FaultKind::Removed, 5, 10, &[0, 1])];
+    let run = sound(&experiment, 1);
+    assert_eq!(count(&run, Fate::Failed), 0);
+    let busy = |at: u64, machine: usize| {
+        run.samples.iter().find(|sample| sample.at == at * 1_000_000_000).map_or(0.0, |sample| sample.busy[machine])
+    };
+    assert!(busy(10, 0) - busy(6, 0) < 1e-9, "it does nothing while it is out");
+    assert!(busy(15, 0) - busy(10, 0) > 1.5, "and works again afterwards");
+    assert!(busy(10, 2) - busy(6, 2) > 3.0, "the others do its work");
+}
+
+/// A crash fails what is inside at once; requests are tried again elsewhere within the retry budget; health
+/// checks take the node out and bring it back.
+#[test]
+fn a_crash_fails_at_once_and_checks_find_it() {
+    let mut experiment = overloaded("none", 30);
+    experiment.traffic = vec![open(0, 200.0, exponential(ms(10)))];
+    experiment.faults = vec![fault(FaultKind::Crash, 10, 20, &[0])];
+    let run = sound(&experiment, 2);
+    let failed: Vec<u64> =
+        run.records.iter().filter(|r| r.fate == Fate::Failed).map(|r| r.ended / 1_000_000_000).collect();
+    assert!(failed.len() < 20, "{} failed", failed.len());
+    assert!(failed.iter().all(|at| (10..13).contains(at)), "{failed:?}");
+    assert_eq!(run.samples[40].busy[0], run.samples[21].busy[0]);
+    let (back, end) = (run.samples[46].busy[0], run.samples[60].busy[0]);
+    assert!(end - back > 2.0, "it is back within 3 s");
+}
+
+/// A node that does no work holds its requests until the gateway's limit, unless checks take it out; then
+/// those inside still wait.
+#[test]
+fn a_stall_ends_in_time_outs() {
+    let limits = "classes: [{ name: A, timeouts: { first_byte: 3s, total: 10s } }]";
+    let turns = format!("{CHECKED}, dispatch: wrr");
+    let mut experiment = experiment(&policy(2, "none", &turns, limits), 2, 30);
+    experiment.traffic = vec![open(0, 100.0, exponential(ms(10)))];
+    experiment.faults = vec![fault(FaultKind::Stall, 10, 20, &[0])];
+    let run = sound(&experiment, 2);
+    let slow: Vec<&Record> = run.records.iter().filter(|r| r.ended - r.arrived > 2_500_000_000).collect();
+    // 50/s for the 2 to 3.5 s that two checks of half a second take to fail; a retry elsewhere after 3 s.
+    assert!((40..200).contains(&slow.len()), "{}", slow.len());
+    assert!(slow.iter().all(|r| (2_990_000_000..3_400_000_000).contains(&(r.ended - r.arrived))));
+    assert!(slow.iter().all(|r| (9..14).contains(&(r.arrived / 1_000_000_000))));
+}
+
+#[test]
+fn nobody_hears_of_a_crash_while_reports_are_lost() {
+    let plain = "classes: [{ name: A, retry: off }]";
+    let mut experiment = experiment(&policy(4, "none", CHECKED, plain), 1, 30);
+    experiment.traffic = vec![open(0, 200.0, exponential(ms(10)))];
+    experiment.faults = vec![fault(FaultKind::Crash, 10, 30, &[0]), fault(FaultKind::LostReports, 9, 20, &[])];
+    let run = sound(&experiment, 2);
+    // Ejection after failures is the engine's own; a node that comes back from it fails five more.
+    let heard = sound(&Experiment { faults: vec![experiment.faults[0].clone()], ..experiment.clone() }, 2);
+    let failures = |run: &Run| count(run, Fate::Failed);
+    assert!(failures(&heard) < failures(&run), "{} and {}", failures(&heard), failures(&run));
+}
+
+/// A node that fails at once fails its share.
+#[test]
+fn a_fast_failure_takes_a_millisecond() {
+    let plain = "classes: [{ name: A }]";
+    let mut experiment = experiment(&policy(1, "none", ", ejection: off", plain), 1, 20);
+    experiment.traffic = vec![open(0, 50.0, exponential(ms(10)))];
+    experiment.faults = vec![fault(FaultKind::FailFast(0.3), 0, 20, &[0])];
+    let run = sound(&experiment, 2);
+    let share = count(&run, Fate::Failed) as f64 / run.records.len() as f64;
+    assert!((share - 0.3).abs() < 0.05, "{share}");
+    let failed = run.records.iter().filter(|r| r.fate == Fate::Failed);
+    assert!(failed.clone().all(|r| r.ended - r.released == 1_000_000 && r.released == r.arrived.max(1)));
+}
+
+#[test]
+fn a_full_backlog_answers_503() {
+    let plain = "classes: [{ name: A }]";
+    let mut experiment = experiment(&policy(1, "none", ", ejection: off", plain), 1, 20);
+    (experiment.machines[0].concurrency, experiment.machines[0].backlog) = (Some(2), Some(3));
+    experiment.traffic = vec![open(0, 400.0, Distribution::Fixed(ms(10)))];
+    let run = sound(&experiment, 2);
+    let served = count(&run, Fate::Served) as f64 / 20.0;
+    assert!((served - 100.0).abs() < 2.0, "{served}/s");
+    assert!(run.records.iter().filter(|r| r.fate == Fate::Failed).all(|r| r.ended == r.arrived));
+    assert!(run.samples.iter().all(|sample| sample.outstanding <= 5));
+}
+
+/// Clients that leave free their place, in the queue and in the node, and try again.
+#[test]
+fn clients_that_leave_take_their_work_with_them() {
+    let discipline = "{ custom: { admit: none, load_control: { fixed: 4 }, precedence: fifo } }";
+    let mut experiment = overloaded(discipline, 30);
+    for traffic in &mut experiment.traffic {
+        traffic.patience = Some(exponential(ms(200)));
+    }
+    let alone = sound(&experiment, 2);
+    let left = |run: &Run, inside: bool| {
+        run.records.iter().filter(|r| r.fate == Fate::Left && (r.released > 0) == inside).count()
+    };
+    assert!(left(&alone, true) > 100 && left(&alone, false) > 100, "{} {}", left(&alone, true), left(&alone, false));
+    for traffic in &mut experiment.traffic {
+        traffic.retries = 1;
+    }
+    let again = sound(&experiment, 2);
+    let ended = alone.records.iter().filter(|r| r.fate == Fate::Left && r.ended < 29_000_000_000).count();
+    assert!(again.records.len() > alone.records.len() + ended / 2);
+}
+
+/// Servers behind one address take turns, and share nothing.
+#[test]
+fn hidden_servers_take_turns() {
+    let plain = "classes: [{ name: A }]";
+    let mut experiment = experiment(&policy(1, "none", "", plain), 1, 10);
+    experiment.machines[0].servers = 4;
+    let arrivals = Arrivals::Even;
+    experiment.traffic = vec![open(0, 0.0, Distribution::Fixed(ms(10)))];
+    experiment.traffic[0].source = Source::Open { arrivals, rate: Profile::constant(390.0) };
+    let run = sound(&experiment, 1);
+    assert!(run.records.iter().filter(|r| r.fate == Fate::Served).all(|r| r.ended - r.arrived == 10_000_000));
+    assert!((run.samples[20].busy[0] - 39.0).abs() < 0.2);
+}
+
+#[test]
+fn a_trace_is_replayed() {
+    let plain = "classes: [{ name: A }]";
+    let mut experiment = experiment(&policy(1, "none", "", plain), 1, 10);
+    experiment.traffic = vec![open(0, 0.0, Distribution::Fixed(ms(3)))];
+    experiment.traffic[0].source = Source::Trace(vec![ms(0), ms(1), ms(7), ms(99_000)]);
+    let run = sound(&experiment, 1);
+    let ms = |nanos: u64| nanos / 1_000_000;
+    let seen: Vec<(u64, u64)> = run.records.iter().map(|r| (ms(r.arrived), ms(r.ended))).collect();
+    // From 1 on both share the CPU; the first has 2 ms to go and the second 3.
+    assert_eq!(seen, [(0, 5), (1, 6), (7, 10)]);
+    assert_eq!(run.records[0].released, 1, "0 says never");
+}

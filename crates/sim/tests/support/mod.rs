@@ -1,0 +1,85 @@
+//! Experiments built by hand, small enough to be worked out on paper.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::time::Duration;
+
+use weirgate_config::{
+    Arrivals, DemandFrom, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, TrafficClass, Traffic,
+};
+
+pub fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub fn exponential(mean: Duration) -> Distribution {
+    Distribution::Exponential { mean }
+}
+
+/// A policy of one pool `web` with nodes `n0`, `n1`, … and whatever `more` says (classes at least).
+pub fn policy(nodes: usize, discipline: &str, upstream: &str, more: &str) -> String {
+    let names: Vec<String> = (0..nodes).map(|n| format!("127.0.0.1:{}", 9000 + n)).collect();
+    format!(
+        "listen: 127.0.0.1:8080\ndiscipline: {discipline}\nupstreams:\n  web: {{ nodes: [{}]{upstream} }}\n{more}\n",
+        names.join(", ")
+    )
+}
+
+/// An experiment with this policy, a machine of `cpus` CPUs per node, nothing to do yet.
+pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
+    let site = weirgate_config::load("test", policy, false).unwrap_or_else(|e| panic!("{e}")).site;
+    let machine = |name: &String| Machine {
+        name: name.clone(),
+        cpus,
+        speed: 1.0,
+        servers: 1,
+        concurrency: None,
+        backlog: None,
+        thrashing: None,
+    };
+    let names: Vec<String> = site.policy.nodes.iter().map(|node| node.machine.clone()).collect();
+    Experiment {
+        name: "test".into(),
+        title: "a test".into(),
+        machine_of: (0..names.len()).collect(),
+        machines: names.iter().map(machine).collect(),
+        site,
+        network_delay: Duration::ZERO,
+        traffic: Vec::new(),
+        phases: vec![Phase { name: "all".into(), until: s(seconds), judged: true }],
+        settle: s(5),
+        faults: Vec::new(),
+        published: Vec::new(),
+    }
+}
+
+/// A class of plain requests: Poisson at `rate`, with this CPU demand.
+pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
+    Traffic {
+        class: TrafficClass::Class(class),
+        source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
+        demand: demand(cpu),
+        patience: None,
+        retries: 0,
+        retry_after: Distribution::Fixed(ms(100)),
+    }
+}
+
+/// Users of a closed loop.
+pub fn users(class: usize, users: Profile, think: Distribution, cpu: Distribution) -> Traffic {
+    Traffic { source: Source::Users { users, think }, ..open(class, 0.0, cpu) }
+}
+
+/// The same demand all the time.
+pub fn demand(cpu: Distribution) -> Vec<DemandFrom> {
+    let io = Distribution::Fixed(Duration::ZERO);
+    vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io }]
+}
+
+/// Something goes wrong with these machines.
+pub fn fault(kind: FaultKind, from: u64, until: u64, machines: &[usize]) -> Fault {
+    Fault { at: s(from), until: Some(s(until)), kind, machines: machines.to_vec() }
+}

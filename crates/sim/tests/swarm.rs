@@ -1,0 +1,92 @@
+//! The swarm: scenarios are what they claim to be, and nothing breaks when they are played.
+
+use std::collections::BTreeSet;
+
+use weirgate_config::{Override, Source, TrafficClass};
+use weirgate_sim::swarm::{Family, MOST_OWED, Swarm, owed_share, scenario};
+
+#[test]
+fn a_seed_names_a_scenario() {
+    for seed in [0, 7, 1_000_003] {
+        let [once, again] = [scenario(seed), scenario(seed)];
+        assert_eq!(once.yaml, again.yaml);
+        assert_eq!(format!("{:?}", once.experiment), format!("{:?}", again.experiment));
+        assert_ne!(once.yaml, scenario(seed + 18).yaml);
+    }
+}
+
+#[test]
+fn scenarios_load_and_their_guarantees_fit() {
+    let mut families = BTreeSet::new();
+    let mut beyond = 0;
+    for seed in 0..500 {
+        let scenario = scenario(seed);
+        families.insert(scenario.family);
+        let experiment = &scenario.experiment;
+        for (phase, it) in experiment.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
+            let owed = owed_share(experiment, phase);
+            // The file's figures have three digits.
+            assert!(owed <= MOST_OWED * 1.005, "seed {seed}: {owed} of the capacity is owed in {}", it.name);
+            assert!(owed > 0.1, "seed {seed}: only {owed} of the capacity is owed in {}", it.name);
+        }
+        let offered: f64 = experiment.traffic.iter().map(|traffic| most(&traffic.source)).sum();
+        assert!((50.0..=20_000.0).contains(&offered), "seed {seed}: {offered} requests/s");
+        let guaranteed = |class: &TrafficClass| match class {
+            TrafficClass::Class(class) => experiment.site.policy.classes[*class].guarantee.throughput,
+            TrafficClass::Template { template, .. } => {
+                experiment.site.policy.templates[*template].class.guarantee.throughput
+            }
+        };
+        let exceeds = experiment.traffic.iter().any(|t| guaranteed(&t.class).is_none_or(|rate| most(&t.source) > rate));
+        beyond += usize::from(exceeds);
+    }
+    assert_eq!(families.len(), Family::ALL.len());
+    assert!(beyond > 250, "only {beyond} scenarios go beyond a guarantee");
+}
+
+/// Most requests per second of a source; of users, as many as if each thought for a second.
+fn most(source: &Source) -> f64 {
+    match source {
+        Source::Open { rate: figure, .. } | Source::Users { users: figure, .. } => {
+            figure.0.iter().map(|knot| knot.value).fold(0.0, f64::max)
+        }
+        Source::Trace(instants) => instants.len() as f64,
+    }
+}
+
+/// One scenario of every family: whatever is missed, nothing is broken.
+#[test]
+fn a_swarm_breaks_nothing() {
+    for discipline in ["quorum", "weirgate"] {
+        let overrides = vec![Override::discipline(discipline)];
+        let swarm = Swarm { first: 36, count: Family::ALL.len() as u64, overrides, threads: None };
+        let mut told = 0;
+        let tally = swarm
+            .play(|outcome| {
+                told += 1;
+                assert_eq!(outcome.panic, None, "{discipline}, seed {}", outcome.seed);
+                assert_eq!(outcome.violations.first(), None, "{discipline}, seed {}", outcome.seed);
+            })
+            .unwrap();
+        assert_eq!((told, tally.families.len()), (Family::ALL.len(), Family::ALL.len()));
+        assert!(tally.requests > 500_000 && tally.unsafe_seeds.is_empty());
+    }
+}
+
+#[test]
+fn the_same_swarm_finds_the_same_on_any_number_of_threads() {
+    let play = |threads| {
+        let overrides = vec![Override::discipline("quorum")];
+        Swarm { first: 1, count: 3, overrides, threads: Some(threads) }.play(|_| ()).unwrap()
+    };
+    let [alone, together] = [1, 3].map(play);
+    assert_eq!(alone.to_string(), together.to_string());
+    assert_eq!(alone.requests, together.requests);
+}
+
+#[test]
+fn a_wrong_override_is_an_error_and_not_a_panic() {
+    let overrides = vec![Override::discipline("quorun")];
+    let errors = Swarm { first: 0, count: 2, overrides, threads: Some(1) }.play(|_| ()).unwrap_err();
+    assert!(errors.to_string().contains("quorum"), "{errors}");
+}

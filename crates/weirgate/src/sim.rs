@@ -1,0 +1,262 @@
+//! `weirgate sim`: plays experiments in virtual time and says which guarantees held.
+//!
+//! Every pair of a discipline and a seed is one run; runs are independent, so that as many as there are cores
+//! go at a time. Results are printed in the order of the command line, whatever ends first.
+
+use std::num::NonZero;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use weirgate_config::{Experiment, InvalidOverride, Override, load_experiment_file};
+use weirgate_sim::report::{Group, Played, Series, html, json, text};
+use weirgate_sim::{Verdict, judge, judge_against_oracle};
+
+use crate::{exit, swarm};
+
+/// It could not be run at all. 1 is kept for guarantees that were missed.
+pub(crate) const CANNOT: u8 = 2;
+
+/// Play experiments in virtual time and say which guarantees held.
+///
+/// An experiment file names a policy, the machines behind it, the traffic in front of it and what goes wrong when. The
+/// engine is the one that runs in the gateway; machines and clients are models. The same file and seed give the
+/// same run to the bit.
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+Examples:
+  weirgate sim experiments/quorum-fig9.yaml
+  weirgate sim experiments/quorum-fig9.yaml --discipline quorum --discipline weirgate --seeds 8
+  weirgate sim my.yaml --set traffic.A.rate=1200/s --format html --output my.html
+  weirgate sim my.yaml --format json --against oracle
+  weirgate sim --swarm 1000 --discipline weirgate --discipline quorum
+
+Exit codes:
+  0  every guarantee that can be held was held, and no invariant was violated
+  1  a guarantee was missed, or an invariant was violated
+  2  it could not be run: messages on standard error say why and how to mend it")]
+#[group(id = "sim")]
+pub(crate) struct Args {
+    /// Experiment files (YAML).
+    #[arg(required_unless_present_any = ["swarm", "swarm_file"])]
+    files: Vec<PathBuf>,
+    /// Play under this discipline instead of the file's; may be given several times to compare.
+    #[arg(long = "discipline", value_name = "D")]
+    disciplines: Vec<String>,
+    /// Play with the seeds 1 to N.
+    #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=MOST_SEEDS))]
+    seeds: Option<u64>,
+    /// Play with this seed.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Put a value into the experiment first, such as `traffic.A.rate=800/s`; may be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = set)]
+    sets: Vec<Override>,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Where to: a file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Also say what a scheduler could serve that knows every capacity and demand.
+    #[arg(long, value_enum)]
+    against: Option<Against>,
+    #[command(flatten)]
+    swarm: swarm::Args,
+}
+
+/// More seeds than anybody waits for.
+const MOST_SEEDS: u64 = 10_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table.
+    Text,
+    /// One object for one run, a list for several.
+    Json,
+    /// A page with figures.
+    Html,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Against {
+    /// Floors first, then what is left by weight.
+    Oracle,
+}
+
+fn set(text: &str) -> Result<Override, InvalidOverride> {
+    text.parse()
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let (seed, disciplines, sets) = (args.seed, args.disciplines.as_slice(), args.sets.as_slice());
+    let json = args.format == Format::Json;
+    if let Some(code) = swarm::run(&args.swarm, &swarm::Context { seed, disciplines, sets, json }) {
+        return code;
+    }
+    let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
+    let seeds = match args.seeds {
+        Some(count) => 1..=count,
+        None => args.seed..=args.seed,
+    };
+    let played = play(plans, &seeds.collect::<Vec<u64>>(), args);
+    let report = match args.format {
+        Format::Text => played.iter().map(text::text).collect::<Vec<String>>().join("\n"),
+        Format::Json => {
+            let groups = played.iter().flat_map(|played| &played.groups);
+            json::text(&groups.flat_map(|group| &group.verdicts).collect::<Vec<&Verdict>>())
+        }
+        Format::Html => html::page(&played, &command_line()),
+    };
+    if let Err(why) = write(&report, args.output.as_deref()) {
+        exit::say(&why);
+        return ExitCode::from(CANNOT);
+    }
+    if played.iter().all(Played::sound) { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+}
+
+/// An experiment, once per discipline.
+struct Plan {
+    experiments: Vec<Experiment>,
+}
+
+/// Every experiment under every discipline; `None` if one has errors, all of which have been told.
+fn load(args: &Args) -> Option<Vec<Plan>> {
+    let mut sound = true;
+    let mut plans = Vec::new();
+    for file in &args.files {
+        let mut experiments = Vec::new();
+        let changes: Vec<Vec<Override>> = match args.disciplines.as_slice() {
+            [] => vec![args.sets.clone()],
+            some => some.iter().map(|name| [vec![Override::discipline(name)], args.sets.clone()].concat()).collect(),
+        };
+        for (index, changes) in changes.iter().enumerate() {
+            match load_experiment_file(file, changes) {
+                Ok(loaded) => {
+                    if index == 0 {
+                        let lines = loaded.warning_lines(&file.display().to_string());
+                        lines.iter().for_each(|line| exit::tell(&format!("{line}\n")));
+                    }
+                    experiments.push(loaded.experiment);
+                }
+                Err(errors) => {
+                    exit::tell(&errors.to_string());
+                    sound = false;
+                    // The same file under another discipline has the same errors.
+                    break;
+                }
+            }
+        }
+        plans.push(Plan { experiments });
+    }
+    sound.then_some(plans)
+}
+
+/// What one run leaves.
+struct Done {
+    verdict: Verdict,
+    /// Only of the first seed, and only for figures.
+    series: Option<Series>,
+}
+
+/// Plays everything, as many runs at a time as there are cores.
+fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
+    let jobs: Vec<(&Experiment, u64)> = plans
+        .iter()
+        .flat_map(|plan| &plan.experiments)
+        .flat_map(|experiment| seeds.iter().map(move |seed| (experiment, *seed)))
+        .collect();
+    let bar = progress(&jobs);
+    let results: Vec<Mutex<Option<Done>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
+    let next = AtomicUsize::new(0);
+    let worker = || {
+        while let Some(((experiment, seed), result)) = {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            jobs.get(index).zip(results.get(index))
+        } {
+            let done = one(experiment, *seed, *seed == seeds[0], args, &bar);
+            if let Ok(mut place) = result.lock() {
+                *place = Some(done);
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(jobs.len()) {
+            scope.spawn(worker);
+        }
+    });
+    bar.finish_and_clear();
+    let mut results = results.into_iter().filter_map(|result| result.into_inner().ok().flatten());
+    plans
+        .into_iter()
+        .filter_map(|Plan { experiments }| {
+            let groups = experiments.iter().map(|experiment| {
+                let discipline = experiment.site.policy.discipline.name.clone();
+                let done: Vec<Done> = results.by_ref().take(seeds.len()).collect();
+                let mut group = Group { discipline, ..Group::default() };
+                for Done { verdict, series } in done {
+                    group.verdicts.push(verdict);
+                    group.series = group.series.or(series);
+                }
+                group
+            });
+            let groups = groups.collect();
+            experiments.into_iter().next().map(|experiment| Played { experiment, groups })
+        })
+        .collect()
+}
+
+/// One run and its verdict.
+fn one(experiment: &Experiment, seed: u64, first: bool, args: &Args, bar: &ProgressBar) -> Done {
+    let mut told = Duration::ZERO;
+    let run = weirgate_sim::run(experiment, seed, |at| {
+        bar.inc(millis(at.saturating_sub(told)));
+        told = told.max(at);
+    });
+    bar.inc(millis(experiment.duration().saturating_sub(told)));
+    let verdict = match args.against {
+        None => judge(experiment, &run),
+        Some(Against::Oracle) => judge_against_oracle(experiment, &run),
+    };
+    let series = (first && args.format == Format::Html).then(|| Series::new(experiment, &run));
+    Done { verdict, series }
+}
+
+/// A bar over all simulated time, on standard error if that is a terminal.
+fn progress(jobs: &[(&Experiment, u64)]) -> ProgressBar {
+    let total = jobs.iter().map(|(experiment, _)| millis(experiment.duration())).sum();
+    let bar = ProgressBar::new(total);
+    if let Ok(style) = ProgressStyle::with_template("{percent:>3} % {wide_bar} {elapsed} of about {duration}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write(report: &str, output: Option<&Path>) -> Result<(), String> {
+    match output {
+        Some(path) => {
+            std::fs::write(path, report).map_err(|error| format!("{} cannot be written: {error}", path.display()))
+        }
+        None => exit::write(report).map_err(|error| format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// The command as it was typed, as a shell would take it again.
+fn command_line() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
+    let quoted = |word: String| {
+        if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    format!("weirgate {}", words.collect::<Vec<String>>().join(" "))
+}
