@@ -32,6 +32,9 @@ pub struct Processor<T> {
     thrashing: Option<Thrashing>,
     /// 1 is nominal, 0 stands still.
     speed: f64,
+    /// Service that each request gets per unit of time: it changes with the number of requests only, so it
+    /// is worked out then and not whenever somebody asks.
+    rate: f64,
     /// Nanoseconds of service of a request that has been inside since the processor was last empty.
     service: f64,
     /// The instant up to which everything has been worked out.
@@ -85,7 +88,7 @@ impl<T> Processor<T> {
     pub fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Processor<T> {
         let inside = BinaryHeap::new();
         let (entries, busy, done) = (0, 0.0, 0.0);
-        Processor { cpus, thrashing, speed: 1.0, service: 0.0, now, inside, beside: 0, entries, busy, done }
+        Processor { cpus, thrashing, speed: 1.0, rate: 1.0, service: 0.0, now, inside, beside: 0, entries, busy, done }
     }
 
     /// Requests inside.
@@ -114,26 +117,30 @@ impl<T> Processor<T> {
 
     /// From now on `count` requests are in the node and at none of its CPUs; they count for thrashing.
     pub fn set_beside(&mut self, count: usize) {
-        self.beside = count;
+        if self.beside != count {
+            self.beside = count;
+            self.refresh();
+        }
     }
 
     /// The speed from now on: 1 is nominal, 0.5 takes twice as long, 0 stands still.
     pub fn set_speed(&mut self, speed: f64) {
         self.speed = speed.max(0.0);
+        self.refresh();
     }
 
     /// Lets `what` in, with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present first.
     pub fn enter(&mut self, what: T, demand: u64) {
         self.inside.push(Resident { end: self.service + demand as f64, entry: self.entries, what });
         self.entries += 1;
+        self.refresh();
     }
 
     /// When the next request leaves if nothing changes; `None` if none ever does.
     #[must_use]
     pub fn next_departure(&self) -> Option<u64> {
         let first = self.inside.peek()?;
-        let rate = self.rate();
-        (rate > 0.0).then(|| self.now.saturating_add(round_up((first.end - self.service) / rate - ROUNDING)))
+        (self.rate > 0.0).then(|| self.now.saturating_add(round_up((first.end - self.service) / self.rate - ROUNDING)))
     }
 
     /// Moves on to `to`, before which nothing leaves: [`Processor::next_departure`] says so.
@@ -154,6 +161,7 @@ impl<T> Processor<T> {
             {
                 left.extend(self.inside.pop().map(|gone| (gone.what, at)));
             }
+            self.refresh();
         }
         self.step(to);
         if self.inside.is_empty() {
@@ -167,6 +175,7 @@ impl<T> Processor<T> {
     pub fn remove(&mut self, mut is_it: impl FnMut(&T) -> bool) -> bool {
         let before = self.inside.len();
         self.inside.retain(|resident| !is_it(&resident.what));
+        self.refresh();
         if self.inside.is_empty() {
             self.service = 0.0;
         }
@@ -176,20 +185,21 @@ impl<T> Processor<T> {
     /// Forgets everything inside.
     pub fn clear(&mut self) {
         self.inside.clear();
+        self.refresh();
         self.service = 0.0;
     }
 
-    /// Service that each request gets per unit of time.
-    fn rate(&self) -> f64 {
+    /// Works the rate out anew.
+    fn refresh(&mut self) {
         let n = self.inside.len() as f64;
         let share = (f64::from(self.cpus) / n).min(1.0);
-        match self.thrashing {
+        self.rate = match self.thrashing {
             None => self.speed * share,
             Some(Thrashing { beyond, penalty }) => {
                 let surplus = (n + self.beside as f64 - f64::from(beyond)).max(0.0);
                 self.speed / (1.0 + penalty * surplus) * share
             }
-        }
+        };
     }
 
     /// Moves on to `to`, before which nothing leaves.
@@ -199,7 +209,7 @@ impl<T> Processor<T> {
             self.now = to;
             if !self.inside.is_empty() {
                 let n = self.inside.len() as f64;
-                let each = dt * self.rate();
+                let each = dt * self.rate;
                 self.service += each;
                 self.done += each * n;
                 self.busy += dt * n.min(f64::from(self.cpus));

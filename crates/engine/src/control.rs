@@ -12,9 +12,9 @@
 use core::time::Duration;
 
 use crate::admit::PERIOD;
+use crate::discipline::LoadControl;
 use crate::engine::Engine;
 use crate::policy::{Policy, ResponseTime};
-use crate::discipline::LoadControl;
 use crate::release::{Danger, Half, Halves, Swing, Tightest};
 use crate::request::{ClassId, Why};
 use crate::time::Time;
@@ -160,9 +160,10 @@ impl Engine {
 
     /// What every request of a pool suffers inside; at least 1.
     pub(crate) fn stretch(&self, pool: usize) -> f64 {
-        let stretches = self.nodes.groups_of(pool).filter_map(|group| {
-            self.windows[group as usize].swing.as_ref().map(|swing| swing.stretch)
-        });
+        let stretches = self
+            .nodes
+            .groups_of(pool)
+            .filter_map(|group| self.windows[group as usize].swing.as_ref().map(|swing| swing.stretch));
         stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
@@ -206,9 +207,10 @@ impl Engine {
     pub(crate) fn nodes_changed(&mut self, now: Time) {
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
         for group in 0..self.windows.len() {
-            let slots = self.nodes.shares(group as u32).map(|(pool, share)| {
-                self.classes.pool_weight[pool] as f64 * 1e-9 * share
-            });
+            let slots = self
+                .nodes
+                .shares(group as u32)
+                .map(|(pool, share)| self.classes.pool_weight[pool] as f64 * 1e-9 * share);
             let slots: f64 = slots.sum();
             let members = &self.nodes.groups[group];
             let window = &mut self.windows[group];

@@ -165,11 +165,7 @@ impl Default for Tokens {
     /// class that has just had surplus wait for its turn less long than its limit. One percent keeps
     /// best-effort classes alive and costs nobody anything.
     fn default() -> Self {
-        Tokens {
-            debt: 0.5,
-            best_effort_share: 0.01,
-            infeasible: Infeasible::Proportional,
-        }
+        Tokens { debt: 0.5, best_effort_share: 0.01, infeasible: Infeasible::Proportional }
     }
 }
 

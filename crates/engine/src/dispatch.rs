@@ -345,12 +345,9 @@ impl Nodes {
         (avoid, kept): (u32, Option<u32>),
         random: &mut Random,
     ) -> Option<u32> {
-        let first = |key: &((f64, u64), u32)| (key.0, key.1);
-        let order = |a: &((f64, u64), u32), b: &((f64, u64), u32)| {
-            first(a).partial_cmp(&first(b)).unwrap_or(core::cmp::Ordering::Equal)
-        };
-        let tops = self.open(pool, windows, kept).filter_map(|lane| self.ready.peek(lane as usize));
-        let (_, best) = tops.min_by(order)?;
+        let order =
+            |a: &((f64, u64), u32), b: &((f64, u64), u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
+        let best = self.best(pool, windows, kept)?;
         let chosen = if self.methods[pool] == Dispatch::PowerOfTwo {
             let open = self.open(pool, windows, kept);
             let a = self.draw(open.clone(), avoid, random);
@@ -372,6 +369,18 @@ impl Nodes {
         self.turns += 1;
         self.count(chosen, true);
         Some(chosen)
+    }
+
+    /// The best node of the pool. Between lanes the emptier group counts: a node's load is compared with its part
+    /// of its group's window, as requests that wait for a database fill a node less than their number says.
+    fn best(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> Option<u32> {
+        let tops = self.open(pool, windows, kept).filter_map(|lane| {
+            let ((key, turn), node) = self.ready.peek(lane as usize)?;
+            let group = self.lanes[lane as usize].group as usize;
+            Some((key * self.groups[group].weight / f64::from(windows[group].size), turn, node))
+        });
+        let order = |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
+        tops.min_by(order).map(|(_, _, node)| node)
     }
 
     /// A request is no longer inside.

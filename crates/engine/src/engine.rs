@@ -3,7 +3,7 @@
 use crate::admit::{self, Outlook};
 use crate::classify::Classes;
 use crate::control::Steering;
-use crate::discipline::{Admit, Infeasible, Precedence as Method, Tokens};
+use crate::discipline::{Admit, Infeasible, Precedence as Method};
 use crate::dispatch::Nodes;
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
@@ -227,11 +227,25 @@ impl Engine {
         self.precedence.next(size, self.policy.pools.len(), room)
     }
 
-    /// Windows learn whether they hold anything back.
+    /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
+    /// It also does if it only turns requests aside to a group that holds others back.
     fn note_held_back(&mut self, now: Time) {
-        for (window, group) in self.windows.iter_mut().zip(&self.nodes.groups) {
+        let groups = &self.nodes.groups;
+        for (window, group) in self.windows.iter_mut().zip(groups) {
             let waits = self.queues.waiting > 0 && group.pools.iter().any(|pool| self.precedence.waits(*pool));
             window.hold(now, waits);
+        }
+        if self.queues.waiting == 0 || groups.len() == 1 {
+            return;
+        }
+        for (index, group) in groups.iter().enumerate() {
+            if self.windows[index].has_room() || self.windows[index].holds() {
+                continue;
+            }
+            let mut beside = group.pools.iter().flat_map(|pool| self.nodes.groups_of(*pool));
+            if beside.any(|other| self.windows[other as usize].holds()) {
+                self.windows[index].hold(now, true);
+            }
         }
     }
 
@@ -245,12 +259,14 @@ impl Engine {
     /// Would a request of the class that arrives now wait too long?
     fn predicted(&mut self, now: Time, class: u32) -> Option<ShedReason> {
         let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
+        let tokens = self.dearness(class);
         let spec = self.classes.spec(class);
         let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
         let state = &mut self.classes.all[class as usize];
         let owed = guarantee.throughput.is_some() && state.arrivals.level(now, guarantee.throughput) >= 1.0;
         if owed {
-            state.arrivals.take(now, guarantee.throughput, 1.0, 0.0);
+            // A debt of what it takes beyond the one that is there.
+            state.arrivals.take(now, guarantee.throughput, tokens, f64::INFINITY);
         }
         if state.queue.len == 0 {
             return None;
@@ -299,7 +315,7 @@ impl Engine {
         let spec = self.classes.spec(class);
         let (budget, guarantee) = (spec.retry, spec.guarantee);
         if let Method::Tokens(figures) = self.policy.discipline.precedence {
-            let tokens = self.tokens_taken(class, &figures);
+            let tokens = self.dearness(class);
             // Without a limit a second is the only measure of time that a class has.
             let limit = guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
             let bucket = &mut self.classes.all[class as usize].bucket;
@@ -322,12 +338,9 @@ impl Engine {
         NodeId(node)
     }
 
-    /// Tokens that a release takes: one, or where claims are ranked as many agreed requests as the
-    /// class's requests cost. Less than twice as dear is not told from noise and contention.
-    fn tokens_taken(&self, class: u32, figures: &Tokens) -> f64 {
-        if figures.infeasible == Infeasible::Proportional {
-            return 1.0;
-        }
+    /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
+    /// capacity, not its rate. Less than [`DEAR`] is not told from noise and contention and counts as one.
+    fn dearness(&self, class: u32) -> f64 {
         let state = &self.classes.all[class as usize];
         let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
             return 1.0;

@@ -188,12 +188,17 @@ impl Engine {
             outstanding: self.windows.iter().map(|w| w.outstanding).sum(),
             waiting: self.queues.waiting,
             moved: self.windows.iter().map(|w| w.moved).max_by_key(|m| m.at).unwrap_or(self.windows[0].moved),
-            groups: self.windows.iter().zip(&self.nodes.groups).map(|(window, group)| GroupSnapshot {
-                pools: group.pools.iter().map(|pool| self.policy.pools[*pool].name.clone()).collect(),
-                window: window.limit(),
-                outstanding: window.outstanding,
-                moved: window.moved,
-            }).collect(),
+            groups: self
+                .windows
+                .iter()
+                .zip(&self.nodes.groups)
+                .map(|(window, group)| GroupSnapshot {
+                    pools: group.pools.iter().map(|pool| self.policy.pools[*pool].name.clone()).collect(),
+                    window: window.limit(),
+                    outstanding: window.outstanding,
+                    moved: window.moved,
+                })
+                .collect(),
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
             usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.total_weight as f64 / 1e9,

@@ -22,8 +22,12 @@ fn explore_table3() {
             c.service_time = us(10_800.0);
         }
         let load = |rate| Load { rate, demand: 0.0108, exponential: true };
-        let mut bench =
-            Bench::new(policy(Discipline::weirgate(), 10, classes), 2.0, vec![load(185.0), load(1718.0), load(557.0)], 1);
+        let mut bench = Bench::new(
+            policy(Discipline::weirgate(), 10, classes),
+            2.0,
+            vec![load(185.0), load(1718.0), load(557.0)],
+            1,
+        );
         for step in 0..12 {
             bench.reset();
             let from = bench.now;
@@ -34,7 +38,13 @@ fn explore_table3() {
             for t in &bench.tallies {
                 let mean = t.served.iter().sum::<f64>() / t.served.len() as f64;
                 util += t.served.len() as f64 * 0.0108 / 5.0 / 20.0;
-                print!("| {:.0}/s {:.0}ms p95 {:.0} shed {} ", t.served.len() as f64 / 5.0, mean * 1e3, percentile(&t.served, 0.95) * 1e3, t.shed);
+                print!(
+                    "| {:.0}/s {:.0}ms p95 {:.0} shed {} ",
+                    t.served.len() as f64 / 5.0,
+                    mean * 1e3,
+                    percentile(&t.served, 0.95) * 1e3,
+                    t.shed
+                );
             }
             println!(" util {util:.3}");
             let _ = step;

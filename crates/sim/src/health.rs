@@ -86,8 +86,7 @@ mod tests {
 
     fn watch() -> Watch {
         let second = Duration::from_secs(1);
-        let check =
-            HealthCheck { path: "/".into(), host: None, interval: second, timeout: second, fall: 3, rise: 2 };
+        let check = HealthCheck { path: "/".into(), host: None, interval: second, timeout: second, fall: 3, rise: 2 };
         Watch::new(check, Random::new(1))
     }
 

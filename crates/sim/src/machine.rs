@@ -201,3 +201,101 @@ pub(crate) fn condition(machine: usize, active: impl Iterator<Item = usize>, exp
     }
     condition
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+    use weirgate_config::Fault;
+
+    const MS: u64 = 1_000_000;
+
+    fn experiment(servers: u32, faults: &[(FaultKind, &[usize])]) -> Experiment {
+        let text = "
+            listen: 127.0.0.1:8080
+            upstreams: { web: { nodes: ['a:1'] } }
+            classes: [{ name: A }]";
+        let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
+        let machine = Machine {
+            name: "a".into(),
+            cpus: 1,
+            speed: 2.0,
+            servers,
+            concurrency: Some(1),
+            backlog: Some(1),
+            thrashing: None,
+        };
+        let fault = |(kind, machines): &(FaultKind, &[usize])| Fault {
+            at: Duration::ZERO,
+            until: None,
+            kind: *kind,
+            machines: machines.to_vec(),
+        };
+        Experiment {
+            name: "test".into(),
+            title: String::new(),
+            site,
+            machines: vec![machine],
+            machine_of: vec![0],
+            network_delay: Duration::ZERO,
+            traffic: Vec::new(),
+            phases: Vec::new(),
+            settle: Duration::ZERO,
+            faults: faults.iter().map(fault).collect(),
+            published: Vec::new(),
+        }
+    }
+
+    fn demand() -> Demand {
+        Demand { cpu: 10 * MS, io: 0 }
+    }
+
+    #[test]
+    fn faults_of_a_machine_add_up() {
+        let faults: [(FaultKind, &[usize]); 6] = [
+            (FaultKind::Slow(0.5), &[0]),
+            (FaultKind::Slow(0.5), &[0, 1]),
+            (FaultKind::FailFast(0.2), &[0]),
+            (FaultKind::FailFast(0.1), &[0]),
+            (FaultKind::Stall, &[1]),
+            (FaultKind::Reload, &[]),
+        ];
+        let experiment = experiment(1, &faults);
+        let all = |machine| condition(machine, 0..faults.len(), &experiment);
+        assert_eq!(all(0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
+        assert_eq!(all(1), Condition { speed: 0.5, stalled: true, ..Condition::WELL });
+        assert_eq!(condition(0, [4, 5].into_iter(), &experiment), Condition::WELL);
+    }
+
+    #[test]
+    fn servers_take_turns_and_are_full_one_by_one() {
+        let mut machines = Machines::new(&experiment(2, &[]), 1);
+        let receptions: Vec<Reception> = (0..5).map(|id| machines.receive(0, 0, id, demand())).collect();
+        let taken = Reception::Taken;
+        assert_eq!(receptions, [taken(0), taken(1), taken(0), taken(1), Reception::Full]);
+        // Speed 2: 10 ms of work take 5.
+        assert_eq!(machines.next_event(0), Some(5 * MS));
+        machines.advance(5 * MS, 0);
+        let mut finished = Vec::new();
+        machines.collect(&mut finished);
+        assert_eq!(finished, [(0, 5 * MS)]);
+        assert_eq!(machines.done(5 * MS), [0.020]);
+    }
+
+    #[test]
+    fn a_machine_that_is_gone_refuses_and_a_stalled_one_holds() {
+        let mut machines = Machines::new(&experiment(1, &[]), 1);
+        machines.receive(0, 0, 1, demand());
+        machines.set_condition(0, Condition { stalled: true, ..Condition::WELL });
+        let receptions = [2, 3, 4].map(|id| machines.receive(MS, 0, id, demand()));
+        assert_eq!((receptions, machines.next_event(0)), ([Reception::Taken(0); 3], None));
+        machines.cut(MS, 0, 1);
+        machines.set_condition(0, Condition { crashed: true, ..Condition::WELL });
+        assert_eq!(machines.receive(2 * MS, 0, 5, demand()), Reception::Refused);
+        machines.set_condition(0, Condition::WELL);
+        assert_eq!(
+            (machines.receive(3 * MS, 0, 6, demand()), machines.next_event(0)),
+            (Reception::Taken(0), Some(8 * MS))
+        );
+    }
+}

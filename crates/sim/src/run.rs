@@ -24,9 +24,10 @@ pub struct Record {
     pub fate: Fate,
     /// Nanoseconds from the start of the run: its head reached the gateway.
     pub arrived: u64,
-    /// It was released to a node; 0 if it never was.
+    /// It was released to a node for the first time; 0 if it never was. (What is released at the very
+    /// start says 1.)
     pub released: u64,
-    /// Its last byte came from the node, or it was shed, failed or left.
+    /// Its last byte came from the node, or it was shed, failed or left, or the run ended.
     pub ended: u64,
     /// CPU time that it needs, in seconds of a nominal CPU.
     pub cpu: f32,
@@ -45,7 +46,8 @@ pub struct Sample {
     pub outstanding: u32,
     /// Waiting requests per class of the policy.
     pub waiting: Vec<u32>,
-    /// Per machine the CPU-seconds done since the start.
+    /// Per machine the work done since the start, in seconds of a nominal CPU: in full use it grows by
+    /// servers × CPUs × speed a second. What was done of requests that were cut off counts.
     pub busy: Vec<f64>,
 }
 

@@ -2,7 +2,7 @@
 
 mod support;
 
-use support::{exponential, experiment, fault, ms, open, policy, s, users};
+use support::{experiment, exponential, fault, ms, open, policy, s, users};
 use weirgate_config::{Arrivals, Distribution, Experiment, FaultKind, Knot, Profile, Source, TrafficClass};
 use weirgate_sim::{Fate, Record, Run, run};
 

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use weirgate_config::{Override, Source, TrafficClass};
-use weirgate_sim::swarm::{Family, MOST_OWED, Swarm, owed_share, scenario};
+use weirgate_config::{Arrivals, Override, Source, TrafficClass};
+use weirgate_sim::swarm::{Family, MOST_OWED, Swarm, owed_share, scenario, scenario_with};
+use weirgate_sim::{judge, run};
 
 #[test]
 fn a_seed_names_a_scenario() {
@@ -70,6 +71,39 @@ fn a_swarm_breaks_nothing() {
             .unwrap();
         assert_eq!((told, tally.families.len()), (Family::ALL.len(), Family::ALL.len()));
         assert!(tally.requests > 500_000 && tally.unsafe_seeds.is_empty());
+    }
+}
+
+/// Families in which what is owed is what the classes send, cut to their guarantee, whatever a machine does.
+const PLAIN: [Family; 8] = [
+    Family::Surge,
+    Family::Bursts,
+    Family::IoAndCpu,
+    Family::TightPercentiles,
+    Family::HiddenServers,
+    Family::UnequalCosts,
+    Family::SharedPools,
+    Family::ManyClasses,
+];
+
+/// The owed traffic alone needs no control: limits and floors are within reach.
+#[test]
+fn what_is_owed_can_be_held() {
+    let seeds = (0..36).filter(|seed| PLAIN.contains(&Family::of(*seed)));
+    for seed in seeds {
+        let scenario = scenario_with(seed, &[Override::discipline("none")]).unwrap();
+        let mut experiment = scenario.experiment;
+        for traffic in &mut experiment.traffic {
+            let TrafficClass::Class(class) = traffic.class else { panic!("seed {seed} has a template") };
+            let Source::Open { arrivals, rate } = &mut traffic.source else { panic!("seed {seed} has users") };
+            let guaranteed = experiment.site.policy.classes[class].guarantee.throughput.unwrap_or(0.0);
+            let burst = if let Arrivals::Mmpp { burst, .. } = arrivals { *burst } else { 1.0 };
+            rate.0.iter_mut().for_each(|knot| knot.value = knot.value.min(0.95 * guaranteed / burst));
+        }
+        let verdict = judge(&experiment, &run(&experiment, seed, |_| ()));
+        let missed: Vec<String> = verdict.misses().map(|m| format!("{:?} of {}", m.kind, m.class.class)).collect();
+        assert!(missed.is_empty(), "seed {seed} ({}): {missed:?}", scenario.family);
+        assert!(verdict.phases.iter().all(|phase| phase.feasible || !phase.judged), "seed {seed}");
     }
 }
 

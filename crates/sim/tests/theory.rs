@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use support::{exponential, experiment, ms, open, policy, users};
+use support::{experiment, exponential, ms, open, policy, users};
 use weirgate_config::{Distribution, Profile};
 use weirgate_sim::{Fate, Record, Run, run};
 
@@ -82,11 +82,8 @@ fn a_closed_loop_keeps_its_bounds() {
         experiment.traffic.push(users(0, Profile::constant(n), think, exponential(ms(10))));
         let run = run(&experiment, 8, |_| ());
         assert_eq!(run.violations, []);
-        let late: Vec<&Record> = run
-            .records
-            .iter()
-            .filter(|r| r.fate == Fate::Served && r.ended > 100_000_000_000)
-            .collect();
+        let late: Vec<&Record> =
+            run.records.iter().filter(|r| r.fate == Fate::Served && r.ended > 100_000_000_000).collect();
         let rate = late.len() as f64 / 300.0;
         assert!((rate / expected - 1.0).abs() < 0.04, "{n} users: {rate}/s of {expected}");
         let response = late.iter().map(|r| (r.ended - r.arrived) as f64 / 1e9).sum::<f64>() / late.len() as f64;

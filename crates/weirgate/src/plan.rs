@@ -62,7 +62,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     let experiment = &loaded.experiment;
     let machine = match &args.machine {
         None => None,
-        Some(name) => match experiment.machines.iter().position(|machine| machine.name == *name) {
+        Some(name) => match experiment.machines.iter().position(|machine| is_called(&machine.name, name)) {
             Some(index) => Some(index),
             None => {
                 let known: Vec<&str> = experiment.machines.iter().map(|machine| machine.name.as_str()).collect();
@@ -95,6 +95,11 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Err(error) => exit::fail(&error.to_string()),
     };
     if plan.needed.is_some() { printed } else { ExitCode::from(exit::NO) }
+}
+
+/// Is this the machine's name? As in the file, an address may lack its port.
+fn is_called(machine: &str, name: &str) -> bool {
+    machine == name || machine.rsplit_once(':').is_some_and(|(host, _)| host == name)
 }
 
 fn progress(step: &Step) -> String {

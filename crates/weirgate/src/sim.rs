@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_config::{Experiment, InvalidOverride, Override, load_experiment_file};
-use weirgate_sim::report::{Group, Played, Series, html, json, text};
+use weirgate_sim::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_sim::{Verdict, judge, judge_against_oracle};
 
 use crate::{exit, swarm};
@@ -80,6 +80,8 @@ enum Format {
     Json,
     /// A page with figures.
     Html,
+    /// The figure alone; of one experiment under one discipline.
+    Svg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -100,6 +102,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return code;
     }
     let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
+    if args.format == Format::Svg && plans.iter().map(|plan| plan.experiments.len()).sum::<usize>() != 1 {
+        exit::say("a figure is of one experiment under one discipline; give one file and at most one --discipline");
+        return ExitCode::from(CANNOT);
+    }
     let seeds = match args.seeds {
         Some(count) => 1..=count,
         None => args.seed..=args.seed,
@@ -112,12 +118,18 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             json::text(&groups.flat_map(|group| &group.verdicts).collect::<Vec<&Verdict>>())
         }
         Format::Html => html::page(&played, &command_line()),
+        Format::Svg => played.iter().flat_map(figures).collect(),
     };
     if let Err(why) = write(&report, args.output.as_deref()) {
         exit::say(&why);
         return ExitCode::from(CANNOT);
     }
     if played.iter().all(Played::sound) { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+}
+
+fn figures(played: &Played) -> impl Iterator<Item = String> {
+    let series = played.groups.iter().filter_map(|group| group.series.as_ref());
+    series.map(|series| svg::figure(&played.experiment, series))
 }
 
 /// An experiment, once per discipline.
@@ -224,7 +236,7 @@ fn one(experiment: &Experiment, seed: u64, first: bool, args: &Args, bar: &Progr
         None => judge(experiment, &run),
         Some(Against::Oracle) => judge_against_oracle(experiment, &run),
     };
-    let series = (first && args.format == Format::Html).then(|| Series::new(experiment, &run));
+    let series = (first && matches!(args.format, Format::Html | Format::Svg)).then(|| Series::new(experiment, &run));
     Done { verdict, series }
 }
 

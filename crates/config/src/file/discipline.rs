@@ -247,8 +247,7 @@ record! {
 /// reported.
 fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Option<T> {
     let names: Vec<String> = fields.iter().map(|(name, _)| format!("`{name}:`")).collect();
-    let mut given: Vec<(&str, T)> =
-        fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let mut given: Vec<(&str, T)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     match given.len() {
         0 if bad => None,
         0 => {

@@ -12,8 +12,9 @@
 //! in work: each class's with its mean compute time over the cycle, so that a change in the mix of classes
 //! between the halves does not matter. (Response times of the two halves would say the same by Little's law;
 //! but those that do not end within their half are missing, which hides just the slow ones.) B then moves by
-//! a factor exp(gain · ln(1 + swing) · (target − e)): up while more requests inside still bring more, down while
-//! they only wait there. Until e has exceeded one half for the first time B grows by half a cycle instead:
+//! a factor exp(gain · (target − e) · ln(W high / W low)): up while more requests inside still bring more, down
+//! while they only wait there. The product is computed without the quotient, so that a swing that came about
+//! only in part moves B little and not wildly. Until e has exceeded one half for the first time B grows by half a cycle instead:
 //! then the knee is far off. A cycle costs nothing but a little response time: no request is shed to measure,
 //! no minimum of response times is remembered, so there is nothing to drift.
 //!
@@ -34,6 +35,8 @@ const SHORTEST: u64 = 100_000_000;
 /// A half cycle lasts at least this many mean compute times, so that most requests released in it also end in
 /// it.
 const COMPUTES: f64 = 3.0;
+/// The base is never below as many requests a machine: one computes while the other's bytes travel.
+const PER_MACHINE: f64 = 2.0;
 /// How much longer the high half lasts than the low one, in which nodes may run dry.
 const HIGH: u32 = 2;
 /// Completions that a half cycle needs to be compared at all.
@@ -44,15 +47,15 @@ const TRUSTED: f64 = 200.0;
 /// A half cycle that has not seen its completions after as many seconds is given up.
 const PATIENCE: f64 = 10.0;
 /// A half cycle counts if requests were held back for more than this share of it.
-const HELD_BACK: f64 = 0.5;
+const HELD_BACK: f64 = 0.2;
 /// Growth per cycle while the knee is far off.
 const SEARCH: f64 = 1.5;
 /// Elasticity that ends the search: the knee lies within the swing.
 const FOUND: f64 = 0.5;
 /// What is left of the base when a limit is in danger: as fast as the response times that tell.
 const BACK_OFF: f64 = 0.9;
-/// Elasticities are believed up to this distance from the target; what lies outside is noise. The same on both
-/// sides, or noise would push the base to one of them.
+/// Elasticities are believed up to this distance from the target over a full swing; what lies outside is noise.
+/// The same on both sides, or noise would push the base to one of them.
 const BELIEVED: f64 = 1.25;
 
 /// What one class computed in the two halves of a cycle in one group.
@@ -135,14 +138,12 @@ impl Swing {
     }
 
     /// What the guarantees need of this group, in slots, and its usable machines and their weight. The base
-    /// begins there, and is never below a share of it, nor below one request a machine. It follows the
-    /// machines: so does the knee.
+    /// begins there, and is never below a share of it, nor below [`PER_MACHINE`]. It follows the machines: so
+    /// does the knee.
     pub(crate) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
-        let machines = f64::from(machines.max(1));
-        self.least = (self.figures.least_share * slots).max(machines);
+        self.least = (self.figures.least_share * slots).max(PER_MACHINE * f64::from(machines.max(1)));
         if self.base == 0.0 {
-            // Without a guarantee nothing is known: two a machine, and the search does the rest.
-            self.base = if slots > 0.0 { slots } else { 2.0 * machines };
+            self.base = slots;
         } else if weight > 0.0 && self.weight > 0.0 && weight != self.weight {
             self.base *= weight / self.weight;
             self.turn(now, Half::Free);
@@ -160,11 +161,11 @@ impl Swing {
 
     /// The window in a high half.
     pub(crate) fn high(&self) -> u32 {
-        (self.base * (1.0 + self.figures.swing)).ceil().clamp(self.low() + 1.0, 1e9) as u32
+        (self.base * (1.0 + self.figures.swing)).round().clamp(self.low() + 1.0, 1e9) as u32
     }
 
     fn low(&self) -> f64 {
-        self.base.floor().clamp(1.0, 1e8)
+        self.base.round().clamp(1.0, 1e8)
     }
 
     /// Are requests held back?
@@ -243,17 +244,16 @@ impl Swing {
     pub(crate) fn step(&mut self, work: [f64; 2], cycle: Cycle) -> Why {
         let gained = (work[1] / cycle.seconds[1]) / (work[0] / cycle.seconds[0]);
         let swung = (cycle.inside[1] / cycle.inside[0]).ln();
-        // A swing that did not come about (the number inside did not follow) tells nothing.
-        let tells = gained.is_finite() && gained > 0.0 && swung > 0.02;
-        let elasticity = if tells { 1.0 - gained.ln() / swung } else { self.figures.target };
-        let elasticity = elasticity.clamp(self.figures.target - BELIEVED, self.figures.target + BELIEVED);
+        let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
+        let full = (1.0 + self.figures.swing).ln();
+        let elasticity = 1.0 - gained / swung.max(0.1 * full);
         if self.searching && elasticity < FOUND {
             self.base *= SEARCH;
         } else {
             self.searching = false;
             let trust = (f64::from(cycle.completions) / TRUSTED).min(1.0);
-            let unit = (1.0 + self.figures.swing).ln();
-            self.base *= (self.figures.gain * trust * unit * (self.figures.target - elasticity)).exp();
+            let pull = gained - (1.0 - self.figures.target) * swung;
+            self.base *= (self.figures.gain * trust * pull.clamp(-BELIEVED * full, BELIEVED * full)).exp();
         }
         self.base = self.base.max(self.least);
         Why::Elasticity { elasticity, searching: self.searching }

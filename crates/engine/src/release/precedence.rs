@@ -31,8 +31,8 @@
 //! One heap per step and pool: a pool without room is passed over without touching its classes. A
 //! choice costs O(pools + log classes).
 
-use crate::heap::Heaps;
 use crate::discipline::Precedence as Method;
+use crate::heap::Heaps;
 use crate::time::Time;
 
 /// Rounding of θ and (out + 1)/φ may differ in the last bits; a part that is met exactly counts.

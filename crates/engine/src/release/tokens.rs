@@ -6,10 +6,8 @@
 //! tokens too, down to a bounded debt, so that surplus a moment ago counts against a claim now.
 //!
 //! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise.
-//! Tokens are requests, as agreed: a class whose requests become dearer keeps its claim, and its part of the
-//! slots bounds what it can do with it (see `precedence`). Under [`Infeasible::Strict`] and
-//! [`Infeasible::Utility`] claims are ranked, so there a release of a class that is dearer than agreed takes as
-//! many tokens as agreed requests would fit into it; or a valuable class that runs wild would take everything.
+//! Tokens are agreed requests: one that costs as much as five takes five, so that a class which becomes dearer
+//! is owed its capacity and not its rate, and does not crowd out the surplus of others.
 
 use core::time::Duration;
 

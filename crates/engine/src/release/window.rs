@@ -103,6 +103,11 @@ impl Window {
         }
     }
 
+    /// Does it hold a request back?
+    pub(crate) fn holds(&self) -> bool {
+        self.swing.as_ref().is_some_and(|swing| swing.holding())
+    }
+
     /// Does it hold a request back from now on? `waits` says that one of its classes waits.
     pub(crate) fn hold(&mut self, now: Time, waits: bool) {
         let holding = waits && !self.has_room();

@@ -52,7 +52,8 @@ impl Driver<'_> {
             self.touched(server);
         }
         if before.removed != after.removed {
-            for node in (0u32..).zip(&self.experiment.machine_of).filter(|(_, m)| **m == machine).map(|(node, _)| node) {
+            for node in (0u32..).zip(&self.experiment.machine_of).filter(|(_, m)| **m == machine).map(|(node, _)| node)
+            {
                 let node = NodeId(node);
                 self.tell(if after.removed { NodeEvent::Draining(node) } else { NodeEvent::Resumed(node) });
             }
@@ -124,8 +125,7 @@ impl Driver<'_> {
     /// The answer to a check has come.
     pub(super) fn check_answers(&mut self, message: Message) {
         let node = (message.id - CHECK) as u32;
-        let waited_for =
-            self.watches[node as usize].as_ref().is_some_and(|w| w.is_waiting && w.round == message.stamp);
+        let waited_for = self.watches[node as usize].as_ref().is_some_and(|w| w.is_waiting && w.round == message.stamp);
         if waited_for {
             self.conclude(node, matches!(message.news, News::Status(200..=399)));
         }

@@ -20,7 +20,7 @@ mod bucket;
 mod class;
 mod statistic;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verdict;
 
 use std::ops::Range;

@@ -1,6 +1,6 @@
 //! Hand-made runs with known verdicts.
 
-use weirgate_config::{Distribution, DemandFrom, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic};
+use weirgate_config::{DemandFrom, Distribution, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic};
 
 use super::*;
 use crate::run::{Fate, Record, Violation};
@@ -21,19 +21,11 @@ classes:
 ";
 
 fn machine(name: &str) -> Machine {
-    Machine {
-        name: name.into(),
-        cpus: 2,
-        speed: 1.0,
-        servers: 1,
-        concurrency: None,
-        backlog: None,
-        thrashing: None,
-    }
+    Machine { name: name.into(), cpus: 2, speed: 1.0, servers: 1, concurrency: None, backlog: None, thrashing: None }
 }
 
 /// Phases `before`, `surge`, `after` of 20 seconds each; classes A, B, C with a source each.
-fn experiment() -> Experiment {
+pub(crate) fn experiment() -> Experiment {
     let fixed = |ms| Distribution::Fixed(Duration::from_millis(ms));
     let traffic = |class| Traffic {
         class: TrafficClass::Class(class),
@@ -60,7 +52,7 @@ fn experiment() -> Experiment {
 }
 
 /// Requests of class `class` at `rate` per second over whole seconds, each told by `what` when it ends and how.
-fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn(u64) -> (u64, Fate)) -> Vec<Record> {
+pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn(u64) -> (u64, Fate)) -> Vec<Record> {
     let count = (seconds.end - seconds.start) * rate;
     let record = |i: u64| {
         let arrived = seconds.start * SECOND + i * SECOND / rate;
@@ -70,18 +62,18 @@ fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn(u64) -> (u
     (0..count).map(record).collect()
 }
 
-fn run(parts: Vec<Vec<Record>>) -> Run {
+pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
     let mut records = parts.concat();
     records.sort_by_key(|record| record.arrived);
     Run { seed: 1, discipline: "quorum".into(), records, samples: Vec::new(), violations: Vec::new() }
 }
 
-fn served(ms: u64) -> impl Fn(u64) -> (u64, Fate) {
+pub(crate) fn served(ms: u64) -> impl Fn(u64) -> (u64, Fate) {
     move |_| (ms * MS, Fate::Served)
 }
 
 /// Of every ten requests the first `n` served in 20 ms, the others shed after 3 ms.
-fn of_ten(n: u64) -> impl Fn(u64) -> (u64, Fate) {
+pub(crate) fn of_ten(n: u64) -> impl Fn(u64) -> (u64, Fate) {
     move |i| if i % 10 < n { (20 * MS, Fate::Served) } else { (3 * MS, Fate::Shed) }
 }
 
@@ -96,7 +88,8 @@ fn missed(verdict: &Verdict) -> Vec<(&str, &str, Kind)> {
 
 #[test]
 fn what_is_served_in_time_is_held() {
-    let verdict = judge(&experiment(), &run(vec![requests(0, 90, 0..60, served(30)), requests(1, 50, 0..60, served(9))]));
+    let verdict =
+        judge(&experiment(), &run(vec![requests(0, 90, 0..60, served(30)), requests(1, 50, 0..60, served(9))]));
     assert!(verdict.sound() && missed(&verdict).is_empty());
     let a = part(&verdict, "surge", "A");
     assert_eq!((a.part.offered_per_s, a.part.served_per_s, a.reaction_s), (90.0, 90.0, Some(0.0)));
@@ -165,7 +158,7 @@ fn a_ceiling_is_exact_and_about_served_requests() {
     let ceiling = part(&verdict, "before", "A").part.ceiling.clone().expect("a ceiling");
     assert_eq!((ceiling.statistic.as_str(), ceiling.limit_ms, ceiling.value_ms), ("p95", 400.0, Some(401.0)));
     // Exactly at the limit is within it; what was shed late does not count.
-    let even = |i: u64| if i % 2 == 0 { (50 * MS, Fate::Served) } else { (900 * MS, Fate::Shed) };
+    let even = |i: u64| if i.is_multiple_of(2) { (50 * MS, Fate::Served) } else { (900 * MS, Fate::Shed) };
     let verdict = judge(&experiment(), &run(vec![requests(2, 80, 0..60, even)]));
     assert!(verdict.sound(), "{:?}", missed(&verdict));
     let shed = part(&verdict, "before", "C").part.shed;
@@ -205,9 +198,12 @@ fn empty() -> Part {
 #[test]
 fn requests_under_way_at_a_border_cost_nobody_a_floor() {
     // Everything takes 4 s: what arrives late in the phase ends in the next, and in the last phase never.
-    let verdict = judge(&experiment(), &run(vec![requests(1, 100, 0..60, |i| {
-        if i < 56 * 100 { (4 * SECOND, Fate::Served) } else { ((60 * 100 - i) * 10 * MS, Fate::Cut) }
-    })]));
+    let verdict = judge(
+        &experiment(),
+        &run(vec![requests(1, 100, 0..60, |i| {
+            if i < 56 * 100 { (4 * SECOND, Fate::Served) } else { ((60 * 100 - i) * 10 * MS, Fate::Cut) }
+        })]),
+    );
     assert!(verdict.sound(), "{:?}", missed(&verdict));
     let b = part(&verdict, "after", "B");
     assert_eq!((b.part.unfinished, b.part.floor.expect("a floor").counted_per_s), (400, 100.0));
@@ -234,7 +230,8 @@ fn a_backlog_that_is_served_at_the_promised_rate_is_throughput() {
 
 #[test]
 fn sheds_of_an_overloaded_class_are_wrong_only_below_its_rate() {
-    let wrong = |share| part(&judge(&experiment(), &run(vec![requests(1, 400, 0..60, of_ten(share))])), "surge", "B").part.shed;
+    let wrong =
+        |share| part(&judge(&experiment(), &run(vec![requests(1, 400, 0..60, of_ten(share))])), "surge", "B").part.shed;
     // 240/s, 200/s, 160/s of 200/s promised.
     let [above, at, below] = [6, 5, 4].map(wrong);
     assert_eq!((above.count, above.wrong), (15 * 160, 0));
@@ -277,8 +274,11 @@ fn capacity_is_averaged_over_faults() {
         kind,
         machines: vec![0],
     };
-    experiment.faults =
-        vec![fault(10, Some(15), FaultKind::Crash), fault(12, None, FaultKind::Slow(0.5)), fault(20, None, FaultKind::FailFast(0.2))];
+    experiment.faults = vec![
+        fault(10, Some(15), FaultKind::Crash),
+        fault(12, None, FaultKind::Slow(0.5)),
+        fault(20, None, FaultKind::FailFast(0.2)),
+    ];
     let of = |from, to| crate::oracle::availability(&experiment, 0, Duration::from_secs(from), Duration::from_secs(to));
     assert_eq!([of(0, 10), of(10, 15), of(0, 20), of(30, 40)], [1.0, 0.0, 0.625, 0.4]);
     assert_eq!(crate::oracle::availability(&experiment, 1, Duration::ZERO, Duration::from_secs(60)), 1.0);
@@ -319,7 +319,10 @@ fn a_violation_breaks_a_run_that_held() {
 fn the_json_has_the_agreed_names() {
     let verdict = judge(&experiment(), &run(vec![requests(0, 90, 0..60, of_ten(8))]));
     let json = serde_json::to_value(&verdict).expect("plain data");
-    assert_eq!((&json["experiment"], &json["discipline"], &json["seed"]), (&"hand-made".into(), &"quorum".into(), &1.into()));
+    assert_eq!(
+        (&json["experiment"], &json["discipline"], &json["seed"]),
+        (&"hand-made".into(), &"quorum".into(), &1.into())
+    );
     assert_eq!(json["verdict"], "broken");
     let phase = &json["phases"][1];
     assert_eq!((&phase["name"], &phase["from_s"], &phase["to_s"]), (&"surge".into(), &20.0.into(), &40.0.into()));

@@ -6,6 +6,8 @@ mod series;
 mod summary;
 pub mod svg;
 mod table;
+#[cfg(test)]
+mod tests;
 pub mod text;
 
 use weirgate_config::Experiment;

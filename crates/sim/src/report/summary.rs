@@ -41,7 +41,8 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (*sorted.first()?, *sorted.last()?);
         let middle = sorted.len() / 2;
-        let median = if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
+        let median =
+            if sorted.len() % 2 == 1 { sorted[middle] } else { f64::midpoint(sorted[middle - 1], sorted[middle]) };
         Some(Spread { least, median, most, runs: sorted.len() })
     }
 
@@ -119,8 +120,10 @@ impl<'a> ClassRuns<'a> {
         (kept.runs > 0).then_some(kept)
     }
 
+    /// `None` also where nothing was served, of which there is no time to judge.
     pub(crate) fn ceiling(&self) -> Option<Kept> {
-        let kept = Kept { missed: self.ceilings().filter(|c| !c.ok).count(), runs: self.ceilings().count() };
+        let timed = self.ceilings().filter(|c| c.value_ms.is_some()).count();
+        let kept = Kept { missed: self.ceilings().filter(|c| !c.ok).count(), runs: timed };
         (kept.runs > 0).then_some(kept)
     }
 

@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 use weirgate_config::Experiment;
 
 use super::summary::{Kept, PhaseRuns, Spread};
+use super::svg::figure_text;
 use super::table::Table;
 use super::{Group, Played};
-use crate::judge::{ClassVerdict, Kind, Miss, Verdict};
+use crate::judge::{ClassVerdict, Kind, Verdict};
 
 /// Misses that are listed one by one; more are counted.
 const MOST_LISTED: usize = 20;
@@ -55,8 +56,23 @@ fn phase_line(group: &Group, phase: usize) -> String {
 /// A line per class and discipline, and the published figures.
 fn classes(played: &Played, phase: usize) -> Table {
     let head = [
-        "class", "discipline", "offered/s", "served/s", "oracle/s", "owed/s", "", "", "response time, ms", "limit", "", "shed",
-        "wrong", "shed after, ms", "failed", "left", "reaction, s",
+        "class",
+        "discipline",
+        "offered/s",
+        "served/s",
+        "oracle/s",
+        "owed/s",
+        "",
+        "",
+        "response time, ms",
+        "limit",
+        "",
+        "shed",
+        "wrong",
+        "shed after, ms",
+        "failed",
+        "left",
+        "reaction, s",
     ];
     let mut table = Table::new(&head, &[0, 1, 6, 7, 10]);
     let count = played.groups.first().and_then(|g| g.verdicts.first()).map_or(0, |v| v.phases[phase].classes.len());
@@ -68,28 +84,28 @@ fn classes(played: &Played, phase: usize) -> Table {
             }
             let name = runs.each().next().map_or("", |c| c.class.as_str());
             let show = |spread: Option<Spread>, digits| spread.map_or(String::new(), |s| s.text(digits));
+            // What is asked for hardly differs between seeds; its median is enough.
+            let median = |spread: Option<Spread>| spread.map_or(String::new(), |s| format!("{:.1}", s.median));
             let total = |figure: fn(&ClassVerdict) -> u64| show(runs.spread(|c| figure(c) as f64), 0);
             let ceiling = runs.ceilings().next();
             let response = match ceiling {
                 Some(_) => runs.option(|c| c.part.ceiling.as_ref().and_then(|c| c.value_ms)),
                 None => runs.option(|c| c.part.response_ms.map(|r| r.mean)),
             };
-            let shed = |of: fn(&ClassVerdict) -> f64| {
-                show(runs.option(|c| (c.part.shed.count > 0).then(|| of(c))), 1)
-            };
+            let shed = |of: fn(&ClassVerdict) -> f64| show(runs.option(|c| (c.part.shed.count > 0).then(|| of(c))), 1);
             let after = [shed(|c| c.part.shed.latency_ms.p50), shed(|c| c.part.shed.latency_ms.p95)];
             let (first, several) = (name.to_owned(), played.groups.len() > 1 || !published(played, phase).is_empty());
             table.row(vec![
                 first,
                 if several { group.discipline.clone() } else { String::new() },
-                show(runs.spread(|c| c.part.offered_per_s), 1),
+                median(runs.spread(|c| c.part.offered_per_s)),
                 show(runs.spread(|c| c.part.served_per_s), 1),
-                show(runs.option(|c| c.oracle_served_per_s), 1),
-                show(Spread::of(runs.floors().map(|f| f.owed_per_s)), 1),
+                median(runs.option(|c| c.oracle_served_per_s)),
+                median(Spread::of(runs.floors().map(|f| f.owed_per_s))),
                 runs.floor().map_or(String::new(), |kept| kept.text()),
                 ceiling.map_or_else(|| response.map_or(String::new(), |_| "avg".into()), |c| c.statistic.clone()),
                 show(response, 1),
-                ceiling.map_or(String::new(), |c| c.limit_ms.to_string()),
+                ceiling.map_or(String::new(), |c| figure_text(c.limit_ms)),
                 runs.ceiling().map_or(String::new(), |kept| kept.text()),
                 total(|c| c.part.shed.count),
                 total(|c| c.part.shed.wrong),
@@ -125,7 +141,6 @@ fn nonzero(count: String) -> String {
 /// What was missed, and the verdict.
 fn result(experiment: &Experiment, group: &Group) -> String {
     let mut text = String::new();
-    let seeds = group.verdicts.len();
     for verdict in &group.verdicts {
         for violation in verdict.violations.iter().take(MOST_LISTED) {
             let _ = writeln!(
@@ -135,70 +150,93 @@ fn result(experiment: &Experiment, group: &Group) -> String {
             );
         }
     }
-    let misses: Vec<(u64, Miss<'_>)> =
-        group.verdicts.iter().flat_map(|verdict| verdict.misses().map(|miss| (verdict.seed, miss))).collect();
-    for (seed, miss) in misses.iter().take(MOST_LISTED) {
-        let with = if seeds > 1 { format!(", seed {seed}") } else { String::new() };
-        let _ = writeln!(text, "  {} {}: {}{with}", miss.phase.name, miss.class.class, miss_text(miss));
+    let missed: usize = group.verdicts.iter().map(|verdict| verdict.misses().count()).sum();
+    text += &listed(misses(group, false), "  ");
+    let apart = misses(group, true);
+    if !apart.is_empty() {
+        let first = experiment.settle.as_secs_f64();
+        let _ = writeln!(text, "  missed in the first {first} s of a phase, which do not count:");
+        text += &listed(apart, "    ");
     }
-    if misses.len() > MOST_LISTED {
-        let _ = writeln!(text, "  … and {} more", misses.len() - MOST_LISTED);
-    }
-    text += &settling(experiment, group);
     let judged: usize = group.verdicts.iter().map(judged).sum();
     let over = seeds_text(group);
     let violated: usize = group.verdicts.iter().map(|verdict| verdict.violations.len()).sum();
-    let word = match (judged, misses.len()) {
+    let word = match (judged, missed) {
         (0, _) => "nothing was judged: no guarantee in any judged phase".to_owned(),
         (all, 0) => format!("HELD: all {all} guarantees"),
         (all, missed) => format!("BROKEN: {missed} of {all} guarantees missed"),
     };
-    let violations = if violated > 0 { format!(", {violated} VIOLATIONS") } else { String::new() };
+    let violations = match violated {
+        0 => String::new(),
+        1 => ", 1 VIOLATION".to_owned(),
+        n => format!(", {n} VIOLATIONS"),
+    };
     format!("\n{}, {over}: {word}{violations}\n{text}", group.discipline)
 }
 
-fn miss_text(miss: &Miss<'_>) -> String {
-    kind_text(miss.kind, &miss.class.part)
+/// A guarantee that was missed, with every seed that missed it.
+struct Missed {
+    phase: String,
+    class: String,
+    kind: Kind,
+    /// Of all seeds; a figure of the guarantee's own kind, and what it should have been.
+    seeds: Vec<(u64, f64, f64)>,
+    statistic: String,
 }
 
-fn kind_text(kind: Kind, part: &crate::judge::Part) -> String {
-    match (kind, part.floor, &part.ceiling) {
-        (Kind::Floor, Some(floor), _) => {
-            format!("served {:.1}/s of {:.1}/s owed", floor.counted_per_s, floor.owed_per_s)
-        }
-        (Kind::Ceiling, _, Some(ceiling)) => {
-            let value = ceiling.value_ms.unwrap_or(0.0);
-            format!("{} {value:.1} of {} ms", ceiling.statistic, ceiling.limit_ms)
-        }
-        _ => String::new(),
-    }
-}
-
-/// What was missed in the parts that are reported apart.
-fn settling(experiment: &Experiment, group: &Group) -> String {
-    let mut lines = Vec::new();
+/// What was missed in the judged parts, or in those that are reported apart; seeds together.
+fn misses(group: &Group, apart: bool) -> Vec<Missed> {
+    let mut all: Vec<Missed> = Vec::new();
     for verdict in &group.verdicts {
-        for phase in verdict.phases.iter().filter(|phase| phase.judged) {
-            for class in &phase.classes {
-                let floor = class.settling.floor.is_some_and(|f| !f.ok && phase.feasible).then_some(Kind::Floor);
-                let ceiling = class.settling.ceiling.as_ref().is_some_and(|c| !c.ok).then_some(Kind::Ceiling);
-                for kind in floor.into_iter().chain(ceiling) {
-                    let with = if group.verdicts.len() > 1 { format!(", seed {}", verdict.seed) } else { String::new() };
-                    lines.push(format!("    {} {}: {}{with}", phase.name, class.class, kind_text(kind, &class.settling)));
+        for (phase, class) in
+            verdict.phases.iter().filter(|p| p.judged).flat_map(|p| p.classes.iter().map(move |c| (p, c)))
+        {
+            let part = if apart { &class.settling } else { &class.part };
+            let floor =
+                part.floor.filter(|f| !f.ok && phase.feasible).map(|f| (Kind::Floor, f.counted_per_s, f.owed_per_s));
+            let ceiling = part.ceiling.as_ref().filter(|c| !c.ok);
+            let ceiling = ceiling.map(|c| (Kind::Ceiling, c.value_ms.unwrap_or(0.0), c.limit_ms));
+            for (kind, figure, bound) in floor.into_iter().chain(ceiling) {
+                let seed = (verdict.seed, figure, bound);
+                match all.iter_mut().find(|m| m.phase == phase.name && m.class == class.class && m.kind == kind) {
+                    Some(missed) => missed.seeds.push(seed),
+                    None => all.push(Missed {
+                        phase: phase.name.clone(),
+                        class: class.class.clone(),
+                        kind,
+                        seeds: vec![seed],
+                        statistic: part.ceiling.as_ref().map_or(String::new(), |c| c.statistic.clone()),
+                    }),
                 }
             }
         }
     }
-    if lines.is_empty() {
-        return String::new();
+    all
+}
+
+/// A line per guarantee, with the worst of its seeds.
+fn listed(missed: Vec<Missed>, indent: &str) -> String {
+    let mut text = String::new();
+    for one in missed.iter().take(MOST_LISTED) {
+        let off = |(_, figure, bound): &&(u64, f64, f64)| match one.kind {
+            Kind::Floor => bound / figure.max(f64::MIN_POSITIVE),
+            Kind::Ceiling => *figure,
+        };
+        let Some((seed, figure, bound)) = one.seeds.iter().max_by(|a, b| off(a).total_cmp(&off(b))) else { continue };
+        let what = match one.kind {
+            Kind::Floor => format!("served {figure:.1}/s of {bound:.1}/s owed"),
+            Kind::Ceiling => format!("{} {figure:.2} of {bound} ms", one.statistic),
+        };
+        let seeds = match one.seeds.len() {
+            1 => format!("seed {seed}"),
+            n => format!("{n} seeds, worst {seed}"),
+        };
+        let _ = writeln!(text, "{indent}{} {}: {what} ({seeds})", one.phase, one.class);
     }
-    let more = lines.len().saturating_sub(MOST_LISTED);
-    lines.truncate(MOST_LISTED);
-    if more > 0 {
-        lines.push(format!("    … and {more} more"));
+    if missed.len() > MOST_LISTED {
+        let _ = writeln!(text, "{indent}… and {} more", missed.len() - MOST_LISTED);
     }
-    let first = experiment.settle.as_secs_f64();
-    format!("  missed in the first {first} s of a phase, which do not count:\n{}\n", lines.join("\n"))
+    text
 }
 
 /// Which seeds were played.

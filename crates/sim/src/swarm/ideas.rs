@@ -379,7 +379,8 @@ fn reload(sketch: &mut Sketch, draw: &mut Draw) -> String {
         let from_s = draw.between(10.0, end - 5.0).round();
         sketch.faults.push(FaultSketch { kind: FaultKind::Reload, from_s, until_s: None, machines: Vec::new() });
     }
-    format!("the policy is loaded again {times} times; {about}")
+    let times = if times == 1 { "once".to_owned() } else { format!("{times} times") };
+    format!("the policy is loaded again {times}; {about}")
 }
 
 fn lost_reports(sketch: &mut Sketch, draw: &mut Draw) -> String {

@@ -8,7 +8,7 @@
 mod arrivals;
 mod demand;
 
-use weirgate_config::{Distribution, Experiment, Source, TrafficClass, Traffic};
+use weirgate_config::{Distribution, Experiment, Source, Traffic, TrafficClass};
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
 
@@ -186,3 +186,6 @@ fn hash(n: u64) -> u64 {
     let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use weirgate_config::{
-    Arrivals, DemandFrom, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, TrafficClass, Traffic,
+    Arrivals, DemandFrom, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic,
+    TrafficClass,
 };
 
 pub fn ms(millis: u64) -> Duration {

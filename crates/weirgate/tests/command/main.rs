@@ -2,7 +2,10 @@
 
 mod check;
 mod explain;
+mod plan;
 mod run;
+mod sim;
+mod swarm;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -106,13 +109,13 @@ fn schema_is_a_json_schema_of_policies() {
 
 #[test]
 fn help_has_examples_and_exit_codes_and_wrong_words_end_with_2() {
-    for args in [&["--help"][..], &["run", "--help"], &["check", "--help"], &["explain", "--help"]] {
+    for args in [&["--help"][..], &["run", "--help"], &["check", "--help"], &["explain", "--help"], &["sim", "--help"]] {
         let ended = run(args);
         assert_eq!(ended.code, Some(0));
         assert!(ended.out.contains("Examples:") && ended.out.contains("Exit codes:"), "{args:?}: {}", ended.out);
     }
     assert_eq!(run(&["--version"]).out, format!("weirgate {}\n", env!("CARGO_PKG_VERSION")));
-    for args in [&[][..], &["serve"], &["run"], &["check"], &["explain", "x"]] {
+    for args in [&[][..], &["serve"], &["run"], &["check"], &["explain", "x"], &["sim"]] {
         let ended = run(args);
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{args:?}");
     }

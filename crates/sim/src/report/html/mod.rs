@@ -26,7 +26,7 @@ th{font-weight:600;text-align:right;vertical-align:bottom;color:#57606a;padding:
 td{text-align:right;padding:.22rem .6rem;border-bottom:1px solid #eaeef2}tr.first td{border-top:1px solid #afb8c1}\
 th.l,td.l{text-align:left}.y{color:#1a7f37;font-weight:700}.n{color:#cf222e;font-weight:700}.m{color:#57606a}\
 .spread{color:#57606a;font-size:.92em}.paper td{color:#57606a;font-style:italic}\
-figure{margin:0}figure svg{display:block;width:100%;height:auto}figcaption{margin:.2rem 0 .4rem;font-weight:600}\
+figure{margin:1.2rem 0}figure svg{display:block;width:100%;height:auto}figcaption{margin:.2rem 0 .4rem;font-weight:600}\
 pre{background:#f6f8fa;border:1px solid #d1d9e0;border-radius:6px;padding:.6rem .8rem;overflow-x:auto;font-size:.85rem}\
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
 .lead,.note,.m,.spread,th,.paper td{color:#9198a1}section+section,th{border-color:#3d444d}td{border-color:#21262d}\
@@ -41,10 +41,9 @@ pub fn page(played: &[Played], command: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>{} · Weirgate</title><style>{STYLE}{}</style></head>\n<body>{sections}\n\
+         <title>{} · Weirgate</title><style>{STYLE}</style></head>\n<body>{sections}\n\
          <h2>Command</h2><pre>{}</pre></body></html>\n",
         escape(&names.join(", ")),
-        svg::STYLE,
         escape(command)
     )
 }
@@ -60,9 +59,16 @@ fn section(played: &Played) -> String {
         html += &word(group);
     }
     html += "</p>";
-    for group in &played.groups {
-        html += &figure(experiment, group);
+    if let Some(series) = played.groups.iter().find_map(|group| group.series.as_ref()) {
+        let step = svg::figure_text(series.step);
+        let _ = write!(
+            html,
+            "<h2>Over time</h2><p class=\"note\">Points of {step} s. Light grey: not judged, as no control is instant. \
+             Red: a fault. The dotted line of a class is its guaranteed rate at the cost of its requests, or its limit. \
+             The pointer on a figure shows its numbers.</p>"
+        );
     }
+    html.extend(played.groups.iter().map(|group| figure(experiment, group)));
     html += &verdicts(played);
     html += &published(played);
     html += &configuration(experiment);
@@ -75,7 +81,8 @@ fn word(group: &Group) -> String {
     let missed: usize = group.verdicts.iter().map(|verdict| verdict.misses().count()).sum();
     let violations: usize = group.verdicts.iter().map(|verdict| verdict.violations.len()).sum();
     let (class, what) = match (all, missed, violations) {
-        (_, _, 1..) => ("broken", format!("{violations} violations of invariants")),
+        (_, _, 1) => ("broken", "1 violation of an invariant".to_owned()),
+        (_, _, 2..) => ("broken", format!("{violations} violations of invariants")),
         (0, _, _) => ("none", "nothing was judged".to_owned()),
         (_, 0, _) => ("held", format!("held: all {all} guarantees")),
         _ => ("broken", format!("broken: {missed} of {all} guarantees missed")),
@@ -87,12 +94,9 @@ fn word(group: &Group) -> String {
 fn figure(experiment: &Experiment, group: &Group) -> String {
     let Some(series) = &group.series else { return String::new() };
     format!(
-        "<h2>Over time</h2><figure><figcaption>{}, seed {}</figcaption>{}</figure>\
-         <p class=\"note\">Points of {} s. Light grey: not judged, as no control is instant. Red: a fault. \
-         The dotted line of a class is its guaranteed rate at the cost of its requests, or its limit.</p>",
+        "<figure><figcaption>{}, seed {}</figcaption>{}</figure>",
         escape(&group.discipline),
         series.seed,
-        svg::inline(experiment, series),
-        svg::figure_text(series.step)
+        svg::figure(experiment, series)
     )
 }

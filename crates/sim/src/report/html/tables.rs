@@ -16,7 +16,8 @@ pub(crate) fn verdicts(played: &Played) -> String {
     let several = played.groups.len() > 1;
     let oracle = played.groups.iter().flat_map(|g| &g.verdicts).flat_map(|v| &v.phases).flat_map(|p| &p.classes);
     let oracle = oracle.into_iter().any(|class| class.oracle_served_per_s.is_some());
-    let mut html = String::from("<h2>Verdicts</h2><div class=\"wide\"><table><tr><th class=\"l\">phase<th class=\"l\">class");
+    let mut html =
+        String::from("<h2>Verdicts</h2><div class=\"wide\"><table><tr><th class=\"l\">phase<th class=\"l\">class");
     html += if several { "<th class=\"l\">discipline" } else { "" };
     html += "<th>offered/s<th>served/s";
     html += if oracle { "<th>oracle/s" } else { "" };
@@ -77,14 +78,15 @@ fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
     };
     let response = response.map_or(String::new(), |spread| {
         let statistic = ceiling.map_or("avg", |c| c.statistic.as_str());
-        let limit = ceiling.map_or(String::new(), |c| format!(" <span class=\"m\">of {}</span>", figure_text(c.limit_ms)));
+        let limit =
+            ceiling.map_or(String::new(), |c| format!(" <span class=\"m\">of {}</span>", figure_text(c.limit_ms)));
         format!("<span class=\"m\">{statistic}</span> {}{limit}", spread_text(&spread, 1))
     });
     [
-        cell(of.spread(|c| c.part.offered_per_s), 1),
+        median(of.spread(|c| c.part.offered_per_s)),
         cell(of.spread(|c| c.part.served_per_s), 1),
-        if oracle { cell(of.option(|c| c.oracle_served_per_s), 1) } else { String::new() },
-        cell(Spread::of(of.floors().map(|f| f.owed_per_s)), 1),
+        if oracle { median(of.option(|c| c.oracle_served_per_s)) } else { String::new() },
+        median(Spread::of(of.floors().map(|f| f.owed_per_s))),
         mark(of.floor()),
         format!("<td class=\"l\">{response}"),
         mark(of.ceiling()),
@@ -100,6 +102,11 @@ fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
 
 fn cell(spread: Option<Spread>, digits: usize) -> String {
     format!("<td>{}", spread.map_or(String::new(), |spread| spread_text(&spread, digits)))
+}
+
+/// What is asked for hardly differs between seeds; its median is enough.
+fn median(spread: Option<Spread>) -> String {
+    format!("<td>{}", spread.map_or(String::new(), |spread| format!("{:.1}", spread.median)))
 }
 
 /// The figure; of several the extremes in smaller print.
@@ -144,7 +151,9 @@ fn published_row(played: &Played, figure: &Published, ours: ClassRuns<'_>) -> St
     });
     let pair = |paper: Option<f64>, ours: Option<Spread>| match (paper, ours) {
         (Some(paper), Some(ours)) => {
-            let off = if paper > 0.0 { format!("{:+.0} %", (ours.median / paper - 1.0) * 100.0) } else { String::new() };
+            // Adding nothing turns a rounded −0 into 0.
+            let percent = ((ours.median / paper - 1.0) * 100.0).round() + 0.0;
+            let off = if paper > 0.0 { format!("{percent:+} %") } else { String::new() };
             format!("<td>{}{}<td>{off}", figure_text(paper), cell(Some(ours), 1))
         }
         (Some(paper), None) => format!("<td>{}<td><td>", figure_text(paper)),
@@ -187,9 +196,10 @@ pub(crate) fn configuration(experiment: &Experiment) -> String {
 fn class_row(policy: &Policy, class: &Class) -> String {
     let pool = policy.pools.get(class.pool).map_or("", |pool| pool.name.as_str());
     let rate = class.guarantee.throughput.map_or("-".to_owned(), figure_text);
-    let limit = class.guarantee.response_time.map_or("-".to_owned(), |limit| {
-        format!("{} ≤ {} ms", limit.statistic, millis(limit.limit))
-    });
+    let limit = class
+        .guarantee
+        .response_time
+        .map_or("-".to_owned(), |limit| format!("{} ≤ {} ms", limit.statistic, millis(limit.limit)));
     let service = class.service_time.map_or("learned".to_owned(), millis);
     format!(
         "<tr><td class=\"l\">{}<td class=\"l\">{}<td>{rate}<td class=\"l\">{limit}<td>{service}</tr>",

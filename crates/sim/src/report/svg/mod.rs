@@ -11,13 +11,13 @@ use std::fmt::Write as _;
 use weirgate_config::{Experiment, Fault, FaultKind};
 
 use super::series::{ClassSeries, Series};
-pub(crate) use plot::{escape, figure_text};
 use plot::{Panel, axis_for, round_step};
+pub(crate) use plot::{escape, figure_text};
 
 /// Size in pixels; it scales with the page.
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = WIDTH - 14.0;
+const RIGHT: f64 = WIDTH - 22.0;
 
 /// Where the legend, the names of the phases and of the faults stand.
 const LEGEND: f64 = 16.0;
@@ -39,9 +39,9 @@ const CUT: f64 = 2.0;
 const CHARACTER: f64 = 6.4;
 
 /// Colours and lines. No variables: not every program that draws SVG knows them.
-pub(crate) const STYLE: &str = "\
+const STYLE: &str = "\
 .weir text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;fill:#1f2328}\
-.weir .head{font-weight:600}.weir .tick{fill:#656d76;font-size:11px}.weir .phase{font-weight:600;text-anchor:middle}\
+.weir .head{font-weight:600}.weir .tick{fill:#656d76;font-size:11px}.weir .ground{fill:#fff;stroke:#fff;stroke-width:3px}.weir .phase{font-weight:600;text-anchor:middle}\
 .weir .fault{fill:#b42318;font-size:11px}.weir .grid{stroke:#1f2328;stroke-opacity:.1}\
 .weir .border{stroke:#1f2328;stroke-opacity:.35;stroke-dasharray:2 3}.weir .axis{stroke:#1f2328;stroke-opacity:.5}\
 .weir .odd{fill:#57606a;fill-opacity:.07}.weir .settle{fill:#57606a;fill-opacity:.1}\
@@ -53,32 +53,26 @@ pub(crate) const STYLE: &str = "\
 .weir .hit{fill:#1f2328;fill-opacity:0}.weir .hit:hover{fill-opacity:.12}\
 .weir .c0{stroke:#0072b2}.weir .c1{stroke:#d55e00}.weir .c2{stroke:#009e73}.weir .c3{stroke:#cc79a7}\
 .weir .c4{stroke:#b58900}.weir .c5{stroke:#56b4e9}.weir .c6{stroke:#7a5195}\
-@media (prefers-color-scheme:dark){.weir text{fill:#e6edf3}.weir .tick{fill:#9198a1}.weir .fault{fill:#ff8e85}\
+@media (prefers-color-scheme:dark){.weir text{fill:#e6edf3}.weir .tick{fill:#9198a1}.weir .ground{fill:#0d1117;stroke:#0d1117}.weir .fault{fill:#ff8e85}\
 .weir .grid,.weir .border,.weir .axis{stroke:#e6edf3}.weir .odd{fill:#9198a1;fill-opacity:.08}\
 .weir .settle{fill:#9198a1;fill-opacity:.12}.weir .broken{fill:#ff6b61;fill-opacity:.14}.weir .span{stroke:#ff6b61}\
 .weir .plain,.weir .inside{stroke:#b6bec8}.weir .hit{fill:#e6edf3}\
 .weir .c0{stroke:#4aa8e0}.weir .c1{stroke:#f5894a}.weir .c2{stroke:#2cc295}.weir .c3{stroke:#e5a0c8}\
 .weir .c4{stroke:#e3b341}.weir .c5{stroke:#8fd0f5}.weir .c6{stroke:#b794d6}}";
 
-/// A figure of its own, with its colours in it, for documentation.
+/// The figure of a run, with its colours in it: it can stand alone or in a page.
 #[must_use]
 pub fn figure(experiment: &Experiment, series: &Series) -> String {
-    let body = inline(experiment, series);
-    body.replacen('>', &format!("><style>{STYLE}</style>"), 1)
-}
-
-/// The figure as part of a page that has [`STYLE`].
-pub(crate) fn inline(experiment: &Experiment, series: &Series) -> String {
     let classes: Vec<&ClassSeries> = series.classes.iter().take(MOST_CLASSES).collect();
     let faults: Vec<&Fault> = experiment.faults.iter().collect();
     let rows = lanes(&faults, series.length);
-    let top = PHASES + 12.0 + FAULT * rows.iter().map(|row| row + 1).max().unwrap_or(0) as f64;
+    let top = PHASES + 15.0 + FAULT * rows.iter().map(|row| row + 1).max().unwrap_or(0) as f64;
     let panels = panels(top, &classes, series);
     let bottom = panels[HEIGHTS.len() - 1].bottom;
     let height = bottom + 26.0;
     let name = escape(&format!("{} over time, seed {}", experiment.name, series.seed));
     let mut svg = format!(
-        r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}">"#
+        r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}"><style>{STYLE}</style>"#
     );
     legend(&mut svg, &classes, series);
     for panel in &panels {
@@ -87,12 +81,12 @@ pub(crate) fn inline(experiment: &Experiment, series: &Series) -> String {
     }
     names(&mut svg, experiment, &panels[0], bottom);
     for (fault, row) in faults.iter().zip(&rows) {
-        fault_name(&mut svg, experiment, fault, (PHASES + 12.0 + FAULT * *row as f64, &panels[0]), series.length);
+        fault_name(&mut svg, experiment, fault, (PHASES + 15.0 + FAULT * *row as f64, &panels[0]), series.length);
     }
     lines(&mut svg, &panels, &classes, series);
     seconds(&mut svg, &panels[HEIGHTS.len() - 1]);
     hits(&mut svg, (top, bottom), &panels[0], &classes, series);
-    svg.push_str("</svg>");
+    svg.push_str("</svg>\n");
     svg
 }
 
@@ -137,7 +131,7 @@ fn legend(svg: &mut String, classes: &[&ClassSeries], series: &Series) {
     let mut entry = |svg: &mut String, class: &str, name: &str| {
         let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {:.1}h22"/>"#, LEGEND - 4.0);
         text(svg, "", (x + 27.0, LEGEND), name);
-        x += 45.0 + name.chars().count() as f64 * CHARACTER;
+        x += 50.0 + name.chars().count() as f64 * CHARACTER;
     };
     for (index, class) in classes.iter().enumerate() {
         entry(svg, &format!("served c{index}"), &class.name);
@@ -157,7 +151,12 @@ fn shades(svg: &mut String, experiment: &Experiment, panel: &Panel, length: f64)
         if index % 2 == 1 {
             panel.band(svg, "odd", from, to);
         }
-        panel.band(svg, "settle", from, if phase.judged { (from + experiment.settle.as_secs_f64()).min(to) } else { to });
+        panel.band(
+            svg,
+            "settle",
+            from,
+            if phase.judged { (from + experiment.settle.as_secs_f64()).min(to) } else { to },
+        );
     }
     for fault in &experiment.faults {
         if let Some(until) = lasts(fault, length) {
@@ -203,7 +202,8 @@ fn names(svg: &mut String, experiment: &Experiment, panel: &Panel, bottom: f64) 
         text(svg, "phase", (f64::midpoint(from, to), PHASES + 6.0), &name);
         if index > 0 {
             let top = PHASES - 6.0;
-            let _ = write!(svg, r#"<line class="border" x1="{from:.1}" x2="{from:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
+            let _ =
+                write!(svg, r#"<line class="border" x1="{from:.1}" x2="{from:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
         }
     }
 }
@@ -211,7 +211,8 @@ fn names(svg: &mut String, experiment: &Experiment, panel: &Panel, bottom: f64) 
 fn fault_name(svg: &mut String, experiment: &Experiment, fault: &Fault, (y, panel): (f64, &Panel), length: f64) {
     let from = panel.x(fault.at.as_secs_f64());
     let to = panel.x(lasts(fault, length).unwrap_or(fault.at.as_secs_f64())).max(from + 2.0);
-    let _ = write!(svg, r#"<line class="span" x1="{from:.1}" x2="{to:.1}" y1="{:.1}" y2="{:.1}"/>"#, y + 14.0, y + 14.0);
+    let _ =
+        write!(svg, r#"<line class="span" x1="{from:.1}" x2="{to:.1}" y1="{:.1}" y2="{:.1}"/>"#, y + 14.0, y + 14.0);
     let name: String = fault_text(experiment, fault).chars().take(40).collect();
     // A name that would leave the figure ends at its border instead.
     let x = from.min(RIGHT - name.chars().count() as f64 * CHARACTER).max(LEFT);
@@ -239,7 +240,8 @@ pub(crate) fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
 
 fn lines(svg: &mut String, panels: &[Panel; 4], classes: &[&ClassSeries], series: &Series) {
     let [rates, times, state, queues] = panels;
-    let titles = ["Throughput, requests/s", "Response time, ms", "Window and requests inside", "Waiting requests"];
+    let titles =
+        ["Throughput, requests/s", "Response time, ms", "Window, and requests inside (thin)", "Waiting requests"];
     for (panel, title) in panels.iter().zip(titles) {
         text(svg, "head", (panel.left, panel.top - 9.0), title);
     }
@@ -291,6 +293,7 @@ fn limits(svg: &mut String, panel: &Panel, classes: &[&ClassSeries]) {
         let y = panel.y(limit) - 4.0;
         let what = escape(&format!("{names} ≤ {} ms", figure_text(limit)));
         let x = panel.right - 4.0;
+        let _ = write!(svg, r#"<text class="tick ground" x="{x:.1}" y="{y:.1}" text-anchor="end">{what}</text>"#);
         let _ = write!(svg, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="end">{what}</text>"#);
     }
 }
@@ -328,7 +331,8 @@ fn hits(svg: &mut String, (top, bottom): (f64, f64), panel: &Panel, classes: &[&
         let mut told = format!("{}–{} s", figure_text(from), figure_text(to));
         for class in classes {
             let figure = |of: &[f64]| of.get(i).map_or_else(String::new, |f| format!("{f:.0}"));
-            let _ = write!(told, "\n{}: {}/s served of {}/s", class.name, figure(&class.served), figure(&class.offered));
+            let _ =
+                write!(told, "\n{}: {}/s served of {}/s", class.name, figure(&class.served), figure(&class.offered));
             if let Some(time) = class.response_ms.get(i).copied().flatten() {
                 let _ = write!(told, ", {} {time:.1} ms", class.statistic);
             }

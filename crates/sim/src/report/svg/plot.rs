@@ -65,7 +65,8 @@ impl Panel {
     pub(crate) fn band(&self, svg: &mut String, class: &str, from: f64, to: f64) {
         let (x, width) = (self.x(from), self.x(to) - self.x(from));
         let (top, height) = (self.top, self.bottom - self.top);
-        let _ = write!(svg, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}"/>"#);
+        let _ =
+            write!(svg, r#"<rect class="{class}" x="{x:.1}" y="{top:.1}" width="{width:.1}" height="{height:.1}"/>"#);
     }
 }
 
@@ -114,7 +115,10 @@ mod tests {
 
     #[test]
     fn axes_end_at_round_figures_above_the_largest() {
-        assert_eq!([0.0, 0.7, 93.0, 2400.0, f64::NAN].map(axis_for).map(figure_text), ["1.2", "0.8", "100", "2500", "1.2"]);
+        assert_eq!(
+            [0.0, 0.7, 93.0, 2400.0, f64::NAN].map(axis_for).map(figure_text),
+            ["1.2", "0.8", "100", "2500", "1.2"]
+        );
         assert_eq!((round_step(2500.0, 5.0), round_step(100.0, 6.0)), (500.0, 20.0));
         assert_eq!([0.0, 0.25, 500.0, 1e6].map(figure_text), ["0", "0.25", "500", "1000000"]);
     }

@@ -15,8 +15,9 @@
 //!
 //! The engine's snapshot costs more than a decision, so it is looked at now and then (every half second,
 //! at every 256th release, after a failure, whenever a release seems wrong) and not at every step: a
-//! window that has shrunk in between is known at the next look. With classes bound to different machines
-//! there are several windows and only their sum is known, so `work` then asks no more than that
+//! window that has shrunk in between is known at the next look. Where classes are bound to different
+//! machines there are several windows, of which only the sum is known: one of them may have shrunk below
+//! what is inside it while another has room. Then `window` is not asked, and `work` no more than that
 //! something be inside.
 
 use std::collections::BTreeMap;
@@ -134,7 +135,10 @@ impl Checks {
     pub(crate) fn timer(&mut self, next: Option<Time>) -> bool {
         let ahead = next.is_none_or(|next| next.as_nanos() > self.now);
         if !ahead {
-            self.note("time", format!("the engine's timer is at {} ns, not ahead", next.unwrap_or_default().as_nanos()));
+            self.note(
+                "time",
+                format!("the engine's timer is at {} ns, not ahead", next.unwrap_or_default().as_nanos()),
+            );
         }
         ahead
     }
@@ -172,7 +176,7 @@ impl Checks {
         self.tallies[class].inside += 1;
         self.inside += 1;
         self.releases = (self.releases + 1) % LOOK_EVERY;
-        self.enters(node) || self.inside > self.window || self.releases == 0
+        self.enters(node) || self.inside > self.window && self.one_group || self.releases == 0
     }
 
     /// A failed request keeps its slot and goes from one node to another. True as for
@@ -220,7 +224,7 @@ impl Checks {
     /// A look right after a release to `node`, before anything else happens.
     pub(crate) fn look_at_release(&mut self, node: NodeId, snapshot: &Snapshot) {
         let window = snapshot.window.unwrap_or(u32::MAX);
-        if self.inside > window {
+        if self.inside > window && self.one_group {
             self.note("window", format!("a release leaves {} inside, the window is {window}", self.inside));
         }
         if let Some(NodeState::Ejected { until }) = snapshot.nodes.get(node.0 as usize).map(|n| n.state) {
@@ -245,8 +249,10 @@ impl Checks {
             let Some(node) = self.nodes.get_mut(index) else { continue };
             node.is_ejected = matches!(seen.state, NodeState::Ejected { .. });
             if seen.outstanding != node.inside {
-                let what =
-                    format!("the engine counts {} inside {}, the driver has {}", seen.outstanding, seen.name, node.inside);
+                let what = format!(
+                    "the engine counts {} inside {}, the driver has {}",
+                    seen.outstanding, seen.name, node.inside
+                );
                 self.note("books", what);
             }
         }
@@ -305,9 +311,13 @@ impl Checks {
         if offered != records.len() as u64 {
             self.note("conservation", format!("{offered} attempts came, {} were recorded", records.len()));
         }
-        let disordered = |r: &&Record| r.ended < r.arrived || (r.released > 0 && !(r.arrived..=r.ended).contains(&r.released));
+        let disordered =
+            |r: &&Record| r.ended < r.arrived || (r.released > 0 && !(r.arrived..=r.ended).contains(&r.released));
         if let Some(record) = records.iter().find(disordered) {
             self.note("time", format!("an attempt ends before it begins: {record:?}"));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Every checker finds the fault that it is for, planted here.
+
+use super::*;
+use weirgate_engine::{Arrival, Engine, Outcome, Verdict};
+
+/// Two nodes that take two requests each, one of which is bound; a window of three; classes A and B.
+fn policy() -> Policy {
+    let text = "
+        listen: 127.0.0.1:8080
+        discipline: { custom: { admit: none, load_control: { fixed: 3 }, precedence: fifo } }
+        upstreams:
+          web:
+            nodes: [{ address: 'a:1', max_outstanding: 2 }, 'b:1']
+            ejection: { consecutive_failures: 1, base: 10s, max_share: 1 }
+        classes: [{ name: A, match: { path: /a }, retry: off }, { name: B, retry: off }]";
+    weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site.policy
+}
+
+/// An engine with `count` requests of class A, and the books of a driver that keeps them well.
+fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
+    let mut engine = Engine::new(Time::ZERO, policy(), 1).expect("a valid policy");
+    let mut checks = Checks::new(engine.policy());
+    let mut inside = Vec::new();
+    for tag in 0..count {
+        checks.arrived(0);
+        let class = weirgate_engine::ClassId(0);
+        match engine.arrive(Time::ZERO, Arrival { class, flow: tag, cost: None, tag }) {
+            Verdict::Release { ticket, node } => {
+                checks.released(0, node);
+                inside.push((ticket, node));
+            }
+            Verdict::Wait { .. } => checks.waits(0),
+            Verdict::Shed(shed) => panic!("{shed:?}"),
+        }
+    }
+    (engine, checks, inside)
+}
+
+fn found(checks: &Checks) -> Vec<&'static str> {
+    checks.violations.iter().map(|violation| violation.invariant).collect()
+}
+
+#[test]
+fn good_books_are_good() {
+    let (engine, mut checks, inside) = filled(5);
+    assert_eq!((inside.len(), checks.waiting), (3, 2));
+    let snapshot = engine.snapshot(Time::ZERO);
+    checks.look_at_rest(&snapshot);
+    checks.look_at_release(inside[2].1, &snapshot);
+    checks.guarantees(engine.policy(), &engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 9));
+    checks.conservation(&[record(Fate::Cut, 0, 0); 5]);
+    assert_eq!(checks.violations, []);
+}
+
+fn record(fate: Fate, released: u64, ended: u64) -> Record {
+    Record { traffic: 0, fate, arrived: 0, released, ended, cpu: 0.0, io: 0.0 }
+}
+
+#[test]
+fn time_that_falls_is_found() {
+    let (_, mut checks, _) = filled(0);
+    checks.time(5);
+    checks.time(5);
+    assert_eq!(checks.violations, []);
+    checks.time(4);
+    assert_eq!(found(&checks), ["time"]);
+    assert!(checks.timer(Some(Time::from_nanos(6))) && checks.timer(None));
+    assert!(!checks.timer(Some(Time::from_nanos(5))), "a timer that is due is no timer");
+    assert_eq!(found(&checks), ["time", "time"]);
+}
+
+#[test]
+fn a_lost_or_doubled_request_is_found() {
+    let (_, mut checks, inside) = filled(1);
+    let (ticket, node) = inside[0];
+    let request = |place, ticket| Request {
+        traffic: 0,
+        user: 0,
+        demand: Default::default(),
+        key: 0,
+        flow: 0,
+        patience: 0,
+        retries: 0,
+        record: 0,
+        place,
+        ticket,
+        node: node.0,
+        life: 0,
+        attempt: 0,
+    };
+    assert!(checks.ticket(Some(&request(Place::Waiting, Some(ticket))), ticket));
+    assert!(!checks.ticket(Some(&request(Place::Going, Some(ticket))), ticket), "released twice");
+    assert!(!checks.ticket(Some(&request(Place::Waiting, None)), ticket), "another's");
+    assert!(!checks.ticket(None, ticket), "long gone");
+    assert_eq!(found(&checks), ["ticket"; 3]);
+}
+
+#[test]
+fn a_release_into_a_full_window_is_found() {
+    let (mut engine, mut checks, _) = filled(5);
+    assert!(checks.released(0, NodeId(1)), "one more than at the last look must be looked at");
+    checks.waits_no_more(0);
+    checks.look_at_release(NodeId(1), &engine.snapshot(Time::ZERO));
+    assert!(found(&checks).contains(&"window"), "{:?}", checks.violations);
+    // A window that shrank meanwhile is another matter.
+    let (shrunk, mut checks, inside) = filled(3);
+    checks.violations.clear();
+    engine = shrunk;
+    engine.node(Time::ZERO, NodeEvent::Draining(NodeId(0)));
+    checks.look(&engine.snapshot(Time::ZERO));
+    assert_eq!((checks.window, checks.inside), (1, 3));
+    let (ticket, node) = inside[0];
+    engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
+    checks.freed(0, node);
+    checks.look_at_rest(&engine.snapshot(Time::ZERO));
+    assert_eq!(checks.violations, []);
+}
+
+#[test]
+fn a_request_to_a_node_that_is_out_is_found() {
+    for (out, back) in [
+        (NodeEvent::Down(NodeId(0)), NodeEvent::Up(NodeId(0))),
+        (NodeEvent::Draining(NodeId(0)), NodeEvent::Resumed(NodeId(0))),
+    ] {
+        let (_, mut checks, _) = filled(0);
+        checks.told(out);
+        checks.released(0, NodeId(0));
+        assert_eq!(found(&checks), ["node"]);
+        checks.told(back);
+        checks.moved(0, NodeId(0), NodeId(0));
+        assert_eq!(found(&checks), ["node"]);
+    }
+    let (_, mut checks, _) = filled(0);
+    checks.released(0, NodeId(7));
+    assert_eq!(found(&checks), ["node"], "there is none of that number");
+}
+
+#[test]
+fn a_request_to_an_ejected_node_is_found() {
+    let (mut engine, mut checks, inside) = filled(2);
+    let (ticket, node) = inside[0];
+    engine.observe(Time::ZERO, ticket, Outcome::Failed { retryable: false });
+    checks.freed(0, node);
+    let snapshot = engine.snapshot(Time::ZERO);
+    checks.look(&snapshot);
+    assert_eq!(checks.violations, []);
+    assert!(checks.released(0, node), "a release to an ejected node must be looked at");
+    checks.look_at_release(node, &snapshot);
+    assert!(found(&checks).contains(&"node"), "{:?}", checks.violations);
+}
+
+#[test]
+fn a_node_beyond_its_bound_is_found() {
+    let (_, mut checks, _) = filled(0);
+    for _ in 0..3 {
+        checks.released(0, NodeId(0));
+    }
+    assert_eq!(found(&checks), ["node"]);
+}
+
+#[test]
+fn books_that_differ_are_found() {
+    let (engine, mut checks, inside) = filled(3);
+    checks.freed(0, inside[0].1);
+    checks.look(&engine.snapshot(Time::ZERO));
+    assert_eq!(found(&checks), ["books", "books"], "in all, and at the node");
+    let (engine, mut checks, _) = filled(4);
+    checks.waits_no_more(0);
+    checks.look(&engine.snapshot(Time::ZERO));
+    assert_eq!(found(&checks), ["books"]);
+}
+
+#[test]
+fn idleness_while_somebody_waits_is_found() {
+    let (engine, mut checks, inside) = filled(4);
+    let mut snapshot = engine.snapshot(Time::ZERO);
+    checks.look_at_rest(&snapshot);
+    assert_eq!(checks.violations, []);
+    // As if the engine had not been asked for actions after an end.
+    checks.freed(0, inside[0].1);
+    snapshot.outstanding -= 1;
+    snapshot.nodes[inside[0].1.0 as usize].outstanding -= 1;
+    checks.look_at_rest(&snapshot);
+    assert_eq!(found(&checks), ["work"]);
+}
+
+#[test]
+fn counts_that_differ_are_found() {
+    let (mut engine, mut checks, inside) = filled(3);
+    engine.observe(Time::ZERO, inside[0].0, Outcome::LastByte { status: 200 });
+    checks.freed(0, inside[0].1);
+    let counts = |engine: &Engine| engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 9);
+    checks.guarantees(engine.policy(), &counts(&engine));
+    assert_eq!(found(&checks), ["guarantees"], "one that the engine took for served");
+    checks.violations.clear();
+    checks.tallies[0].served += 1;
+    checks.guarantees(engine.policy(), &counts(&engine));
+    assert_eq!(checks.violations, []);
+    checks.tallies[1].shed += 1;
+    checks.guarantees(engine.policy(), &counts(&engine));
+    assert_eq!(found(&checks), ["guarantees"]);
+}
+
+#[test]
+fn an_attempt_without_an_end_is_found() {
+    let (_, mut checks, _) = filled(2);
+    checks.conservation(&[record(Fate::Cut, 1, 1), record(Fate::Cut, 1, 1)]);
+    assert_eq!(checks.violations, []);
+    checks.conservation(&[record(Fate::Cut, 1, 1), record(Fate::Served, 1, 1)]);
+    assert_eq!(found(&checks), ["conservation"], "inside and ended");
+    checks.violations.clear();
+    checks.conservation(&[record(Fate::Cut, 1, 1), record(Fate::Cut, 1, 1), record(Fate::Served, 1, 1)]);
+    assert_eq!(found(&checks), ["conservation"], "recorded and never come");
+    checks.violations.clear();
+    checks.conservation(&[record(Fate::Cut, 5, 4), record(Fate::Cut, 1, 1)]);
+    assert_eq!(found(&checks), ["time"]);
+}
+
+#[test]
+fn violations_are_bounded() {
+    let (_, mut checks, _) = filled(0);
+    for _ in 0..1000 {
+        checks.note("time", String::new());
+    }
+    assert_eq!(checks.violations.len(), MOST_KEPT);
+}
