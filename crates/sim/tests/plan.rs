@@ -22,13 +22,17 @@ phases:
   - {{ name: steady, until: 20s }}
 "
     );
-    load_experiment("one.yaml", &text, Path::new(""), &[]).unwrap().experiment
+    loaded(&text)
+}
+
+fn loaded(text: &str) -> Experiment {
+    load_experiment("test.yaml", text, Path::new(""), &[]).expect("the file is sound").experiment
 }
 
 fn planned(experiment: &Experiment) -> (Plan, usize) {
     let mut steps = 0;
     let question = Question { experiment, seeds: vec![1, 2], machine: None };
-    let plan = plan(&question, |_| steps += 1).unwrap();
+    let plan = plan(&question, |_| steps += 1).expect("no violation");
     (plan, steps)
 }
 
@@ -39,16 +43,16 @@ fn three_cpus_of_work_need_three_to_five_machines() {
     assert!(needed.len() == 1 && (3..=5).contains(&needed[0]), "{needed:?}");
     assert_eq!(from_above.present, Ok(()));
     assert!(from_above.one_fewer.is_some());
-    // Eight CPUs do 800/s of 10 ms at the very most.
+    // Eight CPUs do 800/s of 10 ms at the very most, and one request in a hundred may be missing.
     let headroom = from_above.headroom;
-    assert!((1.6..=2.67).contains(&headroom), "{headroom}");
+    assert!((1.6..=2.7).contains(&headroom), "{headroom}");
     assert!(from_above.beyond.is_some() && steps < 16, "{steps} steps");
 
     let (from_below, _) = planned(&one_class(2));
     assert_eq!(from_below.needed, Some(needed));
     assert!(from_below.present.is_err());
     // Two CPUs do 200/s at the very most.
-    assert!((0.4..=0.667).contains(&from_below.headroom), "{}", from_below.headroom);
+    assert!((0.4..=0.68).contains(&from_below.headroom), "{}", from_below.headroom);
 }
 
 #[test]
@@ -85,7 +89,7 @@ faults:
 
 #[test]
 fn clusters_grow_and_shrink_by_group() {
-    let experiment = load_experiment("two.yaml", TWO_GROUPS, Path::new(""), &[]).unwrap().experiment;
+    let experiment = loaded(TWO_GROUPS);
     let groups = groups(&experiment);
     let shown: Vec<(usize, Vec<String>)> = groups.iter().map(|g| (g.machines.len(), g.pools.clone())).collect();
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<String>>();
@@ -115,7 +119,7 @@ fn clusters_grow_and_shrink_by_group() {
 
 #[test]
 fn promises_grow_with_the_traffic_that_they_are_about() {
-    let experiment = load_experiment("two.yaml", TWO_GROUPS, Path::new(""), &[]).unwrap().experiment;
+    let experiment = loaded(TWO_GROUPS);
     let grown = scale_guarantees(&experiment, 1.5);
     assert_eq!(grown.site.policy.classes[0].guarantee.throughput, Some(150.0));
     let rate = |index: usize| match &grown.traffic[index].source {

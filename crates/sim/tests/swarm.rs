@@ -55,12 +55,12 @@ fn most(source: &Source) -> f64 {
     }
 }
 
-/// One scenario of every family: whatever is missed, nothing is broken.
+/// One scenario of every family, and of some under the other discipline: whatever is missed, nothing is broken.
 #[test]
 fn a_swarm_breaks_nothing() {
-    for discipline in ["quorum", "weirgate"] {
+    for (discipline, count) in [("weirgate", Family::ALL.len()), ("quorum", 4)] {
         let overrides = vec![Override::discipline(discipline)];
-        let swarm = Swarm { first: 36, count: Family::ALL.len() as u64, overrides, threads: None };
+        let swarm = Swarm { first: 36, count: count as u64, overrides, threads: None };
         let mut told = 0;
         let tally = swarm
             .play(|outcome| {
@@ -68,9 +68,9 @@ fn a_swarm_breaks_nothing() {
                 assert_eq!(outcome.panic, None, "{discipline}, seed {}", outcome.seed);
                 assert_eq!(outcome.violations.first(), None, "{discipline}, seed {}", outcome.seed);
             })
-            .unwrap();
-        assert_eq!((told, tally.families.len()), (Family::ALL.len(), Family::ALL.len()));
-        assert!(tally.requests > 500_000 && tally.unsafe_seeds.is_empty());
+            .expect("the overrides are sound");
+        assert_eq!((told, tally.families.len()), (count, count));
+        assert!(tally.requests > 100_000 && tally.unsafe_seeds.is_empty());
     }
 }
 

@@ -202,7 +202,14 @@ fn limit_ms(
 ) -> f64 {
     let machines = &sketch.pools[class.pool].machines;
     let mut limit = 0.0f64;
+    let mut seen = Vec::new();
     for (phase, cpu) in cpu.iter().enumerate().filter(|(phase, _)| sketch.phases[*phase].judged) {
+        // Most phases differ in their rates alone.
+        let setting = (*cpu, machines.iter().map(|&m| sketch.usable(m, phase)).collect::<Vec<f64>>());
+        if seen.contains(&setting) {
+            continue;
+        }
+        seen.push(setting);
         let live = |m: usize| sketch.machines[m].capacity() * sketch.usable(m, phase);
         let capacity: f64 = machines.iter().map(|&m| live(m)).sum();
         let cpus: f64 = machines

@@ -53,7 +53,7 @@ fn what_cannot_be_planned_ends_with_1_and_says_why() {
     let ended = plan("n1:80", &["--machine", "db1"]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(1), ""));
     assert_eq!(ended.err, "weirgate: there is no machine `db1`; there is n1:80\n");
-    let ended = plan("n1:80", &["--set", "policy.classes.A.guarantee.response_time={ p95: 5ms }"]);
+    let ended = plan("n1:80", &["--set", "traffic.A.demand=300ms"]);
     assert_eq!(ended.code, Some(1));
     assert!(ended.out.contains("needed    16 machines are not enough\n"), "{}", ended.out);
     assert!(ended.out.contains("headroom  none: not even 1/16"), "{}", ended.out);
