@@ -44,7 +44,7 @@ const MOST_COMPUTE: f64 = 0.8;
 const MARGIN: f64 = 0.95;
 
 /// [`Admit::Predict`]: a queue younger than this (ns) may be a burst that the class's rate up to now says
-/// nothing about: two periods of [`Pace`].
+/// nothing about, so what is owed may wait: two periods of [`Pace`].
 const YOUNG: u64 = 200_000_000;
 
 /// [`Admit::Predict`]: a queue older than this (ns) is no burst, also if all in it are owed: the guarantees do
@@ -106,10 +106,13 @@ pub(crate) struct Outlook {
 /// Would a request that arrives now wait too long? Says why.
 pub(crate) fn too_long(figures: Predict, outlook: &Outlook) -> Option<ShedReason> {
     let young = outlook.backlogged < YOUNG;
-    if young && outlook.guaranteed == 0.0 {
+    if young && (outlook.owed || outlook.guaranteed == 0.0) {
         return None;
     }
+    // A young queue may be one only because the class asked for less until now.
     let pace = if young { outlook.pace.rate.max(outlook.guaranteed) } else { outlook.pace.rate };
+    // And at least one could be released in the time that the queue has existed.
+    let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
     let wait = f64::from(outlook.waiting) / pace.max(1e-9);
     let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
     let compute = if outlook.limit.is_some() { outlook.expected.min(MOST_COMPUTE * patience) } else { 0.0 };

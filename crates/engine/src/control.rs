@@ -109,6 +109,7 @@ impl Engine {
                 }
                 _ => None,
             };
+            self.nodes.learn(group as u32);
             swing.turn(now, half);
             let (size, high) = (swing.size(), swing.high());
             match why {

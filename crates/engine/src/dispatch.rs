@@ -9,6 +9,12 @@
 //! control has a window for each, or one for all. The nodes of a pool in one group are a *lane*: a request
 //! may go where its pool has a lane in a group with room.
 //!
+//! Under adaptive load control machines also get a *learned* weight: the same number of requests inside takes
+//! longer on a slow machine, and one slow machine would cost every percentile. It is the compute time on the
+//! machine, each class's relative to its own mean, to the power of −2. On saturated machines of capacity C that
+//! makes the number inside proportional to C^⅔: close to C, and still a proportional rule. (A rule that makes
+//! compute times equal starves machines that are slow even when idle, and winds up meanwhile.)
+//!
 //! A node is chosen only while it is up, not draining, not ejected and below its own bound. Passive
 //! ejection answers a known trap: least outstanding sends everything to the node that fails fastest.
 //! After `consecutive_failures` in a row a node is left out for `base`, twice as long each further
@@ -33,6 +39,25 @@ const MAX_DOUBLINGS: u32 = 4;
 /// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node
 /// from one that fails every few requests, few enough to come within a second or two.
 const FORGIVEN_AFTER: u32 = 20;
+
+/// Completions on a machine after which half of what is known of its compute times is new: their mean varies by
+/// a tenth then.
+const ENOUGH: f64 = 100.0;
+
+/// Ratios whose logarithms are closer to 0 count as 1, and others are that much closer: twice their noise. Equal
+/// machines stay equal, and least outstanding exact.
+const DEAF: f64 = 0.25;
+
+/// What is forgotten in a half cycle without a completion: a machine that was slow and now gets nothing is tried
+/// again within seconds.
+const FORGET: f64 = 0.1;
+
+/// Largest ratio of a compute time to its class's mean that counts: what a machine that hung completes at last
+/// says nothing about its speed.
+const LONGEST: f64 = 8.0;
+
+/// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
+const FARTHEST: f64 = 32.0;
 
 /// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
 /// 50 on average; a bound keeps the decision's cost bounded.
@@ -85,10 +110,16 @@ struct Machine {
     outstanding: u32,
     /// Most requests inside; load control may set it.
     most: u32,
+    /// Learned weight, relative to the configured one.
+    learned: f64,
+    /// Compute time relative to the classes' means.
+    ratio: f64,
+    /// Sum and number of such ratios since the last lesson.
+    ratios: (f64, u32),
 }
 
 impl Machine {
-    /// Its size relative to others: its largest node's weight.
+    /// Its size relative to others, as configured: its largest node's weight.
     fn weight(&self, nodes: &[NodeInfo]) -> f64 {
         self.nodes.iter().map(|n| nodes[*n as usize].weight).fold(0.0, f64::max)
     }
@@ -229,11 +260,14 @@ impl Nodes {
 
     /// Takes over what is known of `old` about its node `from`, now called `to`.
     pub(crate) fn inherit(&mut self, to: usize, old: &Nodes, from: usize) {
-        let (node, old) = (&mut self.nodes[to], &old.nodes[from]);
+        let (node, known) = (&mut self.nodes[to], &old.nodes[from]);
         let NodeInfo { pool, machine, lane, weight, max_outstanding, .. } = *node;
-        let capacity = node.capacity.or(old.capacity);
-        *node = NodeInfo { pool, machine, lane, weight, max_outstanding, capacity, ..old.clone() };
-        self.machines[machine as usize].outstanding += old.outstanding;
+        let capacity = node.capacity.or(known.capacity);
+        *node = NodeInfo { pool, machine, lane, weight, max_outstanding, capacity, ..known.clone() };
+        let machine = &mut self.machines[machine as usize];
+        machine.outstanding += known.outstanding;
+        machine.ratio = old.machines[known.machine as usize].ratio;
+        machine.learned = old.machines[known.machine as usize].learned;
         self.refresh();
     }
 
@@ -312,13 +346,48 @@ impl Nodes {
         })
     }
 
+    /// A compute time on a node, relative to its class's mean.
+    pub(crate) fn computed(&mut self, node: u32, ratio: f64) {
+        let ratios = &mut self.machines[self.nodes[node as usize].machine as usize].ratios;
+        *ratios = (ratios.0 + ratio.min(LONGEST), ratios.1 + 1);
+    }
+
+    /// Moves the learned weights of a group's machines.
+    pub(crate) fn learn(&mut self, group: u32) {
+        let members = &self.groups[group as usize].machines;
+        if members.len() == 1 {
+            return;
+        }
+        let (mut was, mut is) = (0.0, 0.0);
+        for index in members {
+            let machine = &mut self.machines[*index as usize];
+            let (sum, count) = core::mem::take(&mut machine.ratios);
+            let count = f64::from(count);
+            let new = if count > 0.0 { sum / count } else { 1.0 };
+            let weight = if count > 0.0 { count / (count + ENOUGH) } else { FORGET };
+            machine.ratio += (new - machine.ratio) * weight;
+            let far = machine.ratio.max(1e-3).ln();
+            let heard = far.signum() * (far.abs() - DEAF).max(0.0);
+            machine.learned = (-2.0 * heard).exp().clamp(1.0 / FARTHEST, FARTHEST);
+            let weight = machine.weight(&self.nodes);
+            was += weight;
+            is += weight * machine.learned;
+        }
+        // Only their ratios matter; the sum stays that of the configured weights.
+        for at in 0..self.groups[group as usize].machines.len() {
+            let index = self.groups[group as usize].machines[at];
+            self.machines[index as usize].learned *= was / is;
+            self.place_all(index);
+        }
+    }
+
     /// Bounds what is inside each machine of a group to `share` of an even spread of `window`, at least two.
     pub(crate) fn spread(&mut self, group: u32, window: u32, share: f64) {
         let each = share * f64::from(window) / self.groups[group as usize].weight.max(1e-9);
         for at in 0..self.groups[group as usize].machines.len() {
             let index = self.groups[group as usize].machines[at];
             let machine = &self.machines[index as usize];
-            let most = (each * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
+            let most = (each * machine.learned * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
             if most != machine.most {
                 self.machines[index as usize].most = most;
                 self.place_all(index);
@@ -408,7 +477,8 @@ impl Nodes {
     /// How full a node's machine would be with one more, relative to the node's weight.
     fn load(&self, index: u32) -> f64 {
         let node = &self.nodes[index as usize];
-        f64::from(self.machines[node.machine as usize].outstanding + 1) / node.weight
+        let machine = &self.machines[node.machine as usize];
+        f64::from(machine.outstanding + 1) / (node.weight * machine.learned)
     }
 
     /// The node answered well.
@@ -557,7 +627,15 @@ fn machines(policy: &Policy, nodes: &mut [NodeInfo]) -> Vec<Machine> {
     let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
     for (index, node) in policy.nodes.iter().enumerate() {
         let number = *numbers.entry(&node.machine).or_insert_with(|| {
-            machines.push(Machine { group: 0, nodes: Vec::new(), outstanding: 0, most: u32::MAX });
+            machines.push(Machine {
+                group: 0,
+                nodes: Vec::new(),
+                outstanding: 0,
+                most: u32::MAX,
+                learned: 1.0,
+                ratio: 1.0,
+                ratios: (0.0, 0),
+            });
             machines.len() as u32 - 1
         });
         machines[number as usize].nodes.push(index as u32);

@@ -315,7 +315,8 @@ impl Engine {
         let spec = self.classes.spec(class);
         let (budget, guarantee) = (spec.retry, spec.guarantee);
         if let Method::Tokens(figures) = self.policy.discipline.precedence {
-            let tokens = self.dearness(class);
+            let ranked = figures.infeasible != Infeasible::Proportional;
+            let tokens = if ranked { self.dearness(class) } else { 1.0 };
             // Without a limit a second is the only measure of time that a class has.
             let limit = guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
             let bucket = &mut self.classes.all[class as usize].bucket;

@@ -41,12 +41,14 @@ impl Agenda {
         if self.tree[i].0 == at {
             return;
         }
-        self.tree[i].0 = at;
+        let mut first = (at, source as u32);
+        self.tree[i] = first;
         while i > 1 {
+            let other = self.tree[i ^ 1];
+            // Sources on the left have lower numbers and win at equal instants.
+            let is_right = i % 2 == 1;
+            first = if (other.0 < first.0) | ((other.0 == first.0) & is_right) { other } else { first };
             i /= 2;
-            let (left, right) = (self.tree[2 * i], self.tree[2 * i + 1]);
-            // Sources on the left have lower numbers.
-            let first = if right.0 < left.0 { right } else { left };
             if self.tree[i] == first {
                 return;
             }

@@ -32,6 +32,8 @@ pub(crate) struct Queue {
     pub(crate) limit: Limit,
     length: u64,
     deadlines: VecDeque<Deadline>,
+    /// Somebody will look at this queue at the first deadline or before.
+    is_armed: bool,
 }
 
 /// One queue per limit and length in use.
@@ -46,14 +48,14 @@ impl Queues {
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let found = self.all.iter().position(|queue| queue.limit == limit && queue.length == length);
         found.unwrap_or_else(|| {
-            self.all.push(Queue { limit, length, deadlines: VecDeque::new() });
+            self.all.push(Queue { limit, length, deadlines: VecDeque::new(), is_armed: false });
             self.all.len() - 1
         })
     }
 }
 
 impl Queue {
-    /// One more deadline. Returns it if it is the first one.
+    /// One more deadline. Returns when the queue must be looked at, if nobody will in time.
     pub(crate) fn push(&mut self, now: u64, slot: u32, stamp: u32, over: impl Fn(&Deadline) -> bool) -> Option<u64> {
         // Two for one that comes: it never takes long and the queue cannot stay long.
         for _ in 0..2 {
@@ -61,12 +63,14 @@ impl Queue {
         }
         let at = now.saturating_add(self.length);
         self.deadlines.push_back(Deadline { at, slot, stamp });
-        (self.deadlines.len() == 1).then_some(at)
+        (!std::mem::replace(&mut self.is_armed, true)).then_some(at)
     }
 
-    /// When the first deadline is.
-    pub(crate) fn next(&self) -> Option<u64> {
-        self.deadlines.front().map(|deadline| deadline.at)
+    /// When the queue must be looked at next.
+    pub(crate) fn arm(&mut self) -> Option<u64> {
+        let first = self.deadlines.front().map(|deadline| deadline.at);
+        self.is_armed = first.is_some();
+        first
     }
 
     /// Takes the next deadline that has come, without those of requests that are `over`.
@@ -100,9 +104,9 @@ mod tests {
         assert_eq!(pushed, [Some(10), None, None, None]);
         assert_eq!(queue.pop(9, |_| false), None);
         let taken = queue.pop(12, |deadline| deadline.slot == 0).map(|deadline| deadline.slot);
-        assert_eq!((taken, queue.next()), (Some(1), Some(12)));
+        assert_eq!((taken, queue.arm()), (Some(1), Some(12)));
         assert_eq!(queue.pop(12, |deadline| deadline.slot == 2), None);
-        assert_eq!(queue.next(), Some(15));
+        assert_eq!(queue.arm(), Some(15));
     }
 
     #[test]

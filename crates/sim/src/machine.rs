@@ -146,6 +146,11 @@ impl Machines {
         self.servers[server as usize].advance(now, &mut self.finished);
     }
 
+    /// Is there anything to collect?
+    pub(crate) fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
     /// Swaps what has finished since the last time with `emptied`. Call it after everything that moves a
     /// server on.
     pub(crate) fn collect(&mut self, emptied: &mut Vec<(u64, u64)>) {

@@ -62,6 +62,9 @@ pub(crate) struct Lot {
 }
 
 impl Lot {
+    /// No draw: enough for what is fixed.
+    pub(crate) const NONE: Lot = Lot { branch: 0.0, level: 0.0 };
+
     /// The next lot.
     pub(crate) fn draw(random: &mut Random) -> Lot {
         Lot { branch: random.unit(), level: random.unit() }

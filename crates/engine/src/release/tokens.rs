@@ -6,8 +6,11 @@
 //! tokens too, down to a bounded debt, so that surplus a moment ago counts against a claim now.
 //!
 //! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise.
-//! Tokens are agreed requests: one that costs as much as five takes five, so that a class which becomes dearer
-//! is owed its capacity and not its rate, and does not crowd out the surplus of others.
+//! Tokens are requests, as agreed: a class whose requests become dearer keeps its claim, and its part of the
+//! slots bounds what it can do with it (see `precedence`). Whether a class is dear is a guess: one that computes is
+//! slowed down by a crowd more than one that waits for a database, and must not lose its claim for that. Only where
+//! claims are ranked ([`crate::Infeasible`]) does a release of a dear class take as many tokens as agreed
+//! requests would fit into it; or a valuable class that runs wild would take everything.
 
 use core::time::Duration;
 

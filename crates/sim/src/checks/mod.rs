@@ -6,23 +6,20 @@
 //! |---|---|
 //! | `time` | instants never fall; the engine's timer lies ahead once it has nothing more to do; no request ends before it was released or is released before it came |
 //! | `ticket` | what the engine says about a request fits where the request is: none is lost or released twice |
-//! | `window` | a release leaves no more inside than the window has places |
+//! | `window` | a release leaves no more inside a group of nodes than its window has places |
 //! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
-//! | `books` | the engine counts as many waiting and inside, in all and per node, as the driver has |
-//! | `work` | nothing waits while the window and every pool have room |
+//! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
+//! | `work` | nothing waits while a node of its pool and that node's window have room |
 //! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
 //! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
 //!
 //! The engine's snapshot costs more than a decision, so it is looked at now and then (every half second,
 //! at every 256th release, after a failure, whenever a release seems wrong) and not at every step: a
-//! window that has shrunk in between is known at the next look. Where classes are bound to different
-//! machines there are several windows, of which only the sum is known: one of them may have shrunk below
-//! what is inside it while another has room. Then `window` is not asked, and `work` no more than that
-//! something be inside.
+//! window that has shrunk in between is known at the next look.
 
 use std::collections::BTreeMap;
 
-use weirgate_engine::{ClassSnapshot, NodeEvent, NodeId, NodeState, Policy, Snapshot, Ticket, Time};
+use weirgate_engine::{ClassSnapshot, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, Snapshot, Ticket, Time};
 
 use crate::requests::{Place, Request};
 use crate::run::{Fate, Record, Violation};
@@ -56,6 +53,15 @@ struct Node {
     is_drained: bool,
     is_ejected: bool,
     inside: u32,
+    group: usize,
+}
+
+/// Nodes that share a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    /// Places, when the engine was last looked at.
+    window: u32,
+    inside: u32,
 }
 
 /// The books.
@@ -69,12 +75,10 @@ pub(crate) struct Checks {
     now: u64,
     waiting: u32,
     inside: u32,
-    /// Places, when the engine was last looked at.
-    window: u32,
+    groups: Vec<Group>,
     releases: u32,
-    /// Pools that classes use.
+    /// Per place in `tallies` its pool.
     pools: Vec<usize>,
-    one_group: bool,
 }
 
 impl Checks {
@@ -87,19 +91,9 @@ impl Checks {
             is_drained: false,
             is_ejected: false,
             inside: 0,
+            group: 0,
         };
         let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
-        let mut pools: Vec<usize> = specs.map(|class| class.pool).collect();
-        pools.sort_unstable();
-        pools.dedup();
-        let machines = |pool: usize| {
-            let mut names: Vec<&str> =
-                policy.nodes.iter().filter(|n| n.pool == pool).map(|n| n.machine.as_str()).collect();
-            names.sort_unstable();
-            names.dedup();
-            names
-        };
-        let one_group = pools.windows(2).all(|pair| machines(pair[0]) == machines(pair[1]));
         Checks {
             violations: Vec::new(),
             tallies: vec![Tally::default(); policy.classes.len() + policy.templates.len()],
@@ -108,10 +102,9 @@ impl Checks {
             now: 0,
             waiting: 0,
             inside: 0,
-            window: 0,
+            groups: vec![Group::default()],
             releases: 0,
-            pools,
-            one_group,
+            pools: specs.map(|class| class.pool).collect(),
         }
     }
 
@@ -176,14 +169,13 @@ impl Checks {
         self.tallies[class].inside += 1;
         self.inside += 1;
         self.releases = (self.releases + 1) % LOOK_EVERY;
-        self.enters(node) || self.inside > self.window && self.one_group || self.releases == 0
+        self.enters(node) || self.releases == 0
     }
 
-    /// A failed request keeps its slot and goes from one node to another. True as for
-    /// [`Checks::released`].
+    /// A failed request goes from one node to another. True as for [`Checks::released`].
     pub(crate) fn moved(&mut self, class: usize, from: NodeId, to: NodeId) -> bool {
         self.tallies[class].retried += 1;
-        self.nodes[from.0 as usize].inside -= 1;
+        self.exits(from);
         self.enters(to)
     }
 
@@ -200,14 +192,22 @@ impl Checks {
         if node.inside > node.bound {
             self.note("node", format!("{id:?} has {} requests, its bound is {}", node.inside, node.bound));
         }
-        node.is_ejected
+        let group = &mut self.groups[node.group];
+        group.inside += 1;
+        node.is_ejected || group.inside > group.window
+    }
+
+    fn exits(&mut self, id: NodeId) {
+        let node = &mut self.nodes[id.0 as usize];
+        node.inside -= 1;
+        self.groups[node.group].inside -= 1;
     }
 
     /// A request gives its slot back.
     pub(crate) fn freed(&mut self, class: usize, node: NodeId) {
         self.tallies[class].inside -= 1;
         self.inside -= 1;
-        self.nodes[node.0 as usize].inside -= 1;
+        self.exits(node);
     }
 
     /// The engine was told this.
@@ -221,55 +221,62 @@ impl Checks {
         }
     }
 
-    /// A look right after a release to `node`, before anything else happens.
-    pub(crate) fn look_at_release(&mut self, node: NodeId, snapshot: &Snapshot) {
-        let window = snapshot.window.unwrap_or(u32::MAX);
-        if self.inside > window && self.one_group {
-            self.note("window", format!("a release leaves {} inside, the window is {window}", self.inside));
+    /// A look right after a release to `node`, before anything else happens. A request that had a slot in
+    /// the group of node `from` before may keep it there though the window has shrunk.
+    pub(crate) fn look_at_release(&mut self, node: NodeId, from: Option<NodeId>, snapshot: &Snapshot) {
+        self.look(snapshot);
+        let group_of = |id: NodeId| self.nodes.get(id.0 as usize).map(|node| node.group);
+        let group = group_of(node).and_then(|group| self.groups.get(group)).copied().unwrap_or_default();
+        if group.inside > group.window && from.and_then(group_of) != group_of(node) {
+            self.note("window", format!("a release leaves {} inside, the window is {}", group.inside, group.window));
         }
         if let Some(NodeState::Ejected { until }) = snapshot.nodes.get(node.0 as usize).map(|n| n.state) {
             self.note("node", format!("{node:?} gets a request while it is ejected until {} ns", until.as_nanos()));
         }
-        self.look(snapshot);
     }
 
     /// A look at any time.
     pub(crate) fn look(&mut self, snapshot: &Snapshot) {
-        self.window = snapshot.window.unwrap_or(u32::MAX);
-        if (snapshot.waiting, snapshot.outstanding) != (self.waiting, self.inside) {
-            self.note(
-                "books",
-                format!(
-                    "the engine counts {} waiting and {} inside, the driver has {} and {}",
-                    snapshot.waiting, snapshot.outstanding, self.waiting, self.inside
-                ),
-            );
-        }
+        self.compare("all nodes", snapshot.outstanding, self.inside);
+        self.compare("the queues", snapshot.waiting, self.waiting);
+        let group = |seen: &GroupSnapshot| Group { window: seen.window.unwrap_or(u32::MAX), inside: 0 };
+        self.groups = snapshot.groups.iter().map(group).collect();
         for (index, seen) in snapshot.nodes.iter().enumerate() {
             let Some(node) = self.nodes.get_mut(index) else { continue };
             node.is_ejected = matches!(seen.state, NodeState::Ejected { .. });
-            if seen.outstanding != node.inside {
-                let what = format!(
-                    "the engine counts {} inside {}, the driver has {}",
-                    seen.outstanding, seen.name, node.inside
-                );
-                self.note("books", what);
+            node.group = seen.group as usize;
+            let inside = node.inside;
+            if let Some(group) = self.groups.get_mut(node.group) {
+                group.inside += inside;
             }
+            self.compare(&seen.name, seen.outstanding, inside);
+        }
+        for (index, seen) in snapshot.groups.iter().enumerate() {
+            self.compare("a group", seen.outstanding, self.groups[index].inside);
+        }
+    }
+
+    fn compare(&mut self, place: &str, engine: u32, driver: u32) {
+        if engine != driver {
+            self.note("books", format!("in {place} the engine has {engine} requests, the driver {driver}"));
         }
     }
 
     /// A look when the engine has nothing more to do.
     pub(crate) fn look_at_rest(&mut self, snapshot: &Snapshot) {
         self.look(snapshot);
-        let has_room = |(node, seen): (&Node, &weirgate_engine::NodeSnapshot)| {
-            seen.state == NodeState::Up && node.inside < node.bound
-        };
-        let pool_has_room =
-            |pool: usize| self.nodes.iter().zip(&snapshot.nodes).filter(|(node, _)| node.pool == pool).any(has_room);
-        let idle = if self.one_group { self.inside < self.window } else { self.inside == 0 };
-        if self.waiting > 0 && idle && self.pools.iter().all(|pool| pool_has_room(*pool)) {
-            let (waiting, inside, window) = (self.waiting, self.inside, self.window);
-            self.note("work", format!("{waiting} wait while {inside} are inside a window of {window}"));
+        let mut waiting: BTreeMap<usize, u32> = BTreeMap::new();
+        for (pool, tally) in self.pools.iter().zip(&self.tallies) {
+            *waiting.entry(*pool).or_default() += tally.waiting;
+        }
+        for (node, seen) in self.nodes.clone().iter().zip(&snapshot.nodes) {
+            let waiting = waiting.get(&node.pool).copied().unwrap_or(0);
+            let group = self.groups.get(node.group).copied().unwrap_or_default();
+            if waiting > 0 && seen.room && group.inside < group.window {
+                let (inside, window) = (group.inside, group.window);
+                let what = format!("{waiting} wait for {} while {inside} are inside a window of {window}", seen.name);
+                return self.note("work", what);
+            }
         }
     }
 

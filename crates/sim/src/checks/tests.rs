@@ -20,6 +20,7 @@ fn policy() -> Policy {
 fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
     let mut engine = Engine::new(Time::ZERO, policy(), 1).expect("a valid policy");
     let mut checks = Checks::new(engine.policy());
+    checks.look(&engine.snapshot(Time::ZERO));
     let mut inside = Vec::new();
     for tag in 0..count {
         checks.arrived(0);
@@ -46,7 +47,7 @@ fn good_books_are_good() {
     assert_eq!((inside.len(), checks.waiting), (3, 2));
     let snapshot = engine.snapshot(Time::ZERO);
     checks.look_at_rest(&snapshot);
-    checks.look_at_release(inside[2].1, &snapshot);
+    checks.look_at_release(inside[2].1, None, &snapshot);
     checks.guarantees(engine.policy(), &engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 9));
     checks.conservation(&[record(Fate::Cut, 0, 0); 5]);
     assert_eq!(checks.violations, []);
@@ -100,7 +101,7 @@ fn a_release_into_a_full_window_is_found() {
     let (mut engine, mut checks, _) = filled(5);
     assert!(checks.released(0, NodeId(1)), "one more than at the last look must be looked at");
     checks.waits_no_more(0);
-    checks.look_at_release(NodeId(1), &engine.snapshot(Time::ZERO));
+    checks.look_at_release(NodeId(1), None, &engine.snapshot(Time::ZERO));
     assert!(found(&checks).contains(&"window"), "{:?}", checks.violations);
     // A window that shrank meanwhile is another matter.
     let (shrunk, mut checks, inside) = filled(3);
@@ -108,12 +109,17 @@ fn a_release_into_a_full_window_is_found() {
     engine = shrunk;
     engine.node(Time::ZERO, NodeEvent::Draining(NodeId(0)));
     checks.look(&engine.snapshot(Time::ZERO));
-    assert_eq!((checks.window, checks.inside), (1, 3));
+    assert_eq!((checks.groups[0].window, checks.groups[0].inside), (1, 3));
     let (ticket, node) = inside[0];
     engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
     checks.freed(0, node);
     checks.look_at_rest(&engine.snapshot(Time::ZERO));
+    // Nor is a failed request that keeps its slot.
+    let node = inside[1].1;
+    checks.look_at_release(node, Some(node), &engine.snapshot(Time::ZERO));
     assert_eq!(checks.violations, []);
+    checks.look_at_release(node, None, &engine.snapshot(Time::ZERO));
+    assert_eq!(found(&checks), ["window"]);
 }
 
 #[test]
@@ -145,7 +151,7 @@ fn a_request_to_an_ejected_node_is_found() {
     checks.look(&snapshot);
     assert_eq!(checks.violations, []);
     assert!(checks.released(0, node), "a release to an ejected node must be looked at");
-    checks.look_at_release(node, &snapshot);
+    checks.look_at_release(node, None, &snapshot);
     assert!(found(&checks).contains(&"node"), "{:?}", checks.violations);
 }
 
@@ -163,7 +169,7 @@ fn books_that_differ_are_found() {
     let (engine, mut checks, inside) = filled(3);
     checks.freed(0, inside[0].1);
     checks.look(&engine.snapshot(Time::ZERO));
-    assert_eq!(found(&checks), ["books", "books"], "in all, and at the node");
+    assert_eq!(found(&checks), ["books"; 3], "in all, at the node and in its group");
     let (engine, mut checks, _) = filled(4);
     checks.waits_no_more(0);
     checks.look(&engine.snapshot(Time::ZERO));
@@ -179,6 +185,8 @@ fn idleness_while_somebody_waits_is_found() {
     // As if the engine had not been asked for actions after an end.
     checks.freed(0, inside[0].1);
     snapshot.outstanding -= 1;
+    snapshot.groups[0].outstanding -= 1;
+    snapshot.nodes[inside[0].1.0 as usize].room = true;
     snapshot.nodes[inside[0].1.0 as usize].outstanding -= 1;
     checks.look_at_rest(&snapshot);
     assert_eq!(found(&checks), ["work"]);

@@ -114,8 +114,12 @@ impl Driver<'_> {
         let next = self.engine.next_timeout();
         let ahead = self.checks.timer(next);
         // A timer that is not ahead is a defect that has been noted; the run goes on all the same.
-        let at = if ahead { next.map(|next| next.as_nanos()) } else { Some(self.now + 1_000) };
-        self.agenda.set(self.sources.engine, at);
+        let at = if ahead { next.map_or(u64::MAX, |next| next.as_nanos()) } else { self.now + 1_000 };
+        // To be called too early does no harm, and a timer that moves away, as it mostly does, costs nothing.
+        if at < self.engine_at {
+            self.engine_at = at;
+            self.agenda.set(self.sources.engine, Some(at));
+        }
     }
 
     /// The waiting request that the engine means; it waits no more.
@@ -139,7 +143,7 @@ impl Driver<'_> {
         self.limit(self.limits[spec][1], slot, life);
         self.forward(slot, spec, node);
         if must_look {
-            self.checks.look_at_release(node, &self.engine.snapshot(self.time()));
+            self.checks.look_at_release(node, None, &self.engine.snapshot(self.time()));
         }
     }
 
@@ -164,11 +168,7 @@ impl Driver<'_> {
 
     /// Sends something to its machine.
     pub(super) fn depart(&mut self, id: u64, stamp: u32) {
-        let at = self.now + self.delay;
-        self.going.push_back(Message { at, id, stamp, news: News::Broken });
-        if self.going.len() == 1 {
-            self.agenda.set(self.sources.going, Some(at));
-        }
+        self.wire.push_back(Message { at: self.now + self.delay, id, stamp, news: News::Request });
     }
 
     /// Something reaches its machine.
@@ -202,6 +202,9 @@ impl Driver<'_> {
 
     /// Sends back what servers have finished.
     pub(super) fn collect(&mut self) {
+        if !self.machines.has_finished() {
+            return;
+        }
         let mut finished = std::mem::take(&mut self.finished);
         self.machines.collect(&mut finished);
         for (id, _) in finished.drain(..) {
@@ -227,11 +230,7 @@ impl Driver<'_> {
 
     /// A machine says something.
     pub(super) fn answer(&mut self, id: u64, stamp: u32, news: News) {
-        let at = self.now + self.delay;
-        self.returning.push_back(Message { at, id, stamp, news });
-        if self.returning.len() == 1 {
-            self.agenda.set(Sources::RETURNING, Some(at));
-        }
+        self.wire.push_back(Message { at: self.now + self.delay, id, stamp, news });
     }
 
     /// A machine says 500 in a moment.
@@ -255,6 +254,7 @@ impl Driver<'_> {
             return;
         }
         match news {
+            News::Request => {}
             News::Broken => self.fail(slot, true),
             News::Status(status) => {
                 let (fate, spec) = (status < 500, self.specs[request.traffic as usize]);
@@ -281,7 +281,7 @@ impl Driver<'_> {
             self.forward(slot, spec, node);
             let snapshot = self.engine.snapshot(self.time());
             if must_look {
-                self.checks.look_at_release(node, &snapshot);
+                self.checks.look_at_release(node, Some(from), &snapshot);
             } else {
                 self.checks.look(&snapshot);
             }
@@ -311,7 +311,7 @@ impl Driver<'_> {
         let limit = queue.limit;
         let requests = &self.requests;
         let late = queue.pop(self.now, |deadline| is_over(&requests[deadline.slot], limit, deadline.stamp));
-        self.agenda.set(self.sources.late + number, queue.next());
+        self.agenda.set(self.sources.late + number, queue.arm());
         if let Some(deadline) = late {
             self.cut(deadline.slot);
             self.fail(deadline.slot, limit == Limit::FirstByte);

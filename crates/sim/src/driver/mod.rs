@@ -63,6 +63,8 @@ struct Driver<'a> {
     now: u64,
     delay: u64,
     engine: Engine,
+    /// When the engine will be called: at its timer or before.
+    engine_at: u64,
     checks: Checks,
     agenda: Agenda,
     sources: Sources,
@@ -75,10 +77,9 @@ struct Driver<'a> {
     records: Vec<Record>,
     errands: Errands<Errand>,
     machines: Machines,
-    /// On the way to the machines.
-    going: VecDeque<Message>,
-    /// On the way back.
-    returning: VecDeque<Message>,
+    /// On the way to the machines or back, which takes equally long: a queue, in order of arrival. Its head
+    /// is compared with the agenda's first instant rather than put into the agenda: most events are its.
+    wire: VecDeque<Message>,
     /// On the way back, after the millisecond that a fast failure takes.
     failing: VecDeque<Message>,
     late: Queues,
@@ -102,16 +103,18 @@ struct Message {
     id: u64,
     /// The request's attempt, or the round of the check.
     stamp: u32,
-    /// On the way back: what it says.
+    /// What it says.
     news: News,
 }
 
 /// Marks the id of a health check; the rest is the node.
 const CHECK: u64 = 1 << 32;
 
-/// What a machine says.
+/// What a message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
+    /// To a machine: a request.
+    Request,
     /// A reply with this status.
     Status(u16),
     /// The connection is refused or broken.
@@ -141,11 +144,11 @@ struct Turn {
     fault: usize,
 }
 
-/// The numbers of the agenda's sources. At equal instants the lower comes first: what the world does
-/// before what the gateway does, what frees before what takes, and the samples after everything.
+/// The numbers of the agenda's sources. At equal instants messages come first and then the lower number:
+/// what the world does before what the gateway does, what frees before what takes, and the samples after
+/// everything.
 struct Sources {
     servers: usize,
-    going: usize,
     late: usize,
     errands: usize,
     engine: usize,
@@ -155,17 +158,14 @@ struct Sources {
 
 impl Sources {
     const FAULTS: usize = 0;
-    const RETURNING: usize = 1;
-    const FAILING: usize = 2;
+    const FAILING: usize = 1;
 
     fn new(servers: usize, late: usize, streams: usize) -> Sources {
         let first = Sources::FAILING + 1;
-        let going = first + servers;
-        let errands = going + 1 + late;
+        let errands = first + servers + late;
         Sources {
             servers: first,
-            going,
-            late: going + 1,
+            late: first + servers,
             errands,
             engine: errands + 1,
             streams: errands + 2,
@@ -210,8 +210,7 @@ impl<'a> Driver<'a> {
             requests: Requests::default(),
             records: Vec::new(),
             errands: Errands::new(),
-            going: VecDeque::new(),
-            returning: VecDeque::new(),
+            wire: VecDeque::new(),
             failing: VecDeque::new(),
             watches: (0..policy.nodes.len()).map(watch).collect(),
             faults: turns(experiment),
@@ -221,6 +220,7 @@ impl<'a> Driver<'a> {
             samples: Vec::new(),
             finished: Vec::new(),
             engine,
+            engine_at: u64::MAX,
             sources,
             machines,
             late,
@@ -238,6 +238,7 @@ impl<'a> Driver<'a> {
         for node in 0..self.watches.len() as u32 {
             self.plan_check(node);
         }
+        self.checks.look(&self.engine.snapshot(Time::ZERO));
         self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| turn.at));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
         self.settle();
@@ -245,16 +246,23 @@ impl<'a> Driver<'a> {
 
     fn play(mut self, mut progress: impl FnMut(Duration)) -> Run {
         let end = nanos(self.experiment.duration());
-        while let Some((at, source)) = self.agenda.first()
-            && at <= end
-            && self.records.len() < MOST_RECORDS
-        {
+        while self.records.len() < MOST_RECORDS {
+            let planned = self.agenda.first();
+            let arrives = self.wire.front().map(|message| message.at);
+            let arrives = arrives.filter(|arrives| planned.is_none_or(|(at, _)| *arrives <= at));
+            let Some(at) = arrives.or(planned.map(|(at, _)| at)).filter(|at| *at <= end) else { break };
             self.checks.time(at);
             self.now = at;
-            let before = self.samples.len();
-            self.step(source);
-            if self.samples.len() > before {
-                progress(Duration::from_nanos(at));
+            if arrives.is_some() {
+                if let Some(message) = self.wire.pop_front() {
+                    self.arrive(message);
+                }
+            } else if let Some((_, source)) = planned {
+                let before = self.samples.len();
+                self.step(source);
+                if self.samples.len() > before {
+                    progress(Duration::from_nanos(at));
+                }
             }
         }
         if self.records.len() >= MOST_RECORDS {
@@ -270,31 +278,17 @@ impl<'a> Driver<'a> {
         let sources = &self.sources;
         match source {
             Sources::FAULTS => self.turn(),
-            Sources::RETURNING => {
-                let message = self.returning.pop_front();
-                self.agenda.set(source, self.returning.front().map(|next| next.at));
-                if let Some(message) = message {
-                    self.hear(message);
-                }
-            }
             Sources::FAILING => {
                 let message = self.failing.pop_front();
                 self.agenda.set(source, self.failing.front().map(|next| next.at));
                 if let Some(message) = message {
-                    self.hear(message);
+                    self.arrive(message);
                 }
             }
-            _ if source < sources.going => {
+            _ if source < sources.late => {
                 let server = (source - sources.servers) as u32;
                 self.machines.advance(self.now, server);
                 self.touched(server);
-            }
-            _ if source == sources.going => {
-                let message = self.going.pop_front();
-                self.agenda.set(source, self.going.front().map(|next| next.at));
-                if let Some(message) = message {
-                    self.reach(message);
-                }
             }
             _ if source < sources.errands => self.expire(source - sources.late),
             _ if source == sources.errands => {
@@ -304,7 +298,11 @@ impl<'a> Driver<'a> {
                     self.run_errand(errand);
                 }
             }
-            _ if source == sources.engine => self.settle(),
+            _ if source == sources.engine => {
+                self.engine_at = u64::MAX;
+                self.agenda.set(source, None);
+                self.settle();
+            }
             _ if source < sources.samples => {
                 let stream = source - sources.streams;
                 let event = self.coming[stream].take();
@@ -314,6 +312,14 @@ impl<'a> Driver<'a> {
                 }
             }
             _ => self.sample(),
+        }
+    }
+
+    /// A message is where it was sent.
+    fn arrive(&mut self, message: Message) {
+        match message.news {
+            News::Request => self.reach(message),
+            News::Status(_) | News::Broken => self.hear(message),
         }
     }
 

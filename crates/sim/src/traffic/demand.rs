@@ -29,8 +29,8 @@ pub(crate) struct Demands {
     entries: Vec<Entry>,
     /// The last entry that is wholly in force; earlier ones are forgotten.
     base: usize,
-    cpu: Random,
-    io: Random,
+    cpu: Option<Random>,
+    io: Option<Random>,
 }
 
 impl Demands {
@@ -38,14 +38,20 @@ impl Demands {
     pub(crate) fn new(entries: &[DemandFrom], seed: u64, index: usize) -> Demands {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let entry = |e: &DemandFrom| Entry { at: nanos(e.at), over: nanos(e.over), cpu: e.cpu, io: e.io };
-        let cpu = generator(seed, Purpose::Cpu, index);
-        let entries = entries.iter().map(entry).collect();
-        Demands { entries, base: 0, cpu, io: generator(seed, Purpose::Io, index) }
+        let entries: Vec<Entry> = entries.iter().map(entry).collect();
+        // What is fixed all the time needs no draws.
+        let unless_fixed = |purpose, of: fn(&Entry) -> Distribution| {
+            let is_fixed = entries.iter().all(|entry| matches!(of(entry), Distribution::Fixed(_)));
+            (!is_fixed).then(|| generator(seed, purpose, index))
+        };
+        let (cpu, io) = (unless_fixed(Purpose::Cpu, |e| e.cpu), unless_fixed(Purpose::Io, |e| e.io));
+        Demands { entries, base: 0, cpu, io }
     }
 
     /// What the next request takes, which arrives at `at` (nanoseconds, never falling).
     pub(crate) fn next(&mut self, at: u64) -> Demand {
-        let (cpu, io) = (Lot::draw(&mut self.cpu), Lot::draw(&mut self.io));
+        let draw = |random: &mut Option<Random>| random.as_mut().map_or(Lot::NONE, Lot::draw);
+        let (cpu, io) = (draw(&mut self.cpu), draw(&mut self.io));
         let begun = |entry: &&Entry| entry.at <= at;
         let later = self.entries.iter().enumerate().skip(self.base + 1).take_while(|(_, entry)| begun(entry));
         if let Some((over, _)) = later.filter(|(_, entry)| entry.done(at) >= 1.0).last() {
