@@ -27,6 +27,8 @@ pub(crate) struct Class {
     pub(crate) pool: usize,
     /// φ in billionths of a slot; 0 is best effort.
     pub(crate) weight: u64,
+    /// Its part in [`Classes::pool_slots`].
+    slots: f64,
     pub(crate) queue: Queue,
     pub(crate) outstanding: u32,
     /// Virtual time of its next turn.
@@ -58,6 +60,7 @@ impl Class {
             spec: spec as u32,
             pool: policy.pool,
             weight: 0,
+            slots: 0.0,
             queue: Queue::EMPTY,
             outstanding: 0,
             tag: 0.0,
@@ -108,9 +111,10 @@ pub(crate) struct Classes {
     named: usize,
     templates: Vec<Template>,
     free: Vec<u32>,
-    /// Σφ over all live classes, and over those of each pool.
+    /// Σφ over all live classes.
     pub(crate) total_weight: u64,
-    pub(crate) pool_weight: Vec<u64>,
+    /// The same in slots per pool, over classes whose service time is known.
+    pub(crate) pool_slots: Vec<f64>,
     /// Sum and number of known service times, for classes that have none yet.
     known: (f64, u32),
 }
@@ -130,9 +134,9 @@ impl Classes {
             .map(|t| Template { by_key: BTreeMap::new(), max_live: t.max_live as usize, oldest: NONE, newest: NONE })
             .collect();
         let named = policy.classes.len();
-        let pool_weight = vec![0; policy.pools.len()];
+        let pool_slots = vec![0.0; policy.pools.len()];
         let free = Vec::new();
-        let mut classes = Classes { all, specs, named, templates, free, total_weight: 0, pool_weight, known: (0.0, 0) };
+        let mut classes = Classes { all, specs, named, templates, free, total_weight: 0, pool_slots, known: (0.0, 0) };
         classes.weigh();
         classes
     }
@@ -141,7 +145,7 @@ impl Classes {
     pub(crate) fn weigh(&mut self) {
         self.known = (0.0, 0);
         self.total_weight = 0;
-        self.pool_weight.fill(0);
+        self.pool_slots.fill(0.0);
         let live = |classes: &Classes, index: u32| classes.all[index as usize].live;
         for index in 0..self.all.len() as u32 {
             if let Some(t) = self.service_time(index).filter(|_| live(self, index)) {
@@ -152,9 +156,10 @@ impl Classes {
         for index in 0..self.all.len() as u32 {
             self.all[index as usize].weight = self.due_weight(index);
             if live(self, index) {
-                let class = &self.all[index as usize];
-                self.total_weight += class.weight;
-                self.pool_weight[class.pool] += class.weight;
+                let (pool, slots) = (self.all[index as usize].pool, self.slots(index));
+                self.total_weight += self.all[index as usize].weight;
+                self.pool_slots[pool] += slots;
+                self.all[index as usize].slots = slots;
             }
         }
     }
@@ -261,12 +266,21 @@ impl Classes {
     }
 
     /// Sets a live class's φ; returns what it was.
-    pub(crate) fn change_weight(&mut self, class: u32, weight: u64) -> u64 {
-        let class = &mut self.all[class as usize];
+    pub(crate) fn change_weight(&mut self, index: u32, weight: u64) -> u64 {
+        let class = &mut self.all[index as usize];
         let old = core::mem::replace(&mut class.weight, weight);
         self.total_weight = self.total_weight - old + weight;
-        self.pool_weight[class.pool] = self.pool_weight[class.pool] - old + weight;
+        let slots = if weight == 0 { 0.0 } else { self.slots(index) };
+        let class = &mut self.all[index as usize];
+        self.pool_slots[class.pool] = (self.pool_slots[class.pool] - class.slots + slots).max(0.0);
+        class.slots = slots;
         old
+    }
+
+    /// φ in slots as far as the service time is known.
+    fn slots(&self, class: u32) -> f64 {
+        let known = self.service_time(class).is_some();
+        if known { self.all[class as usize].weight as f64 * 1e-9 } else { 0.0 }
     }
 
     /// Agreed service time in seconds.

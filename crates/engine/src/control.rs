@@ -15,7 +15,7 @@ use crate::admit::PERIOD;
 use crate::discipline::LoadControl;
 use crate::engine::Engine;
 use crate::policy::{Policy, ResponseTime};
-use crate::release::{Danger, Half, Halves, Swing, Tightest};
+use crate::release::{Danger, Half, Halves, Swing, Tightest, Work};
 use crate::request::{ClassId, Why};
 use crate::time::Time;
 
@@ -110,6 +110,7 @@ impl Engine {
                 _ => None,
             };
             self.nodes.learn(group as u32);
+            swing.at_least(self.slots(group), self.nodes.groups[group].usable);
             swing.turn(now, half);
             let (size, high) = (swing.size(), swing.high());
             match why {
@@ -122,9 +123,9 @@ impl Engine {
     }
 
     /// Work completed in the two halves of a cycle.
-    fn work(&self, group: usize, swing: &Swing) -> [f64; 2] {
+    fn work(&self, group: usize, swing: &Swing) -> [Work; 2] {
         let of = |class: &u32| self.halves(*class, group).map(|halves| swing.work(halves));
-        swing.seen.iter().filter_map(of).fold([0.0; 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
+        swing.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
     /// The class of the cycle whose limit is most in danger, and the least stretch of compute times.
@@ -168,6 +169,11 @@ impl Engine {
         stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
+    /// What the guarantees need of a group, in slots, as far as service times are known.
+    fn slots(&self, group: usize) -> f64 {
+        self.nodes.shares(group as u32).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum()
+    }
+
     /// No machine of a group gets much more than its part of the window.
     fn spread(&mut self, group: usize, window: u32) {
         if let LoadControl::WindowAdaptive(figures) = self.policy.discipline.load_control {
@@ -208,11 +214,7 @@ impl Engine {
     pub(crate) fn nodes_changed(&mut self, now: Time) {
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
         for group in 0..self.windows.len() {
-            let slots = self
-                .nodes
-                .shares(group as u32)
-                .map(|(pool, share)| self.classes.pool_weight[pool] as f64 * 1e-9 * share);
-            let slots: f64 = slots.sum();
+            let slots = self.slots(group);
             let members = &self.nodes.groups[group];
             let window = &mut self.windows[group];
             let Some(swing) = &mut window.swing else {

@@ -97,8 +97,8 @@ pub(crate) struct Swing {
     held: f64,
     holding: bool,
     completions: u32,
-    /// The low half that has passed, if it counts: mean requests inside, seconds, completions.
-    low: Option<(f64, f64, u32)>,
+    /// The low half that has passed, if it counts: mean requests inside, seconds.
+    low: Option<(f64, f64)>,
     /// Mean compute time of the latest half, in seconds.
     compute: f64,
     sum: f64,
@@ -141,7 +141,7 @@ impl Swing {
     /// begins there, and is never below a share of it, nor below [`PER_MACHINE`]. It follows the machines: so
     /// does the knee.
     pub(crate) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
-        self.least = (self.figures.least_share * slots).max(PER_MACHINE * f64::from(machines.max(1)));
+        self.at_least(slots, machines);
         if self.base == 0.0 {
             self.base = slots;
         } else if weight > 0.0 && self.weight > 0.0 && weight != self.weight {
@@ -152,6 +152,11 @@ impl Swing {
             self.weight = weight;
         }
         self.base = self.base.max(self.least);
+    }
+
+    /// The guarantees need another number of slots, or the machines are others.
+    pub(crate) fn at_least(&mut self, slots: f64, machines: u32) {
+        self.least = (self.figures.least_share * slots).max(PER_MACHINE * f64::from(machines.max(1)));
     }
 
     /// The window now.
@@ -218,31 +223,28 @@ impl Swing {
             return Half::Free;
         }
         match (self.high, self.low) {
-            (true, Some(low)) => Half::Cycle(Cycle {
-                inside: [low.0, mean],
-                seconds: [low.1, seconds],
-                completions: low.2.min(self.completions),
-            }),
+            (true, Some(low)) => Half::Cycle(Cycle { inside: [low.0, mean], seconds: [low.1, seconds] }),
             (true, None) => Half::High,
             (false, _) => {
-                self.low = Some((mean, seconds, self.completions));
+                self.low = Some((mean, seconds));
                 Half::Low
             }
         }
     }
 
-    /// Work of one class completed in the low and in the high half of the cycle, in compute times.
-    pub(crate) fn work(&self, halves: &Halves) -> [f64; 2] {
+    /// Work of one class completed in the low and in the high half of the cycle.
+    pub(crate) fn work(&self, halves: &Halves) -> [Work; 2] {
         let count = f64::from(halves.count[0] + halves.count[1]);
         if halves.cycle != self.cycle || count == 0.0 {
-            return [0.0; 2];
+            return [Work::default(); 2];
         }
-        halves.count.map(|n| f64::from(n) * halves.sum / count)
+        let each = halves.sum / count;
+        halves.count.map(|n| Work { sum: f64::from(n) * each, squares: f64::from(n) * each * each })
     }
 
     /// Moves the base after a whole cycle, in which `work` was completed in the two halves.
-    pub(crate) fn step(&mut self, work: [f64; 2], cycle: Cycle) -> Why {
-        let gained = (work[1] / cycle.seconds[1]) / (work[0] / cycle.seconds[0]);
+    pub(crate) fn step(&mut self, work: [Work; 2], cycle: Cycle) -> Why {
+        let gained = (work[1].sum / cycle.seconds[1]) / (work[0].sum / cycle.seconds[0]);
         let swung = (cycle.inside[1] / cycle.inside[0]).ln();
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
         let full = (1.0 + self.figures.swing).ln();
@@ -251,7 +253,7 @@ impl Swing {
             self.base *= SEARCH;
         } else {
             self.searching = false;
-            let trust = (f64::from(cycle.completions) / TRUSTED).min(1.0);
+            let trust = (work[0].completions().min(work[1].completions()) / TRUSTED).min(1.0);
             let pull = gained - (1.0 - self.figures.target) * swung;
             self.base *= (self.figures.gain * trust * pull.clamp(-BELIEVED * full, BELIEVED * full)).exp();
         }
@@ -317,8 +319,28 @@ pub(crate) struct Cycle {
     /// Mean requests inside.
     inside: [f64; 2],
     seconds: [f64; 2],
-    /// Of the half with fewer.
-    completions: u32,
+}
+
+/// Work completed: Σ of compute times, each its class's mean, and Σ of their squares.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Work {
+    sum: f64,
+    squares: f64,
+}
+
+impl Work {
+    /// As many completions of equal work vary as much: a few dear requests among many cheap ones are few.
+    fn completions(self) -> f64 {
+        if self.squares > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
+    }
+}
+
+impl core::ops::Add for Work {
+    type Output = Work;
+
+    fn add(self, other: Work) -> Work {
+        Work { sum: self.sum + other.sum, squares: self.squares + other.squares }
+    }
 }
 
 /// The class whose limit is most in danger.

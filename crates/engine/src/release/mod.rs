@@ -5,7 +5,7 @@ mod precedence;
 mod tokens;
 mod window;
 
-pub(crate) use adaptive::{Danger, Half, Halves, Swing};
+pub(crate) use adaptive::{Danger, Half, Halves, Swing, Work};
 pub(crate) use precedence::{Claim, Claimed, Precedence};
 pub(crate) use tokens::Bucket;
 pub(crate) use window::{Tightest, Window};
