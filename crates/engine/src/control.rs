@@ -99,11 +99,11 @@ impl Engine {
             let (danger, stretch) = self.endangered(now, group, &swing);
             swing.stretch = stretch;
             let why = match (danger, half) {
-                (Some(Danger { class, compute, limit }), _) => {
+                (Some(Danger { class, compute, limit }), _) if swing.helps() => {
                     swing.back_off(outstanding);
                     Some(Why::Endangered { class, compute, limit })
                 }
-                (None, Half::Cycle(cycle)) => {
+                (_, Half::Cycle(cycle)) => {
                     let work = self.work(group, &swing);
                     Some(swing.step(work, cycle))
                 }
@@ -133,9 +133,7 @@ impl Engine {
         let admit = self.policy.discipline.admit;
         let (mut worst, mut danger, mut stretch) = (0.0, None, f64::INFINITY);
         for class in &swing.seen {
-            if self.halves(*class, group).is_none() {
-                continue;
-            }
+            let Some(certain) = self.halves(*class, group).map(|halves| swing.mean(halves)) else { continue };
             let limit = self.classes.spec(*class).guarantee.response_time;
             let Some(unloaded) = self.classes.service_time(*class) else { continue };
             let state = &mut self.classes.all[*class as usize];
@@ -144,7 +142,7 @@ impl Engine {
             stretch = f64::min(stretch, mean / unloaded);
             let Some(limit) = limit.map(|rt| rt.limit) else { continue };
             let part = value / limit.as_secs_f64();
-            if part > worst && swing.endangered(value, mean, unloaded, limit.as_secs_f64()) {
+            if part > worst && swing.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
                 worst = part;
                 let compute = Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX);
                 danger = Some(Danger { class: ClassId(*class), compute, limit });

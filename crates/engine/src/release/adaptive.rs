@@ -19,7 +19,9 @@
 //! no minimum of response times is remembered, so there is nothing to drift.
 //!
 //! A limit that is in danger comes first: if a class computes so long that less than `compute_share` of what
-//! its limit leaves beyond the unloaded compute time remains, B shrinks by a tenth.
+//! its limit leaves beyond the unloaded compute time remains, B shrinks by a tenth. It does not where the last
+//! elasticity was low: then requests do not wait for one another inside, and a smaller window would cost
+//! throughput and help nobody.
 //!
 //! While the window holds nothing back it stands at B·(1 + swing) and learns nothing; so a calm does not open it
 //! for the surge that follows.
@@ -90,6 +92,8 @@ pub(crate) struct Swing {
     /// The smallest ratio of compute time to unloaded compute time among the classes of the latest half, at
     /// least 1: what every request suffers inside.
     pub(crate) stretch: f64,
+    /// The latest elasticity, averaged over about two cycles.
+    elasticity: f64,
     /// Integral of the requests inside since then, and its last instant, in request-seconds.
     area: f64,
     at: Time,
@@ -119,6 +123,8 @@ impl Swing {
             next: now + Duration::from_nanos(SHORTEST),
             weight: 0.0,
             stretch: 1.0,
+            // Nothing is known: a limit in danger counts.
+            elasticity: 1.0,
             area: 0.0,
             at: now,
             held: 0.0,
@@ -249,6 +255,7 @@ impl Swing {
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
         let full = (1.0 + self.figures.swing).ln();
         let elasticity = 1.0 - gained / swung.max(0.1 * full);
+        self.elasticity += 0.5 * (elasticity.clamp(0.0, 1.0) - self.elasticity);
         if self.searching && elasticity < FOUND {
             self.base *= SEARCH;
         } else {
@@ -259,6 +266,21 @@ impl Swing {
         }
         self.base = self.base.max(self.least);
         Why::Elasticity { elasticity, searching: self.searching }
+    }
+
+    /// Would a smaller window make compute times shorter, as far as is known?
+    pub(crate) fn helps(&self) -> bool {
+        self.elasticity >= FOUND
+    }
+
+    /// Mean compute time of a class over the cycle less what may be chance, in seconds.
+    pub(crate) fn mean(&self, halves: &Halves) -> f64 {
+        let count = f64::from(halves.count[0] + halves.count[1]);
+        if halves.cycle != self.cycle || count == 0.0 {
+            return 0.0;
+        }
+        // Two standard errors of exponential times.
+        halves.sum / count / (1.0 + 2.0 / count.sqrt())
     }
 
     /// Shrinks the base because a limit is in danger.
