@@ -97,7 +97,7 @@ impl Engine {
         let half = swing.half(now, outstanding);
         if half != Half::Unfinished {
             let (danger, stretch) = self.endangered(now, group, &swing);
-            swing.stretch = stretch;
+            swing.stretch = stretch.unwrap_or(swing.stretch);
             let why = match (danger, half) {
                 (Some(Danger { class, compute, limit }), _) if swing.helps() => {
                     swing.back_off(outstanding);
@@ -128,10 +128,11 @@ impl Engine {
         swing.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
-    /// The class of the cycle whose limit is most in danger, and the least stretch of compute times.
-    fn endangered(&mut self, now: Time, group: usize, swing: &Swing) -> (Option<Danger>, f64) {
+    /// The class of the cycle whose limit is most in danger, and the least stretch of compute times if there are
+    /// two classes to compare: of one alone nobody knows whether it is dear or in a crowd.
+    fn endangered(&mut self, now: Time, group: usize, swing: &Swing) -> (Option<Danger>, Option<f64>) {
         let admit = self.policy.discipline.admit;
-        let (mut worst, mut danger, mut stretch) = (0.0, None, f64::INFINITY);
+        let (mut worst, mut danger, mut stretch, mut compared) = (0.0, None, f64::INFINITY, 0);
         for class in &swing.seen {
             let Some(certain) = self.halves(*class, group).map(|halves| swing.mean(halves)) else { continue };
             let limit = self.classes.spec(*class).guarantee.response_time;
@@ -140,6 +141,7 @@ impl Engine {
             state.expected.roll(now, state.outstanding > 0, admit, limit);
             let (Some(mean), Some(value)) = (state.expected.seconds(), state.expected.guaranteed()) else { continue };
             stretch = f64::min(stretch, mean / unloaded);
+            compared += 1;
             let Some(limit) = limit.map(|rt| rt.limit) else { continue };
             let part = value / limit.as_secs_f64();
             if part > worst && swing.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
@@ -148,7 +150,7 @@ impl Engine {
                 danger = Some(Danger { class: ClassId(*class), compute, limit });
             }
         }
-        (danger, if stretch.is_finite() { stretch.max(1.0) } else { 1.0 })
+        (danger, (compared > 1).then_some(stretch.max(1.0)))
     }
 
     /// A class's sums in a group.
