@@ -17,7 +17,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
     ("weirgate-emulator", &[]),
     ("weirgate-config", &["weirgate-engine"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
-    ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator"]),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
     ("weirgate-lab", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator"]),
     (

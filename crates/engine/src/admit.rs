@@ -34,23 +34,6 @@ pub(crate) const PERIOD: u64 = 500_000_000;
 /// is tried again within a few seconds of a stall, and hardly moves on a single empty period.
 const DECAY: f64 = 0.7;
 
-/// [`Admit::Predict`]: largest part of a limit that may be expected to go to computing. A class that computes
-/// longer than that is in trouble whatever happens here; the rest is left for waiting, so that some of its
-/// requests get through and the estimate can recover.
-const MOST_COMPUTE: f64 = 0.8;
-
-/// [`Admit::Predict`]: part of the limit that a predicted wait may use up. Predictions err by a few percent,
-/// and who is turned away at the head of the queue has waited for nothing.
-const MARGIN: f64 = 0.95;
-
-/// [`Admit::Predict`]: a queue younger than this (ns) may be a burst that the class's rate up to now says
-/// nothing about, so what is owed may wait: two periods of [`Pace`].
-const YOUNG: u64 = 200_000_000;
-
-/// [`Admit::Predict`]: a queue older than this (ns) is no burst, also if all in it are owed: the guarantees do
-/// not fit, or the class has become dear. The grain in which phases are judged.
-const OLD: u64 = 5_000_000_000;
-
 /// The last instant at which a request may be released, and what to call its drop afterwards. `alone` says
 /// that nothing of the class is inside.
 pub(crate) fn drop_at(
@@ -66,7 +49,7 @@ pub(crate) fn drop_at(
         (Admit::Deadline { .. }, Some(_)) => expected,
         // One must get through, or nobody learns that the class is fast again.
         (Admit::Predict(_), Some(_)) if alone => 0.0,
-        (Admit::Predict(_), Some(limit)) => expected.min(MOST_COMPUTE * limit.as_secs_f64()),
+        (Admit::Predict(p), Some(limit)) => expected.min(p.most_compute * limit.as_secs_f64()),
         _ => return patience,
     };
     let expected = if expected >= 1e9 { u64::MAX } else { (expected * 1e9) as u64 };
@@ -105,7 +88,7 @@ pub(crate) struct Outlook {
 
 /// Would a request that arrives now wait too long? Says why.
 pub(crate) fn too_long(figures: Predict, outlook: &Outlook) -> Option<ShedReason> {
-    let young = outlook.backlogged < YOUNG;
+    let young = outlook.backlogged < nanos(figures.young);
     if young && (outlook.owed || outlook.guaranteed == 0.0) {
         return None;
     }
@@ -115,10 +98,10 @@ pub(crate) fn too_long(figures: Predict, outlook: &Outlook) -> Option<ShedReason
     let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
     let wait = f64::from(outlook.waiting) / pace.max(1e-9);
     let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
-    let compute = if outlook.limit.is_some() { outlook.expected.min(MOST_COMPUTE * patience) } else { 0.0 };
-    let hard = MARGIN * patience - compute;
+    let compute = if outlook.limit.is_some() { outlook.expected.min(figures.most_compute * patience) } else { 0.0 };
+    let hard = figures.margin * patience - compute;
     let soft = (figures.soft_share * patience).max(figures.soft_least.as_secs_f64());
-    if (!outlook.owed || outlook.backlogged > OLD) && wait > soft && soft < hard {
+    if (!outlook.owed || outlook.backlogged > nanos(figures.old)) && wait > soft && soft < hard {
         return Some(ShedReason::Overload);
     }
     (wait > hard).then_some(ShedReason::Deadline)
@@ -136,13 +119,11 @@ pub(crate) struct Pace {
 impl Pace {
     /// Nanoseconds of a period: short against any limit worth a prediction.
     const PERIOD: u64 = 100_000_000;
-    /// Weight of the latest period: three of them count.
-    const FRESH: f64 = 0.3;
 
     pub(crate) const NONE: Pace = Pace { period: 0, count: 0, rate: 0.0 };
 
     /// Brings it up to `now`.
-    pub(crate) fn roll(&mut self, now: Time) {
+    pub(crate) fn roll(&mut self, now: Time, fresh: f64) {
         let period = now.as_nanos() / Pace::PERIOD;
         let passed = period.saturating_sub(self.period);
         if passed == 0 {
@@ -151,12 +132,12 @@ impl Pace {
         self.period = period;
         let rate = f64::from(core::mem::take(&mut self.count)) * (1e9 / Pace::PERIOD as f64);
         let empty = (passed - 1).min(10_000) as i32;
-        self.rate = (self.rate + Pace::FRESH * (rate - self.rate)) * (1.0 - Pace::FRESH).powi(empty);
+        self.rate = (self.rate + fresh * (rate - self.rate)) * (1.0 - fresh).powi(empty);
     }
 
     /// One more release.
-    pub(crate) fn released(&mut self, now: Time) {
-        self.roll(now);
+    pub(crate) fn released(&mut self, now: Time, fresh: f64) {
+        self.roll(now, fresh);
         self.count += 1;
     }
 }

@@ -109,7 +109,7 @@ impl Engine {
                 }
                 _ => None,
             };
-            self.nodes.learn(group as u32);
+            self.nodes.learn(group as u32, swing.figures());
             swing.at_least(self.slots(group), self.nodes.groups[group].usable);
             swing.turn(now, half);
             let (size, high) = (swing.size(), swing.high());

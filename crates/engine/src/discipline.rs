@@ -36,13 +36,23 @@ pub enum Admit {
     Predict(Predict),
 }
 
-/// Figures of [`Admit::Predict`].
+/// Figures of [`Admit::Predict`]. The reasons for the values stand at their defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predict {
-    /// Longest wait of a class beyond its guarantee, as a share of its limit; 0 to 1.
+    /// Longest wait of a request beyond the guaranteed rate, as a share of its limit; 0 to 1.
     pub soft_share: f64,
-    /// The least such wait: shorter queues run empty between two bursts.
+    /// The least such wait.
     pub soft_least: Duration,
+    /// Part of the limit that a predicted wait and the compute time may use up; 0 to 1.
+    pub margin: f64,
+    /// Largest part of a limit that may be expected to go to computing; 0 to 1.
+    pub most_compute: f64,
+    /// A queue younger than this may be a burst.
+    pub young: Duration,
+    /// A queue older than this is no burst.
+    pub old: Duration,
+    /// Weight of the latest tenth of a second in the rate of releases; more than 0, at most 1.
+    pub fresh: f64,
 }
 
 /// What an estimate is worth when nothing confirms it.
@@ -82,22 +92,51 @@ pub enum LoadControl {
     WindowAdaptive(Adaptive),
 }
 
-/// Figures of [`LoadControl::WindowAdaptive`].
+/// Figures of [`LoadControl::WindowAdaptive`]. The reasons for the values stand at their defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
-    /// How far the window swings above its base, as a share of it; > 0. The swing measures, and it is the
-    /// room above the knee that keeps nodes from running dry.
+    /// How far the window swings above its base, as a share of it; > 0.
     pub swing: f64,
     /// The elasticity of response times that is sought; 0 is far below the knee, 1 above it.
     pub target: f64,
-    /// How fast the base follows: change of its logarithm per unit of elasticity and swing.
+    /// How fast the base follows: change of its logarithm per elasticity and logarithm of the swing.
     pub gain: f64,
     /// The window is never below this share of what the guarantees need.
     pub least_share: f64,
+    /// The base is never below as many requests a machine.
+    pub per_machine: f64,
     /// Share of a limit that compute times may take, beyond what they take on an unloaded node.
     pub compute_share: f64,
+    /// What is left of the base when a limit is in danger; 0 to 1.
+    pub back_off: f64,
+    /// Shortest half cycle.
+    pub shortest: Duration,
+    /// Mean compute times that a half cycle lasts at least.
+    pub computes: f64,
+    /// How much longer the high half lasts than the low one.
+    pub high: f64,
+    /// A half cycle counts if requests were held back for more than this share of it.
+    pub held_back: f64,
+    /// Completions that a half cycle needs to be compared at all.
+    pub completions: f64,
+    /// Completions from which on it moves the base by the full gain.
+    pub trusted: f64,
+    /// Largest distance of an elasticity from the target that is believed.
+    pub believed: f64,
+    /// Growth of the base per cycle while the knee is far off; > 1.
+    pub search: f64,
+    /// Elasticity from which on the knee is near.
+    pub found: f64,
     /// Most requests inside one node, relative to an even spread of the window; ≥ 1.
     pub node_share: f64,
+    /// Completions on a machine after which half of what is known of its speed is new.
+    pub speed_completions: f64,
+    /// Ratios of machines' compute times count as 1 if their logarithms are closer to 0.
+    pub speed_deaf: f64,
+    /// What is forgotten of a machine's speed in a half cycle without a completion; 0 to 1.
+    pub speed_forget: f64,
+    /// Largest ratio of a compute time to its class's mean that counts.
+    pub speed_longest: f64,
 }
 
 /// When a linear window may grow.
@@ -127,8 +166,12 @@ pub enum Precedence {
 pub struct Tokens {
     /// How far releases beyond the guarantee may overdraw a bucket, in limits of response time.
     pub debt: f64,
-    /// Weight of all classes without a throughput, each, as a share of the sum of the others'.
+    /// Weight of each class without a throughput, as a share of the sum of the others'.
     pub best_effort_share: f64,
+    /// Claims a second of such a class.
+    pub best_effort_rate: f64,
+    /// A class this many times dearer than agreed, beyond what all suffer inside, is dearer than agreed.
+    pub dear: f64,
     /// What gives way when the guarantees do not all fit.
     pub infeasible: Infeasible,
 }
@@ -145,27 +188,91 @@ pub enum Infeasible {
 }
 
 impl Default for Predict {
-    /// A tenth of the limit, at least 20 ms: a class beyond its guarantee is overloaded by itself, and a long
-    /// queue serves nobody more; 20 ms of requests keep nodes busy between two arrivals at any rate worth a
-    /// gateway.
     fn default() -> Self {
-        Predict { soft_share: 0.1, soft_least: Duration::from_millis(20) }
+        Predict {
+            // A longer queue of requests that are owed nothing serves nobody more.
+            soft_share: 0.1,
+            // It keeps nodes busy between two arrivals at any rate worth a gateway.
+            soft_least: Duration::from_millis(20),
+            // Predictions err by a few percent, and who is shed at the head has waited for nothing.
+            margin: 0.95,
+            // A class that computes longer is in trouble whatever happens here; the rest is left for waiting, so
+            // that some of its requests get through and the estimate can recover.
+            most_compute: 0.8,
+            // Two periods of the rate: before that it says nothing about a class that asked for less until now.
+            young: Duration::from_millis(200),
+            // The grain in which phases are judged: then the guarantees do not fit, or the class is dear.
+            old: Duration::from_secs(5),
+            // About three tenths of a second count.
+            fresh: 0.3,
+        }
     }
 }
 
 impl Default for Adaptive {
-    /// See `docs/disciplines/weirgate.md` for what each figure costs if it is half or half again as large.
     fn default() -> Self {
-        Adaptive { swing: 0.3, target: 0.85, gain: 0.4, least_share: 0.5, compute_share: 0.5, node_share: 1.5 }
+        Adaptive {
+            // More than the noise of a few hundred completions (7 % each half); costs a sixth of a compute time.
+            swing: 0.3,
+            // Just above the knee: X(W) is flat there, and below it nodes run dry. Sought at 1 nothing would pull
+            // the base down.
+            target: 0.85,
+            // At most 8 % a cycle upwards, 2 % downwards: a cluster that halves is followed within seconds, and the
+            // noise of a cycle moves the base by 3 %.
+            gain: 0.4,
+            // Survives service times declared twice too high.
+            least_share: 0.5,
+            // One computes while the other's bytes travel.
+            per_machine: 2.0,
+            // The other half is for waiting, as in Quorum (Sec. 3.1).
+            compute_share: 0.5,
+            // As fast as the compute times that tell.
+            back_off: 0.9,
+            // Shorter ones would be all transition on a network with a few milliseconds of delay.
+            shortest: Duration::from_millis(100),
+            // Then the number inside has followed for most of the half.
+            computes: 3.0,
+            // In the low half nodes may run dry, so it is the shorter one.
+            high: 2.0,
+            // A window that binds a fifth of the time shapes bursts already.
+            held_back: 0.2,
+            // The count of 20 varies by 22 %: less is not worth a comparison.
+            completions: 20.0,
+            // The count of 200 varies by 7 %, the ratio of two by 10 %: a third of the swing.
+            trusted: 200.0,
+            // What lies outside is noise; the same on both sides, or noise would push the base to one of them.
+            believed: 1.25,
+            // From a twentieth of the knee in eight cycles.
+            search: 1.5,
+            // Half way: the knee lies within the swing.
+            found: 0.5,
+            // A node that hangs keeps no more than half as much again as its part.
+            node_share: 1.5,
+            // The mean of 100 exponential times varies by 10 %.
+            speed_completions: 100.0,
+            // Twice that noise and more: equal machines stay equal, and least outstanding exact.
+            speed_deaf: 0.25,
+            // A machine that was slow and now gets nothing is tried again within seconds.
+            speed_forget: 0.1,
+            // What a machine that hung completes at last says nothing about its speed.
+            speed_longest: 8.0,
+        }
     }
 }
 
 impl Default for Tokens {
-    /// A debt of half a limit makes a
-    /// class that has just had surplus wait for its turn less long than its limit. One percent keeps
-    /// best-effort classes alive and costs nobody anything.
     fn default() -> Self {
-        Tokens { debt: 0.5, best_effort_share: 0.01, infeasible: Infeasible::Proportional }
+        Tokens {
+            // A class that has just had surplus waits for less than its limit until it has a claim again.
+            debt: 0.5,
+            // Keeps best-effort classes alive and costs nobody anything.
+            best_effort_share: 0.01,
+            // So that nothing starves: a client sees that the service lives.
+            best_effort_rate: 1.0,
+            // Less is not told from contention: at the knee all compute a half longer than unloaded.
+            dear: 2.0,
+            infeasible: Infeasible::Proportional,
+        }
     }
 }
 
@@ -217,26 +324,41 @@ impl Discipline {
                 return fail("a linear window needs delta ≥ 1 and 1 ≤ least ≤ first ≤ most");
             }
             LoadControl::WindowAdaptive(a)
-                if !(positive(a.swing)
-                    && share(a.target)
-                    && positive(a.gain)
-                    && a.least_share.is_finite()
-                    && a.least_share >= 0.0
-                    && share(a.compute_share)
-                    && a.node_share.is_finite()
-                    && a.node_share >= 1.0) =>
+                if ![a.swing, a.gain, a.per_machine, a.high, a.trusted, a.believed, a.speed_longest]
+                    .into_iter()
+                    .all(positive) =>
             {
-                return fail("an adaptive window needs swing, gain > 0, shares between 0 and 1, node_share ≥ 1");
+                return fail("an adaptive window needs figures > 0");
+            }
+            LoadControl::WindowAdaptive(a)
+                if ![a.target, a.compute_share, a.back_off, a.held_back, a.found, a.speed_forget]
+                    .into_iter()
+                    .all(share) =>
+            {
+                return fail("shares of an adaptive window must lie between 0 and 1");
+            }
+            LoadControl::WindowAdaptive(a)
+                if ![a.least_share, a.computes, a.completions, a.speed_completions, a.speed_deaf]
+                    .into_iter()
+                    .all(|x| x.is_finite() && x >= 0.0)
+                    || !(a.node_share >= 1.0 && a.node_share.is_finite())
+                    || !(a.search > 1.0 && a.search.is_finite()) =>
+            {
+                return fail("an adaptive window needs node_share ≥ 1, search > 1 and no negative figures");
             }
             _ => {}
         }
         if let Admit::Predict(p) = self.admit
-            && !share(p.soft_share)
+            && ![p.soft_share, p.margin, p.most_compute, p.fresh].into_iter().all(share)
         {
-            return fail("soft_share must lie between 0 and 1");
+            return fail("shares of a prediction must lie between 0 and 1");
         }
         if let Precedence::Tokens(t) = self.precedence
-            && !(share(t.best_effort_share) && t.debt.is_finite() && t.debt >= 0.0)
+            && !(share(t.best_effort_share)
+                && t.debt.is_finite()
+                && t.debt >= 0.0
+                && t.dear >= 1.0
+                && positive(t.best_effort_rate))
         {
             return fail("token buckets need debt ≥ 0 and a best-effort share between 0 and 1");
         }

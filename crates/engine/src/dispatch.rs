@@ -23,7 +23,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::discipline::LoadControl;
+use crate::discipline::{Adaptive, LoadControl};
 use crate::heap::Heaps;
 use crate::policy::{Dispatch, Ejection, Policy};
 use crate::random::Random;
@@ -39,22 +39,6 @@ const MAX_DOUBLINGS: u32 = 4;
 /// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node
 /// from one that fails every few requests, few enough to come within a second or two.
 const FORGIVEN_AFTER: u32 = 20;
-
-/// Completions on a machine after which half of what is known of its compute times is new: their mean varies by
-/// a tenth then.
-const ENOUGH: f64 = 100.0;
-
-/// Ratios whose logarithms are closer to 0 count as 1, and others are that much closer: twice their noise. Equal
-/// machines stay equal, and least outstanding exact.
-const DEAF: f64 = 0.25;
-
-/// What is forgotten in a half cycle without a completion: a machine that was slow and now gets nothing is tried
-/// again within seconds.
-const FORGET: f64 = 0.1;
-
-/// Largest ratio of a compute time to its class's mean that counts: what a machine that hung completes at last
-/// says nothing about its speed.
-const LONGEST: f64 = 8.0;
 
 /// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
 const FARTHEST: f64 = 32.0;
@@ -347,13 +331,13 @@ impl Nodes {
     }
 
     /// A compute time on a node, relative to its class's mean.
-    pub(crate) fn computed(&mut self, node: u32, ratio: f64) {
+    pub(crate) fn computed(&mut self, node: u32, ratio: f64, figures: &Adaptive) {
         let ratios = &mut self.machines[self.nodes[node as usize].machine as usize].ratios;
-        *ratios = (ratios.0 + ratio.min(LONGEST), ratios.1 + 1);
+        *ratios = (ratios.0 + ratio.min(figures.speed_longest), ratios.1 + 1);
     }
 
     /// Moves the learned weights of a group's machines.
-    pub(crate) fn learn(&mut self, group: u32) {
+    pub(crate) fn learn(&mut self, group: u32, figures: &Adaptive) {
         let members = &self.groups[group as usize].machines;
         if members.len() == 1 {
             return;
@@ -364,10 +348,10 @@ impl Nodes {
             let (sum, count) = core::mem::take(&mut machine.ratios);
             let count = f64::from(count);
             let new = if count > 0.0 { sum / count } else { 1.0 };
-            let weight = if count > 0.0 { count / (count + ENOUGH) } else { FORGET };
+            let weight = if count > 0.0 { count / (count + figures.speed_completions) } else { figures.speed_forget };
             machine.ratio += (new - machine.ratio) * weight;
             let far = machine.ratio.max(1e-3).ln();
-            let heard = far.signum() * (far.abs() - DEAF).max(0.0);
+            let heard = far.signum() * (far.abs() - figures.speed_deaf).max(0.0);
             machine.learned = (-2.0 * heard).exp().clamp(1.0 / FARTHEST, FARTHEST);
             let weight = machine.weight(&self.nodes);
             was += weight;

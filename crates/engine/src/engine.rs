@@ -37,9 +37,6 @@ pub struct Engine {
 /// Compute time charged before anything is known of a class: an ordinary page.
 const ASSUMED_COMPUTE: f64 = 0.010;
 
-/// A class this many times dearer than agreed, beyond what all suffer inside, is dearer than agreed.
-const DEAR: f64 = 2.0;
-
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
     ///
@@ -263,15 +260,18 @@ impl Engine {
         let spec = self.classes.spec(class);
         let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
         let state = &mut self.classes.all[class as usize];
-        let owed = guarantee.throughput.is_some() && state.arrivals.level(now, guarantee.throughput) >= 1.0;
-        if owed {
-            // A debt of what it takes beyond the one that is there.
-            state.arrivals.take(now, guarantee.throughput, tokens, f64::INFINITY);
-        }
+        let owed = guarantee.throughput.is_some_and(|rate| {
+            let owed = state.arrivals.level(now, rate) >= 1.0;
+            if owed {
+                // A debt of what it takes beyond the one that is there.
+                state.arrivals.take(now, rate, tokens, f64::INFINITY);
+            }
+            owed
+        });
         if state.queue.len == 0 {
             return None;
         }
-        state.pace.roll(now);
+        state.pace.roll(now, figures.fresh);
         let outlook = Outlook {
             waiting: state.queue.len,
             backlogged: now.as_nanos() - state.backlogged.as_nanos(),
@@ -320,11 +320,13 @@ impl Engine {
             // Without a limit a second is the only measure of time that a class has.
             let limit = guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
             let bucket = &mut self.classes.all[class as usize].bucket;
-            bucket.take(now, guarantee.throughput, tokens, figures.debt * limit);
+            bucket.take(now, guarantee.throughput.unwrap_or(figures.best_effort_rate), tokens, figures.debt * limit);
         }
         let state = &mut self.classes.all[class as usize];
         state.retry.deposit(&budget);
-        state.pace.released(now);
+        if let Admit::Predict(figures) = self.policy.discipline.admit {
+            state.pace.released(now, figures.fresh);
+        }
         state.outstanding += 1;
         let entry = &mut self.tickets[index];
         entry.state = State::Inside;
@@ -340,14 +342,18 @@ impl Engine {
     }
 
     /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
-    /// capacity, not its rate. Less than [`DEAR`] is not told from noise and contention and counts as one.
+    /// capacity, not its rate. Less than `dear` is not told from noise and contention and counts as one.
     fn dearness(&self, class: u32) -> f64 {
+        let dear = match self.policy.discipline.precedence {
+            Method::Tokens(figures) => figures.dear,
+            Method::Fifo | Method::WeightedFair => return 1.0,
+        };
         let state = &self.classes.all[class as usize];
         let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
             return 1.0;
         };
         let dearness = mean / agreed / self.stretch(state.pool);
-        if dearness >= DEAR { dearness } else { 1.0 }
+        if dearness >= dear { dearness } else { 1.0 }
     }
 
     /// φ for fair queueing: a class without a throughput has a small part of everybody's.
@@ -443,11 +449,12 @@ impl Engine {
             Infeasible::Strict => -utility,
             Infeasible::Utility => -utility / self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE),
         };
-        let level = self.classes.all[class as usize].bucket.level(self.now, throughput);
+        let rate = throughput.unwrap_or(figures.best_effort_rate);
+        let level = self.classes.all[class as usize].bucket.level(self.now, rate);
         if level >= 1.0 {
             Claimed::Guaranteed { rank }
         } else {
-            Claimed::Surplus { until: Bucket::whole_at(self.now, level, throughput) }
+            Claimed::Surplus { until: Bucket::whole_at(self.now, level, rate) }
         }
     }
 

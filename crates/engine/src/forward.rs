@@ -110,7 +110,7 @@ impl Engine {
         }
         let Some(swing) = &mut self.windows[entry.group as usize].swing else { return };
         if let Some(mean) = self.classes.all[entry.class as usize].expected.seconds().filter(|mean| *mean > 0.0) {
-            self.nodes.computed(entry.node, compute / mean);
+            self.nodes.computed(entry.node, compute / mean, swing.figures());
         }
         let place = self.nodes.lanes[self.nodes.nodes[entry.node as usize].lane as usize].place as usize;
         let halves = &mut self.classes.all[entry.class as usize].halves;

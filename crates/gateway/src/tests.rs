@@ -30,6 +30,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 pool: 0,
                 guarantee: engine::Guarantee::default(),
                 service_time: None,
+                utility: 1.0,
                 queue: engine::QueueBounds::default(),
                 retry: engine::RetryBudget::default(),
             }],

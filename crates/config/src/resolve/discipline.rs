@@ -79,6 +79,7 @@ fn adaptive(figures: &AdaptiveWindow, cx: &mut Context) -> engine::LoadControl {
         least_share: within(&figures.least_share, 0.0, 10.0, cx),
         compute_share: within(&figures.compute_share, 0.0, 1.0, cx),
         node_share: within(&figures.node_share, 1.0, 1000.0, cx),
+        ..engine::Adaptive::default()
     })
 }
 
@@ -87,11 +88,16 @@ fn tokens(figures: &TokenBuckets, rule: Infeasible, cx: &mut Context) -> engine:
         debt: within(&figures.debt, 0.0, 100.0, cx),
         best_effort_share: within(&figures.best_effort_share, 0.0, 1.0, cx),
         infeasible: infeasible(rule),
+        ..engine::Tokens::default()
     }
 }
 
 fn predict(figures: &Predict, cx: &mut Context) -> engine::Predict {
-    engine::Predict { soft_share: within(&figures.soft_share, 0.0, 1.0, cx), soft_least: figures.soft_least.get().0 }
+    engine::Predict {
+        soft_share: within(&figures.soft_share, 0.0, 1.0, cx),
+        soft_least: figures.soft_least.get().0,
+        ..engine::Predict::default()
+    }
 }
 
 fn infeasible(rule: Infeasible) -> engine::Infeasible {

@@ -32,33 +32,8 @@ use crate::discipline::Adaptive;
 use crate::request::{ClassId, Why};
 use crate::time::Time;
 
-/// Shortest half cycle in ns: shorter ones would be all transition on a network with a few milliseconds of delay.
-const SHORTEST: u64 = 100_000_000;
-/// A half cycle lasts at least this many mean compute times, so that most requests released in it also end in
-/// it.
-const COMPUTES: f64 = 3.0;
-/// The base is never below as many requests a machine: one computes while the other's bytes travel.
-const PER_MACHINE: f64 = 2.0;
-/// How much longer the high half lasts than the low one, in which nodes may run dry.
-const HIGH: u32 = 2;
-/// Completions that a half cycle needs to be compared at all.
-const COMPLETIONS: u32 = 20;
-/// Completions of a half cycle from which on it moves the base by the full gain; fewer move it by less, in
-/// proportion. Counts of 200 vary by 7 %, their ratio by 10 %: a third of a swing of 30 %.
-const TRUSTED: f64 = 200.0;
 /// A half cycle that has not seen its completions after as many seconds is given up.
 const PATIENCE: f64 = 10.0;
-/// A half cycle counts if requests were held back for more than this share of it.
-const HELD_BACK: f64 = 0.2;
-/// Growth per cycle while the knee is far off.
-const SEARCH: f64 = 1.5;
-/// Elasticity that ends the search: the knee lies within the swing.
-const FOUND: f64 = 0.5;
-/// What is left of the base when a limit is in danger: as fast as the response times that tell.
-const BACK_OFF: f64 = 0.9;
-/// Elasticities are believed up to this distance from the target over a full swing; what lies outside is noise.
-/// The same on both sides, or noise would push the base to one of them.
-const BELIEVED: f64 = 1.25;
 
 /// What one class computed in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,7 +95,7 @@ impl Swing {
             cycle: 1,
             high: true,
             counts_from: now,
-            next: now + Duration::from_nanos(SHORTEST),
+            next: now + figures.shortest,
             weight: 0.0,
             stretch: 1.0,
             // Nothing is known: a limit in danger counts.
@@ -137,6 +112,10 @@ impl Swing {
         }
     }
 
+    pub(crate) fn figures(&self) -> &Adaptive {
+        &self.figures
+    }
+
     /// New figures and classes; what is known of the knee stays.
     pub(crate) fn reconfigure(&mut self, now: Time, figures: Adaptive) {
         self.figures = figures;
@@ -144,7 +123,7 @@ impl Swing {
     }
 
     /// What the guarantees need of this group, in slots, and its usable machines and their weight. The base
-    /// begins there, and is never below a share of it, nor below [`PER_MACHINE`]. It follows the machines: so
+    /// begins there, and is never below a share of it, nor below `per_machine`. It follows the machines: so
     /// does the knee.
     pub(crate) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
         self.at_least(slots, machines);
@@ -162,7 +141,7 @@ impl Swing {
 
     /// The guarantees need another number of slots, or the machines are others.
     pub(crate) fn at_least(&mut self, slots: f64, machines: u32) {
-        self.least = (self.figures.least_share * slots).max(PER_MACHINE * f64::from(machines.max(1)));
+        self.least = (self.figures.least_share * slots).max(self.figures.per_machine * f64::from(machines.max(1)));
     }
 
     /// The window now.
@@ -216,9 +195,10 @@ impl Swing {
     pub(crate) fn half(&mut self, now: Time, outstanding: u32) -> Half {
         self.note(now, outstanding, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
-        let (enough, held) = (self.completions >= COMPLETIONS, self.held > HELD_BACK * seconds);
+        let (enough, held) =
+            (f64::from(self.completions) >= self.figures.completions, self.held > self.figures.held_back * seconds);
         if held && !enough && seconds < PATIENCE {
-            self.next = now + Duration::from_nanos(SHORTEST);
+            self.next = now + self.figures.shortest;
             return Half::Unfinished;
         }
         if self.completions > 0 {
@@ -256,13 +236,14 @@ impl Swing {
         let full = (1.0 + self.figures.swing).ln();
         let elasticity = 1.0 - gained / swung.max(0.1 * full);
         self.elasticity += 0.5 * (elasticity.clamp(0.0, 1.0) - self.elasticity);
-        if self.searching && elasticity < FOUND {
-            self.base *= SEARCH;
+        if self.searching && elasticity < self.figures.found {
+            self.base *= self.figures.search;
         } else {
             self.searching = false;
-            let trust = (work[0].completions().min(work[1].completions()) / TRUSTED).min(1.0);
+            let trust = (work[0].completions().min(work[1].completions()) / self.figures.trusted).min(1.0);
+            let most = self.figures.believed * full;
             let pull = gained - (1.0 - self.figures.target) * swung;
-            self.base *= (self.figures.gain * trust * pull.clamp(-BELIEVED * full, BELIEVED * full)).exp();
+            self.base *= (self.figures.gain * trust * pull.clamp(-most, most)).exp();
         }
         self.base = self.base.max(self.least);
         Why::Elasticity { elasticity, searching: self.searching }
@@ -270,7 +251,7 @@ impl Swing {
 
     /// Would a smaller window make compute times shorter, as far as is known?
     pub(crate) fn helps(&self) -> bool {
-        self.elasticity >= FOUND
+        self.elasticity >= self.figures.found
     }
 
     /// Mean compute time of a class over the cycle less what may be chance, in seconds.
@@ -286,7 +267,7 @@ impl Swing {
     /// Shrinks the base because a limit is in danger.
     pub(crate) fn back_off(&mut self, outstanding: u32) {
         self.searching = false;
-        self.base = (BACK_OFF * self.base.min(f64::from(outstanding.max(1)))).max(self.least);
+        self.base = (self.figures.back_off * self.base.min(f64::from(outstanding.max(1)))).max(self.least);
     }
 
     /// Begins the other half of the cycle, or a new cycle.
@@ -303,8 +284,8 @@ impl Swing {
         }
         let compute = Duration::from_secs_f64(self.compute.min(PATIENCE));
         self.counts_from = now + compute;
-        let length = compute.mul_f64(COMPUTES).max(Duration::from_nanos(SHORTEST));
-        self.next = self.counts_from + if self.high { length * HIGH } else { length };
+        let length = compute.mul_f64(self.figures.computes).max(self.figures.shortest);
+        self.next = self.counts_from + if self.high { length.mul_f64(self.figures.high) } else { length };
         self.at = now;
         self.area = 0.0;
         self.held = 0.0;

@@ -19,9 +19,6 @@ use crate::time::Time;
 /// Depth of a bucket in seconds of its rate: the burst for which a floor is promised.
 const BURST: f64 = 1.0;
 
-/// Claims a second of a class without a throughput: it may be starved of everything else, not of this.
-const BEST_EFFORT_RATE: f64 = 1.0;
-
 /// One class's bucket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
@@ -35,9 +32,8 @@ impl Bucket {
         Bucket { tokens: f64::INFINITY, at: now }
     }
 
-    /// Tokens now, with the guaranteed rate if the class has one.
-    pub(crate) fn level(&mut self, now: Time, throughput: Option<f64>) -> f64 {
-        let rate = throughput.unwrap_or(BEST_EFFORT_RATE);
+    /// Tokens now, at `rate` a second.
+    pub(crate) fn level(&mut self, now: Time, rate: f64) -> f64 {
         let depth = (BURST * rate).max(1.0);
         self.tokens = (self.tokens + now.since(self.at).as_secs_f64() * rate).min(depth);
         self.at = now;
@@ -45,16 +41,14 @@ impl Bucket {
         if (self.tokens - 1.0).abs() < 1e-6 { 1.0 } else { self.tokens }
     }
 
-    /// Takes `tokens`, down to a debt of at most `debt` seconds of the guaranteed rate.
-    pub(crate) fn take(&mut self, now: Time, throughput: Option<f64>, tokens: f64, debt: f64) {
-        let level = self.level(now, throughput);
-        let least = -debt * throughput.unwrap_or(BEST_EFFORT_RATE);
-        self.tokens = (level - tokens).max(least);
+    /// Takes `tokens`, down to a debt of at most `debt` seconds of the rate.
+    pub(crate) fn take(&mut self, now: Time, rate: f64, tokens: f64, debt: f64) {
+        let level = self.level(now, rate);
+        self.tokens = (level - tokens).max(-debt * rate);
     }
 
     /// When the bucket will hold a whole token; `level` is what it holds at `now`.
-    pub(crate) fn whole_at(now: Time, level: f64, throughput: Option<f64>) -> Time {
-        let rate = throughput.unwrap_or(BEST_EFFORT_RATE);
+    pub(crate) fn whole_at(now: Time, level: f64, rate: f64) -> Time {
         let wait = Duration::try_from_secs_f64(((1.0 - level) / rate).max(0.0)).unwrap_or(Duration::MAX);
         // One more nanosecond: rounding must not leave it a hair short.
         now + wait + Duration::from_nanos(1)
@@ -70,18 +64,18 @@ mod tests {
     #[test]
     fn holds_a_second_of_the_rate_and_a_bounded_debt() {
         let mut bucket = Bucket::new(AT(0));
-        assert_eq!(bucket.level(AT(0), Some(100.0)), 100.0);
+        assert_eq!(bucket.level(AT(0), 100.0), 100.0);
         for _ in 0..500 {
-            bucket.take(AT(0), Some(100.0), 1.0, 0.2);
+            bucket.take(AT(0), 100.0, 1.0, 0.2);
         }
-        assert_eq!(bucket.level(AT(0), Some(100.0)), -20.0);
-        assert_eq!(bucket.level(AT(210), Some(100.0)), 1.0);
-        assert_eq!(bucket.level(AT(9000), Some(100.0)), 100.0);
+        assert_eq!(bucket.level(AT(0), 100.0), -20.0);
+        assert_eq!(bucket.level(AT(210), 100.0), 1.0);
+        assert_eq!(bucket.level(AT(9000), 100.0), 100.0);
     }
 
     #[test]
-    fn a_slow_class_and_a_best_effort_one_can_have_a_whole_token() {
-        for (rate, whole_after) in [(Some(0.1), 10_000), (None, 1_000)] {
+    fn a_slow_class_can_have_a_whole_token() {
+        for (rate, whole_after) in [(0.1, 10_000), (1.0, 1_000)] {
             let mut bucket = Bucket::new(AT(0));
             assert_eq!(bucket.level(AT(0), rate), 1.0);
             bucket.take(AT(0), rate, 1.0, 0.0);

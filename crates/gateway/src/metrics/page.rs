@@ -302,6 +302,7 @@ impl Scrape {
             None,
             one(self.engine.window.map(f64::from)),
         )?;
+        self.groups(page)?;
         page.gauges("outstanding", "Requests inside all nodes", None, one(Some(f64::from(self.engine.outstanding))))?;
         page.gauges("waiting", "Requests in all queues", None, one(Some(f64::from(self.engine.waiting))))?;
         page.gauges(
@@ -315,6 +316,24 @@ impl Scrape {
             "Slot-seconds per second of the usable nodes; absent if unknown",
             None,
             one(self.engine.usable_capacity),
+        )
+    }
+
+    /// One line per group of nodes with a window of its own: at most as many as there are nodes.
+    fn groups(&self, page: &mut Page<'_>) -> fmt::Result {
+        let names: Vec<String> = self.engine.groups.iter().map(|group| group.pools.join("+")).collect();
+        let groups = || names.iter().map(|name| vec![("group", name.as_str())]).zip(&self.engine.groups);
+        page.gauges(
+            "group_window",
+            "Requests that may be inside the nodes that serve the same pools; absent without a limit",
+            None,
+            groups().filter_map(|(labels, group)| group.window.map(|window| (labels, u64::from(window)))),
+        )?;
+        page.gauges(
+            "group_outstanding",
+            "Requests inside the nodes that serve the same pools",
+            None,
+            groups().map(|(labels, group)| (labels, u64::from(group.outstanding))),
         )
     }
 

@@ -27,7 +27,7 @@ fn a_snapshot_comes_in_pages_and_says_why() {
         let classes = page["classes"].as_array().expect("an array");
         assert!(classes.len() <= 2);
         names.extend(classes.iter().map(|c| (c["name"].clone(), c["key"].clone())));
-        assert_eq!(page["engine"]["discipline"], "quorum");
+        assert_eq!(page["engine"]["discipline"], "weirgate");
         assert!(page["engine"]["moved"]["why"].as_str().is_some_and(|w| !w.is_empty()));
         from = page["next"].clone();
     }
@@ -73,6 +73,8 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
     has("weirgate_guarantee_throughput{class=\"gold\"} 50.0");
     has("weirgate_guarantee_response_time_seconds{class=\"gold\"} 0.2");
     has("weirgate_waiting 0.0");
+    has("weirgate_group_outstanding{group=\"web\"} 0");
+    assert!(page.body.lines().any(|line| line.starts_with("weirgate_group_window{group=\"web\"} ")));
     has("# EOF");
     assert!(!page.body.contains("evila") && !page.body.contains("}\\n{"));
     for line in page.body.lines() {

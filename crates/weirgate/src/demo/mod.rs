@@ -19,6 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use weirgate_engine::Discipline;
 
 use crate::exit;
 use progress::{Progress, millis};
@@ -37,6 +38,7 @@ use stage::Stage;
 Examples:
   weirgate demo
   weirgate demo --discipline none     # the same load without control
+  weirgate demo --discipline quorum   # by the published rules
   weirgate demo --seconds 20 --plain | tee demo.txt
 
 Exit codes:
@@ -44,7 +46,7 @@ Exit codes:
   1  a guarantee was missed, or the demo could not run or ended before anything was judged")]
 pub(crate) struct Args {
     /// How the gateway keeps the guarantees; `none` is a plain reverse proxy.
-    #[arg(long, value_enum, default_value_t = Control::Quorum)]
+    #[arg(long, value_enum, default_value_t = Control::Weirgate)]
     discipline: Control,
     /// How long it runs. Below 40 all phases are compressed.
     #[arg(long, value_name = "N", default_value_t = 40, value_parser = clap::value_parser!(u32).range(6..=3600))]
@@ -60,10 +62,23 @@ pub(crate) struct Args {
 /// The disciplines that can be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Control {
+    /// The default: windows that seek the knee, floors first, prediction at arrival.
+    Weirgate,
     /// Quorum as published.
     Quorum,
     /// No control at all.
     None,
+}
+
+impl Control {
+    /// The discipline with its own figures.
+    fn discipline(self) -> Discipline {
+        match self {
+            Control::Weirgate => Discipline::weirgate(),
+            Control::Quorum => Discipline::quorum(),
+            Control::None => Discipline::none(),
+        }
+    }
 }
 
 /// Runs the command.
@@ -80,7 +95,7 @@ fn show(args: &Args) -> Result<bool, String> {
     let live = !args.plain && io::stdout().is_terminal() && io::stdin().is_terminal();
     // Charts move twice a second, lines come once a second.
     let tick = Duration::from_millis(if live { 500 } else { 1000 });
-    let scenario = Scenario::new(args.seconds, args.seed, args.discipline == Control::Quorum, tick)?;
+    let scenario = Scenario::new(args.seconds, args.seed, args.discipline, tick)?;
     let stop = Stop::on_signals().map_err(|e| format!("signals: {e}"))?;
     let stage = Stage::start(&scenario)?;
     put(&introduction(&scenario, &stage));

@@ -135,6 +135,7 @@ pub(crate) fn millis(time: Duration) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::demo::Control;
     use weirgate_emulator::client::ClassPoint;
     use weirgate_engine::{Engine, Time};
 
@@ -143,7 +144,7 @@ pub(crate) mod tests {
 
     /// The scenario, and a state in which nothing has happened yet.
     pub(crate) fn at_start() -> (Scenario, Progress) {
-        let scenario = Scenario::new(40, 1, true, Duration::from_secs(1)).unwrap();
+        let scenario = Scenario::new(40, 1, Control::Weirgate, Duration::from_secs(1)).unwrap();
         let engine = Engine::new(Time::ZERO, scenario.site.policy.clone(), 1).unwrap();
         let classes = engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 64);
         let progress = Progress::new((engine.snapshot(Time::ZERO), classes));

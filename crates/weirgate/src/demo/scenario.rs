@@ -9,7 +9,9 @@ use std::time::Duration;
 use weirgate_config::{AdminAddress, Site};
 use weirgate_emulator::client::{ClassPlan, Guarantee, Load, Phase, Plan, Statistic};
 use weirgate_emulator::{Distribution, NodeSpec};
-use weirgate_engine::{self as engine, Discipline};
+use weirgate_engine as engine;
+
+use super::Control;
 
 /// The policy, as committed.
 pub(crate) const POLICY: &str = include_str!("../../../../policies/demo.yaml");
@@ -63,12 +65,10 @@ impl Scenario {
     ///
     /// # Errors
     /// The committed policy is broken: its errors.
-    pub(crate) fn new(seconds: u32, seed: u64, control: bool, tick: Duration) -> Result<Scenario, String> {
+    pub(crate) fn new(seconds: u32, seed: u64, control: Control, tick: Duration) -> Result<Scenario, String> {
         let loaded = weirgate_config::load("policies/demo.yaml", POLICY, false).map_err(|e| e.to_string())?;
         let mut site = loaded.site;
-        if !control {
-            site.policy.discipline = Discipline::none();
-        }
+        site.policy.discipline = control.discipline();
         let anywhere = |address: &mut SocketAddr| address.set_port(0);
         site.listeners.iter_mut().for_each(|listener| anywhere(&mut listener.address));
         if let Some(admin) = &mut site.admin
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     fn scenario(seconds: u32) -> Scenario {
-        Scenario::new(seconds, 1, true, Duration::from_secs(1)).unwrap()
+        Scenario::new(seconds, 1, Control::Weirgate, Duration::from_secs(1)).unwrap()
     }
 
     #[test]
@@ -189,8 +189,8 @@ mod tests {
 
     #[test]
     fn without_control_only_the_discipline_differs() {
-        let without = Scenario::new(40, 1, false, Duration::from_secs(1)).unwrap();
-        assert_eq!(without.site.policy.discipline, Discipline::none());
+        let without = Scenario::new(40, 1, Control::None, Duration::from_secs(1)).unwrap();
+        assert_eq!(without.site.policy.discipline, engine::Discipline::none());
         assert_eq!(without.plan, scenario(40).plan);
     }
 }

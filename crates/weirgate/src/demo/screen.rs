@@ -234,7 +234,7 @@ mod tests {
     fn it_shows_figures_guarantees_and_the_time_left() {
         let text = screen(120, 30, 67);
         for part in [
-            "discipline quorum",
+            "discipline weirgate",
             "admin http://127.0.0.1:1",
             "surge: silver asks for 4 times as much",
             "12 of 40 s, 28 s left",

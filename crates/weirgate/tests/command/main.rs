@@ -109,7 +109,8 @@ fn schema_is_a_json_schema_of_policies() {
 
 #[test]
 fn help_has_examples_and_exit_codes_and_wrong_words_end_with_2() {
-    for args in [&["--help"][..], &["run", "--help"], &["check", "--help"], &["explain", "--help"], &["sim", "--help"]] {
+    for args in [&["--help"][..], &["run", "--help"], &["check", "--help"], &["explain", "--help"], &["sim", "--help"]]
+    {
         let ended = run(args);
         assert_eq!(ended.code, Some(0));
         assert!(ended.out.contains("Examples:") && ended.out.contains("Exit codes:"), "{args:?}: {}", ended.out);

@@ -109,7 +109,7 @@ fn it_says_what_it_does_serves_and_ends_on_sigterm() {
     let file = scratch.write("policy.yaml", &policy(node(), ""));
     let mut process = Process::start(&file);
     assert!(process.line("version").contains(&file));
-    assert_eq!(process.line("discipline"), "weirgate: discipline quorum: 2 classes over 1 node in 1 upstream");
+    assert_eq!(process.line("discipline"), "weirgate: discipline weirgate: 2 classes over 1 node in 1 upstream");
     let listen = process.address("listening on");
     let admin = process.address("admin API on");
     process.line("ready");
