@@ -87,11 +87,12 @@ struct PsNode {
     /// Requests by the amount of `done` at which they finish.
     jobs: BTreeMap<(u64, u64), Ticket>,
     stalled: bool,
+    speed: f64,
 }
 
 impl PsNode {
     fn rate(&self) -> f64 {
-        if self.stalled { 0.0 } else { (self.cpus / self.jobs.len().max(1) as f64).min(1.0) }
+        if self.stalled { 0.0 } else { self.speed * (self.cpus / self.jobs.len().max(1) as f64).min(1.0) }
     }
 
     fn advance(&mut self, now: f64) {
@@ -145,7 +146,7 @@ impl Bench {
             engine: Engine::new(Time::ZERO, policy, seed).expect("a valid policy"),
             now: 0.0,
             nodes: (0..nodes)
-                .map(|_| PsNode { cpus, at: 0.0, done: 0.0, jobs: BTreeMap::new(), stalled: false })
+                .map(|_| PsNode { cpus, at: 0.0, done: 0.0, jobs: BTreeMap::new(), stalled: false, speed: 1.0 })
                 .collect(),
             arrivals: BTreeMap::new(),
             tallies: vec![Tally::default(); classes.len()],
@@ -165,6 +166,14 @@ impl Bench {
         for node in &mut self.nodes {
             node.advance(self.now);
             node.stalled = stalled;
+        }
+    }
+
+    /// These nodes work at `speed` from now on.
+    pub fn slow_down(&mut self, nodes: &[usize], speed: f64) {
+        for index in nodes {
+            self.nodes[*index].advance(self.now);
+            self.nodes[*index].speed = speed;
         }
     }
 
