@@ -6,11 +6,18 @@ mod decision;
 use std::hint::black_box;
 
 use decision::Steady;
+use weirgate_engine::Discipline;
 
 #[test]
 fn steady_state_does_not_allocate() {
-    for classes in [10, 1_000] {
-        let mut steady = Steady::new(classes, 20_000);
+    for (discipline, classes) in [
+        (Discipline::quorum(), 10),
+        (Discipline::quorum(), 1_000),
+        (Discipline::weirgate(), 10),
+        (Discipline::weirgate(), 1_000),
+    ] {
+        let name = discipline.name.clone();
+        let mut steady = Steady::new(discipline, classes, 20_000);
         // Every class completes something once: that makes its histogram.
         for _ in 0..200_000 {
             steady.step();
@@ -20,6 +27,6 @@ fn steady_state_does_not_allocate() {
                 black_box(&mut steady).step();
             }
         });
-        assert_eq!(info.count_total, 0, "{classes} classes: {info:?}");
+        assert_eq!(info.count_total, 0, "{name}, {classes} classes: {info:?}");
     }
 }

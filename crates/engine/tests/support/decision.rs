@@ -16,13 +16,14 @@ pub struct Steady {
 }
 
 impl Steady {
-    /// Quorum's precedence and dropping, window 64, four nodes.
-    pub fn new(classes: u32, waiting: u32) -> Steady {
+    /// Four nodes and guarantees of 64 slots in all. Quorum's own window would grow with nothing to stop it, so
+    /// it stands at 64.
+    pub fn new(mut discipline: Discipline, classes: u32, waiting: u32) -> Steady {
         let class = |index: u32| Class {
             name: format!("c{index}"),
             pool: 0,
             guarantee: Guarantee {
-                throughput: Some(f64::from(1 + index % 50)),
+                throughput: Some(8000.0 / f64::from(classes) * f64::from(1 + index % 50) / 25.5),
                 response_time: Some(ResponseTime {
                     statistic: Statistic::Percentile(95.0),
                     limit: Duration::from_secs(100_000),
@@ -37,8 +38,9 @@ impl Steady {
             retry: RetryBudget::default(),
             utility: 1.0,
         };
-        let mut discipline = Discipline::quorum();
-        discipline.load_control = LoadControl::Fixed { window: Some(64) };
+        if matches!(discipline.load_control, LoadControl::WindowLinear { .. }) {
+            discipline.load_control = LoadControl::Fixed { window: Some(64) };
+        }
         let node = |n: u32| Node {
             name: format!("n{n}"),
             machine: format!("n{n}"),
@@ -60,7 +62,7 @@ impl Steady {
             max_waiting: u32::MAX,
         };
         let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
-        let mut steady = Steady { engine, inside: VecDeque::with_capacity(100), now: 0, classes, next: 0 };
+        let mut steady = Steady { engine, inside: VecDeque::with_capacity(10_000), now: 0, classes, next: 0 };
         for _ in 0..waiting + 64 {
             steady.arrive();
         }
