@@ -10,7 +10,7 @@ use weirgate_real_servers::{Options, Outcome, Proxy, Scale, load_average, run, s
 /// Two classes on four Apache servers, behind Weirgate and behind HAProxy.
 #[derive(Parser)]
 struct Arguments {
-    /// A minute instead of twelve: shorter phases, one round, Weirgate and HAProxy only.
+    /// A minute instead of fifteen: shorter phases, one round, Weirgate and HAProxy only.
     #[arg(long)]
     short: bool,
     /// Only this proxy, for study: then there is nothing to compare and the claim does not hold.

@@ -70,7 +70,7 @@ impl Outcome {
             match run.proxy {
                 Proxy::Weirgate => weirgate.push(run),
                 Proxy::HaProxy | Proxy::HaProxyBounded => haproxy.push(run),
-                Proxy::AsPublished | Proxy::WhileFull => {}
+                Proxy::QuorumBounded | Proxy::Quorum | Proxy::QuorumWhileFull => {}
             }
         }
         let both = !weirgate.is_empty() && !haproxy.is_empty();

@@ -10,19 +10,21 @@ use crate::process::{Directory, Process};
 use crate::template::fill;
 use crate::terms::Terms;
 
-/// Most requests that Weirgate, and the second HAProxy, let into a server at once. A server of one core gains
-/// nothing from more, and slots that one class lends another come back sooner.
+/// Most requests that the bounded Quorum and the second HAProxy let into a server at once. A server of one
+/// core gains nothing from more, and slots that one class lends another come back sooner.
 const INSIDE: usize = 2;
 
 /// What stands before the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proxy {
-    /// Weirgate with Quorum and a bound on its window.
+    /// Weirgate as it comes.
     Weirgate,
+    /// Weirgate with Quorum and a bound on its window.
+    QuorumBounded,
     /// Weirgate with Quorum exactly as published: the window is not bounded, and grows in any calm.
-    AsPublished,
+    Quorum,
     /// The same, but the window grows only while it is full.
-    WhileFull,
+    QuorumWhileFull,
     /// Debian's HAProxy, which sends each request to the server with the fewest connections, and to none more
     /// than it has workers.
     HaProxy,
@@ -32,16 +34,23 @@ pub enum Proxy {
 
 impl Proxy {
     /// All of them.
-    pub const ALL: [Proxy; 5] =
-        [Proxy::Weirgate, Proxy::HaProxy, Proxy::HaProxyBounded, Proxy::AsPublished, Proxy::WhileFull];
+    pub const ALL: [Proxy; 6] = [
+        Proxy::Weirgate,
+        Proxy::HaProxy,
+        Proxy::HaProxyBounded,
+        Proxy::QuorumBounded,
+        Proxy::Quorum,
+        Proxy::QuorumWhileFull,
+    ];
 
     /// Its name in tables and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Proxy::Weirgate => "weirgate",
-            Proxy::AsPublished => "weirgate-as-published",
-            Proxy::WhileFull => "weirgate-while-full",
+            Proxy::QuorumBounded => "weirgate-quorum-bounded",
+            Proxy::Quorum => "weirgate-quorum",
+            Proxy::QuorumWhileFull => "weirgate-quorum-while-full",
             Proxy::HaProxy => "haproxy",
             Proxy::HaProxyBounded => "haproxy-bounded",
         }
@@ -90,9 +99,12 @@ impl Proxy {
         let haproxy = |inside| ("cfg", haproxy_cfg(listen, inside, servers));
         let weirgate = |discipline: &str| ("yaml", policy(listen, discipline, servers, terms));
         let (extension, text) = match self {
-            Proxy::Weirgate => weirgate(&format!("{{ quorum: {{ first_window: {window}, most_window: {window} }} }}")),
-            Proxy::AsPublished => weirgate("quorum"),
-            Proxy::WhileFull => weirgate("{ quorum: { grow: while_full } }"),
+            Proxy::Weirgate => weirgate("weirgate"),
+            Proxy::QuorumBounded => {
+                weirgate(&format!("{{ quorum: {{ first_window: {window}, most_window: {window} }} }}"))
+            }
+            Proxy::Quorum => weirgate("quorum"),
+            Proxy::QuorumWhileFull => weirgate("{ quorum: { grow: while_full } }"),
             Proxy::HaProxy => haproxy(WORKERS),
             Proxy::HaProxyBounded => haproxy(INSIDE),
         };
