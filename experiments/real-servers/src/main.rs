@@ -70,7 +70,10 @@ fn default_place() -> Result<PathBuf, String> {
     let date = Command::new("date").arg("+%Y-%m-%d").output().map_err(|e| format!("cannot start date: {e}"))?;
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new("."));
-    Ok(root.join("bench/runs").join(format!("{date}-real-servers")))
+    let numbered = |n: u32| if n == 1 { String::new() } else { format!("-{n}") };
+    let places = (1..).map(|n| root.join("bench/runs").join(format!("{date}-real-servers{}", numbered(n))));
+    // A run never overwrites another.
+    places.take(100).find(|place| !place.exists()).ok_or_else(|| format!("{date} has a hundred runs already"))
 }
 
 fn keep(place: &Path, outcome: &Outcome, setup: &str) -> Result<(), String> {
