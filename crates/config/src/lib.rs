@@ -25,7 +25,7 @@ pub use experiment::*;
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, feasibility};
 pub use file::{experiment_schema, schema};
 pub use load::{Loaded, load, load_bytes, load_file};
-pub use load_experiment::{LoadedExperiment, load_experiment, load_experiment_file};
+pub use load_experiment::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file};
 pub use overrides::{InvalidOverride, Override};
 pub use site::*;
 pub use tree::MAX_BYTES;

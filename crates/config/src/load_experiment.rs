@@ -48,6 +48,19 @@ pub fn load_experiment_file(path: &Path, overrides: &[Override]) -> Result<Loade
     load_experiment(&name, text, path.parent().unwrap_or(Path::new("")), overrides)
 }
 
+/// Fields at the top of an experiment that no policy has.
+const FIELDS: [&str; 3] = ["machines", "traffic", "phases"];
+
+/// Is `text` meant as an experiment: has its top a field that only experiments have? Sound it need not be, but for
+/// its YAML.
+#[must_use]
+pub fn is_experiment(text: &str) -> bool {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut Problems::default());
+    let Some(Value::Map(entries)) = tree.as_ref().map(|tree| &tree.root.value) else { return false };
+    entries.iter().any(|entry| FIELDS.contains(&&*entry.key))
+}
+
 /// Reads the experiment in `text`. `name` is what errors call the file; without folder and extension it is the
 /// experiment's name. Paths in the experiment are looked for in `base_dir`. `overrides` are put in one after the other,
 /// those of the whole policy first.

@@ -338,11 +338,13 @@ impl Discipline {
                 return fail("shares of an adaptive window must lie between 0 and 1");
             }
             LoadControl::WindowAdaptive(a)
-                if ![a.least_share, a.computes, a.completions, a.speed_completions, a.speed_deaf]
+                if !([a.least_share, a.computes, a.completions, a.speed_completions, a.speed_deaf]
                     .into_iter()
                     .all(|x| x.is_finite() && x >= 0.0)
-                    || !(a.node_share >= 1.0 && a.node_share.is_finite())
-                    || !(a.search > 1.0 && a.search.is_finite()) =>
+                    && a.node_share >= 1.0
+                    && a.node_share.is_finite()
+                    && a.search > 1.0
+                    && a.search.is_finite()) =>
             {
                 return fail("an adaptive window needs node_share ≥ 1, search > 1 and no negative figures");
             }

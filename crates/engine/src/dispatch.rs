@@ -15,12 +15,10 @@
 //! makes the number inside proportional to C^⅔: close to C, and still a proportional rule. (A rule that makes
 //! compute times equal starves machines that are slow even when idle, and winds up meanwhile.)
 //!
-//! A node is chosen only while it is up, not draining, not ejected and below its own bound. Passive
-//! ejection answers a known trap: least outstanding sends everything to the node that fails fastest.
-//! After `consecutive_failures` in a row a node is left out for `base`, twice as long each further
-//! time, up to 16 times; never more than `max_share` of a pool at once, but always one of two or more.
+//! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
-use core::time::Duration;
+mod ejection;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::discipline::{Adaptive, LoadControl};
@@ -28,17 +26,9 @@ use crate::heap::Heaps;
 use crate::policy::{Dispatch, Ejection, Policy};
 use crate::random::Random;
 use crate::release::Window;
-use crate::request::NodeEvent;
 use crate::snapshot::NodeState;
 use crate::ticket::NONE;
 use crate::time::Time;
-
-/// Longest ejection: base × 2⁴. A node that is back for good is missed for at most that long.
-const MAX_DOUBLINGS: u32 = 4;
-
-/// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node
-/// from one that fails every few requests, few enough to come within a second or two.
-const FORGIVEN_AFTER: u32 = 20;
 
 /// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
 const FARTHEST: f64 = 32.0;
@@ -463,97 +453,6 @@ impl Nodes {
         let node = &self.nodes[index as usize];
         let machine = &self.machines[node.machine as usize];
         f64::from(machine.outstanding + 1) / (node.weight * machine.learned)
-    }
-
-    /// The node answered well.
-    pub(crate) fn succeeded(&mut self, index: u32) {
-        if index == NONE {
-            return;
-        }
-        let node = &mut self.nodes[index as usize];
-        node.served += 1;
-        node.failures = 0;
-        node.successes += 1;
-        if node.successes >= FORGIVEN_AFTER {
-            node.successes = 0;
-            node.ejections = 0;
-        }
-    }
-
-    /// The node failed; it may be ejected. True if the set of usable nodes changed.
-    pub(crate) fn failed(&mut self, now: Time, index: u32) -> bool {
-        if index == NONE {
-            return false;
-        }
-        let node = &mut self.nodes[index as usize];
-        node.failed += 1;
-        node.failures += 1;
-        node.successes = 0;
-        let pool = node.pool;
-        let rule = self.ejection[pool];
-        if rule.consecutive_failures == 0 || node.failures < rule.consecutive_failures || !node.usable() {
-            return false;
-        }
-        let members = self.nodes.iter().filter(|n| n.pool == pool).count();
-        let ejected = self.nodes.iter().filter(|n| n.pool == pool && n.ejected_until.is_some()).count();
-        let allowed = ((members as f64 * rule.max_share) as usize).max(usize::from(members >= 2));
-        if ejected >= allowed || self.usable[pool] <= 1 {
-            return false;
-        }
-        let node = &mut self.nodes[index as usize];
-        let span: Duration = rule.base.saturating_mul(1 << node.ejections.min(MAX_DOUBLINGS));
-        node.ejections = (node.ejections + 1).min(MAX_DOUBLINGS);
-        node.failures = 0;
-        node.ejected_until = Some(now + span);
-        self.refresh();
-        true
-    }
-
-    /// What the driver learned. True if the set of usable nodes changed.
-    pub(crate) fn event(&mut self, event: NodeEvent) -> bool {
-        let id = match event {
-            NodeEvent::Up(id)
-            | NodeEvent::Down(id)
-            | NodeEvent::Draining(id)
-            | NodeEvent::Resumed(id)
-            | NodeEvent::Capacity(id, _) => id,
-        };
-        let Some(node) = self.nodes.get_mut(id.0 as usize) else { return false };
-        let before = node.usable();
-        match event {
-            NodeEvent::Up(_) => node.up = true,
-            NodeEvent::Down(_) => node.up = false,
-            NodeEvent::Draining(_) => node.draining = true,
-            NodeEvent::Resumed(_) => node.draining = false,
-            NodeEvent::Capacity(_, capacity) => {
-                if capacity.is_finite() && capacity > 0.0 {
-                    node.capacity = Some(capacity);
-                }
-            }
-        }
-        let changed = before != node.usable();
-        if changed {
-            self.refresh();
-        }
-        changed
-    }
-
-    /// Lets ejected nodes back whose time is over. True if there were any.
-    pub(crate) fn readmit(&mut self, now: Time) -> bool {
-        if self.next_return.is_none_or(|at| at > now) {
-            return false;
-        }
-        for node in &mut self.nodes {
-            if node.ejected_until.is_some_and(|until| until <= now) {
-                node.ejected_until = None;
-            }
-        }
-        self.refresh();
-        true
-    }
-
-    pub(crate) fn next_return(&self) -> Option<Time> {
-        self.next_return
     }
 
     /// Puts every node of a machine where it belongs.

@@ -29,7 +29,7 @@ use std::thread;
 use weirgate_config::{Errors, Experiment, Override};
 
 pub use family::Family;
-pub use outcome::{Lapse, Missed, Outcome, play};
+pub use outcome::{Lapse, Missed, Outcome, assess, play};
 pub use rule::{MOST_OWED, owed_share};
 pub use tally::{Row, Tally};
 

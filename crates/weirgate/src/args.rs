@@ -23,6 +23,7 @@ Examples:
   weirgate check policy.yaml && weirgate run policy.yaml
   weirgate explain policy.yaml GET http://bigcorp.test/mail -H 'X-Tenant: acme' --client 192.0.2.7
   weirgate schema > weirgate.schema.json
+  weirgate sim experiments/quorum-fig9.yaml
 
 ";
 
@@ -43,13 +44,7 @@ pub(crate) enum Command {
     Run(Run),
     Check(Check),
     Explain(Explain),
-    /// Print the JSON Schema of policy files, for editors and for programs that write policies.
-    #[command(after_long_help = "\
-Example, for editors that know the YAML language server:
-  weirgate schema > weirgate.schema.json
-  # first line of the policy:
-  # yaml-language-server: $schema=weirgate.schema.json")]
-    Schema,
+    Schema(Schema),
     /// Show the gateway keeping its promises: an emulated cluster, clients of three classes, a surge.
     Demo(demo::Args),
     Sim(sim::Args),
@@ -79,7 +74,9 @@ pub(crate) struct Run {
     pub(crate) file: PathBuf,
 }
 
-/// Check policy files and print every error at once, with its place and how to mend it.
+/// Check policy and experiment files and print every error at once, with its place and how to mend it.
+///
+/// A file with `machines`, `traffic` or `phases` at its top is an experiment; its policy is checked with it.
 ///
 /// Besides what is wrong, it says what cannot be kept: where service times and capacities are given, the sum of
 /// the guarantees is compared with the capacity of each pool, and the class that does not fit is named.
@@ -88,12 +85,13 @@ pub(crate) struct Run {
 Examples:
   weirgate check policy.yaml
   weirgate check --format json policies/*.yaml
+  weirgate check experiments/*.yaml
 
 Exit codes:
   0  every file is sound (there may be warnings)
   1  a file has errors or cannot be read")]
 pub(crate) struct Check {
-    /// Policy files (YAML); `-` is standard input.
+    /// Policy and experiment files (YAML); `-` is standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// How to print: `text` is file:line:column: field: what; mend. `json` is one array.
@@ -107,6 +105,27 @@ pub(crate) enum Format {
     Text,
     /// For programs.
     Json,
+}
+
+/// Print the JSON Schema of policy or experiment files, for editors and for programs that write them.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Example, for editors that know the YAML language server:
+  weirgate schema > weirgate.schema.json
+  # first line of the policy:
+  # yaml-language-server: $schema=weirgate.schema.json")]
+pub(crate) struct Schema {
+    /// Of which files.
+    #[arg(value_enum, default_value_t = SchemaOf::Policy)]
+    pub(crate) of: SchemaOf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum SchemaOf {
+    /// What `weirgate run` serves.
+    Policy,
+    /// What `weirgate sim` and `weirgate plan` play.
+    Experiment,
 }
 
 /// Say what the gateway would do with a request: which rule matches and why the earlier ones do not, its class,

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem};
+use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem, is_experiment, load_bytes, load_experiment};
 
 use crate::args::{Check, Format};
 use crate::exit;
@@ -13,6 +13,8 @@ use crate::exit;
 /// What is known of one file.
 struct Checked {
     file: String,
+    experiment: bool,
+    /// Of an experiment, the site of its policy and the warnings of all.
     result: Result<Loaded, Errors>,
 }
 
@@ -46,15 +48,25 @@ fn check(path: &Path) -> Checked {
     } else {
         (path.display().to_string(), std::fs::File::open(path).and_then(bounded))
     };
+    let mut experiment = false;
     let result = match read {
-        Ok(bytes) => weirgate_config::load_bytes(&file, &bytes, env_token()),
+        Ok(bytes) => match str::from_utf8(&bytes).ok().filter(|text| is_experiment(text)) {
+            Some(text) => {
+                experiment = true;
+                // Standard input has no folder: paths in it count from the present one.
+                let folder = path.parent().unwrap_or(Path::new(""));
+                let loaded = load_experiment(&file, text, folder, &[]);
+                loaded.map(|loaded| Loaded { site: loaded.experiment.site, warnings: loaded.warnings })
+            }
+            None => load_bytes(&file, &bytes, env_token()),
+        },
         Err(error) => {
             let what = format!("cannot be read: {error}");
             let problem = Problem { source: None, place: None, path: String::new(), what, mend: String::new() };
             Err(Errors { file: file.clone(), problems: vec![problem], more: 0 })
         }
     };
-    Checked { file, result }
+    Checked { file, experiment, result }
 }
 
 /// All of a policy, and one byte more than allowed of what is too long to be one.
@@ -77,7 +89,8 @@ fn explain(checked: &Checked) {
                 1 => ", 1 warning".to_owned(),
                 n => format!(", {n} warnings"),
             };
-            exit::tell(&format!("{file}: sound{warnings}\n"));
+            let kind = if checked.experiment { " experiment" } else { "" };
+            exit::tell(&format!("{file}: sound{kind}{warnings}\n"));
         }
         Err(errors) => {
             let found = errors.problems.len() + errors.more;
@@ -90,6 +103,7 @@ fn explain(checked: &Checked) {
 #[derive(Serialize)]
 struct Report<'a> {
     file: &'a str,
+    kind: &'static str,
     sound: bool,
     errors: Vec<Entry<'a>>,
     /// Errors that are not listed.
@@ -126,6 +140,7 @@ struct Pool {
 impl<'a> Report<'a> {
     fn new(checked: &'a Checked) -> Report<'a> {
         let file = checked.file.as_str();
+        let kind = if checked.experiment { "experiment" } else { "policy" };
         match &checked.result {
             Ok(loaded) => {
                 let feasibility = weirgate_config::feasibility(&loaded.site);
@@ -138,6 +153,7 @@ impl<'a> Report<'a> {
                 };
                 Report {
                     file,
+                    kind,
                     sound: true,
                     errors: Vec::new(),
                     more_errors: 0,
@@ -148,6 +164,7 @@ impl<'a> Report<'a> {
             }
             Err(errors) => Report {
                 file,
+                kind,
                 sound: false,
                 errors: errors.problems.iter().map(Entry::new).collect(),
                 more_errors: errors.more,

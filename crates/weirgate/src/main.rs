@@ -18,16 +18,23 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use args::{Cli, Command};
+use args::{Cli, Command, SchemaOf};
 
 fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Schema => exit::print(&format!("{:#}\n", weirgate_config::schema())),
+        Command::Schema(args) => exit::print(&format!("{:#}\n", schema(args.of))),
         Command::Demo(args) => demo::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
+    }
+}
+
+fn schema(of: SchemaOf) -> serde_json::Value {
+    match of {
+        SchemaOf::Policy => weirgate_config::schema(),
+        SchemaOf::Experiment => weirgate_config::experiment_schema(),
     }
 }

@@ -10,6 +10,7 @@ use super::starved::starved;
 use super::{Scenario, scenario_with};
 use crate::judge::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
 use crate::run;
+use crate::run::Run;
 
 /// Largest share of wrong sheds among the requests of classes that keep to their guarantee.
 const MOST_WRONG: f64 = 0.005;
@@ -127,12 +128,16 @@ pub fn play(seed: u64, overrides: &[Override]) -> Result<Outcome, Errors> {
 }
 
 fn play_scenario(scenario: &Scenario) -> Outcome {
-    let experiment = &scenario.experiment;
-    let run = run(experiment, scenario.seed, |_| ());
-    let verdict = judge(experiment, &run);
+    let run = run(&scenario.experiment, scenario.seed, |_| ());
+    assess(scenario, &run, &judge(&scenario.experiment, &run))
+}
+
+/// What a run of a scenario missed, given its verdict.
+#[must_use]
+pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
     let mut misses: Vec<Missed> = verdict.misses().map(|miss| missed(&miss)).collect();
     misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
-    for starved in starved(experiment, &run) {
+    for starved in starved(&scenario.experiment, run) {
         let phase = &verdict.phases[starved.phase];
         let (class, phase) = (phase.classes[starved.subject].class.clone(), phase.name.clone());
         let (promised, got) = (1.0, starved.seconds);
@@ -143,14 +148,13 @@ fn play_scenario(scenario: &Scenario) -> Outcome {
             missed.kind = Lapse::Excused;
         }
     }
-    let Verdict { violations, seed, .. } = verdict;
     Outcome {
-        seed,
+        seed: verdict.seed,
         family: scenario.family,
         about: scenario.about.clone(),
         requests: run.records.len() as u64,
         misses,
-        violations,
+        violations: verdict.violations.clone(),
         panic: None,
     }
 }

@@ -105,6 +105,17 @@ fn schema_is_a_json_schema_of_policies() {
     for field in ["listen", "upstreams", "classes"] {
         assert!(schema["properties"][field].is_object(), "{field}");
     }
+    assert_eq!(run(&["schema", "policy"]).out, ended.out);
+}
+
+#[test]
+fn schema_experiment_is_the_one_of_experiments() {
+    let ended = run(&["schema", "experiment"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let schema: serde_json::Value = serde_json::from_str(&ended.out).expect("JSON");
+    for field in ["policy", "machines", "traffic", "phases", "faults"] {
+        assert!(schema["properties"][field].is_object(), "{field}");
+    }
 }
 
 #[test]
@@ -116,7 +127,7 @@ fn help_has_examples_and_exit_codes_and_wrong_words_end_with_2() {
         assert!(ended.out.contains("Examples:") && ended.out.contains("Exit codes:"), "{args:?}: {}", ended.out);
     }
     assert_eq!(run(&["--version"]).out, format!("weirgate {}\n", env!("CARGO_PKG_VERSION")));
-    for args in [&[][..], &["serve"], &["run"], &["check"], &["explain", "x"], &["sim"]] {
+    for args in [&[][..], &["serve"], &["run"], &["check"], &["explain", "x"], &["sim"], &["schema", "log"]] {
         let ended = run(args);
         assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "{args:?}");
     }

@@ -1,0 +1,113 @@
+//! How much does the discipline `weirgate` depend on its figures?
+//!
+//! ```text
+//! cargo run --release -p weirgate-sim --example sensitivity -- OUTPUT_DIR
+//! ```
+//!
+//! Every figure in turn is multiplied by 0.5 and by 1.5, the others stay at their defaults. Figures that may not be
+//! that small or large are set to the border that the engine accepts. With each such variant are played: the
+//! published experiments (`experiments/quorum-*.yaml`, seeds 1 and 2), our own ones (the other files, seed 1), and
+//! the random scenarios of the swarm (seeds 0 to 99). What is kept: guarantees missed (of the swarm: scenarios with any
+//! miss), the CPU work of served requests (*goodput*) and the mean response time of classes that keep to their
+//! guarantee, both relative to the defaults.
+//!
+//! Writes `sensitivity.csv`, `sensitivity.md` and `sensitivity.svg` to OUTPUT_DIR. An hour of CPU time, on two threads.
+//! Run it from the root of the repository. The same tree gives the same files.
+
+mod chart;
+mod figures;
+mod play;
+mod report;
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::{env, process, thread};
+
+use figures::{ALL, Figures};
+use play::{Job, Played};
+use report::{Row, Variant};
+
+/// Other programs may want the rest of a machine.
+const THREADS: usize = 2;
+
+/// What every figure is multiplied by.
+const FACTORS: [f64; 2] = [0.5, 1.5];
+
+fn main() {
+    let Some(output) = env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: sensitivity OUTPUT_DIR");
+        process::exit(2);
+    };
+    if let Err(error) = study(&output) {
+        eprintln!("sensitivity: {error}");
+        process::exit(1);
+    }
+}
+
+fn study(output: &PathBuf) -> Result<(), Box<dyn Error>> {
+    fs::create_dir_all(output)?;
+    let jobs = Job::all(&PathBuf::from("experiments"))?;
+    let variants: Vec<Variant> = [Variant::default()].into_iter().chain(variants()).collect();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut base: Vec<Played> = Vec::new();
+    play_all(&variants, &jobs, |index, played| {
+        if index == 0 {
+            base.clone_from(&played);
+        }
+        let row = Row::new(variants[index].clone(), &jobs, &base, &played);
+        eprintln!("{:3} of {}: {}", index + 1, variants.len(), row.line());
+        rows.push(row);
+    });
+    fs::write(output.join("sensitivity.csv"), report::csv(&rows))?;
+    fs::write(output.join("sensitivity.md"), report::markdown(&rows))?;
+    fs::write(output.join("sensitivity.svg"), chart::svg(&rows))?;
+    Ok(())
+}
+
+/// Every figure with every factor.
+fn variants() -> impl Iterator<Item = Variant> {
+    ALL.iter().flat_map(|figure| {
+        FACTORS.map(|factor| {
+            let (figures, value, exact) = figure.scaled(factor);
+            Variant { figure: Some(figure), factor, value, exact, figures }
+        })
+    })
+}
+
+/// Plays all jobs with all variants. `on_variant` is told each variant's results in the order of jobs, variant after
+/// variant.
+fn play_all(variants: &[Variant], jobs: &[Job], mut on_variant: impl FnMut(usize, Vec<Played>)) {
+    let (next, (send, results)) = (AtomicUsize::new(0), mpsc::channel());
+    let count = variants.len() * jobs.len();
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            let (send, next) = (send.clone(), &next);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        break;
+                    }
+                    let figures: &Figures = &variants[number / jobs.len()].figures;
+                    let played = jobs[number % jobs.len()].play(figures);
+                    if send.send((number, played)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        let mut played: Vec<Vec<Option<Played>>> = vec![vec![None; jobs.len()]; variants.len()];
+        let mut done = 0;
+        for (number, result) in results {
+            played[number / jobs.len()][number % jobs.len()] = Some(result);
+            while done < variants.len() && played[done].iter().all(Option::is_some) {
+                on_variant(done, played[done].drain(..).flatten().collect());
+                done += 1;
+            }
+        }
+    });
+}

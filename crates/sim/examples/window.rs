@@ -1,0 +1,278 @@
+//! Does the adaptive window do what the analysis in `docs/disciplines/weirgate.md` says?
+//!
+//! ```text
+//! cargo run --release -p weirgate-sim --example window
+//! ```
+//!
+//! One class that always asks for more than there is, 20 CPUs, requests of 10.8 ms. What is predicted follows from
+//! the window's rule and the model X(W) = min(W, K)/K · C/D alone, see the page; what is measured comes from the
+//! simulator. Prints a table in Markdown. Two minutes of CPU time.
+
+use std::error::Error;
+use std::path::Path;
+
+use weirgate_config::{Experiment, load_experiment};
+use weirgate_engine::{Adaptive, LoadControl};
+use weirgate_sim::{Run, run};
+
+/// Seconds of CPU per request, CPUs, and seconds that a slot is held without one: the way there and back.
+const DEMAND: f64 = 0.0108;
+const CPUS: f64 = 20.0;
+const NETWORK: f64 = 0.0002;
+
+/// Independent runs per figure.
+const SEEDS: u64 = 16;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("| | predicted | measured |\n|---|---|---|");
+    steady()?;
+    low_gain()?;
+    slow()?;
+    steps()?;
+    thrashing()?;
+    target_of_one()?;
+    Ok(())
+}
+
+/// The rule's figures, and what follows from them for a cluster with a sharp knee.
+struct Theory {
+    figures: Adaptive,
+    /// ln(1 + swing).
+    x: f64,
+    /// Requests inside at the knee.
+    knee: f64,
+    /// Completions a second beyond the knee.
+    rate: f64,
+}
+
+impl Theory {
+    fn new(figures: Adaptive, rate: f64) -> Theory {
+        let knee = CPUS * (1.0 + NETWORK / DEMAND);
+        Theory { figures, x: (1.0 + figures.swing).ln(), knee, rate }
+    }
+
+    /// Lengths of the low and the high half in which completions count, in seconds, with `inside` requests inside.
+    fn halves(&self, inside: f64) -> [f64; 2] {
+        let low = self.figures.shortest.as_secs_f64().max(self.figures.computes * inside / self.rate);
+        [low, self.figures.high * low]
+    }
+
+    /// A whole cycle: each half begins with a compute time that does not count.
+    fn cycle(&self, inside: f64) -> f64 {
+        let [low, high] = self.halves(inside);
+        low + high + 2.0 * inside / self.rate
+    }
+
+    fn trust(&self, inside: f64) -> f64 {
+        (self.halves(inside)[0] * self.rate / self.figures.trusted).min(1.0)
+    }
+
+    /// Where the elasticity is the target: the low half falls short of the knee by (1 − τ)·x.
+    fn base(&self) -> f64 {
+        self.knee * (-(1.0 - self.figures.target) * self.x).exp()
+    }
+
+    /// Only the low half runs dry, and only by that.
+    fn utilisation(&self) -> f64 {
+        let [low, _] = self.halves(self.base());
+        let share = (low + self.base() / self.rate) / self.cycle(self.base());
+        1.0 - share * (1.0 - (-(1.0 - self.figures.target) * self.x).exp())
+    }
+
+    /// Standard deviation of ln W, swing aside: the noise of a step over 1 − a², a = 1 − κ·trust, and that of whole
+    /// requests.
+    fn spread(&self) -> f64 {
+        let gain = self.figures.gain * self.trust(self.base());
+        let [low, high] = self.halves(self.base()).map(|seconds| seconds * self.rate);
+        let noise = gain.powi(2) * (1.0 / low + 1.0 / high) / (1.0 - (1.0 - gain).powi(2));
+        (noise + 1.0 / (12.0 * self.base().powi(2))).sqrt()
+    }
+
+    /// Change of ln B a second far above the knee, with `inside` requests inside.
+    fn falls(&self, inside: f64) -> f64 {
+        -self.figures.gain * self.trust(inside) * self.x * (1.0 - self.figures.target) / self.cycle(inside)
+    }
+
+    /// And far below it.
+    fn rises(&self, inside: f64) -> f64 {
+        self.figures.gain * self.trust(inside) * self.x * self.figures.target / self.cycle(inside)
+    }
+}
+
+/// What a run's window did: ln B and its standard deviation.
+struct Window {
+    base: f64,
+    spread: f64,
+}
+
+/// Samples see the window in either half. The share of high halves is known, so their mixture can be taken apart:
+/// its mean is ln B + p·x, its variance that of ln B plus p(1 − p)·x².
+fn window(runs: &[Run], from: f64, until: f64, theory: &Theory) -> Window {
+    let logs: Vec<f64> = runs.iter().flat_map(|run| logs(run, from, until)).map(|(_, log)| log).collect();
+    let mean = logs.iter().sum::<f64>() / logs.len() as f64;
+    let variance = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>() / logs.len() as f64;
+    let [_, high] = theory.halves(theory.base());
+    let share = (high + theory.base() / theory.rate) / theory.cycle(theory.base());
+    let spread = (variance - share * (1.0 - share) * theory.x.powi(2)).max(0.0).sqrt();
+    Window { base: (mean - share * theory.x).exp(), spread }
+}
+
+/// Instants and logarithms of the window.
+fn logs(run: &Run, from: f64, until: f64) -> Vec<(f64, f64)> {
+    let samples = run.samples.iter().map(|sample| (sample.at as f64 / 1e9, sample.window));
+    let within = samples.filter(|(at, _)| (from..until).contains(at));
+    within.filter_map(|(at, window)| Some((at, f64::from(window?).ln()))).collect()
+}
+
+/// CPU-seconds done over those that there were.
+fn utilisation(runs: &[Run], from: f64, until: f64) -> f64 {
+    let of = |run: &Run| {
+        let at = |seconds: f64| run.samples.iter().find(|sample| sample.at as f64 >= seconds * 1e9);
+        let busy = |seconds: f64| at(seconds).map_or(0.0, |sample| sample.busy.iter().sum::<f64>());
+        (busy(until) - busy(from)) / ((until - from) * CPUS)
+    };
+    runs.iter().map(of).sum::<f64>() / runs.len() as f64
+}
+
+/// Slope of ln W over time between two instants, over all runs: least squares.
+fn slope(runs: &[Run], from: f64, until: f64) -> f64 {
+    let points: Vec<(f64, f64)> = runs.iter().flat_map(|run| logs(run, from, until)).collect();
+    let n = points.len() as f64;
+    let (t, y) = points.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / n, sum.1 + p.1 / n));
+    let (top, bottom) =
+        points.iter().fold((0.0, 0.0), |sum, p| (sum.0 + (p.0 - t) * (p.1 - y), sum.1 + (p.0 - t).powi(2)));
+    top / bottom
+}
+
+/// A cluster of `machines` with `CPUS` CPUs together, that is asked for half again what it can do.
+fn experiment(machines: u32, demand: &str, rate: f64, seconds: u32, more: &str) -> Result<Experiment, Box<dyn Error>> {
+    let nodes: Vec<String> = (1..=machines).map(|n| format!("n{n}:80")).collect();
+    let cpus = CPUS as u32 / machines;
+    // What is guaranteed is six tenths of what there is: there the window begins.
+    let guaranteed = 0.4 * rate;
+    let each = if rate < 1000.0 { "108ms" } else { "10.8ms" };
+    let yaml = format!(
+        "policy:
+  upstreams: {{ cluster: {{ nodes: [{}] }} }}
+  classes: [{{ name: A, service_time: {each}, guarantee: {{ throughput: {guaranteed}/s }} }}]
+machines: {{ cpus: {cpus}{more} }}
+traffic: [{{ class: A, rate: {rate}/s, demand: {demand} }}]
+phases: [{{ name: full, until: {seconds}s }}]
+",
+        nodes.join(", ")
+    );
+    let loaded = load_experiment("window.yaml", &yaml, Path::new(""), &[]).map_err(|errors| errors.to_string())?;
+    Ok(loaded.experiment)
+}
+
+fn play(experiment: &Experiment) -> Vec<Run> {
+    (1..=SEEDS).map(|seed| run(experiment, seed, |_| ())).collect()
+}
+
+fn row(what: &str, predicted: &str, measured: &str) {
+    println!("| {what} | {predicted} | {measured} |");
+}
+
+/// Where it stands, how much it spreads, and what the swing costs: one machine (the model's sharp knee) and ten.
+fn steady() -> Result<(), Box<dyn Error>> {
+    let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
+    for machines in [1, 4] {
+        let runs = play(&experiment(machines, "{ exponential: 10.8ms }", 2800.0, 300, "")?);
+        let window = window(&runs, 30.0, 300.0, &theory);
+        let where_ = format!("{machines} × {} CPUs, 1,850/s", CPUS as u32 / machines);
+        row(&format!("{where_}: base"), &format!("{:.1}", theory.base()), &format!("{:.1}", window.base));
+        row(
+            &format!("{where_}: standard deviation of ln B"),
+            &format!("{:.3}", theory.spread()),
+            &format!("{:.3}", window.spread),
+        );
+        row(
+            &format!("{where_}: utilisation"),
+            &format!("{:.3}", theory.utilisation()),
+            &format!("{:.3}", utilisation(&runs, 30.0, 300.0)),
+        );
+    }
+    Ok(())
+}
+
+/// A quarter of the gain: the spread must fall with its root.
+fn low_gain() -> Result<(), Box<dyn Error>> {
+    let figures = Adaptive { gain: Adaptive::default().gain / 4.0, ..Adaptive::default() };
+    let theory = Theory::new(figures, CPUS / DEMAND);
+    let mut experiment = experiment(1, "{ exponential: 10.8ms }", 2800.0, 300, "")?;
+    experiment.site.policy.discipline.load_control = LoadControl::WindowAdaptive(figures);
+    let runs = play(&experiment);
+    let spread = window(&runs, 60.0, 300.0, &theory).spread;
+    row(
+        "1 × 20 CPUs, gain 0.1: standard deviation of ln B",
+        &format!("{:.3}", theory.spread()),
+        &format!("{spread:.3}"),
+    );
+    Ok(())
+}
+
+/// A tenth of the rate, requests ten times as long.
+fn slow() -> Result<(), Box<dyn Error>> {
+    let theory = Theory::new(Adaptive::default(), CPUS / (10.0 * DEMAND));
+    let runs = play(&experiment(1, "{ exponential: 108ms }", 280.0, 900, "")?);
+    let found = utilisation(&runs, 200.0, 900.0);
+    row("1 × 20 CPUs, 185/s of 108 ms: utilisation", &format!("{:.3}", theory.utilisation()), &format!("{found:.3}"));
+    Ok(())
+}
+
+/// How far the knee is moved by the steps.
+const STEP: f64 = 4.0;
+
+/// The knee moves to the fourfold and back without a word: requests begin to wait three times as long as they compute,
+/// and cease to.
+fn steps() -> Result<(), Box<dyn Error>> {
+    let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
+    let cpu = "{ exponential: 10.8ms }";
+    let both = "{ cpu: { exponential: 10.8ms }, io: { exponential: 32.4ms } }";
+    let demand = format!("[{cpu}, {{ at: 60s, demand: {both} }}, {{ at: 140s, demand: {cpu} }}]");
+    let runs = play(&experiment(1, &demand, 2800.0, 220, "")?);
+    let far = theory.base() * (STEP * DEMAND + NETWORK) / (DEMAND + NETWORK);
+    let bases = [(20.0, 60.0), (110.0, 140.0), (195.0, 220.0)].map(|(from, to)| window(&runs, from, to, &theory).base);
+    row(
+        "knee × 4, ÷ 4: bases",
+        &format!("{0:.1}, {far:.1}, {0:.1}", theory.base()),
+        &format!("{:.1}, {:.1}, {:.1}", bases[0], bases[1], bases[2]),
+    );
+    // In the middle of the way, in logarithms. Below the knee the rate is what W brings; above it, what the CPUs do.
+    let way = STEP.sqrt() * theory.base();
+    let mean = way * (1.0 + theory.figures.swing * theory.figures.high / (1.0 + theory.figures.high));
+    let below = Theory { rate: mean / (STEP * DEMAND + NETWORK), ..Theory::new(Adaptive::default(), 1.0) };
+    let (rises, falls) = (below.rises(mean), theory.falls(mean));
+    let up = slope(&runs, 61.0, 61.0 + 0.7 * STEP.ln() / rises);
+    row("knee × 4: ln W a second", &format!("{rises:+.3}"), &format!("{up:+.3}"));
+    let down = slope(&runs, 142.0, 142.0 - 0.7 * STEP.ln() / falls);
+    row("knee ÷ 4: ln W a second", &format!("{falls:+.3}"), &format!("{down:+.3}"));
+    Ok(())
+}
+
+/// Each request beyond 20 slows all down by 2 %: more inside brings less.
+fn thrashing() -> Result<(), Box<dyn Error>> {
+    let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
+    let runs =
+        play(&experiment(1, "{ exponential: 10.8ms }", 2800.0, 300, ", thrashing: { beyond: 20, penalty: 0.02 }")?);
+    let window = window(&runs, 30.0, 300.0, &theory);
+    row("thrashing by 2 % beyond 20: base", "below 19.6", &format!("{:.1}", window.base));
+    Ok(())
+}
+
+/// Nothing pulls down what stands above the knee: a random walk in ln B, reflected at the knee.
+fn target_of_one() -> Result<(), Box<dyn Error>> {
+    let figures = Adaptive { target: 1.0, ..Adaptive::default() };
+    let theory = Theory::new(figures, CPUS / DEMAND);
+    let mut experiment = experiment(1, "{ exponential: 10.8ms }", 2800.0, 600, "")?;
+    experiment.site.policy.discipline.load_control = LoadControl::WindowAdaptive(figures);
+    let runs = play(&experiment);
+    let found = window(&runs, 590.0, 600.0, &theory).base;
+    // On its way it is about twice the knee.
+    let [low, high] = theory.halves(2.0 * theory.knee).map(|seconds| seconds * theory.rate);
+    let step = figures.gain * theory.trust(2.0 * theory.knee) * (1.0 / low + 1.0 / high).sqrt();
+    let steps = 600.0 / theory.cycle(2.0 * theory.knee);
+    let mean = step * (2.0 * steps / std::f64::consts::PI).sqrt();
+    row("target 1: base after ten minutes", &format!("{:.0}", theory.knee * mean.exp()), &format!("{found:.0}"));
+    Ok(())
+}
