@@ -97,6 +97,16 @@ impl Theory {
     fn rises(&self, inside: f64) -> f64 {
         self.figures.gain * self.trust(inside) * self.x * self.figures.target / self.cycle(inside)
     }
+
+    /// Seconds for the first half of the way from one base to another, in logarithms, at `speed` of ln B a second with so
+    /// many requests inside.
+    fn way(&self, from: f64, to: f64, speed: impl Fn(f64) -> f64) -> f64 {
+        const STEPS: u32 = 100;
+        let length = (to / from).ln() / 2.0;
+        let mean = 1.0 + self.figures.swing * self.figures.high / (1.0 + self.figures.high);
+        let at = |step: u32| from * mean * (length * f64::from(step) / f64::from(STEPS)).exp();
+        (0..STEPS).map(|step| length / f64::from(STEPS) / speed(at(step))).sum()
+    }
 }
 
 /// What a run's window did: ln B and its standard deviation.
@@ -134,16 +144,6 @@ fn utilisation(runs: &[Run], from: f64, until: f64) -> f64 {
     runs.iter().map(of).sum::<f64>() / runs.len() as f64
 }
 
-/// Slope of ln W over time between two instants, over all runs: least squares.
-fn slope(runs: &[Run], from: f64, until: f64) -> f64 {
-    let points: Vec<(f64, f64)> = runs.iter().flat_map(|run| logs(run, from, until)).collect();
-    let n = points.len() as f64;
-    let (t, y) = points.iter().fold((0.0, 0.0), |sum, p| (sum.0 + p.0 / n, sum.1 + p.1 / n));
-    let (top, bottom) =
-        points.iter().fold((0.0, 0.0), |sum, p| (sum.0 + (p.0 - t) * (p.1 - y), sum.1 + (p.0 - t).powi(2)));
-    top / bottom
-}
-
 /// A cluster of `machines` with `CPUS` CPUs together, that is asked for half again what it can do.
 fn experiment(machines: u32, demand: &str, rate: f64, seconds: u32, more: &str) -> Result<Experiment, Box<dyn Error>> {
     let nodes: Vec<String> = (1..=machines).map(|n| format!("n{n}:80")).collect();
@@ -154,7 +154,7 @@ fn experiment(machines: u32, demand: &str, rate: f64, seconds: u32, more: &str) 
     let yaml = format!(
         "policy:
   upstreams: {{ cluster: {{ nodes: [{}] }} }}
-  classes: [{{ name: A, service_time: {each}, guarantee: {{ throughput: {guaranteed}/s }} }}]
+  classes: [{{ name: A, service_time: {each}, guarantee: {{ throughput: {guaranteed}/s, response_time: {{ avg: 1s }} }} }}]
 machines: {{ cpus: {cpus}{more} }}
 traffic: [{{ class: A, rate: {rate}/s, demand: {demand} }}]
 phases: [{{ name: full, until: {seconds}s }}]
@@ -238,25 +238,45 @@ fn steps() -> Result<(), Box<dyn Error>> {
         &format!("{0:.1}, {far:.1}, {0:.1}", theory.base()),
         &format!("{:.1}, {:.1}, {:.1}", bases[0], bases[1], bases[2]),
     );
-    // In the middle of the way, in logarithms. Below the knee the rate is what W brings; above it, what the CPUs do.
-    let way = STEP.sqrt() * theory.base();
-    let mean = way * (1.0 + theory.figures.swing * theory.figures.high / (1.0 + theory.figures.high));
-    let below = Theory { rate: mean / (STEP * DEMAND + NETWORK), ..Theory::new(Adaptive::default(), 1.0) };
-    let (rises, falls) = (below.rises(mean), theory.falls(mean));
-    let up = slope(&runs, 61.0, 61.0 + 0.7 * STEP.ln() / rises);
-    row("knee × 4: ln W a second", &format!("{rises:+.3}"), &format!("{up:+.3}"));
-    let down = slope(&runs, 142.0, 142.0 - 0.7 * STEP.ln() / falls);
-    row("knee ÷ 4: ln W a second", &format!("{falls:+.3}"), &format!("{down:+.3}"));
+    // Below the knee the rate is what W brings; above it, what the CPUs do.
+    let below =
+        |inside: f64| Theory { rate: inside / (STEP * DEMAND + NETWORK), ..Theory::new(Adaptive::default(), 1.0) };
+    let up = theory.way(theory.base(), far, |inside| below(inside).rises(inside));
+    let down = theory.way(far, theory.base(), |inside| theory.falls(inside));
+    let half = STEP.sqrt() * theory.base();
+    let found =
+        |from, rises| crossing(&runs, from, half, rises, &theory).map_or("never".into(), |at| format!("{at:.0} s"));
+    row("knee × 4: half of the way in ln B after", &format!("{up:.0} s"), &found(60.0, true));
+    row("knee ÷ 4: half of the way in ln B after", &format!("{down:.0} s"), &found(140.0, false));
     Ok(())
 }
 
-/// Each request beyond 20 slows all down by 2 %: more inside brings less.
+/// Seconds from `from` until the base, the mean over all runs, has passed `border`.
+fn crossing(runs: &[Run], from: f64, border: f64, rises: bool, theory: &Theory) -> Option<f64> {
+    (0..80).map(f64::from).find(|second| {
+        let base = window(runs, from + second, from + second + 1.0, theory).base;
+        if rises { base > border } else { base < border }
+    })
+}
+
+/// Each request beyond 20 slows all down by 2 %: more inside brings less. X(W) is then min(W, C)/D divided by 1 + 0.02·(W − 20),
+/// and where the two halves differ by (1 − τ)·x is found by bisection.
 fn thrashing() -> Result<(), Box<dyn Error>> {
     let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
-    let runs =
-        play(&experiment(1, "{ exponential: 10.8ms }", 2800.0, 300, ", thrashing: { beyond: 20, penalty: 0.02 }")?);
-    let window = window(&runs, 30.0, 300.0, &theory);
-    row("thrashing by 2 % beyond 20: base", "below 19.6", &format!("{:.1}", window.base));
+    let more = ", thrashing: { beyond: 20, penalty: 0.02 }";
+    let runs = play(&experiment(1, "{ exponential: 10.8ms }", 2800.0, 300, more)?);
+    let rate = |window: f64| {
+        let inside = window * DEMAND / (DEMAND + NETWORK);
+        inside.min(CPUS) / (1.0 + 0.02 * (inside - CPUS).max(0.0))
+    };
+    let gained = |base: f64| (rate(base * (1.0 + theory.figures.swing)) / rate(base)).ln();
+    let (mut low, mut high) = (10.0, 30.0);
+    for _ in 0..40 {
+        let middle = f64::midpoint(low, high);
+        if gained(middle) > (1.0 - theory.figures.target) * theory.x { low = middle } else { high = middle }
+    }
+    let found = window(&runs, 30.0, 300.0, &theory).base;
+    row("thrashing by 2 % for each beyond 20: base", &format!("{low:.1}"), &format!("{found:.1}"));
     Ok(())
 }
 
