@@ -217,7 +217,7 @@ impl Default for Adaptive {
             // Just above the knee: X(W) is flat there, and below it nodes run dry. Sought at 1 nothing would pull
             // the base down.
             target: 0.85,
-            // At most 8 % a cycle upwards, 2 % downwards: a cluster that halves is followed within seconds, and the
+            // At most 9 % a cycle upwards, 2 % downwards: a cluster that halves is followed within seconds, and the
             // noise of a cycle moves the base by 3 %.
             gain: 0.4,
             // Survives service times declared twice too high.
