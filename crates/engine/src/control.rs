@@ -22,7 +22,7 @@ use crate::time::Time;
 /// The classes with the smallest limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Steering {
-    /// The smallest limit of the policy.
+    /// The smallest limit of the policy, if the window is one that classes steer.
     limit: Option<Duration>,
     /// Classes with that limit and traffic in this period.
     seen: Vec<u32>,
@@ -35,7 +35,10 @@ pub(crate) struct Steering {
 impl Steering {
     pub(crate) fn new(now: Time, policy: &Policy) -> Steering {
         let specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
-        let limit = specs.filter_map(|class| class.guarantee.response_time).map(|rt| rt.limit).min();
+        // Nobody is seen where nobody steers: only a linear window takes the list away again.
+        let steers = matches!(policy.discipline.load_control, LoadControl::WindowLinear { .. });
+        let limits = specs.filter(|_| steers).filter_map(|class| class.guarantee.response_time);
+        let limit = limits.map(|rt| rt.limit).min();
         Steering { limit, seen: Vec::new(), last: None, next: after(now) }
     }
 
@@ -225,6 +228,52 @@ impl Engine {
             let (size, high) = (swing.size(), swing.high());
             window.set(now, size, Why::Nodes { usable: members.usable, all: members.machines() });
             self.spread(group, high);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discipline::Discipline;
+    use crate::policy::{Class, Dispatch, Ejection, Guarantee, Node, Pool, QueueBounds, RetryBudget, Statistic};
+    use crate::request::{Arrival, Outcome, Verdict};
+
+    /// Only a linear window reads who was seen; nothing may pile up under the others.
+    #[test]
+    fn who_was_seen_does_not_pile_up() {
+        let limit = ResponseTime { statistic: Statistic::Average, limit: Duration::from_millis(100) };
+        let class = Class {
+            name: "A".into(),
+            pool: 0,
+            guarantee: Guarantee { throughput: Some(10.0), response_time: Some(limit) },
+            service_time: None,
+            utility: 1.0,
+            queue: QueueBounds::default(),
+            retry: RetryBudget::default(),
+        };
+        let node =
+            Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
+        let pool = Pool { name: "web".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() };
+        for discipline in [Discipline::weirgate(), Discipline::quorum(), Discipline::none()] {
+            let policy = Policy {
+                discipline,
+                pools: vec![pool.clone()],
+                nodes: vec![node.clone()],
+                classes: vec![class.clone()],
+                templates: Vec::new(),
+                max_waiting: 10,
+            };
+            let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
+            for second in 0..100 {
+                let now = Time::from_millis(second * 1000);
+                let arrival = Arrival { class: ClassId(0), flow: 0, cost: None, tag: second };
+                let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
+                engine.observe(now + Duration::from_millis(5), ticket, Outcome::LastByte { status: 200 });
+                while engine.poll(now + Duration::from_millis(5)).is_some() {}
+            }
+            let seen = engine.steering.seen.len();
+            assert!(seen <= 2, "{}: {seen}", engine.policy.discipline.name);
         }
     }
 }
