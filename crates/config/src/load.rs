@@ -25,12 +25,17 @@ impl Loaded {
     /// The warnings as lines for people: `file:line:column: warning: …`.
     #[must_use]
     pub fn warning_lines(&self, file: &str) -> Vec<String> {
-        let line = |problem: &Problem| {
-            let what = format!("warning: {}", problem.what);
-            located(file, &Problem { what, ..problem.clone() })
-        };
-        self.warnings.iter().map(line).collect()
+        warning_lines(&self.warnings, file)
     }
+}
+
+/// Warnings as lines for people.
+pub(crate) fn warning_lines(warnings: &[Problem], file: &str) -> Vec<String> {
+    let line = |problem: &Problem| {
+        let what = format!("warning: {}", problem.what);
+        located(file, &Problem { what, ..problem.clone() })
+    };
+    warnings.iter().map(line).collect()
 }
 
 /// Reads the policy in `text`. `name` is what errors call the file; `env_token` says whether

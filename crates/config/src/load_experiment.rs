@@ -7,10 +7,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::decode::{Context, Decode};
-use crate::errors::{Errors, Place, Problem, Problems, Source, SourceId, located, quoted};
+use crate::errors::{Errors, Place, Problem, Problems, Source, SourceId, quoted};
 use crate::experiment::Experiment;
 use crate::file::ExperimentFile;
-use crate::load::{read_bounded, sound_text, unreadable, warn_if_infeasible};
+use crate::load::{read_bounded, sound_text, unreadable, warn_if_infeasible, warning_lines};
 use crate::overrides::Override;
 use crate::resolve::{resolve, resolve_experiment};
 use crate::tree::{self, EXPERIMENT, Entry, Node, POLICY, Tree, Value};
@@ -28,11 +28,7 @@ impl LoadedExperiment {
     /// The warnings as lines for people: `file:line:column: warning: …`.
     #[must_use]
     pub fn warning_lines(&self, file: &str) -> Vec<String> {
-        let line = |problem: &Problem| {
-            let what = format!("warning: {}", problem.what);
-            located(file, &Problem { what, ..problem.clone() })
-        };
-        self.warnings.iter().map(line).collect()
+        warning_lines(&self.warnings, file)
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use weirgate_config::HealthCheck;
+use weirgate_config::{HealthCheck, HealthVerdict};
 
 use crate::clock::Clock;
 use crate::edition::{Edition, Target};
@@ -58,7 +58,7 @@ impl Checks {
 
 /// Checks one node until it is aborted.
 async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
-    let mut verdict = Verdict::default();
+    let mut verdict = HealthVerdict::default();
     let mut round = 0u64;
     loop {
         // Between 0 and 1, differently for each node and round.
@@ -70,31 +70,6 @@ async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
         if let Some(up) = verdict.hear(healthy, &check) {
             shared.control.health(target.id, up);
         }
-    }
-}
-
-/// Counts answers until they make a difference.
-#[derive(Debug, Default)]
-struct Verdict {
-    /// `None` until the first difference: the engine takes a new node for up.
-    up: Option<bool>,
-    run: u32,
-    last: bool,
-}
-
-impl Verdict {
-    /// `Some` when the node has changed sides.
-    fn hear(&mut self, healthy: bool, check: &HealthCheck) -> Option<bool> {
-        self.run = if self.last == healthy { self.run.saturating_add(1) } else { 1 };
-        self.last = healthy;
-        let needed = if healthy { check.rise } else { check.fall };
-        // A first good answer counts at once: an earlier node of that name may have been down.
-        let enough = self.run >= needed || (self.up.is_none() && healthy);
-        if !enough || self.up == Some(healthy) {
-            return None;
-        }
-        self.up = Some(healthy);
-        Some(healthy)
     }
 }
 
@@ -123,25 +98,6 @@ fn is_healthy(head: &[u8; 12]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn it_takes_several_answers_to_change_sides() {
-        let check = HealthCheck {
-            path: "/".into(),
-            host: None,
-            interval: Duration::from_secs(1),
-            timeout: Duration::from_secs(1),
-            fall: 3,
-            rise: 2,
-        };
-        let mut verdict = Verdict::default();
-        let heard: Vec<_> = [true, false, false, true, false, false, false, false, true, true, true]
-            .map(|healthy| verdict.hear(healthy, &check))
-            .to_vec();
-        assert_eq!(heard, [Some(true), None, None, None, None, None, Some(false), None, None, Some(true), None]);
-        let mut verdict = Verdict::default();
-        assert_eq!([false, false, false].map(|h| verdict.hear(h, &check)), [None, None, Some(false)]);
-    }
 
     #[test]
     fn the_status_line_decides() {

@@ -3,9 +3,9 @@
 //! Each check is a request without any demand on a connection of its own. It takes its turn in the server
 //! like every other: it waits in a full server's queue, is not answered by a stalled one, refused by a
 //! crashed one, and answered 500 by one that fails its requests. Checks are spread over the interval and
-//! each interval varies by a tenth, as in the gateway's `health.rs`, whose rule for changing sides this is.
+//! each interval varies by a tenth, as in the gateway's `health.rs`; the rule for changing sides is the same code.
 
-use weirgate_config::HealthCheck;
+use weirgate_config::{HealthCheck, HealthVerdict};
 use weirgate_emulator::random::Random;
 
 /// The checks of one node.
@@ -13,7 +13,7 @@ use weirgate_emulator::random::Random;
 pub(crate) struct Watch {
     check: HealthCheck,
     random: Random,
-    verdict: Verdict,
+    verdict: HealthVerdict,
     /// Counts checks; tells a late answer from one that is waited for.
     pub(crate) round: u32,
     /// A check is under way.
@@ -25,7 +25,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// Nothing was checked yet.
     pub(crate) fn new(check: HealthCheck, random: Random) -> Watch {
-        Watch { check, random, verdict: Verdict::default(), round: 0, is_waiting: false, server: None }
+        Watch { check, random, verdict: HealthVerdict::default(), round: 0, is_waiting: false, server: None }
     }
 
     /// How long until the next check, in nanoseconds.
@@ -53,29 +53,6 @@ impl Watch {
         self.is_waiting = false;
         self.server = None;
         if is_lost { None } else { self.verdict.hear(healthy, &self.check) }
-    }
-}
-
-/// Counts answers until they make a difference.
-#[derive(Debug, Default)]
-struct Verdict {
-    /// `None` until the first difference: the engine takes a new node for up.
-    up: Option<bool>,
-    run: u32,
-    last: bool,
-}
-
-impl Verdict {
-    fn hear(&mut self, healthy: bool, check: &HealthCheck) -> Option<bool> {
-        self.run = if self.last == healthy { self.run.saturating_add(1) } else { 1 };
-        self.last = healthy;
-        let needed = if healthy { check.rise } else { check.fall };
-        let enough = self.run >= needed || (self.up.is_none() && healthy);
-        if !enough || self.up == Some(healthy) {
-            return None;
-        }
-        self.up = Some(healthy);
-        self.up
     }
 }
 
