@@ -1,6 +1,6 @@
 //! Which crate may depend on which, and what the engine must not touch.
 //!
-//! Dependencies point inward: `engine ← config ← {gateway, sim, agent, lab} ← weirgate`. The engine is a
+//! Dependencies point inward: `engine ← config ← {gateway, experiment ← {sim, lab}, agent} ← weirgate`. The engine is a
 //! pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
 //! dependency, no clock, no I/O, no unsafe code.
 
@@ -11,15 +11,19 @@ use crate::repository::{files, relative};
 use crate::steps::read;
 
 /// Per crate the workspace crates that its code (not its tests) may use.
-const ALLOWED: [(&str, &[&str]); 10] = [
+const ALLOWED: [(&str, &[&str]); 11] = [
     ("weirgate-engine", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
     ("weirgate-config", &["weirgate-engine"]),
+    ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
-    ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator"]),
+    ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment"]),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
-    ("weirgate-lab", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator"]),
+    (
+        "weirgate-lab",
+        &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator", "weirgate-experiment"],
+    ),
     (
         "weirgate",
         &[
@@ -28,6 +32,7 @@ const ALLOWED: [(&str, &[&str]); 10] = [
             "weirgate-gateway",
             "weirgate-reserves",
             "weirgate-emulator",
+            "weirgate-experiment",
             "weirgate-sim",
             "weirgate-agent",
             "weirgate-lab",

@@ -13,7 +13,8 @@ use std::path::Path;
 
 use weirgate_config::{Experiment, load_experiment};
 use weirgate_engine::{Adaptive, LoadControl};
-use weirgate_sim::{Run, run};
+use weirgate_experiment::Run;
+use weirgate_sim::run;
 
 /// Seconds of CPU per request, CPUs, and seconds that a slot is held without one: the way there and back.
 const DEMAND: f64 = 0.0108;

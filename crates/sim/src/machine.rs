@@ -8,12 +8,13 @@
 //! later, and the server then drops the request with what was done of it. (Apache and PHP notice only
 //! when they write; a server that looks at its connections is the kinder case for every discipline.)
 
-use weirgate_config::{Experiment, FaultKind, Machine};
+use weirgate_config::{Experiment, Machine};
 use weirgate_emulator::Thrashing;
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::{Demand, Station};
 
-use crate::random::{Purpose, generator};
+use weirgate_experiment::Condition;
+use weirgate_experiment::random::{Purpose, generator};
 
 /// A machine and what is wrong with it now.
 #[derive(Debug)]
@@ -28,26 +29,6 @@ struct Host {
     nominal: f64,
     condition: Condition,
     random: Random,
-}
-
-/// What is wrong with a machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Condition {
-    /// The operator took its nodes out.
-    pub(crate) removed: bool,
-    /// It is gone.
-    pub(crate) crashed: bool,
-    /// It does no work.
-    pub(crate) stalled: bool,
-    /// Share of its speed.
-    pub(crate) speed: f64,
-    /// Share of requests that it answers 500.
-    pub(crate) fails: f64,
-}
-
-impl Condition {
-    /// Nothing is wrong.
-    const WELL: Condition = Condition { removed: false, crashed: false, stalled: false, speed: 1.0, fails: 0.0 };
 }
 
 /// What becomes of a request that reaches a machine.
@@ -190,32 +171,14 @@ fn station(machine: &Machine) -> Station {
     station
 }
 
-/// What is wrong with `machine` while the faults `active` are in force: slow-downs multiply, of the shares
-/// that fail the largest counts.
-pub(crate) fn condition(machine: usize, active: impl Iterator<Item = usize>, experiment: &Experiment) -> Condition {
-    let mut condition = Condition::WELL;
-    for fault in active.map(|index| &experiment.faults[index]).filter(|fault| fault.machines.contains(&machine)) {
-        match fault.kind {
-            FaultKind::Removed => condition.removed = true,
-            FaultKind::Crash => condition.crashed = true,
-            FaultKind::Stall => condition.stalled = true,
-            FaultKind::Slow(speed) => condition.speed *= speed,
-            FaultKind::FailFast(share) => condition.fails = condition.fails.max(share),
-            FaultKind::LostReports | FaultKind::Reload => {}
-        }
-    }
-    condition
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
-    use weirgate_config::Fault;
 
     const MS: u64 = 1_000_000;
 
-    fn experiment(servers: u32, faults: &[(FaultKind, &[usize])]) -> Experiment {
+    fn experiment(servers: u32) -> Experiment {
         let text = "
             listen: 127.0.0.1:8080
             upstreams: { web: { nodes: ['a:1'] } }
@@ -230,12 +193,6 @@ mod tests {
             backlog: Some(1),
             thrashing: None,
         };
-        let fault = |(kind, machines): &(FaultKind, &[usize])| Fault {
-            at: Duration::ZERO,
-            until: None,
-            kind: *kind,
-            machines: machines.to_vec(),
-        };
         Experiment {
             name: "test".into(),
             title: String::new(),
@@ -246,7 +203,7 @@ mod tests {
             traffic: Vec::new(),
             phases: Vec::new(),
             settle: Duration::ZERO,
-            faults: faults.iter().map(fault).collect(),
+            faults: Vec::new(),
             published: Vec::new(),
         }
     }
@@ -256,25 +213,8 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_machine_add_up() {
-        let faults: [(FaultKind, &[usize]); 6] = [
-            (FaultKind::Slow(0.5), &[0]),
-            (FaultKind::Slow(0.5), &[0, 1]),
-            (FaultKind::FailFast(0.2), &[0]),
-            (FaultKind::FailFast(0.1), &[0]),
-            (FaultKind::Stall, &[1]),
-            (FaultKind::Reload, &[]),
-        ];
-        let experiment = experiment(1, &faults);
-        let all = |machine| condition(machine, 0..faults.len(), &experiment);
-        assert_eq!(all(0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
-        assert_eq!(all(1), Condition { speed: 0.5, stalled: true, ..Condition::WELL });
-        assert_eq!(condition(0, [4, 5].into_iter(), &experiment), Condition::WELL);
-    }
-
-    #[test]
     fn servers_take_turns_and_are_full_one_by_one() {
-        let mut machines = Machines::new(&experiment(2, &[]), 1);
+        let mut machines = Machines::new(&experiment(2), 1);
         let receptions: Vec<Reception> = (0..5).map(|id| machines.receive(0, 0, id, demand())).collect();
         let taken = Reception::Taken;
         assert_eq!(receptions, [taken(0), taken(1), taken(0), taken(1), Reception::Full]);
@@ -289,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_machine_that_is_gone_refuses_and_a_stalled_one_holds() {
-        let mut machines = Machines::new(&experiment(1, &[]), 1);
+        let mut machines = Machines::new(&experiment(1), 1);
         machines.receive(0, 0, 1, demand());
         machines.set_condition(0, Condition { stalled: true, ..Condition::WELL });
         let receptions = [2, 3, 4].map(|id| machines.receive(MS, 0, id, demand()));

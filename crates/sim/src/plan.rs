@@ -20,8 +20,8 @@ use std::thread;
 
 use weirgate_config::Experiment;
 
-use crate::judge::{Kind, PhaseVerdict, Verdict, judge};
 use crate::run;
+use weirgate_experiment::{Kind, PhaseVerdict, Verdict, judge};
 
 pub use scale::{Group, groups, scale_cluster, scale_guarantees};
 

@@ -35,7 +35,7 @@ impl Place {
 pub(crate) struct Request {
     /// Which stream.
     pub(crate) traffic: u32,
-    /// Whose, or [`crate::traffic::NOBODY`].
+    /// Whose, or [`weirgate_experiment::traffic::NOBODY`].
     pub(crate) user: u32,
     /// What it is like.
     pub(crate) demand: Demand,

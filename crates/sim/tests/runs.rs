@@ -4,7 +4,8 @@ mod support;
 
 use support::{experiment, exponential, fault, ms, open, policy, s, users};
 use weirgate_config::{Arrivals, Distribution, Experiment, FaultKind, Knot, Profile, Source, TrafficClass};
-use weirgate_sim::{Fate, Record, Run, run};
+use weirgate_experiment::{Fate, Record, Run};
+use weirgate_sim::run;
 
 const TWO: &str = "classes:
   - { name: A, match: { path: /a }, service_time: 10ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use weirgate_config::{Arrivals, Override, Source, TrafficClass};
+use weirgate_experiment::judge;
+use weirgate_sim::run;
 use weirgate_sim::swarm::{Family, MOST_OWED, Swarm, owed_share, scenario, scenario_with};
-use weirgate_sim::{judge, run};
 
 #[test]
 fn a_seed_names_a_scenario() {

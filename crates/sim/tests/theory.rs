@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use support::{experiment, exponential, ms, open, policy, users};
 use weirgate_config::{Distribution, Profile};
-use weirgate_sim::{Fate, Record, Run, run};
+use weirgate_experiment::{Fate, Record, Run};
+use weirgate_sim::run;
 
 const PLAIN: &str = "classes: [{ name: all }]";
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use weirgate_config::{Experiment, Override, load_experiment_file};
-use weirgate_sim::Kind;
+use weirgate_experiment::Kind;
 use weirgate_sim::plan::{Broken, MOST_TIMES, Plan, Question, Step, plan};
 
 use crate::args::Format;

@@ -13,8 +13,8 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_config::{Experiment, InvalidOverride, Override, load_experiment_file};
-use weirgate_sim::report::{Group, Played, Series, html, json, svg, text};
-use weirgate_sim::{Verdict, judge, judge_against_oracle};
+use weirgate_experiment::report::{Group, Played, Series, html, json, svg, text};
+use weirgate_experiment::{Verdict, judge, judge_against_oracle};
 
 use crate::{exit, swarm};
 

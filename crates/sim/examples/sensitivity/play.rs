@@ -4,7 +4,8 @@ use std::error::Error;
 use std::path::Path;
 
 use weirgate_config::{Experiment, load_experiment_file};
-use weirgate_sim::{Fate, PhaseVerdict, Run, Verdict, judge, run, swarm};
+use weirgate_experiment::{Fate, PhaseVerdict, Run, Verdict, judge};
+use weirgate_sim::{run, swarm};
 
 use crate::figures::Figures;
 

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use weirgate_engine::{ClassSnapshot, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, Snapshot, Ticket, Time};
 
 use crate::requests::{Place, Request};
-use crate::run::{Fate, Record, Violation};
+use weirgate_experiment::{Fate, Record, Violation};
 
 /// Most violations that are kept: the first ones tell the cause.
 const MOST_KEPT: usize = 100;

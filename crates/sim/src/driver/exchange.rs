@@ -7,8 +7,8 @@ use super::{CHECK, Driver, Errand, Message, News, Sources, record};
 use crate::late::{Deadline, Limit};
 use crate::machine::Reception;
 use crate::requests::{Place, Request};
-use crate::run::Fate;
-use crate::traffic::{Event, NOBODY};
+use weirgate_experiment::Fate;
+use weirgate_experiment::traffic::{Event, NOBODY};
 
 /// No client turns around faster: a round trip in a local network. It also keeps a user who never thinks
 /// from asking for ever at one instant.

@@ -23,10 +23,10 @@ use crate::checks::Checks;
 use crate::health::Watch;
 use crate::late::{Limit, Queues};
 use crate::machine::Machines;
-use crate::random::{Purpose, generator, seed_for};
 use crate::requests::{Place, Requests};
-use crate::run::{Fate, Record, Run, Sample, Violation};
-use crate::traffic::{Event, Stream};
+use weirgate_experiment::random::{Purpose, generator, seed_for};
+use weirgate_experiment::traffic::{Event, Stream};
+use weirgate_experiment::{Fate, Record, Run, Sample, Violation};
 
 /// Between two samples: a quarter of the two-second windows in which guarantees are read.
 const SAMPLE_EVERY: u64 = 500_000_000;

@@ -8,8 +8,9 @@ use weirgate_emulator::station::Demand;
 use weirgate_engine::{NodeEvent, NodeId};
 
 use super::{CHECK, Driver, Errand, Message, News, Sources, Turn};
-use crate::machine::{Reception, condition};
+use crate::machine::Reception;
 use crate::requests::Place;
+use weirgate_experiment::condition;
 
 impl Driver<'_> {
     /// A fault begins or ends.

@@ -47,6 +47,6 @@ impl Draw {
 
     /// A time of `distribution`, in seconds.
     pub(super) fn time(&mut self, distribution: &Distribution) -> f64 {
-        crate::random::draw(distribution, &mut self.0) as f64 / 1e9
+        weirgate_experiment::random::draw(distribution, &mut self.0) as f64 / 1e9
     }
 }

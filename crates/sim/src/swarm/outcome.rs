@@ -8,9 +8,9 @@ use weirgate_config::{Errors, Override};
 use super::family::Family;
 use super::starved::starved;
 use super::{Scenario, scenario_with};
-use crate::judge::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
 use crate::run;
-use crate::run::Run;
+use weirgate_experiment::Run;
+use weirgate_experiment::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
 
 /// Largest share of wrong sheds among the requests of classes that keep to their guarantee.
 const MOST_WRONG: f64 = 0.005;

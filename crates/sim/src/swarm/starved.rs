@@ -5,7 +5,7 @@ use std::time::Duration;
 use weirgate_config::{Experiment, TrafficClass};
 
 use super::rule::Usable as _;
-use crate::run::{Fate, Record, Run};
+use weirgate_experiment::{Fate, Record, Run};
 
 /// How long a class may be at zero after the cause has ended.
 const MOST: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use weirgate_emulator::random::Random;
 
 /// What a generator is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The instants of open-loop arrivals.
     Arrivals = 1,
     /// When bursts begin and end.
@@ -41,20 +41,20 @@ pub(crate) enum Purpose {
 }
 
 /// The seed for `purpose`, number `index` of its kind, in the run named by `seed`.
-pub(crate) fn seed_for(seed: u64, purpose: Purpose, index: usize) -> u64 {
+pub fn seed_for(seed: u64, purpose: Purpose, index: usize) -> u64 {
     let mixed = Random::new(seed ^ (purpose as u64).rotate_right(8)).bits();
     Random::new(mixed ^ index as u64).bits()
 }
 
 /// The generator for `purpose`, number `index` of its kind, in the run named by `seed`.
-pub(crate) fn generator(seed: u64, purpose: Purpose, index: usize) -> Random {
+pub fn generator(seed: u64, purpose: Purpose, index: usize) -> Random {
     Random::new(seed_for(seed, purpose, index))
 }
 
 /// Two draws that fix a time of any [`Distribution`]. Taken before it is known which one is in force, so
 /// that a change of the distribution does not shift the draws of later requests.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Lot {
+pub struct Lot {
     /// Which branch of a mixture, 0 to 1.
     branch: f64,
     /// Where in the branch, 0 to 1, 1 excluded.
@@ -63,15 +63,15 @@ pub(crate) struct Lot {
 
 impl Lot {
     /// No draw: enough for what is fixed.
-    pub(crate) const NONE: Lot = Lot { branch: 0.0, level: 0.0 };
+    pub const NONE: Lot = Lot { branch: 0.0, level: 0.0 };
 
     /// The next lot.
-    pub(crate) fn draw(random: &mut Random) -> Lot {
+    pub fn draw(random: &mut Random) -> Lot {
         Lot { branch: random.unit(), level: random.unit() }
     }
 
     /// The time, in nanoseconds, that it gives under `distribution`.
-    pub(crate) fn nanos(self, distribution: &Distribution) -> f64 {
+    pub fn nanos(self, distribution: &Distribution) -> f64 {
         let exponential = |mean: Duration| -(1.0 - self.level).ln() * nanos(mean);
         match *distribution {
             Distribution::Fixed(time) => nanos(time),
@@ -89,12 +89,12 @@ fn nanos(time: Duration) -> f64 {
 }
 
 /// The nearest whole number of nanoseconds; what is too large saturates.
-pub(crate) fn whole(nanos: f64) -> u64 {
+pub fn whole(nanos: f64) -> u64 {
     (nanos + 0.5) as u64
 }
 
 /// Draws a time in whole nanoseconds.
-pub(crate) fn draw(distribution: &Distribution, random: &mut Random) -> u64 {
+pub fn draw(distribution: &Distribution, random: &mut Random) -> u64 {
     whole(Lot::draw(random).nanos(distribution))
 }
 

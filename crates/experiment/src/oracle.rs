@@ -49,7 +49,7 @@ pub struct Demand {
 }
 
 /// The classes of a policy, then the shapes of its templates: the order of everything that is per class here.
-pub(crate) fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
+pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
     policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
 }
 

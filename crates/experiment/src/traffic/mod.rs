@@ -17,26 +17,26 @@ use self::demand::Demands;
 use crate::random::{Purpose, draw, generator};
 
 /// Nobody in particular sends a request.
-pub(crate) const NOBODY: u32 = u32::MAX;
+pub const NOBODY: u32 = u32::MAX;
 
 /// What a request is like.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Draw {
+pub struct Draw {
     /// What it takes.
-    pub(crate) demand: Demand,
+    pub demand: Demand,
     /// How long its client waits, in nanoseconds; `u64::MAX` is for ever.
-    pub(crate) patience: u64,
+    pub patience: u64,
     /// Which key of the template.
-    pub(crate) key: u32,
+    pub key: u32,
     /// Whom it comes from, as a hash.
-    pub(crate) flow: u64,
+    pub flow: u64,
 }
 
 /// One stream of requests.
 #[derive(Debug)]
-pub(crate) struct Stream<'a> {
+pub struct Stream<'a> {
     /// As in the experiment.
-    pub(crate) traffic: &'a Traffic,
+    pub traffic: &'a Traffic,
     when: When<'a>,
     demands: Demands,
     patience: Random,
@@ -68,7 +68,7 @@ enum User {
 
 /// What a stream does next, of its own accord.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event {
+pub enum Event {
     /// A request comes.
     Arrival,
     /// So many users are wanted from now on.
@@ -77,7 +77,7 @@ pub(crate) enum Event {
 
 impl<'a> Stream<'a> {
     /// Stream `index` of `experiment` in the run named by `seed`.
-    pub(crate) fn new(experiment: &'a Experiment, index: usize, seed: u64) -> Stream<'a> {
+    pub fn new(experiment: &'a Experiment, index: usize, seed: u64) -> Stream<'a> {
         let traffic = &experiment.traffic[index];
         let end = experiment.duration();
         let when = match &traffic.source {
@@ -114,7 +114,7 @@ impl<'a> Stream<'a> {
     }
 
     /// When it does something next, in nanoseconds, and what. Each call is about the one after.
-    pub(crate) fn next(&mut self) -> Option<(u64, Event)> {
+    pub fn next(&mut self) -> Option<(u64, Event)> {
         match &mut self.when {
             When::Open(process) => process.next().map(|at| (at, Event::Arrival)),
             When::Trace(instants) => {
@@ -125,7 +125,7 @@ impl<'a> Stream<'a> {
     }
 
     /// What the next request is like, sent at `at` by `user` (or [`NOBODY`]).
-    pub(crate) fn draw(&mut self, at: u64, user: u32) -> Draw {
+    pub fn draw(&mut self, at: u64, user: u32) -> Draw {
         let demand = self.demands.next(at);
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
         let key = match self.popularity.last() {
@@ -142,13 +142,13 @@ impl<'a> Stream<'a> {
     }
 
     /// How long a client waits before it tries again, in nanoseconds.
-    pub(crate) fn retry_after(&mut self) -> u64 {
+    pub fn retry_after(&mut self) -> u64 {
         draw(&self.traffic.retry_after, &mut self.retry_after)
     }
 
     /// From now on `count` users are wanted. Returns those that come, with the time for which each thinks
     /// first: nobody's visit begins at the same instant as all others'.
-    pub(crate) fn want_users(&mut self, count: u32) -> Vec<(u32, u64)> {
+    pub fn want_users(&mut self, count: u32) -> Vec<(u32, u64)> {
         let When::Users { active, state, think, .. } = &mut self.when else { return Vec::new() };
         *active = count;
         let mut coming = Vec::new();
@@ -162,7 +162,7 @@ impl<'a> Stream<'a> {
     }
 
     /// `user` is about to send. False if it is one too many by now and goes away instead.
-    pub(crate) fn is_wanted(&mut self, user: u32) -> bool {
+    pub fn is_wanted(&mut self, user: u32) -> bool {
         let When::Users { active, state, .. } = &mut self.when else { return false };
         let wanted = user < *active;
         if !wanted && let Some(state) = state.get_mut(user as usize) {
@@ -172,7 +172,7 @@ impl<'a> Stream<'a> {
     }
 
     /// How long a user thinks now, in nanoseconds.
-    pub(crate) fn think(&mut self) -> u64 {
+    pub fn think(&mut self) -> u64 {
         match &self.when {
             When::Users { think, .. } => draw(think, &mut self.think),
             When::Open(_) | When::Trace(_) => 0,

@@ -1,0 +1,22 @@
+//! An experiment apart from who plays it.
+//!
+//! The simulator plays an experiment in virtual time, the lab on real sockets. Both take the same
+//! [`traffic`] with the same seeds, know the same [`condition`] of every machine, and leave a [`Run`]:
+//! one record per request. [`judge`] says which guarantees held in it, [`oracle`] what was possible, and
+//! [`report`] prints both, so that a figure of one can be held against a figure of the other.
+
+pub mod condition;
+pub mod flow;
+mod judge;
+pub mod oracle;
+pub mod random;
+pub mod report;
+mod run;
+pub mod traffic;
+
+pub use condition::{Condition, condition};
+pub use judge::{
+    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,
+    Verdict, ViolationFound, Word, judge, judge_against_oracle,
+};
+pub use run::{Fate, Record, Run, Sample, Violation};
