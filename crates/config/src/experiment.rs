@@ -65,6 +65,22 @@ pub struct Machine {
     pub backlog: Option<u32>,
     /// How it slows down when too much runs at once.
     pub thrashing: Option<Thrashing>,
+    /// What the lab puts there.
+    pub service: Service,
+}
+
+/// What a machine is in the lab.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Service {
+    /// An emulated node.
+    #[default]
+    Emulated,
+    /// Apache with a PHP page that uses CPU time as asked.
+    ApachePhp,
+    /// Tomcat with a page that uses CPU time as asked.
+    Tomcat,
+    /// Xapian's full-text search behind Apache.
+    Xapian,
 }
 
 /// Slow-down by concurrency: the speed is divided by 1 + `penalty` × (requests inside − `beyond`).
@@ -92,6 +108,28 @@ pub struct Traffic {
     pub retries: u32,
     /// How long it waits before that.
     pub retry_after: Distribution,
+    /// What goes over the wire in the lab.
+    pub request: RequestShape,
+}
+
+/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{id}`, `{key}`, `{word}` in them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestShape {
+    /// Its method.
+    pub method: String,
+    /// Path and query; `None` is what the service of the machines understands.
+    pub path: Option<String>,
+    /// Its `Host`; `None` is the class's name.
+    pub host: Option<String>,
+    /// Further header fields: name, value.
+    pub headers: Vec<(String, String)>,
+}
+
+impl Default for RequestShape {
+    /// A GET of what the service of the machines understands.
+    fn default() -> Self {
+        RequestShape { method: "GET".into(), path: None, host: None, headers: Vec::new() }
+    }
 }
 
 /// Whose requests.

@@ -8,6 +8,7 @@
 
 pub mod admin;
 mod decode;
+mod deploy;
 mod errors;
 mod experiment;
 mod feasibility;
@@ -21,6 +22,7 @@ mod site;
 mod tree;
 mod unit;
 
+pub use deploy::{Deployment, deployed_policy};
 pub use errors::{Errors, Place, Problem, located};
 pub use experiment::*;
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, feasibility};

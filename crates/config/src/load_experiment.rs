@@ -95,6 +95,24 @@ pub fn load_experiment(
     }
 }
 
+/// The policy's tree of the sound experiment file at `path`, with `overrides` and what an experiment's policy may
+/// leave out.
+pub(crate) fn experiment_tree(path: &Path, overrides: &[Override]) -> Result<Rc<Node>, Errors> {
+    let name = path.display().to_string();
+    let lost = || unreadable(&name, "the policy cannot be found".to_owned(), "write it in `policy:`");
+    let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
+    let text = sound_text(&name, &bytes)?;
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems).ok_or_else(lost)?;
+    let tree = assemble(tree, path.parent().unwrap_or(Path::new("")), overrides, &mut problems);
+    match &tree.root.value {
+        Value::Map(entries) => entries.iter().find(|entry| &*entry.key == "policy").map(|entry| Rc::clone(&entry.node)),
+        _ => None,
+    }
+    .ok_or_else(lost)
+}
+
 /// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out.
 fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> Tree {
     let Tree { mut root, mut nodes } = tree;

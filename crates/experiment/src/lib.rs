@@ -5,6 +5,7 @@
 //! one record per request. [`judge`] says which guarantees held in it, [`oracle`] what was possible, and
 //! [`report`] prints both, so that a figure of one can be held against a figure of the other.
 
+mod compress;
 pub mod condition;
 pub mod flow;
 mod judge;
@@ -14,6 +15,7 @@ pub mod report;
 mod run;
 pub mod traffic;
 
+pub use compress::compressed;
 pub use condition::{Condition, condition};
 pub use judge::{
     CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,

@@ -192,6 +192,7 @@ mod tests {
             concurrency: Some(1),
             backlog: Some(1),
             thrashing: None,
+            service: weirgate_config::Service::Emulated,
         };
         Experiment {
             name: "test".into(),

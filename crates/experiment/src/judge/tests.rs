@@ -21,7 +21,16 @@ classes:
 ";
 
 fn machine(name: &str) -> Machine {
-    Machine { name: name.into(), cpus: 2, speed: 1.0, servers: 1, concurrency: None, backlog: None, thrashing: None }
+    Machine {
+        name: name.into(),
+        cpus: 2,
+        speed: 1.0,
+        servers: 1,
+        concurrency: None,
+        backlog: None,
+        thrashing: None,
+        service: weirgate_config::Service::Emulated,
+    }
 }
 
 /// Phases `before`, `surge`, `after` of 20 seconds each; classes A, B, C with a source each.
@@ -34,6 +43,7 @@ pub(crate) fn experiment() -> Experiment {
         patience: None,
         retries: 0,
         retry_after: fixed(0),
+        request: weirgate_config::RequestShape::default(),
     };
     let phase = |name: &str, until| Phase { name: name.into(), until: Duration::from_secs(until), judged: true };
     Experiment {

@@ -40,6 +40,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
         concurrency: None,
         backlog: None,
         thrashing: None,
+        service: weirgate_config::Service::Emulated,
     };
     let names: Vec<String> = site.policy.nodes.iter().map(|node| node.machine.clone()).collect();
     Experiment {
@@ -66,6 +67,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         patience: None,
         retries: 0,
         retry_after: Distribution::Fixed(ms(100)),
+        request: weirgate_config::RequestShape::default(),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::unit::{Amount, Count, Frequency, Moment, Name, Share, Span, Text, Who
 
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use demand::{Demand, Times};
-pub(crate) use traffic::{Arrivals, TrafficForm};
+pub(crate) use traffic::{Arrivals, RequestForm, TrafficForm};
 
 record! {
     /// An experiment of Weirgate: a policy, the machines behind it, the traffic in front of it, and what goes
@@ -74,6 +74,23 @@ record! {
         backlog: Defaulted<Switch<Whole>> = "off",
         /// How it slows down when too much runs at once: a map, or `off`.
         thrashing: Defaulted<Switch<ThrashingForm>> = "off",
+        /// What the lab puts there. Emulated by default: then the figures above are exact. Of a real service only
+        /// `concurrency` is set; `cpus` and `speed` are what the simulator takes it for.
+        service: Defaulted<ServiceWord> = "emulated",
+    }
+}
+
+words! {
+    /// What a machine is in the lab.
+    pub(crate) enum ServiceWord {
+        /// A node that shares virtual CPUs among its requests as described.
+        Emulated = "emulated",
+        /// Apache with a PHP page that uses as much CPU time as it is asked for.
+        ApachePhp = "apache-php",
+        /// Tomcat with a page that uses as much CPU time as it is asked for.
+        Tomcat = "tomcat",
+        /// A full-text search over real documents: Xapian's omega behind Apache.
+        Xapian = "xapian",
     }
 }
 

@@ -2,9 +2,10 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use super::super::conditions::Token;
 use super::change::Changing;
 use super::demand::{Demand, Times};
-use crate::decode::{Context, Decode, Defaulted, Optional, Required, Switch, record, unknown_word};
+use crate::decode::{Context, Decode, Defaulted, Named, Optional, Required, Switch, record, unknown_word};
 use crate::tree::{Node, Value};
 use crate::unit::{Amount, Count, Frequency, Name, Share, Span, Text, Whole};
 
@@ -38,6 +39,23 @@ record! {
         retries: Defaulted<Whole> = 0,
         /// How long it waits before that.
         retry_after: Defaulted<Times> = "1s",
+        /// What the lab sends: a map. By default what emulated nodes understand, with the header `x-class: NAME`.
+        request: Optional<RequestForm>,
+    }
+}
+
+record! {
+    /// A request as it goes over the wire. `{cpu_us}` and `{io_us}` are what it takes, `{id}` is its id, `{key}` its
+    /// key of a template, `{word}` a word of the service's.
+    pub(crate) struct RequestForm {
+        /// Its method.
+        method: Defaulted<Token> = "GET",
+        /// Path and query. What the service of the machines understands by default.
+        path: Optional<Text>,
+        /// Its `Host`. The class's name by default, which every gateway passes on.
+        host: Optional<Text>,
+        /// Further header fields.
+        headers: Optional<Named<Token, Text>>,
     }
 }
 

@@ -3,8 +3,8 @@
 use super::names::Names;
 use crate::decode::{At, Context, Defaulted, Mark, Switch};
 use crate::errors::{Complaint, quoted};
-use crate::experiment::{Machine, Thrashing};
-use crate::file::{ExperimentFile, MachineForm};
+use crate::experiment::{Machine, Service, Thrashing};
+use crate::file::{ExperimentFile, MachineForm, ServiceWord};
 use crate::unit::{Amount, Count, Whole};
 
 /// Most CPUs of a server and servers behind an address: more is a typing error.
@@ -64,6 +64,7 @@ fn nominal(name: &str) -> Machine {
         concurrency: None,
         backlog: None,
         thrashing: None,
+        service: Service::Emulated,
     }
 }
 
@@ -93,7 +94,13 @@ fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
         Some(Thrashing { beyond, penalty })
     });
     let (cpus, servers) = (few(&form.cpus, cx), few(&form.servers, cx));
-    Machine { name: String::new(), cpus, speed, servers, concurrency, backlog, thrashing }
+    let service = match form.service.get() {
+        ServiceWord::Emulated => Service::Emulated,
+        ServiceWord::ApachePhp => Service::ApachePhp,
+        ServiceWord::Tomcat => Service::Tomcat,
+        ServiceWord::Xapian => Service::Xapian,
+    };
+    Machine { name: String::new(), cpus, speed, servers, concurrency, backlog, thrashing, service }
 }
 
 fn switched<T>(switch: &Switch<T>) -> Option<&T> {

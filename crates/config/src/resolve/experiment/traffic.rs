@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::names::{Names, index_of};
 use super::trace;
-use crate::decode::{At, Context, Mark, Switch};
+use crate::decode::{At, Context, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, quoted};
-use crate::experiment::{Arrivals, DemandFrom, Knot, Profile, Source, Traffic, TrafficClass};
-use crate::file::{self, Changing, ExperimentFile, Figure, Step, Times, TrafficForm};
+use crate::experiment::{Arrivals, DemandFrom, Knot, Profile, RequestShape, Source, Traffic, TrafficClass};
+use crate::file::{self, Changing, ExperimentFile, Figure, RequestForm, Step, Times, TrafficForm};
 use crate::resolve::{number_text, span_text};
 use crate::unit::{Amount, Count, Frequency, Moment, Share, Span, Text, Whole};
 
@@ -57,9 +57,35 @@ pub(super) fn traffic(
             let what = format!("with this the run has about {} million requests", number_text(requests / 1e6));
             cx.fail(*mark, Complaint::new(what, "a record of each is kept: make it at most 100 million"));
         }
-        all.push(Traffic { class, source, demand, patience, retries, retry_after });
+        let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
+        all.push(Traffic { class, source, demand, patience, retries, retry_after, request });
     }
     all
+}
+
+/// What goes over the wire.
+fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
+    let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, mend: &str| {
+        let Text(text) = field.get()?;
+        if !says(text.as_str()) || text.bytes().any(|b| b.is_ascii_control()) {
+            cx.fail(field.mark, Complaint::new(format!("{} cannot be sent", quoted(text)), mend));
+        }
+        Some(text.clone())
+    };
+    let path =
+        text(&form.path, |path| path.starts_with('/') && !path.contains(' '), "write a path: `/search?q={word}`");
+    let host = text(&form.host, |host| !host.contains([' ', '/']), "write a host name: `shop.example`");
+    let headers = form.headers.get().map_or(&[][..], |named| &named.items);
+    let headers = headers.iter().filter_map(|item| {
+        let Text(value) = item.value.value.as_ref()?;
+        if value.bytes().any(|b| b.is_ascii_control()) {
+            let what = format!("{} cannot be sent in a header", quoted(value));
+            cx.fail(item.value.mark, Complaint::new(what, "write it in one line"));
+        }
+        Some((item.name.0.clone(), value.clone()))
+    });
+    let headers = headers.collect();
+    RequestShape { method: form.method.get().0.clone(), path, host, headers }
 }
 
 /// Whose requests.

@@ -1,0 +1,236 @@
+//! The policy of an experiment as a file of its own: what a real gateway is started with.
+//!
+//! An experiment's nodes have made-up addresses and its policy may lack `listen`. Here the policy gets the
+//! addresses at which nodes, clients and admin really are; all else stays as it is written, so that the
+//! policy resolves to the same classes, guarantees and discipline (a test holds it to that). Nodes keep
+//! their names and machines; those that they had from their addresses lose the colon, which no name may have.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::rc::Rc;
+
+use weirgate_engine as engine;
+
+use crate::errors::{Errors, Place};
+use crate::load::unreadable;
+use crate::load_experiment::{LoadedExperiment, experiment_tree, load_experiment_file};
+use crate::overrides::Override;
+use crate::tree::{Entry, Node, Value};
+
+/// Where the parts of a policy really are.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where the admin API listens.
+    pub admin: SocketAddr,
+    /// Threads that serve requests.
+    pub threads: usize,
+    /// Per node of the policy its address.
+    pub addresses: Vec<SocketAddr>,
+}
+
+/// The policy of the experiment in the file at `path`, with `overrides` in it, as a policy file for `deployment`.
+///
+/// # Errors
+/// As [`load_experiment_file`]; or there are not as many addresses as nodes.
+pub fn deployed_policy(path: &Path, overrides: &[Override], deployment: &Deployment) -> Result<String, Errors> {
+    let LoadedExperiment { experiment, .. } = load_experiment_file(path, overrides)?;
+    let nodes = &experiment.site.policy.nodes;
+    let name = path.display().to_string();
+    if nodes.len() != deployment.addresses.len() {
+        let what = format!("the policy has {} nodes, the deployment {}", nodes.len(), deployment.addresses.len());
+        return Err(unreadable(&name, what, "give every node an address"));
+    }
+    let policy = experiment_tree(path, overrides)?;
+    let policy = deployed(&policy, nodes, deployment);
+    let mut text = format!("# The policy of {} (experiment {}) at its real addresses.\n", name, experiment.name);
+    print(&policy, 0, &mut text);
+    Ok(text)
+}
+
+/// The policy's tree at its real addresses.
+fn deployed(policy: &Node, nodes: &[engine::Node], deployment: &Deployment) -> Node {
+    let place = policy.place;
+    let Value::Map(entries) = &policy.value else { return Node::new(place, Value::Null) };
+    let mut entries = entries.clone();
+    set(&mut entries, place, "listen", &deployment.listen.to_string());
+    set(&mut entries, place, "admin", &deployment.admin.to_string());
+    set(&mut entries, place, "threads", &deployment.threads.to_string());
+    let mut real = nodes.iter().zip(&deployment.addresses);
+    if let Some(upstreams) = entries.iter_mut().find(|entry| &*entry.key == "upstreams") {
+        upstreams.node = map(&upstreams.node, &mut |upstream| {
+            field(upstream, "nodes", &mut |written| match &written.value {
+                Value::List(items) => {
+                    let items = items.iter().map(|item| node(item, real.next())).collect();
+                    Rc::new(Node::new(written.place, Value::List(items)))
+                }
+                _ => node(written, real.next()),
+            })
+        });
+    }
+    Node::new(place, Value::Map(entries))
+}
+
+/// A node as it is written, at its real address.
+fn node(written: &Rc<Node>, real: Option<(&engine::Node, &SocketAddr)>) -> Rc<Node> {
+    let Some((node, address)) = real else { return Rc::clone(written) };
+    let mut entries = if let Value::Map(entries) = &written.value { entries.clone() } else { Vec::new() };
+    set(&mut entries, written.place, "address", &address.to_string());
+    set(&mut entries, written.place, "name", &name(&node.name));
+    set(&mut entries, written.place, "machine", &name(&node.machine));
+    Rc::new(Node::new(written.place, Value::Map(entries)))
+}
+
+/// A name made of what may be an address: `n1:80` becomes `n1-80`.
+fn name(address: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let text: String = address.chars().map(|c| if fits(c) { c } else { '-' }).collect();
+    text.trim_start_matches(['-', '_', '.']).to_owned()
+}
+
+/// `entries` with the text `value` in the field `key`.
+fn set(entries: &mut Vec<Entry>, place: Place, key: &str, value: &str) {
+    let node = Rc::new(Node::new(place, Value::Text(value.into())));
+    match entries.iter_mut().find(|entry| &*entry.key == key) {
+        Some(entry) => entry.node = node,
+        None => entries.push(Entry { key: key.into(), key_place: place, node }),
+    }
+}
+
+/// A map with every value changed.
+fn map(node: &Rc<Node>, change: &mut impl FnMut(&Rc<Node>) -> Rc<Node>) -> Rc<Node> {
+    let Value::Map(entries) = &node.value else { return Rc::clone(node) };
+    let entries = entries.iter().map(|entry| Entry { node: change(&entry.node), ..entry.clone() }).collect();
+    Rc::new(Node::new(node.place, Value::Map(entries)))
+}
+
+/// A map with one field changed.
+fn field(node: &Rc<Node>, key: &str, change: &mut impl FnMut(&Rc<Node>) -> Rc<Node>) -> Rc<Node> {
+    let Value::Map(entries) = &node.value else { return Rc::clone(node) };
+    let change = |entry: &Entry| match &*entry.key == key {
+        true => Entry { node: change(&entry.node), ..entry.clone() },
+        false => entry.clone(),
+    };
+    Rc::new(Node::new(node.place, Value::Map(entries.iter().map(change).collect())))
+}
+
+/// Longest collection of scalars that is printed in one line: a node fits, a list of nodes does not.
+const MOST_IN_LINE: usize = 4;
+
+/// Prints `node` as YAML, `indent` spaces in, on lines of its own.
+fn print(node: &Node, indent: usize, text: &mut String) {
+    match &node.value {
+        Value::Map(entries) => {
+            for entry in entries {
+                let _ = write!(text, "{:indent$}{}:", "", scalar(&entry.key));
+                below(&entry.node, indent + 2, text);
+            }
+        }
+        Value::List(items) => {
+            for item in items {
+                let _ = write!(text, "{:indent$}-", "");
+                below(item, indent + 2, text);
+            }
+        }
+        Value::Null | Value::Wrong | Value::Text(_) => {
+            let _ = writeln!(text, "{:indent$}{}", "", flow(node));
+        }
+    }
+}
+
+/// Prints what stands behind a key or a dash: in the same line if it is short.
+fn below(node: &Node, indent: usize, text: &mut String) {
+    let flat = |node: &Node| matches!(node.value, Value::Null | Value::Wrong | Value::Text(_));
+    let short = match &node.value {
+        Value::Map(entries) => entries.len() <= MOST_IN_LINE && entries.iter().all(|entry| flat(&entry.node)),
+        Value::List(items) => items.len() <= MOST_IN_LINE && items.iter().all(|item| flat(item)),
+        Value::Null | Value::Wrong | Value::Text(_) => true,
+    };
+    if short {
+        let _ = writeln!(text, " {}", flow(node));
+    } else {
+        text.push('\n');
+        print(node, indent, text);
+    }
+}
+
+/// `node` in one line.
+fn flow(node: &Node) -> String {
+    match &node.value {
+        Value::Null | Value::Wrong => "null".to_owned(),
+        Value::Text(text) => scalar(text),
+        Value::List(items) => {
+            format!("[{}]", items.iter().map(|item| flow(item)).collect::<Vec<_>>().join(", "))
+        }
+        Value::Map(entries) if entries.is_empty() => "{}".to_owned(),
+        Value::Map(entries) => {
+            let entry = |entry: &Entry| format!("{}: {}", scalar(&entry.key), flow(&entry.node));
+            format!("{{ {} }}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A text that YAML reads back as the same text.
+fn scalar(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_./%-".contains(c);
+    let starts = text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/');
+    if starts && text != "null" && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    // JSON's strings are YAML's double-quoted ones.
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiments() -> Vec<std::path::PathBuf> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let entries = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("readable").path());
+        entries.filter(|path| path.extension().is_some_and(|ending| ending == "yaml")).collect()
+    }
+
+    /// Every experiment's policy, deployed, resolves to the same engine policy and rules at the new addresses.
+    #[test]
+    fn a_deployed_policy_means_the_same() {
+        let files = experiments();
+        assert!(files.len() > 10);
+        for path in files {
+            for overrides in [Vec::new(), vec![Override::discipline("quorum")]] {
+                let experiment = load_experiment_file(&path, &overrides).expect("it is sound").experiment;
+                let count = u16::try_from(experiment.site.nodes.len()).expect("few");
+                let addresses: Vec<SocketAddr> = (1..=count).map(|n| ([127, 0, 0, 1], 20_000 + n).into()).collect();
+                let (listen, admin) = (([127, 0, 0, 1], 8080).into(), ([127, 0, 0, 1], 9900).into());
+                let deployment = Deployment { listen, admin, threads: 1, addresses };
+                let text = deployed_policy(&path, &overrides, &deployment).expect("it can be deployed");
+                let site = crate::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site;
+                let mut policy = experiment.site.policy.clone();
+                for node in &mut policy.nodes {
+                    (node.name, node.machine) = (name(&node.name), name(&node.machine));
+                }
+                assert_eq!(site.policy, policy, "{}", path.display());
+                assert_eq!(format!("{:?}", site.rules), format!("{:?}", experiment.site.rules), "{}", path.display());
+                let written: Vec<String> = site.nodes.iter().map(|node| node.address.clone()).collect();
+                let wanted: Vec<String> = deployment.addresses.iter().map(SocketAddr::to_string).collect();
+                assert_eq!(written, wanted);
+                assert_eq!((site.listeners[0].address, site.threads), (listen, Some(1)));
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_read_back_as_they_are() {
+        for text in ["null", "~", "a: b", "#x", "", " ", "'", "\"", "1e3", "off", "p95", "a\nb", "ä", "-", "[", "*"] {
+            let yaml = format!("x: {}\n", scalar(text));
+            let mut problems = crate::errors::Problems::default();
+            let kind = crate::tree::POLICY;
+            let tree =
+                crate::tree::parse(&yaml, kind, crate::errors::SourceId::FILE, &mut problems).expect("it is YAML");
+            let Value::Map(entries) = &tree.root.value else { panic!("a map") };
+            assert!(matches!(&entries[0].node.value, Value::Text(read) if &**read == text), "{text:?} as {yaml}");
+        }
+    }
+}

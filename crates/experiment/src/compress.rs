@@ -1,0 +1,100 @@
+//! The same experiment in less time: for real processes, which cannot be hurried otherwise.
+//!
+//! Rates, demands, guarantees and the cluster stay as they are, so that every queue and window sees the
+//! same load; only the stretches of time shrink. What needs time to show (a mean over a phase, a window
+//! that grows slowly) is judged on less, and the first seconds of a phase are still judged apart.
+
+use std::time::Duration;
+
+use weirgate_config::{Experiment, Profile, Source};
+
+/// Least length of a phase after compression, in lengths of the part that is judged apart: half as long again is
+/// a second or two of a few hundred requests each, enough for a 95th percentile.
+const LEAST_PHASE: f64 = 1.5;
+
+/// `experiment` with all instants (phases, faults, changes of rates, users and demands) divided by `factor`. Traces
+/// keep their pace and are cut at the end.
+///
+/// # Errors
+/// `factor` is not a number of 1 or more, or a phase becomes shorter than 1.5 times the part that is judged apart.
+pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, String> {
+    if !(factor.is_finite() && factor >= 1.0) {
+        return Err(format!("time cannot be compressed {factor} times; write a number from 1 on"));
+    }
+    let shrink = |at: &mut Duration| *at = at.div_f64(factor);
+    let mut experiment = experiment.clone();
+    for phase in &mut experiment.phases {
+        shrink(&mut phase.until);
+    }
+    for (index, phase) in experiment.phases.iter().enumerate() {
+        let length = phase.until.saturating_sub(experiment.phase_from(index));
+        if phase.judged && length < experiment.settle.mul_f64(LEAST_PHASE) {
+            let (length, settle) = (length.as_secs_f64(), experiment.settle.as_secs_f64());
+            return Err(format!(
+                "compressed {factor} times, phase {} lasts {length:.1} s, of which {settle:.1} s are judged apart; \
+                 compress less",
+                phase.name
+            ));
+        }
+    }
+    for fault in &mut experiment.faults {
+        shrink(&mut fault.at);
+        fault.until.iter_mut().for_each(shrink);
+    }
+    let profile = |profile: &mut Profile| {
+        for knot in &mut profile.0 {
+            shrink(&mut knot.at);
+            shrink(&mut knot.over);
+        }
+    };
+    let end = experiment.duration();
+    for traffic in &mut experiment.traffic {
+        match &mut traffic.source {
+            Source::Open { rate, .. } => profile(rate),
+            Source::Users { users, .. } => profile(users),
+            Source::Trace(instants) => instants.retain(|at| *at < end),
+        }
+        for demand in &mut traffic.demand {
+            shrink(&mut demand.at);
+            shrink(&mut demand.over);
+        }
+    }
+    Ok(experiment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weirgate_config::{Fault, FaultKind, Knot};
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    #[test]
+    fn all_instants_shrink_and_nothing_else() {
+        let mut experiment = crate::judge::tests::experiment();
+        let fault = Fault { at: S(20), until: Some(S(40)), kind: FaultKind::Stall, machines: vec![0] };
+        experiment.faults = vec![fault];
+        let knots = vec![Knot { at: S(0), over: S(0), value: 10.0 }, Knot { at: S(20), over: S(8), value: 90.0 }];
+        experiment.traffic[0].source =
+            Source::Open { arrivals: weirgate_config::Arrivals::Poisson, rate: Profile(knots) };
+        experiment.traffic[1].source = Source::Trace(vec![S(1), S(29), S(31)]);
+        let shorter = compressed(&experiment, 2.0).expect("phases stay long enough");
+        assert_eq!(shorter.phases.iter().map(|p| p.until).collect::<Vec<_>>(), [S(10), S(20), S(30)]);
+        assert_eq!((shorter.faults[0].at, shorter.faults[0].until), (S(10), Some(S(20))));
+        let Source::Open { rate, .. } = &shorter.traffic[0].source else { panic!("open") };
+        assert_eq!(rate.0[1], Knot { at: S(10), over: S(4), value: 90.0 });
+        assert_eq!(shorter.traffic[1].source, Source::Trace(vec![S(1), S(29)]));
+        assert_eq!(shorter.traffic[0].demand, experiment.traffic[0].demand);
+        assert_eq!(shorter.settle, experiment.settle);
+    }
+
+    #[test]
+    fn too_much_is_refused_with_the_phase() {
+        let experiment = crate::judge::tests::experiment();
+        let error = compressed(&experiment, 4.0).expect_err("all 5 s are judged apart");
+        assert!(error.contains("phase before lasts 5.0 s"), "{error}");
+        for factor in [0.5, f64::NAN, -1.0] {
+            assert!(compressed(&experiment, factor).is_err());
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The load generator: the traffic of an experiment over real sockets.

@@ -1,0 +1,1 @@
+//! The machines of an experiment, as emulated nodes over real sockets.

@@ -1,0 +1,174 @@
+//! Programs that a trial starts: on which CPU they run, where they write, and that they are gone at its end.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Lets the calling thread, and what it starts from now on, run on CPU number `cpu` alone.
+///
+/// # Errors
+/// There is no such CPU, or it is not ours to use.
+pub fn pin(cpu: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// The CPUs that this thread may use.
+///
+/// # Errors
+/// What the system says.
+pub fn cpus() -> io::Result<Vec<usize>> {
+    let set = sched_getaffinity(None)?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
+}
+
+/// A program under way. Dropped, it is killed and waited for.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+}
+
+/// How long a program may take to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked at meanwhile: far below what anybody notices.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Process {
+    /// Starts `command` on `cpu` (anywhere without one); standard output and error go to `log`.
+    ///
+    /// # Errors
+    /// The program is not there or cannot be started, or `log` cannot be written.
+    pub fn start(name: &str, command: &mut Command, cpu: Option<usize>, log: &Path) -> io::Result<Process> {
+        let output = File::create(log)?;
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        let spawn = |command: &mut Command| match cpu {
+            None => command.spawn(),
+            // What a pinned thread starts is pinned from its first instruction on.
+            Some(cpu) => std::thread::scope(|scope| {
+                let pinned = scope.spawn(|| pin(cpu).and_then(|()| command.spawn()));
+                pinned.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread has panicked")))
+            }),
+        };
+        let child = spawn(command).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!("{name}: {} cannot be started: {error}", command.get_program().display()),
+            )
+        })?;
+        Ok(Process { name: name.to_owned(), child })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Has it ended by itself? Then with which words.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn ended(&mut self) -> io::Result<Option<String>> {
+        Ok(self.child.try_wait()?.map(|status| format!("{} has ended: {status}", self.name)))
+    }
+
+    /// Asks it to end and waits; what does not end is killed.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn stop(mut self) -> io::Result<()> {
+        if let Some(pid) = Pid::from_raw(self.child.id() as i32)
+            && self.child.try_wait()?.is_none()
+        {
+            kill_process(pid, Signal::TERM)?;
+            let asked = Instant::now();
+            while self.child.try_wait()?.is_none() && asked.elapsed() < PATIENCE {
+                std::thread::sleep(LOOK);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// User and system time of a process and all its living descendants, from `/proc`.
+///
+/// # Errors
+/// `/proc` cannot be read. A process that ends meanwhile counts for nothing.
+pub fn cpu_time(id: u32) -> io::Result<Duration> {
+    let mut parents = Vec::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let entry = entry?;
+        if entry.file_name().to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()))
+            && let Ok(text) = std::fs::read_to_string(entry.path().join("stat"))
+            && let Some(stat) = stat(&text)
+        {
+            parents.push(stat);
+        }
+    }
+    let mut family = vec![id];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(parents.iter().filter(|(_, of, _)| *of == parent).map(|(id, ..)| *id));
+        next += 1;
+    }
+    let ticks: u64 = parents.iter().filter(|(id, ..)| family.contains(id)).map(|(_, _, ticks)| ticks).sum();
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// Process id, parent and CPU ticks from a line of `/proc/*/stat` (proc(5)).
+fn stat(text: &str) -> Option<(u32, u32, u64)> {
+    // The name is in parentheses and may contain anything.
+    let (id, rest) = text.split_once(" (")?;
+    let fields: Vec<&str> = rest.rsplit_once(") ")?.1.split(' ').collect();
+    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    Some((id.parse().ok()?, u32::try_from(number(1)?).ok()?, number(11)? + number(12)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_processes_may_contain_anything() {
+        let text = "17 (a) b (c) S 4 17 17 0 -1 4194560 1 0 0 0 250 50 0 0 20 0 1 0 100 0 0";
+        assert_eq!(stat(text), Some((17, 4, 300)));
+        assert_eq!(stat("nonsense"), None);
+    }
+
+    #[test]
+    fn a_program_that_does_not_exist_is_named() {
+        let log = std::env::temp_dir().join(format!("weirgate-lab-{}.log", std::process::id()));
+        let error = Process::start("peer", &mut Command::new("/no/such/program"), None, &log).expect_err("not there");
+        let _ = std::fs::remove_file(&log);
+        assert!(error.to_string().contains("peer: /no/such/program cannot be started"), "{error}");
+    }
+
+    #[test]
+    fn what_is_started_runs_on_its_cpu_and_is_gone_when_dropped() {
+        let cpu = cpus().expect("they can be read")[0];
+        let log = std::env::temp_dir().join(format!("weirgate-lab-pin-{}.log", std::process::id()));
+        let process = Process::start("sleep", Command::new("sleep").arg("60"), Some(cpu), &log).expect("it starts");
+        let _ = std::fs::remove_file(&log);
+        let path = format!("/proc/{}", process.id());
+        let status = std::fs::read_to_string(format!("{path}/status")).expect("it lives");
+        assert!(status.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{status}");
+        drop(process);
+        assert!(!Path::new(&path).exists());
+    }
+}

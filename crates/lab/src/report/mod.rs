@@ -1,0 +1,1 @@
+//! What a run of the lab leaves behind, for people and programs.
