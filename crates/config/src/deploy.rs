@@ -13,7 +13,6 @@ use std::rc::Rc;
 use weirgate_engine as engine;
 
 use crate::errors::{Errors, Place};
-use crate::load::unreadable;
 use crate::load_experiment::{LoadedExperiment, experiment_tree, load_experiment_file};
 use crate::overrides::Override;
 use crate::tree::{Entry, Node, Value};
@@ -27,60 +26,65 @@ pub struct Deployment {
     pub admin: SocketAddr,
     /// Threads that serve requests.
     pub threads: usize,
-    /// Per node of the policy its address.
-    pub addresses: Vec<SocketAddr>,
+    /// The nodes, in the order of the policy, with their real addresses. There may be more or fewer of them than in
+    /// the file.
+    pub nodes: Vec<(engine::Node, SocketAddr)>,
 }
 
 /// The policy of the experiment in the file at `path`, with `overrides` in it, as a policy file for `deployment`.
 ///
 /// # Errors
-/// As [`load_experiment_file`]; or there are not as many addresses as nodes.
+/// As [`load_experiment_file`].
 pub fn deployed_policy(path: &Path, overrides: &[Override], deployment: &Deployment) -> Result<String, Errors> {
     let LoadedExperiment { experiment, .. } = load_experiment_file(path, overrides)?;
-    let nodes = &experiment.site.policy.nodes;
     let name = path.display().to_string();
-    if nodes.len() != deployment.addresses.len() {
-        let what = format!("the policy has {} nodes, the deployment {}", nodes.len(), deployment.addresses.len());
-        return Err(unreadable(&name, what, "give every node an address"));
-    }
     let policy = experiment_tree(path, overrides)?;
-    let policy = deployed(&policy, nodes, deployment);
+    let policy = deployed(&policy, &experiment.site.policy.pools, deployment);
     let mut text = format!("# The policy of {} (experiment {}) at its real addresses.\n", name, experiment.name);
     print(&policy, 0, &mut text);
     Ok(text)
 }
 
 /// The policy's tree at its real addresses.
-fn deployed(policy: &Node, nodes: &[engine::Node], deployment: &Deployment) -> Node {
+fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> Node {
     let place = policy.place;
     let Value::Map(entries) = &policy.value else { return Node::new(place, Value::Null) };
     let mut entries = entries.clone();
     set(&mut entries, place, "listen", &deployment.listen.to_string());
     set(&mut entries, place, "admin", &deployment.admin.to_string());
     set(&mut entries, place, "threads", &deployment.threads.to_string());
-    let mut real = nodes.iter().zip(&deployment.addresses);
-    if let Some(upstreams) = entries.iter_mut().find(|entry| &*entry.key == "upstreams") {
-        upstreams.node = map(&upstreams.node, &mut |upstream| {
-            field(upstream, "nodes", &mut |written| match &written.value {
-                Value::List(items) => {
-                    let items = items.iter().map(|item| node(item, real.next())).collect();
-                    Rc::new(Node::new(written.place, Value::List(items)))
-                }
-                _ => node(written, real.next()),
-            })
-        });
+    if let Some(upstreams) = entries.iter_mut().find(|entry| &*entry.key == "upstreams")
+        && let Value::Map(written) = &upstreams.node.value
+    {
+        let mut written = written.clone();
+        for upstream in &mut written {
+            let pool = pools.iter().position(|pool| pool.name == *upstream.key);
+            let here = deployment.nodes.iter().filter(|(node, _)| Some(node.pool) == pool);
+            let nodes = here.map(|(node, address)| Rc::new(described(node, address, place))).collect();
+            let Value::Map(fields) = &upstream.node.value else { continue };
+            let mut fields = fields.clone();
+            put(&mut fields, place, "nodes", Node::new(place, Value::List(nodes)));
+            upstream.node = Rc::new(Node::new(place, Value::Map(fields)));
+        }
+        upstreams.node = Rc::new(Node::new(place, Value::Map(written)));
     }
     Node::new(place, Value::Map(entries))
 }
 
-/// A node as it is written, at its real address.
-fn node(written: &Rc<Node>, real: Option<(&engine::Node, &SocketAddr)>) -> Rc<Node> {
-    let Some((node, address)) = real else { return Rc::clone(written) };
-    let mut entries = if let Value::Map(entries) = &written.value { entries.clone() } else { Vec::new() };
-    set(&mut entries, written.place, "address", &address.to_string());
-    set(&mut entries, written.place, "name", &name(&node.name));
-    set(&mut entries, written.place, "machine", &name(&node.machine));
-    Rc::new(Node::new(written.place, Value::Map(entries)))
+/// A node at its real address.
+fn described(node: &engine::Node, address: &SocketAddr, place: Place) -> Node {
+    let mut fields = Vec::new();
+    set(&mut fields, place, "address", &address.to_string());
+    set(&mut fields, place, "name", &name(&node.name));
+    set(&mut fields, place, "machine", &name(&node.machine));
+    set(&mut fields, place, "weight", &node.weight.to_string());
+    if let Some(capacity) = node.capacity {
+        set(&mut fields, place, "capacity", &capacity.to_string());
+    }
+    if let Some(most) = node.max_outstanding {
+        set(&mut fields, place, "max_outstanding", &most.to_string());
+    }
+    Node::new(place, Value::Map(fields))
 }
 
 /// A name made of what may be an address: `n1:80` becomes `n1-80`.
@@ -92,32 +96,20 @@ fn name(address: &str) -> String {
 
 /// `entries` with the text `value` in the field `key`.
 fn set(entries: &mut Vec<Entry>, place: Place, key: &str, value: &str) {
-    let node = Rc::new(Node::new(place, Value::Text(value.into())));
+    put(entries, place, key, Node::new(place, Value::Text(value.into())));
+}
+
+/// `entries` with `node` in the field `key`.
+fn put(entries: &mut Vec<Entry>, place: Place, key: &str, node: Node) {
+    let node = Rc::new(node);
     match entries.iter_mut().find(|entry| &*entry.key == key) {
         Some(entry) => entry.node = node,
         None => entries.push(Entry { key: key.into(), key_place: place, node }),
     }
 }
 
-/// A map with every value changed.
-fn map(node: &Rc<Node>, change: &mut impl FnMut(&Rc<Node>) -> Rc<Node>) -> Rc<Node> {
-    let Value::Map(entries) = &node.value else { return Rc::clone(node) };
-    let entries = entries.iter().map(|entry| Entry { node: change(&entry.node), ..entry.clone() }).collect();
-    Rc::new(Node::new(node.place, Value::Map(entries)))
-}
-
-/// A map with one field changed.
-fn field(node: &Rc<Node>, key: &str, change: &mut impl FnMut(&Rc<Node>) -> Rc<Node>) -> Rc<Node> {
-    let Value::Map(entries) = &node.value else { return Rc::clone(node) };
-    let change = |entry: &Entry| match &*entry.key == key {
-        true => Entry { node: change(&entry.node), ..entry.clone() },
-        false => entry.clone(),
-    };
-    Rc::new(Node::new(node.place, Value::Map(entries.iter().map(change).collect())))
-}
-
-/// Longest collection of scalars that is printed in one line: a node fits, a list of nodes does not.
-const MOST_IN_LINE: usize = 4;
+/// Longest collection of scalars that is printed in one line: a node fits.
+const MOST_IN_LINE: usize = 6;
 
 /// Prints `node` as YAML, `indent` spaces in, on lines of its own.
 fn print(node: &Node, indent: usize, text: &mut String) {
@@ -204,7 +196,8 @@ mod tests {
                 let count = u16::try_from(experiment.site.nodes.len()).expect("few");
                 let addresses: Vec<SocketAddr> = (1..=count).map(|n| ([127, 0, 0, 1], 20_000 + n).into()).collect();
                 let (listen, admin) = (([127, 0, 0, 1], 8080).into(), ([127, 0, 0, 1], 9900).into());
-                let deployment = Deployment { listen, admin, threads: 1, addresses };
+                let nodes = experiment.site.policy.nodes.iter().cloned().zip(addresses).collect();
+                let deployment = Deployment { listen, admin, threads: 1, nodes };
                 let text = deployed_policy(&path, &overrides, &deployment).expect("it can be deployed");
                 let site = crate::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site;
                 let mut policy = experiment.site.policy.clone();
@@ -214,7 +207,7 @@ mod tests {
                 assert_eq!(site.policy, policy, "{}", path.display());
                 assert_eq!(format!("{:?}", site.rules), format!("{:?}", experiment.site.rules), "{}", path.display());
                 let written: Vec<String> = site.nodes.iter().map(|node| node.address.clone()).collect();
-                let wanted: Vec<String> = deployment.addresses.iter().map(SocketAddr::to_string).collect();
+                let wanted: Vec<String> = deployment.nodes.iter().map(|(_, a)| a.to_string()).collect();
                 assert_eq!(written, wanted);
                 assert_eq!((site.listeners[0].address, site.threads), (listen, Some(1)));
             }

@@ -13,6 +13,7 @@ pub mod oracle;
 pub mod random;
 pub mod report;
 mod run;
+pub mod scale;
 pub mod traffic;
 
 pub use compress::compressed;

@@ -11,8 +11,6 @@
 //! feasible is too small. The bisection takes for granted that more machines, or smaller promises, never
 //! make it worse; with few seeds a verdict right at the edge can be luck.
 
-mod scale;
-
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -20,10 +18,10 @@ use std::thread;
 
 use weirgate_config::Experiment;
 
-use crate::run;
+use weirgate_experiment::scale::{Group, groups, scale_cluster, scale_guarantees};
 use weirgate_experiment::{Kind, PhaseVerdict, Verdict, judge};
 
-pub use scale::{Group, groups, scale_cluster, scale_guarantees};
+use crate::run;
 
 /// How many times the present number of machines, or the present promises, is looked at: who needs more has a
 /// mistake in the file.

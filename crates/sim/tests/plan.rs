@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use weirgate_config::{Experiment, load_experiment};
-use weirgate_sim::plan::{Plan, Question, groups, plan, scale_cluster, scale_guarantees};
+use weirgate_experiment::scale::{groups, scale_cluster, scale_guarantees};
+use weirgate_sim::plan::{Plan, Question, plan};
 
 /// 300 requests a second of 10 ms: three CPUs' work.
 fn one_class(machines: usize) -> Experiment {

@@ -15,7 +15,15 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
     let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
     let still = Distribution::Fixed(Duration::from_millis(10));
     let demand = vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: still, io: still }];
-    let traffic = Traffic { class, source, demand, patience: None, retries: 0, retry_after: still };
+    let traffic = Traffic {
+        class,
+        source,
+        demand,
+        patience: None,
+        retries: 0,
+        retry_after: still,
+        request: weirgate_config::RequestShape::default(),
+    };
     Experiment {
         name: "test".into(),
         title: String::new(),

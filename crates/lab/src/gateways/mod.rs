@@ -3,6 +3,8 @@
 //! Each is a real process of its own in front of the same nodes, told as much of the experiment's policy as
 //! it can be told. Requests carry `x-class: NAME`, which every one of them can read.
 
+pub mod weirgate;
+
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
