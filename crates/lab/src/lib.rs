@@ -5,6 +5,7 @@
 //! what comes back is a [`weirgate_experiment::Run`], judged by the judge that the simulator uses.
 //! Several trials make a run directory, which [`report`] prints and compares.
 
+pub mod clock;
 pub mod gateways;
 pub mod load;
 pub mod nodes;

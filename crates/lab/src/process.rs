@@ -4,10 +4,12 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::clock;
 
 /// Lets the calling thread, and what it starts from now on, run on CPU number `cpu` alone.
 ///
@@ -89,9 +91,9 @@ impl Process {
             && self.child.try_wait()?.is_none()
         {
             kill_process(pid, Signal::TERM)?;
-            let asked = Instant::now();
-            while self.child.try_wait()?.is_none() && asked.elapsed() < PATIENCE {
-                std::thread::sleep(LOOK);
+            let asked = clock::now();
+            while self.child.try_wait()?.is_none() && clock::now() - asked < PATIENCE {
+                clock::sleep(LOOK);
             }
         }
         Ok(())

@@ -114,7 +114,7 @@ impl<'a> Stream<'a> {
     }
 
     /// When it does something next, in nanoseconds, and what. Each call is about the one after.
-    pub fn next(&mut self) -> Option<(u64, Event)> {
+    pub fn next_event(&mut self) -> Option<(u64, Event)> {
         match &mut self.when {
             When::Open(process) => process.next().map(|at| (at, Event::Arrival)),
             When::Trace(instants) => {

@@ -73,15 +73,15 @@ fn users_come_at_once_and_go_when_they_would_send_again() {
     let experiment = experiment(TrafficClass::Class(0), Source::Users { users, think });
     let mut stream = Stream::new(&experiment, 0, 1);
     let second = 1_000_000_000;
-    assert_eq!(stream.next(), Some((0, Event::Users(3))));
+    assert_eq!(stream.next_event(), Some((0, Event::Users(3))));
     let coming: Vec<u32> = stream.want_users(3).iter().map(|(user, _)| *user).collect();
     assert_eq!(coming, [0, 1, 2]);
-    assert_eq!(stream.next(), Some((10 * second, Event::Users(1))));
+    assert_eq!(stream.next_event(), Some((10 * second, Event::Users(1))));
     assert_eq!(stream.want_users(1), []);
     // User 2 goes; user 1 does not come to send before two are wanted again.
     assert!(stream.is_wanted(0) && !stream.is_wanted(2));
-    assert_eq!(stream.next(), Some((20 * second, Event::Users(2))));
+    assert_eq!(stream.next_event(), Some((20 * second, Event::Users(2))));
     assert_eq!(stream.want_users(2), [], "user 1 never went");
     assert!(stream.is_wanted(1) && !stream.is_wanted(2));
-    assert_eq!(stream.next(), None);
+    assert_eq!(stream.next_event(), None);
 }

@@ -4,12 +4,13 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde::Deserialize;
 use weirgate_config::{Deployment, Override, admin, deployed_policy};
 
 use super::{Gateway, Setting, State};
+use crate::clock;
 use crate::process::{Process, cpu_time};
 
 /// What is needed beside the setting: the program, and the file whose policy it gets.
@@ -73,17 +74,17 @@ impl Weirgate {
 
     /// Waits until it is ready.
     fn wait(&mut self, log: &Path) -> Result<(), String> {
-        let started = Instant::now();
+        let started = clock::now();
         loop {
             if let Ok((200, _)) = self.ask("GET", "/ready") {
                 return Ok(());
             }
             let ended = self.process.ended().map_err(|error| error.to_string())?;
-            if ended.is_some() || started.elapsed() > START {
+            if ended.is_some() || clock::now() - started > START {
                 let words = std::fs::read_to_string(log).unwrap_or_default();
                 return Err(format!("{}:\n{words}", ended.unwrap_or_else(|| format!("not ready after {START:?}"))));
             }
-            std::thread::sleep(LOOK);
+            clock::sleep(LOOK);
         }
     }
 

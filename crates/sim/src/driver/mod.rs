@@ -325,7 +325,7 @@ impl<'a> Driver<'a> {
 
     /// Looks up what a stream does next.
     fn expect(&mut self, stream: usize) {
-        let next = self.streams[stream].next();
+        let next = self.streams[stream].next_event();
         self.coming[stream] = next.map(|(_, event)| event);
         self.agenda.set(self.sources.streams + stream, next.map(|(at, _)| at));
     }
