@@ -14,12 +14,13 @@ struct Package {
     service: Option<&'static str>,
 }
 
-const PACKAGES: [Package; 5] = [
+const PACKAGES: [Package; 6] = [
     Package { name: "apache2", why: "unmodified servers behind the gateway", service: Some("apache2") },
+    Package { name: "php-fpm", why: "the CPU loop of the lab's services", service: None },
     Package { name: "libapache2-mod-php", why: "pages with a cost parameter on them", service: None },
     Package { name: "nginx-light", why: "origin of the replayed log, peer in benchmarks", service: Some("nginx") },
     Package { name: "haproxy", why: "the peer that the gateway is compared with", service: Some("haproxy") },
-    Package { name: "wrk", why: "load of the benchmarks", service: None },
+    Package { name: "wrk", why: "load of the benchmarks, and the generator that ours is held against", service: None },
 ];
 
 /// Set to `1` to do without the packages; tests that need them then say that they are skipped.

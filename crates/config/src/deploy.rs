@@ -22,8 +22,8 @@ use crate::tree::{Entry, Node, Value};
 pub struct Deployment {
     /// Where clients connect.
     pub listen: SocketAddr,
-    /// Where the admin API listens.
-    pub admin: SocketAddr,
+    /// Where the admin API listens: `IP:PORT` or `unix:/path`.
+    pub admin: String,
     /// Threads that serve requests.
     pub threads: usize,
     /// The nodes, in the order of the policy, with their real addresses. There may be more or fewer of them than in
@@ -51,7 +51,7 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
     let Value::Map(entries) = &policy.value else { return Node::new(place, Value::Null) };
     let mut entries = entries.clone();
     set(&mut entries, place, "listen", &deployment.listen.to_string());
-    set(&mut entries, place, "admin", &deployment.admin.to_string());
+    set(&mut entries, place, "admin", &deployment.admin);
     set(&mut entries, place, "threads", &deployment.threads.to_string());
     if let Some(upstreams) = entries.iter_mut().find(|entry| &*entry.key == "upstreams")
         && let Value::Map(written) = &upstreams.node.value
@@ -195,7 +195,7 @@ mod tests {
                 let experiment = load_experiment_file(&path, &overrides).expect("it is sound").experiment;
                 let count = u16::try_from(experiment.site.nodes.len()).expect("few");
                 let addresses: Vec<SocketAddr> = (1..=count).map(|n| ([127, 0, 0, 1], 20_000 + n).into()).collect();
-                let (listen, admin) = (([127, 0, 0, 1], 8080).into(), ([127, 0, 0, 1], 9900).into());
+                let (listen, admin) = (([127, 0, 0, 1], 8080).into(), "unix:/run/x.sock".to_owned());
                 let nodes = experiment.site.policy.nodes.iter().cloned().zip(addresses).collect();
                 let deployment = Deployment { listen, admin, threads: 1, nodes };
                 let text = deployed_policy(&path, &overrides, &deployment).expect("it can be deployed");

@@ -407,3 +407,17 @@ fn the_example_of_the_guide_loads() {
         load_experiment("shop.yaml", example, Path::new(""), &set(&[given])).unwrap_or_else(|e| panic!("{e}"));
     }
 }
+
+#[test]
+fn the_request_of_the_guide_is_understood() {
+    let guide = fs::read_to_string("../../docs/guide/experiments.md").unwrap();
+    let example =
+        guide.split("```").find(|part| part.contains("service: tomcat")).unwrap().strip_prefix("yaml").unwrap();
+    let policy = "{ upstreams: { web: { nodes: [n1:80] } }, classes: [{ name: visitors }, { name: other }] }";
+    let text = format!("policy: {policy}\nphases: [{{ name: all, until: 10s }}]\n{example}");
+    let experiment = load_experiment("t.yaml", &text, Path::new(""), &[]).unwrap_or_else(|e| panic!("{e}")).experiment;
+    assert_eq!(experiment.machines[0].service, weirgate_config::Service::Tomcat);
+    let request = &experiment.traffic[0].request;
+    assert_eq!(request.path.as_deref(), Some("/loop?us={cpu_us}"));
+    assert_eq!(request.headers, [("accept-language".into(), "en".into()), ("x-trace".into(), "{id}".into())]);
+}

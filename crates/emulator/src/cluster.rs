@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use mio::Waker;
 
-use crate::node::{Command, NodeSpec, NodeStats};
+use crate::node::{Health, NodeSpec, NodeStats};
 use crate::server::{Message, Server};
 
 /// Most nodes of one cluster. Each costs a look at its next event whenever anything happens.
@@ -19,6 +19,7 @@ pub const MOST_NODES: usize = 256;
 /// Running nodes. They stop when this is dropped.
 #[derive(Debug)]
 pub struct Cluster {
+    nodes: usize,
     addresses: Vec<SocketAddr>,
     messages: Sender<Message>,
     waker: Waker,
@@ -35,46 +36,64 @@ impl Cluster {
         if nodes.len() > MOST_NODES {
             return Err(invalid(format!("a cluster has at most {MOST_NODES} nodes, not {}", nodes.len())));
         }
-        if let Some(bad) = nodes.iter().find(|n| n.cpus == 0 || n.concurrency == Some(0) || n.connections == 0) {
-            return Err(invalid(format!("node {}: CPUs, concurrency and connections must be at least 1", bad.name)));
+        if let Some(problem) = nodes.iter().find_map(NodeSpec::problem) {
+            return Err(invalid(problem));
         }
+        let count = nodes.len();
         let (messages, inbox) = channel();
         let (server, waker, addresses) = Server::new(nodes, seed, inbox)?;
         let thread = std::thread::Builder::new().name("emulated-nodes".into()).spawn(move || server.run())?;
-        Ok(Cluster { addresses, messages, waker, thread: Some(thread) })
+        Ok(Cluster { nodes: count, addresses, messages, waker, thread: Some(thread) })
     }
 
-    /// Where the nodes listen, in the order of their specifications.
+    /// Where the nodes listen: all addresses of the first, all of the second, and so on, in the order of their
+    /// specifications.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Does something to node number `node`, and returns when it is done.
+    /// Says what is wrong with node number `node` from now on, and returns when it is so.
     ///
     /// # Errors
-    /// There is no such node, a factor makes no sense, or a crashed node's address was taken meanwhile.
-    pub fn command(&self, node: usize, command: Command) -> io::Result<()> {
-        if node >= self.addresses.len() {
+    /// There is no such node, a figure makes no sense, or the system did not give the ports back to a node that
+    /// has crashed.
+    pub fn set_health(&self, node: usize, health: Health) -> io::Result<()> {
+        if node >= self.nodes {
             return Err(invalid(format!("there is no node {node}")));
         }
-        if let Command::Slow { factor } = command
-            && !(factor.is_finite() && factor > 0.0)
-        {
-            return Err(invalid(format!("a factor must be finite and > 0, not {factor}")));
+        let Health { speed, fails, .. } = health;
+        if !(speed.is_finite() && speed > 0.0) {
+            return Err(invalid(format!(
+                "a share of speed must be finite and > 0, not {speed}: to stop a node, stall it"
+            )));
+        }
+        if !(0.0..=1.0).contains(&fails) {
+            return Err(invalid(format!("a share of failures must be 0 to 1, not {fails}")));
         }
         let (answer, answered) = channel();
-        self.send(Message::Command { node, command, answer })?;
+        self.send(Message::Health { node, health, answer })?;
         answered.recv().map_err(|_| gone())?
     }
 
-    /// What each node has counted.
+    /// What each node has counted, its ids included.
     ///
     /// # Errors
     /// The thread of the nodes has ended early.
     pub fn stats(&self) -> io::Result<Vec<NodeStats>> {
         let (answer, answered) = channel();
         self.send(Message::Stats { answer })?;
+        answered.recv().map_err(|_| gone())
+    }
+
+    /// What each node has done until now ([`NodeStats::done`]), in seconds of a nominal CPU: cheap enough to ask
+    /// for often.
+    ///
+    /// # Errors
+    /// The thread of the nodes has ended early.
+    pub fn done(&self) -> io::Result<Vec<f64>> {
+        let (answer, answered) = channel();
+        self.send(Message::Done { answer })?;
         answered.recv().map_err(|_| gone())
     }
 

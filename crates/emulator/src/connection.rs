@@ -4,6 +4,7 @@
 //! call says `WouldBlock`.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use mio::net::TcpStream;
 
@@ -27,10 +28,40 @@ pub(crate) struct Connection {
     pub(crate) node: usize,
     /// Tells this connection from earlier ones at the same place.
     pub(crate) generation: u32,
+    /// What the request inside is to be answered with, or was last.
+    pub(crate) answer: Answer,
     input: Vec<u8>,
     stage: Stage,
     keep_alive: bool,
     readable: bool,
+    /// The client sends nothing any more: what is left can be read to the end.
+    ended: bool,
+}
+
+/// What a request is answered with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    /// Bytes of the body.
+    pub(crate) bytes: usize,
+    /// The request was `HEAD`: the reply has no body.
+    pub(crate) is_head: bool,
+    /// The request's id, sent back.
+    pub(crate) id: Option<Arc<str>>,
+}
+
+/// How a request is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// 200.
+    #[default]
+    Done,
+    /// 500.
+    Failed,
+    /// 503.
+    Full,
+    /// With something that is not HTTP.
+    Garbage,
 }
 
 #[derive(Debug)]
@@ -62,12 +93,14 @@ pub(crate) enum Step {
 
 impl Connection {
     pub(crate) fn new(stream: TcpStream, node: usize, generation: u32) -> Connection {
-        Connection { stream, node, generation, input: Vec::new(), stage: Stage::Head, keep_alive: true, readable: true }
+        let (answer, input, stage) = (Answer::default(), Vec::new(), Stage::Head);
+        Connection { stream, node, generation, answer, input, stage, keep_alive: true, readable: true, ended: false }
     }
 
-    /// More may have come in.
-    pub(crate) fn readable(&mut self) {
+    /// More may have come in; `ended`: and nothing will come after it.
+    pub(crate) fn readable(&mut self, ended: bool) {
         self.readable = true;
+        self.ended |= ended;
     }
 
     /// A request is inside the node.
@@ -75,22 +108,39 @@ impl Connection {
         matches!(self.stage, Stage::Inside)
     }
 
-    /// Begins a reply. `body` is how many bytes it has; a `HEAD` request gets the head alone.
-    pub(crate) fn reply(&mut self, status: &str, node: &str, body: usize, is_head: bool) {
+    /// Begins the reply that [`Connection::answer`] says.
+    pub(crate) fn reply(&mut self, node: &str) {
+        let Answer { status, bytes, is_head, ref id } = self.answer;
+        let line = match status {
+            Status::Done => "200 OK",
+            Status::Failed => "500 Internal Server Error",
+            Status::Full => "503 Service Unavailable",
+            Status::Garbage => return self.garbage(),
+        };
         let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
+        let (echo, id, end) = id.as_deref().map_or(("", "", ""), |id| ("X-Request-Id: ", id, "\r\n"));
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {body}\r\nX-Node: {node}\r\n{connection}\r\n"
+            "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\nX-Node: {node}\r\n\
+             {echo}{id}{end}{connection}\r\n"
         );
         self.stage =
-            Stage::Reply { head: head.into_bytes(), sent: 0, filler: if is_head { 0 } else { body }, counts: true };
+            Stage::Reply { head: head.into_bytes(), sent: 0, filler: if is_head { 0 } else { bytes }, counts: true };
     }
 
     /// Begins to answer with something that is not HTTP, and closes then.
-    pub(crate) fn garbage(&mut self) {
+    fn garbage(&mut self) {
         self.keep_alive = false;
         // Neither a status line nor an end of lines for as long as a parser may look for one.
         let head = (0..512u16).map(|i| (i.wrapping_mul(151) % 251) as u8 | 0x80).collect();
         self.stage = Stage::Reply { head, sent: 0, filler: 0, counts: true };
+    }
+
+    /// From now on a close resets the connection: what the client has not read yet is lost.
+    ///
+    /// # Errors
+    /// The connection is gone already.
+    pub(crate) fn reset_on_close(&self) -> io::Result<()> {
+        Ok(rustix::net::sockopt::set_socket_linger(&self.stream, Some(std::time::Duration::ZERO))?)
     }
 
     /// Goes on as far as possible without waiting. Call it again unless it says to wait or is closed.
@@ -106,6 +156,11 @@ impl Connection {
             match &mut self.stage {
                 Stage::Inside => return Ok(Step::Wait),
                 Stage::Reply { .. } => return self.write(),
+                Stage::Head if self.input.is_empty() => {
+                    if !self.read(buffer)? {
+                        return Ok(Step::Wait);
+                    }
+                }
                 Stage::Head => match request::parse(&self.input) {
                     Ok(Some(request)) => {
                         self.input.drain(..request.head);
@@ -151,6 +206,9 @@ impl Connection {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
                 self.input.extend_from_slice(&buffer[..n]);
+                // Less than asked for is all there is: more rings anew (epoll(7)), but an end that came
+                // with it has rung already.
+                self.readable = n == buffer.len() || self.ended;
                 Ok(true)
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -201,6 +259,8 @@ impl Connection {
 
     fn refuse(&mut self, what: &str) -> Step {
         self.keep_alive = false;
+        // No id that was read before is answered by this.
+        self.answer.id = None;
         self.input.clear();
         let body = format!("{what}\n");
         let head = format!(

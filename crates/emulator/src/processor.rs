@@ -35,6 +35,8 @@ pub struct Processor<T> {
     /// Service that each request gets per unit of time: it changes with the number of requests only, so it
     /// is worked out then and not whenever somebody asks.
     rate: f64,
+    /// When the next request leaves if nothing changes.
+    departure: Option<u64>,
     /// Nanoseconds of service of a request that has been inside since the processor was last empty.
     service: f64,
     /// The instant up to which everything has been worked out.
@@ -87,8 +89,9 @@ impl<T> Processor<T> {
     #[must_use]
     pub fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Processor<T> {
         let inside = BinaryHeap::new();
-        let (entries, busy, done) = (0, 0.0, 0.0);
-        Processor { cpus, thrashing, speed: 1.0, rate: 1.0, service: 0.0, now, inside, beside: 0, entries, busy, done }
+        let (departure, entries, busy, done) = (None, 0, 0.0, 0.0);
+        let (speed, rate, service, beside) = (1.0, 1.0, 0.0, 0);
+        Processor { cpus, thrashing, speed, rate, departure, service, now, inside, beside, entries, busy, done }
     }
 
     /// Requests inside.
@@ -139,8 +142,7 @@ impl<T> Processor<T> {
     /// When the next request leaves if nothing changes; `None` if none ever does.
     #[must_use]
     pub fn next_departure(&self) -> Option<u64> {
-        let first = self.inside.peek()?;
-        (self.rate > 0.0).then(|| self.now.saturating_add(round_up((first.end - self.service) / self.rate - ROUNDING)))
+        self.departure
     }
 
     /// Moves on to `to`, before which nothing leaves: [`Processor::next_departure`] says so.
@@ -189,7 +191,14 @@ impl<T> Processor<T> {
         self.service = 0.0;
     }
 
-    /// Works the rate out anew.
+    /// Works the next departure out anew.
+    fn plan(&mut self) {
+        let after = |first: &Resident<T>| round_up((first.end - self.service) / self.rate - ROUNDING);
+        let first = self.inside.peek().filter(|_| self.rate > 0.0);
+        self.departure = first.map(|first| self.now.saturating_add(after(first)));
+    }
+
+    /// Works the rate and what follows from it out anew.
     fn refresh(&mut self) {
         let n = self.inside.len() as f64;
         let share = (f64::from(self.cpus) / n).min(1.0);
@@ -200,6 +209,7 @@ impl<T> Processor<T> {
                 self.speed / (1.0 + penalty * surplus) * share
             }
         };
+        self.plan();
     }
 
     /// Moves on to `to`, before which nothing leaves.
@@ -213,6 +223,7 @@ impl<T> Processor<T> {
                 self.service += each;
                 self.done += each * n;
                 self.busy += dt * n.min(f64::from(self.cpus));
+                self.plan();
             }
         }
     }

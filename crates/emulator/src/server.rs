@@ -1,36 +1,39 @@
-//! The loop in which the nodes of a cluster live: sockets, stations and one alarm.
+//! The loop in which the nodes of a cluster live: sockets, machines and one alarm.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
-use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::clock::{self, Alarm};
-use crate::connection::{Connection, READ, Step};
-use crate::node::{Command, NodeSpec, NodeStats};
+use crate::computer::Work;
+use crate::connection::{Answer, Connection, READ, Status, Step};
+use crate::machine::{Machine, Reception};
+use crate::node::{Health, NodeSpec, NodeStats};
+use crate::port::Port;
 use crate::random::Random;
 use crate::request::Request;
-use crate::station::{Demand, Station};
+use crate::station::Demand;
 
 /// What a [`crate::Cluster`] asks of its thread.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Do something to a node.
-    Command { node: usize, command: Command, answer: Sender<io::Result<()>> },
+    /// Something else is wrong with a node.
+    Health { node: usize, health: Health, answer: Sender<io::Result<()>> },
     /// Copy the counters out.
     Stats { answer: Sender<Vec<NodeStats>> },
+    /// Say what was done, in seconds of a nominal CPU.
+    Done { answer: Sender<Vec<f64>> },
     /// End.
     Stop,
 }
 
 const WAKER: Token = Token(0);
 const ALARM: Token = Token(1);
-/// Tokens of the listeners start here, those of connections after them.
-const FIRST_LISTENER: usize = 2;
+/// Tokens of the ports start here, those of connections after them.
+const FIRST_PORT: usize = 2;
 
 /// After a failure to accept (out of descriptors) it is tried again after so long.
 const ACCEPT_AGAIN: u64 = clock::SECOND / 100;
@@ -38,25 +41,19 @@ const ACCEPT_AGAIN: u64 = clock::SECOND / 100;
 /// Events taken from the system at once.
 const EVENTS: usize = 1024;
 
+/// An instant that does not come.
+const NEVER: u64 = u64::MAX;
+
 struct Node {
     spec: NodeSpec,
-    address: SocketAddr,
-    listener: Option<TcpListener>,
-    station: Station,
+    ports: Vec<Port>,
+    machine: Machine,
     random: Random,
-    mode: Mode,
     stats: NodeStats,
     /// Finished requests whose replies have not been begun, with the instant at which they finished.
     finished: Vec<(u64, u64)>,
-    /// The listener may have more, to be asked for at this instant.
+    /// The ports may have more, to be asked for at this instant.
     accept: Option<u64>,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Mode {
-    Work,
-    Errors,
-    Garbage,
 }
 
 /// Everything that the thread owns.
@@ -65,11 +62,17 @@ pub(crate) struct Server {
     alarm: Alarm,
     inbox: Receiver<Message>,
     nodes: Vec<Node>,
+    /// Per node when something is to be done without any event from outside; [`NEVER`].
+    due: Vec<u64>,
+    /// Per port its node.
+    node_of: Vec<usize>,
     connections: Vec<Option<Connection>>,
-    free: VecDeque<usize>,
+    /// Places of connections that can be used again.
+    free: Vec<usize>,
+    /// Places that can be used again after the next poll: until then there may be an event of the connection
+    /// that was there.
+    freed: Vec<usize>,
     generation: u32,
-    /// Per connection place: the reply's size and whether it is to a HEAD request.
-    replies: Vec<(usize, bool)>,
     buffer: Vec<u8>,
 }
 
@@ -86,31 +89,38 @@ impl Server {
         let now = clock::now();
         let mut seeds = Random::new(seed);
         let mut nodes = Vec::with_capacity(specs.len());
-        for (i, spec) in specs.into_iter().enumerate() {
-            let (listener, address) = listen(&poll, i, spec.address)
-                .map_err(|e| io::Error::new(e.kind(), format!("node {} on {}: {e}", spec.name, spec.address)))?;
+        let (mut node_of, mut addresses) = (Vec::new(), Vec::new());
+        for (n, spec) in specs.into_iter().enumerate() {
+            let mut ports = Vec::with_capacity(spec.addresses.len());
+            for address in &spec.addresses {
+                let port = Port::open(&poll, Token(FIRST_PORT + node_of.len()), *address)
+                    .map_err(|e| io::Error::new(e.kind(), format!("node {} on {address}: {e}", spec.name)))?;
+                addresses.push(port.address);
+                node_of.push(n);
+                ports.push(port);
+            }
+            let mut random = Random::new(seeds.bits());
             nodes.push(Node {
-                address,
-                listener: Some(listener),
-                station: Station::new(now, spec.cpus, spec.concurrency, spec.thrashing),
-                random: Random::new(seeds.bits()),
-                mode: Mode::Work,
+                ports,
+                machine: Machine::new(now, &spec, Random::new(random.bits())),
+                random,
                 stats: NodeStats::new(spec.name.clone()),
                 finished: Vec::new(),
                 accept: None,
                 spec,
             });
         }
-        let addresses = nodes.iter().map(|n| n.address).collect();
         let server = Server {
             poll,
             alarm,
             inbox,
+            due: vec![NEVER; nodes.len()],
             nodes,
+            node_of,
             connections: Vec::new(),
-            free: VecDeque::new(),
+            free: Vec::new(),
+            freed: Vec::new(),
             generation: 0,
-            replies: Vec::new(),
             buffer: vec![0; READ],
         };
         Ok((server, waker, addresses))
@@ -123,7 +133,8 @@ impl Server {
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
         loop {
-            let due = self.due();
+            self.free.append(&mut self.freed);
+            let due = self.due.iter().min().copied().filter(|due| *due < NEVER);
             self.alarm.wait(&mut self.poll, &mut events, due).expect("poll and timer calls with valid arguments");
             // What is finished frees its CPU before anything new is looked at.
             self.finish_due();
@@ -135,17 +146,15 @@ impl Server {
                         }
                     }
                     ALARM => {}
-                    Token(n) if n < FIRST_LISTENER + self.nodes.len() => self.accept(n - FIRST_LISTENER),
+                    Token(n) if n < self.first_connection() => self.accept(self.node_of[n - FIRST_PORT]),
                     Token(n) => {
-                        let place = n - FIRST_LISTENER - self.nodes.len();
+                        let place = n - self.first_connection();
                         if let Some(Some(connection)) = self.connections.get_mut(place) {
                             if event.is_readable() || event.is_read_closed() || event.is_error() {
-                                connection.readable();
+                                connection.readable(event.is_read_closed() || event.is_error());
                             }
                             if event.is_read_closed() && connection.is_inside() {
-                                // The client has left. Its work goes on, as in a server that looks at
-                                // the connection only when it writes.
-                                self.close(place);
+                                self.abandon(place);
                             }
                             self.go_on(place);
                         }
@@ -155,20 +164,26 @@ impl Server {
         }
     }
 
-    /// When something is to be done without any event from outside.
-    fn due(&self) -> Option<u64> {
-        let of = |n: &Node| {
-            let leftover = (!n.finished.is_empty()).then_some(0);
-            n.station.next_event().into_iter().chain(n.accept).chain(leftover).min()
-        };
-        self.nodes.iter().filter_map(of).min()
+    /// The token of the connection at place 0.
+    fn first_connection(&self) -> usize {
+        FIRST_PORT + self.node_of.len()
+    }
+
+    /// Works out anew when node `n` has something to do by itself. Call it after everything that concerns it.
+    fn schedule(&mut self, n: usize) {
+        let node = &self.nodes[n];
+        let leftover = (!node.finished.is_empty()).then_some(0);
+        self.due[n] = node.machine.next_event().into_iter().chain(node.accept).chain(leftover).min().unwrap_or(NEVER);
     }
 
     fn finish_due(&mut self) {
         let now = clock::now();
         for n in 0..self.nodes.len() {
+            if self.due[n] > now {
+                continue;
+            }
             let node = &mut self.nodes[n];
-            node.station.advance(now, &mut node.finished);
+            node.machine.advance(now, &mut node.finished);
             let mut finished = std::mem::take(&mut node.finished);
             for (id, at) in finished.drain(..) {
                 self.finish(n, id, now.saturating_sub(at));
@@ -181,6 +196,7 @@ impl Server {
                 self.nodes[n].accept = None;
                 self.accept(n);
             }
+            self.schedule(n);
         }
     }
 
@@ -190,50 +206,49 @@ impl Server {
         let (place, generation) = ((id & u64::from(u32::MAX)) as usize, (id >> 32) as u32);
         match self.connections.get_mut(place) {
             Some(Some(connection)) if connection.generation == generation => {
-                let (bytes, is_head) = self.replies[place];
-                connection.reply("200 OK", &node.spec.name, bytes, is_head);
+                connection.reply(&node.spec.name);
                 self.go_on(place);
             }
             _ => node.stats.unwanted += 1,
         }
     }
 
+    /// Accepts what has come to the ports of node `n`.
     fn accept(&mut self, n: usize) {
+        let mut port = 0;
         loop {
             let node = &mut self.nodes[n];
-            let Some(listener) = &node.listener else { return };
-            if node.stats.connections >= node.spec.connections {
-                // Tried again when one closes.
+            if port >= node.ports.len() || node.stats.connections >= node.spec.connections {
+                // Beyond its bound it is tried again when one closes.
                 return;
             }
-            match listener.accept() {
-                Ok((stream, _)) => {
+            match node.ports[port].listener().map(mio::net::TcpListener::accept) {
+                Some(Ok((stream, _))) => {
                     // Replies are written whole: waiting to fill a segment could only delay them.
                     let _ = stream.set_nodelay(true);
                     node.stats.accepted += 1;
                     node.stats.connections += 1;
                     self.admit(n, stream);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
-                Err(e) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
-                Err(_) => {
+                Some(Err(e)) if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
+                Some(Err(e)) if e.kind() != io::ErrorKind::WouldBlock => {
                     node.accept = Some(clock::now() + ACCEPT_AGAIN);
-                    return;
+                    return self.schedule(n);
                 }
+                Some(Err(_)) | None => port += 1,
             }
         }
     }
 
     fn admit(&mut self, n: usize, mut stream: mio::net::TcpStream) {
-        let place = self.free.pop_front().unwrap_or_else(|| {
+        let place = self.free.pop().unwrap_or_else(|| {
             self.connections.push(None);
-            self.replies.push((0, false));
             self.connections.len() - 1
         });
-        let token = Token(FIRST_LISTENER + self.nodes.len() + place);
+        let token = Token(self.first_connection() + place);
         if self.poll.registry().register(&mut stream, token, Interest::READABLE | Interest::WRITABLE).is_err() {
             self.nodes[n].stats.connections -= 1;
-            self.free.push_back(place);
+            self.freed.push(place);
             return;
         }
         self.generation = self.generation.wrapping_add(1);
@@ -248,7 +263,14 @@ impl Server {
             match connection.go_on(&mut self.buffer) {
                 Step::Wait => return,
                 Step::Arrived(request) => self.arrive(place, *request),
-                Step::Replied => self.nodes[n].stats.replies += 1,
+                Step::Replied => {
+                    let Answer { status, id, .. } = std::mem::take(&mut connection.answer);
+                    let Node { spec, stats, .. } = &mut self.nodes[n];
+                    stats.replies += 1;
+                    if status == Status::Done && stats.ids.answered.len() < spec.log {
+                        stats.ids.answered.extend(id);
+                    }
+                }
                 Step::Bad => self.nodes[n].stats.bad += 1,
                 Step::Closed { amid } => {
                     self.nodes[n].stats.bad += u64::from(amid);
@@ -260,31 +282,64 @@ impl Server {
 
     fn arrive(&mut self, place: usize, request: Request) {
         let Some(Some(connection)) = self.connections.get_mut(place) else { return };
-        let node = &mut self.nodes[connection.node];
+        let n = connection.node;
+        let node = &mut self.nodes[n];
         node.stats.requests += 1;
-        if let Some(id) = request.id {
-            if node.stats.log.len() < node.spec.log { node.stats.log.push(id) } else { node.stats.unlogged += 1 }
-        }
-        match node.mode {
-            Mode::Errors => return connection.reply("500 Internal Server Error", &node.spec.name, 0, request.is_head),
-            Mode::Garbage => return connection.garbage(),
-            Mode::Work => {}
+        if let Some(id) = &request.id {
+            let ids = &mut node.stats.ids;
+            if ids.received.len() < node.spec.log { ids.received.push(id.clone()) } else { ids.unlogged += 1 }
         }
         let cpu = request.demand.unwrap_or_else(|| node.spec.demand.draw(&mut node.random));
         let io = request.io.unwrap_or_else(|| node.spec.io.draw(&mut node.random));
-        self.replies[place] = (request.bytes.unwrap_or(node.spec.reply_bytes), request.is_head);
-        node.station.advance(clock::now(), &mut node.finished);
-        let id = u64::from(connection.generation) << 32 | place as u64;
-        node.station.arrive(id, Demand { cpu: clock::nanos(cpu), io: clock::nanos(io) });
-        node.stats.max_inside = node.stats.max_inside.max(node.station.inside());
+        let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
+        let demand = Demand { cpu: clock::nanos(cpu), io: clock::nanos(io) };
+        let work = Work { demand, object: request.object, bytes: if request.is_head { 0 } else { bytes as u64 } };
+        node.machine.advance(clock::now(), &mut node.finished);
+        let Health { garbles, stalled, .. } = node.machine.health();
+        let status = if garbles && !stalled {
+            Status::Garbage
+        } else {
+            match node.machine.receive(key(connection.generation, place), work) {
+                Reception::Taken => Status::Done,
+                Reception::Failed => Status::Failed,
+                Reception::Full => Status::Full,
+            }
+        };
+        node.stats.max_inside = node.stats.max_inside.max(node.machine.inside());
+        node.stats.failed += u64::from(status == Status::Failed);
+        node.stats.refused += u64::from(status == Status::Full);
+        let bytes = if matches!(status, Status::Failed | Status::Full) { 0 } else { bytes };
+        connection.answer = Answer { status, bytes, is_head: request.is_head, id: request.id };
+        if matches!(status, Status::Full | Status::Garbage) {
+            connection.reply(&node.spec.name);
+        }
+        self.schedule(n);
+    }
+
+    /// The client of the request inside has left.
+    fn abandon(&mut self, place: usize) {
+        let Some(Some(connection)) = self.connections.get(place) else { return };
+        let (n, id) = (connection.node, key(connection.generation, place));
+        let node = &mut self.nodes[n];
+        if node.spec.drops_abandoned {
+            node.machine.advance(clock::now(), &mut node.finished);
+            node.machine.remove(id);
+            // It may have been finished just now.
+            node.finished.retain(|(other, _)| *other != id);
+            node.stats.unwanted += 1;
+        }
+        self.close(place);
+        self.schedule(n);
     }
 
     fn close(&mut self, place: usize) {
         if let Some(connection) = self.connections.get_mut(place).and_then(Option::take) {
-            self.free.push_back(place);
-            let node = &mut self.nodes[connection.node];
+            self.freed.push(place);
+            let n = connection.node;
+            let node = &mut self.nodes[n];
             if node.stats.connections == node.spec.connections {
                 node.accept = Some(0);
+                self.due[n] = 0;
             }
             node.stats.connections -= 1;
         }
@@ -294,62 +349,65 @@ impl Server {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Stop => return std::ops::ControlFlow::Break(()),
+                // Whoever asked may have gone; nothing is lost with the answer.
                 Message::Stats { answer } => {
-                    // Whoever asked may have gone; nothing is lost with the answer.
                     let _ = answer.send(self.nodes.iter_mut().map(Node::count).collect());
                 }
-                Message::Command { node, command, answer } => {
-                    let _ = answer.send(self.command(node, command));
+                Message::Done { answer } => {
+                    let _ = answer.send(self.nodes.iter_mut().map(Node::done).collect());
+                }
+                Message::Health { node, health, answer } => {
+                    let _ = answer.send(self.set_health(node, health));
                 }
             }
+            (0..self.nodes.len()).for_each(|n| self.schedule(n));
         }
         std::ops::ControlFlow::Continue(())
     }
 
-    fn command(&mut self, n: usize, command: Command) -> io::Result<()> {
+    fn set_health(&mut self, n: usize, health: Health) -> io::Result<()> {
         let node = &mut self.nodes[n];
-        node.station.advance(clock::now(), &mut node.finished);
-        match command {
-            Command::Stall => node.station.set_speed(0.0),
-            Command::Slow { factor } => node.station.set_speed(1.0 / factor),
-            Command::Errors => node.mode = Mode::Errors,
-            Command::Garbage => node.mode = Mode::Garbage,
-            Command::Crash => {
-                node.listener = None;
-                node.station.clear();
-                node.finished.clear();
-                for place in 0..self.connections.len() {
-                    if self.connections[place].as_ref().is_some_and(|c| c.node == n) {
-                        self.close(place);
-                    }
-                }
-            }
-            Command::Recover => {
-                node.station.set_speed(1.0);
-                node.mode = Mode::Work;
-                if node.listener.is_none() {
-                    node.listener = Some(listen(&self.poll, n, node.address)?.0);
-                }
+        node.machine.advance(clock::now(), &mut node.finished);
+        node.machine.set_health(health);
+        if !health.crashed {
+            let poll = &self.poll;
+            return node.ports.iter_mut().try_for_each(|port| port.reopen(poll));
+        }
+        node.finished.clear();
+        let closed = node.ports.iter_mut().map(Port::close).fold(Ok(()), io::Result::and);
+        for place in 0..self.connections.len() {
+            if let Some(connection) = self.connections[place].as_ref().filter(|connection| connection.node == n) {
+                // One that cannot be reset has ended.
+                let _ = connection.reset_on_close();
+                self.close(place);
             }
         }
-        Ok(())
+        closed
     }
+}
+
+/// The request inside of a connection: no other connection at its place has the same.
+fn key(generation: u32, place: usize) -> u64 {
+    u64::from(generation) << 32 | place as u64
 }
 
 impl Node {
     fn count(&mut self) -> NodeStats {
-        self.station.advance(clock::now(), &mut self.finished);
+        self.machine.advance(clock::now(), &mut self.finished);
         let mut stats = self.stats.clone();
-        stats.inside = self.station.inside();
-        stats.waiting = self.station.waiting();
-        stats.busy = Duration::from_nanos(self.station.busy() as u64);
+        let usage = self.machine.usage();
+        stats.inside = self.machine.inside();
+        stats.waiting = self.machine.waiting();
+        stats.busy = Duration::from_nanos(usage.busy as u64);
+        stats.done = Duration::from_nanos(usage.done as u64);
+        stats.disk_busy = Duration::from_nanos(usage.disk as u64);
+        stats.link_busy = Duration::from_nanos(usage.link as u64);
+        (stats.hits, stats.misses) = (usage.hits, usage.misses);
         stats
     }
-}
 
-fn listen(poll: &Poll, n: usize, address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let mut listener = TcpListener::bind(address)?;
-    let address = listener.local_addr()?;
-    poll.registry().register(&mut listener, Token(FIRST_LISTENER + n), Interest::READABLE)?;
-    Ok((listener, address))
+    fn done(&mut self) -> f64 {
+        self.machine.advance(clock::now(), &mut self.finished);
+        self.machine.usage().done / clock::SECOND as f64
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use weirgate_emulator::client::{ClassPlan, Ended, Guarantee, Load, Phase, Plan, Report, Statistic, Tally};
-use weirgate_emulator::{Cluster, Command, Distribution, NodeSpec};
+use weirgate_emulator::{Cluster, Distribution, Health, NodeSpec};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -44,7 +44,7 @@ fn nothing_is_lost_or_doubled() {
     assert_eq!(tally.bytes, 1024 * tally.served);
     assert!(tally.response_time(Statistic::Percentile(1.0)).unwrap() >= MS);
     let stats = &cluster.stats().unwrap()[0];
-    let ids: HashSet<_> = stats.log.iter().collect();
+    let ids: HashSet<_> = stats.ids.answered.iter().collect();
     assert_eq!((ids.len() as u64, stats.requests), (tally.served, tally.served));
     assert_eq!(report.points.iter().map(|p| p.classes[0].served).sum::<u64>(), tally.served);
     assert_eq!(report.points.iter().map(|p| p.classes[0].arrivals).sum::<u64>(), tally.arrivals);
@@ -88,9 +88,9 @@ fn a_pool_that_is_too_small_shows_in_counters_and_response_times() {
 
 #[test]
 fn failures_are_told_apart() {
-    let outcome = |command, timeout| {
+    let outcome = |health, timeout| {
         let cluster = cluster(NodeSpec::new("a", 1));
-        cluster.command(0, command).unwrap();
+        cluster.set_health(0, health).unwrap();
         let mut plan = plan(&cluster, 100 * MS, Load::even(100.0, Distribution::ZERO, "/"));
         plan.classes[0].timeout = timeout;
         let tally = run(plan).classes[0].total();
@@ -98,13 +98,13 @@ fn failures_are_told_apart() {
         (tally.arrivals, tally.failed)
     };
     let patient = Duration::from_secs(20);
-    let (n, failed) = outcome(Command::Crash, patient);
+    let (n, failed) = outcome(Health { crashed: true, ..Health::WELL }, patient);
     assert_eq!((n, failed.connect), (10, 10), "{failed:?}");
-    let (n, failed) = outcome(Command::Stall, 50 * MS);
+    let (n, failed) = outcome(Health { stalled: true, ..Health::WELL }, 50 * MS);
     assert_eq!((n, failed.timeout), (10, 10), "{failed:?}");
-    let (n, failed) = outcome(Command::Errors, patient);
+    let (n, failed) = outcome(Health { fails: 1.0, ..Health::WELL }, patient);
     assert_eq!((n, failed.status), (10, 10), "{failed:?}");
-    let (n, failed) = outcome(Command::Garbage, patient);
+    let (n, failed) = outcome(Health { garbles: true, ..Health::WELL }, patient);
     assert_eq!((n, failed.garbled), (10, 10), "{failed:?}");
 }
 

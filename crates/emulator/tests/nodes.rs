@@ -2,52 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+mod http;
+
+use std::io::{BufRead, ErrorKind, Read};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use weirgate_emulator::{Cluster, Command, Distribution, NodeSpec, clock};
-
-/// Longer than any test may take: a reply that never comes fails the test instead of hanging it.
-const PATIENCE: Duration = Duration::from_secs(30);
-
-fn connect(to: SocketAddr) -> BufReader<TcpStream> {
-    let stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    BufReader::new(stream)
-}
-
-fn send(stream: &mut BufReader<TcpStream>, text: &str) {
-    stream.get_mut().write_all(text.as_bytes()).unwrap();
-}
-
-/// Reads a reply: (status, headers in lower case, body).
-fn reply(stream: &mut BufReader<TcpStream>) -> (u16, Vec<String>, Vec<u8>) {
-    let mut lines = Vec::new();
-    loop {
-        let mut line = String::new();
-        assert_ne!(stream.read_line(&mut line).unwrap(), 0, "the connection ended in a head: {lines:?}");
-        match line.trim_end() {
-            "" => break,
-            line => lines.push(line.to_ascii_lowercase()),
-        }
-    }
-    let length = lines.iter().find_map(|l| l.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    (lines[0].split(' ').nth(1).unwrap().parse().unwrap(), lines, body)
-}
-
-fn get(stream: &mut BufReader<TcpStream>, target: &str) -> u16 {
-    send(stream, &format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
-    reply(stream).0
-}
-
-fn one(spec: NodeSpec) -> (Cluster, SocketAddr) {
-    let cluster = Cluster::start(vec![spec], 1).unwrap();
-    let address = cluster.addresses()[0];
-    (cluster, address)
-}
+use http::{PATIENCE, connect, get, one, reply, send, wait_for};
+use weirgate_emulator::{Cluster, Disk, Distribution, Health, NodeSpec, clock};
 
 /// Milliseconds from now until `n` requests of 40 ms, all sent at once, are answered.
 fn together(address: SocketAddr, n: usize) -> f64 {
@@ -94,10 +56,13 @@ fn a_node_draws_what_a_request_does_not_say() {
     assert!(clock::now() - start >= 40_000_000);
     assert_eq!((status, body.as_slice()), (200, b"www".as_slice()));
     assert!(head.contains(&"x-node: n7".to_owned()), "{head:?}");
+    assert!(head.contains(&"x-request-id: first".to_owned()), "{head:?}");
     assert_eq!(get(&mut stream, "/?demand=0ms&io=0ms&id=second"), 200);
     assert_eq!(get(&mut stream, "/?demand=0ms&io=0ms&id=third"), 200);
     let stats = &cluster.stats().unwrap()[0];
-    assert_eq!((stats.log.as_slice(), stats.unlogged), (["first".into(), "second".into()].as_slice(), 1));
+    let logged: [std::sync::Arc<str>; 2] = ["first".into(), "second".into()];
+    assert_eq!((stats.ids.received.as_slice(), stats.ids.unlogged), (logged.as_slice(), 1));
+    assert_eq!(stats.ids.answered, logged);
     assert_eq!(stats.accepted, 1);
 }
 
@@ -138,43 +103,44 @@ fn faults_come_and_go() {
     let mut stream = connect(address);
     assert_eq!(get(&mut stream, "/"), 200);
 
-    cluster.command(0, Command::Errors).unwrap();
-    assert_eq!(get(&mut stream, "/?demand=10s"), 500, "at once, whatever the demand");
-    cluster.command(0, Command::Recover).unwrap();
+    cluster.set_health(0, Health { fails: 1.0, ..Health::WELL }).unwrap();
+    assert_eq!(get(&mut stream, "/?demand=10s"), 500, "soon, whatever the demand");
+    cluster.set_health(0, Health::WELL).unwrap();
 
-    cluster.command(0, Command::Slow { factor: 4.0 }).unwrap();
+    cluster.set_health(0, Health { speed: 0.25, ..Health::WELL }).unwrap();
     let start = clock::now();
     assert_eq!(get(&mut stream, "/?demand=20ms"), 200);
     assert!(clock::now() - start >= 80_000_000);
-    cluster.command(0, Command::Recover).unwrap();
+    cluster.set_health(0, Health::WELL).unwrap();
 
-    cluster.command(0, Command::Stall).unwrap();
+    cluster.set_health(0, Health { stalled: true, ..Health::WELL }).unwrap();
     send(&mut stream, "GET /?demand=1ms HTTP/1.1\r\nHost: x\r\n\r\n");
     stream.get_ref().set_read_timeout(Some(Duration::from_millis(50))).unwrap();
     let silence = stream.read(&mut [0]).unwrap_err();
     assert!(matches!(silence.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{silence}");
     stream.get_ref().set_read_timeout(Some(PATIENCE)).unwrap();
-    cluster.command(0, Command::Recover).unwrap();
+    cluster.set_health(0, Health::WELL).unwrap();
     assert_eq!(reply(&mut stream).0, 200);
 
-    cluster.command(0, Command::Garbage).unwrap();
+    cluster.set_health(0, Health { garbles: true, ..Health::WELL }).unwrap();
     send(&mut stream, "GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     assert!(!bytes.is_empty() && !bytes.starts_with(b"HTTP"), "{bytes:?}");
-    cluster.command(0, Command::Recover).unwrap();
+    cluster.set_health(0, Health::WELL).unwrap();
 
     let mut inside = connect(address);
     send(&mut inside, "GET /?demand=10s HTTP/1.1\r\nHost: x\r\n\r\n");
-    cluster.command(0, Command::Crash).unwrap();
-    assert!(!matches!(inside.read(&mut [0]), Ok(1..)));
+    cluster.set_health(0, Health { crashed: true, ..Health::WELL }).unwrap();
+    assert_eq!(inside.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
     assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
     assert_eq!(cluster.stats().unwrap()[0].inside, 0);
-    cluster.command(0, Command::Recover).unwrap();
+    cluster.set_health(0, Health::WELL).unwrap();
     assert_eq!(get(&mut connect(address), "/"), 200);
 
-    assert!(cluster.command(1, Command::Stall).is_err());
-    assert!(cluster.command(0, Command::Slow { factor: 0.0 }).is_err());
+    assert!(cluster.set_health(1, Health { stalled: true, ..Health::WELL }).is_err());
+    assert!(cluster.set_health(0, Health { speed: 0.0, ..Health::WELL }).is_err());
+    assert!(cluster.set_health(0, Health { fails: 1.5, ..Health::WELL }).is_err());
 }
 
 #[test]
@@ -182,19 +148,15 @@ fn work_goes_on_for_a_client_that_has_left() {
     let (cluster, address) = one(NodeSpec::new("a", 1));
     let mut patient = connect(address);
     assert_eq!(get(&mut patient, "/"), 200);
-    cluster.command(0, Command::Stall).unwrap();
+    cluster.set_health(0, Health { stalled: true, ..Health::WELL }).unwrap();
     let mut impatient = connect(address);
     send(&mut impatient, "GET /?demand=30ms HTTP/1.1\r\nHost: x\r\n\r\n");
     let stats = || cluster.stats().unwrap().swap_remove(0);
-    while stats().inside == 0 {
-        std::thread::yield_now();
-    }
+    wait_for(|| stats().inside == 1);
     drop(impatient);
-    while stats().connections == 2 {
-        std::thread::yield_now();
-    }
+    wait_for(|| stats().connections == 1);
     assert_eq!(stats().inside, 1);
-    cluster.command(0, Command::Recover).unwrap();
+    cluster.set_health(0, Health::WELL).unwrap();
     // The request that nobody waits for entered first and takes as long: it is done no later.
     assert_eq!(get(&mut patient, "/?demand=30ms"), 200);
     let stats = stats();
@@ -223,9 +185,22 @@ fn a_dropped_cluster_closes_its_ports() {
 
 #[test]
 fn specifications_that_make_no_sense_are_refused() {
-    let error = Cluster::start(vec![NodeSpec::new("odd", 0)], 1).unwrap_err();
-    assert!(error.to_string().contains("node odd"), "{error}");
+    let odd = || NodeSpec::new("odd", 1);
+    let disk = Disk { access: Duration::ZERO, bytes_per_s: f64::NAN, cache: 0 };
+    for (spec, what) in [
+        (NodeSpec { cpus: 0, ..odd() }, "CPUs"),
+        (NodeSpec { servers: 0, ..odd() }, "servers"),
+        (NodeSpec { concurrency: Some(0), ..odd() }, "concurrency"),
+        (NodeSpec { connections: 0, ..odd() }, "connections"),
+        (NodeSpec { addresses: Vec::new(), ..odd() }, "addresses"),
+        (NodeSpec { speed: 0.0, ..odd() }, "speed"),
+        (NodeSpec { disk: Some(disk), ..odd() }, "disk"),
+        (NodeSpec { bandwidth: Some(-1.0), ..odd() }, "bandwidth"),
+    ] {
+        let error = Cluster::start(vec![NodeSpec::new("even", 1), spec], 1).unwrap_err().to_string();
+        assert!(error.contains("node odd") && error.contains(what), "{error}");
+    }
     let (_cluster, taken) = one(NodeSpec::new("a", 1));
-    let error = Cluster::start(vec![NodeSpec { address: taken, ..NodeSpec::new("b", 1) }], 1).unwrap_err();
+    let error = Cluster::start(vec![NodeSpec { addresses: vec![taken], ..NodeSpec::new("b", 1) }], 1).unwrap_err();
     assert!(error.kind() == ErrorKind::AddrInUse && error.to_string().contains("node b"), "{error}");
 }

@@ -37,7 +37,7 @@ const DECAY: f64 = 0.7;
 /// The last instant at which a request may be released, and what to call its drop afterwards. `alone` says
 /// that nothing of the class is inside.
 pub(crate) fn drop_at(
-    admit: Admit,
+    admit: &Admit,
     arrived: Time,
     limit: Option<Duration>,
     expected: f64,
@@ -53,13 +53,13 @@ pub(crate) fn drop_at(
         _ => return patience,
     };
     let expected = if expected >= 1e9 { u64::MAX } else { (expected * 1e9) as u64 };
-    let slack = Duration::from_nanos(nanos(limit.unwrap_or(max_wait)).saturating_sub(expected));
-    let deadline = (arrived + slack, ShedReason::Deadline);
+    let slack = nanos(limit.unwrap_or(max_wait)).saturating_sub(expected);
+    let deadline = (Time::from_nanos(arrived.as_nanos().saturating_add(slack)), ShedReason::Deadline);
     if deadline.0 < patience.0 { deadline } else { patience }
 }
 
 /// Could a request of the class meet its limit if it were released the moment it arrives?
-pub(crate) fn hopeless(admit: Admit, limit: Option<Duration>, expected: f64) -> bool {
+pub(crate) fn hopeless(admit: &Admit, limit: Option<Duration>, expected: f64) -> bool {
     match (admit, limit) {
         (Admit::Deadline { .. }, Some(limit)) => limit.as_secs_f64() < expected,
         _ => false,
@@ -163,12 +163,17 @@ impl Expected {
         Expected { period: 0, sum: 0.0, count: 0, mean: None, percentile: None, kept: None };
 
     /// Brings the estimate up to `now`. `inside` tells whether the class has requests inside.
-    pub(crate) fn roll(&mut self, now: Time, inside: bool, admit: Admit, limit: Option<ResponseTime>) {
+    #[inline]
+    pub(crate) fn roll(&mut self, now: Time, inside: bool, admit: &Admit, limit: Option<ResponseTime>) {
         let period = now.as_nanos() / PERIOD;
-        let mut passed = period.saturating_sub(self.period);
-        if passed == 0 {
-            return;
+        if period > self.period {
+            self.turn(period, inside, admit, limit);
         }
+    }
+
+    /// A later period begins.
+    fn turn(&mut self, period: u64, inside: bool, admit: &Admit, limit: Option<ResponseTime>) {
+        let mut passed = period - self.period;
         self.period = period;
         if self.count > 0 {
             self.mean = Some(self.sum / f64::from(self.count));
@@ -193,7 +198,7 @@ impl Expected {
     }
 
     /// One more completion. Call [`Expected::roll`] first.
-    pub(crate) fn add(&mut self, seconds: f64, admit: Admit, limit: Option<ResponseTime>) {
+    pub(crate) fn add(&mut self, seconds: f64, admit: &Admit, limit: Option<ResponseTime>) {
         let percentile = matches!(limit.map(|rt| rt.statistic), Some(Statistic::Percentile(_)));
         if percentile && matches!(admit, Admit::Predict(_)) {
             let kept = self.kept.get_or_insert_with(|| Box::new([0.0; KEPT]));
@@ -221,7 +226,7 @@ impl Expected {
 mod tests {
     use super::*;
 
-    const QUORUM: Admit = Admit::Deadline { stale: StaleEstimate::Decay };
+    const QUORUM: &Admit = &Admit::Deadline { stale: StaleEstimate::Decay };
 
     #[test]
     fn drops_when_the_time_left_is_less_than_expected() {
@@ -229,15 +234,15 @@ mod tests {
         let wait = Duration::from_secs(30);
         let (at, why) = drop_at(QUORUM, Time::from_millis(1000), limit, 0.1, true, wait);
         assert_eq!((at, why), (Time::from_millis(1300), ShedReason::Deadline));
-        let (at, why) = drop_at(Admit::None, Time::from_millis(1000), limit, 0.1, true, wait);
+        let (at, why) = drop_at(&Admit::None, Time::from_millis(1000), limit, 0.1, true, wait);
         assert_eq!((at, why), (Time::from_millis(31_000), ShedReason::QueueTimeout));
-        assert!(hopeless(QUORUM, limit, 0.5) && !hopeless(QUORUM, limit, 0.4) && !hopeless(Admit::None, limit, 9.0));
+        assert!(hopeless(QUORUM, limit, 0.5) && !hopeless(QUORUM, limit, 0.4) && !hopeless(&Admit::None, limit, 9.0));
     }
 
     #[test]
     fn an_estimate_decays_only_with_nothing_inside_and_only_if_asked() {
         let at = |period: u64| Time::from_nanos(period * PERIOD);
-        let hold = Admit::Deadline { stale: StaleEstimate::Hold };
+        let hold = &Admit::Deadline { stale: StaleEstimate::Hold };
         for (admit, inside, expected) in [(QUORUM, false, 0.49), (QUORUM, true, 1.0), (hold, false, 1.0)] {
             let mut e = Expected::UNKNOWN;
             e.roll(at(1), true, admit, None);

@@ -28,7 +28,7 @@ pub(crate) struct Steering {
     seen: Vec<u32>,
     /// The class that steered last.
     last: Option<u32>,
-    /// When the next step is due.
+    /// When the next step is due, or [`Time::NEVER`] if none ever is.
     pub(crate) next: Time,
 }
 
@@ -39,7 +39,9 @@ impl Steering {
         let steers = matches!(policy.discipline.load_control, LoadControl::WindowLinear { .. });
         let limits = specs.filter(|_| steers).filter_map(|class| class.guarantee.response_time);
         let limit = limits.map(|rt| rt.limit).min();
-        Steering { limit, seen: Vec::new(), last: None, next: after(now) }
+        // Adaptive windows set their own times.
+        let next = if steers { after(now) } else { Time::NEVER };
+        Steering { limit, seen: Vec::new(), last: None, next }
     }
 
     /// An arrival or completion of a class; `last` is the period of its latest one.
@@ -63,8 +65,11 @@ impl Engine {
         if self.nodes.readmit(now) {
             self.nodes_changed(now);
         }
+        if self.steering.next > now {
+            return;
+        }
         match self.policy.discipline.load_control {
-            LoadControl::WindowLinear { .. } if self.steering.next <= now => {
+            LoadControl::WindowLinear { .. } => {
                 let tightest = self.tightest(now);
                 for window in &mut self.windows {
                     window.step(now, tightest);
@@ -77,19 +82,16 @@ impl Engine {
                         self.swing(now, group);
                     }
                 }
+                self.plan();
             }
-            LoadControl::WindowLinear { .. } | LoadControl::Fixed { .. } => {}
+            LoadControl::Fixed { .. } => {}
         }
     }
 
-    /// When control must run next.
-    pub(crate) fn next_control(&self) -> Option<Time> {
-        match self.policy.discipline.load_control {
-            LoadControl::WindowLinear { .. } => Some(self.steering.next),
-            LoadControl::WindowAdaptive(_) => {
-                self.windows.iter().filter_map(|window| window.swing.as_ref()).map(|swing| swing.next).min()
-            }
-            LoadControl::Fixed { .. } => None,
+    /// Control of adaptive windows runs next when the first of them ends its half cycle.
+    fn plan(&mut self) {
+        if let Some(next) = self.windows.iter().filter_map(|w| w.swing.as_ref()).map(|swing| swing.next).min() {
+            self.steering.next = next;
         }
     }
 
@@ -134,7 +136,7 @@ impl Engine {
     /// The class of the cycle whose limit is most in danger, and the least stretch of compute times if there are
     /// two classes to compare: of one alone nobody knows whether it is dear or in a crowd.
     fn endangered(&mut self, now: Time, group: usize, swing: &Swing) -> (Option<Danger>, Option<f64>) {
-        let admit = self.policy.discipline.admit;
+        let admit = &self.policy.discipline.admit;
         let (mut worst, mut danger, mut stretch, mut compared) = (0.0, None, f64::INFINITY, 0);
         for class in &swing.seen {
             let Some(certain) = self.halves(*class, group).map(|halves| swing.mean(halves)) else { continue };
@@ -186,7 +188,7 @@ impl Engine {
 
     fn tightest(&mut self, now: Time) -> Tightest {
         let Some(limit) = self.steering.limit else { return Tightest::NoLimit };
-        let admit = self.policy.discipline.admit;
+        let admit = &self.policy.discipline.admit;
         let mut compute = |class: u32| {
             let state = &mut self.classes.all[class as usize];
             // The mean steers, whatever is guaranteed.
@@ -229,6 +231,7 @@ impl Engine {
             window.set(now, size, Why::Nodes { usable: members.usable, all: members.machines() });
             self.spread(group, high);
         }
+        self.plan();
     }
 }
 

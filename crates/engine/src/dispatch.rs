@@ -150,8 +150,8 @@ pub(crate) struct Nodes {
     /// Virtual time of the last turn per pool, for weighted round robin.
     round: Vec<f64>,
     turns: u64,
-    /// When the next ejected node returns.
-    next_return: Option<Time>,
+    /// When the next ejected node returns, or [`Time::NEVER`].
+    next_return: Time,
 }
 
 impl Nodes {
@@ -191,7 +191,7 @@ impl Nodes {
             nodes,
             round: vec![0.0; policy.pools.len()],
             turns: 0,
-            next_return: None,
+            next_return: Time::NEVER,
         };
         all.group(matches!(policy.discipline.load_control, LoadControl::WindowAdaptive(_)));
         all.refresh();
@@ -248,7 +248,7 @@ impl Nodes {
     /// Recomputes everything that follows from the nodes' states.
     fn refresh(&mut self) {
         self.usable.fill(0);
-        self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min();
+        self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min().unwrap_or(Time::NEVER);
         for lane in &mut self.lanes {
             lane.weight = 0.0;
         }
@@ -273,12 +273,19 @@ impl Nodes {
 
     /// Can the pool take a request now? `kept` is a group in which the request has a slot already.
     pub(crate) fn has_room(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> bool {
-        self.open(pool, windows, kept).next().is_some()
+        self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, kept))
     }
 
     /// Can this node take a request now, windows aside?
     pub(crate) fn can_take(&self, node: u32) -> bool {
         self.ready.contains(node)
+    }
+
+    /// Can the lane take a request?
+    #[inline]
+    fn is_open(&self, lane: u32, windows: &[Window], kept: Option<u32>) -> bool {
+        let group = self.lanes[lane as usize].group;
+        (kept == Some(group) || windows[group as usize].has_room()) && !self.ready.items(lane as usize).is_empty()
     }
 
     /// The lanes of the pool that can take a request.
@@ -288,11 +295,7 @@ impl Nodes {
         windows: &'a [Window],
         kept: Option<u32>,
     ) -> impl Iterator<Item = u32> + Clone + 'a {
-        self.lanes_of[pool].iter().copied().filter(move |lane| {
-            let group = self.lanes[*lane as usize].group;
-            let window = kept == Some(group) || windows[group as usize].has_room();
-            window && !self.ready.items(*lane as usize).is_empty()
-        })
+        self.lanes_of[pool].iter().copied().filter(move |lane| self.is_open(*lane, windows, kept))
     }
 
     /// The group of a node's machine.

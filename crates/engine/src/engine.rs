@@ -90,7 +90,7 @@ impl Engine {
             Some(state) if state.live => arrival.class.0,
             _ => self.classes.default_class(),
         };
-        let admit = self.policy.discipline.admit;
+        let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
         let limit = response_time.map(|rt| rt.limit);
@@ -104,11 +104,10 @@ impl Engine {
             return self.refuse(now, class, ShedReason::NoNode);
         }
         let predicted = self.predicted(now, class);
-        let nobody_waits = self.queues.waiting == 0 || self.next().is_none();
-        let free = self.nodes.has_room(pool, &self.windows, None) && queue_is_empty(&self.classes, class);
-        if free && nobody_waits {
+        let free = self.classes.all[class as usize].queue.len == 0 && self.nodes.has_room(pool, &self.windows, None);
+        if free && (self.queues.waiting == 0 || self.next().is_none()) {
             let expected = self.classes.all[class as usize].expected.seconds().unwrap_or(0.0);
-            if admit::hopeless(admit, limit, expected) {
+            if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
                 return self.refuse(now, class, ShedReason::Deadline);
             }
             let index = self.accept(now, class, &arrival);
@@ -139,11 +138,7 @@ impl Engine {
         let Some(index) = self.tickets.find(ticket, State::Waiting) else { return false };
         let class = self.tickets[index].class;
         self.classes.all[class as usize].observed.counts.cancelled += 1;
-        self.dequeue(index);
-        self.tickets.remove(index);
-        if !self.classes.all[class as usize].active() {
-            self.retire(class);
-        }
+        self.forget(index);
         true
     }
 
@@ -189,6 +184,7 @@ impl Engine {
             return Some(self.drop_head(now, index, reason));
         }
         self.tickets[index].fair = self.precedence.charges(class);
+        // The release ranks its class anew.
         self.dequeue(index);
         let node = self.send(now, index);
         let entry = &self.tickets[index];
@@ -200,8 +196,9 @@ impl Engine {
     /// step of control, the next return of an ejected node.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let expiry = self.expiry.peek(0).map(|(at, _)| at);
-        [self.next_control(), expiry, self.nodes.next_return()].into_iter().flatten().min()
+        let expiry = self.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
+        let next = self.steering.next.min(expiry).min(self.nodes.next_return());
+        (next != Time::NEVER).then_some(next)
     }
 
     /// The policy in force.
@@ -221,7 +218,7 @@ impl Engine {
         // A partition of the window knows one window; methods that divide it do not look at its size.
         let size = self.windows[0].size;
         let room = |pool| self.nodes.has_room(pool, &self.windows, None);
-        self.precedence.next(size, self.policy.pools.len(), room)
+        self.precedence.next(size, room)
     }
 
     /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
@@ -229,8 +226,8 @@ impl Engine {
     fn note_held_back(&mut self, now: Time) {
         let groups = &self.nodes.groups;
         for (window, group) in self.windows.iter_mut().zip(groups) {
-            let waits = self.queues.waiting > 0 && group.pools.iter().any(|pool| self.precedence.waits(*pool));
-            window.hold(now, waits);
+            let full = self.queues.waiting > 0 && !window.has_room();
+            window.hold(now, full && group.pools.iter().any(|pool| self.precedence.waits(*pool)));
         }
         if self.queues.waiting == 0 || groups.len() == 1 {
             return;
@@ -256,18 +253,18 @@ impl Engine {
     /// Would a request of the class that arrives now wait too long?
     fn predicted(&mut self, now: Time, class: u32) -> Option<ShedReason> {
         let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
-        let tokens = self.dearness(class);
         let spec = self.classes.spec(class);
         let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
-        let state = &mut self.classes.all[class as usize];
-        let owed = guarantee.throughput.is_some_and(|rate| {
-            let owed = state.arrivals.level(now, rate) >= 1.0;
+        let mut owed = false;
+        if let Some(rate) = guarantee.throughput {
+            owed = self.classes.all[class as usize].arrivals.level(now, rate) >= 1.0;
             if owed {
+                let tokens = self.dearness(class);
                 // A debt of what it takes beyond the one that is there.
-                state.arrivals.take(now, rate, tokens, f64::INFINITY);
+                self.classes.all[class as usize].arrivals.take(now, rate, tokens, f64::INFINITY);
             }
-            owed
-        });
+        }
+        let state = &mut self.classes.all[class as usize];
         if state.queue.len == 0 {
             return None;
         }
@@ -352,7 +349,9 @@ impl Engine {
         let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
             return 1.0;
         };
-        let dearness = mean / agreed / self.stretch(state.pool);
+        let dearness = mean / agreed;
+        // A stretch only makes it less.
+        let dearness = if dearness >= dear { dearness / self.stretch(state.pool) } else { 1.0 };
         if dearness >= dear { dearness } else { 1.0 }
     }
 
@@ -366,13 +365,23 @@ impl Engine {
         }
     }
 
-    /// Takes a waiting request out of its queue.
-    fn dequeue(&mut self, index: u32) {
+    /// Takes a waiting request out of its queue. True if it was the head: then its class must be ranked anew.
+    fn dequeue(&mut self, index: u32) -> bool {
         let class = self.tickets[index].class;
         let bounds = self.classes.spec(class).queue;
         let queue = &mut self.classes.all[class as usize].queue;
-        if self.queues.unlink(&mut self.tickets, queue, index, bounds) {
+        self.queues.unlink(&mut self.tickets, queue, index, bounds)
+    }
+
+    /// A waiting request is gone.
+    fn forget(&mut self, index: u32) {
+        let class = self.tickets[index].class;
+        if self.dequeue(index) {
             self.rank(class);
+        }
+        self.tickets.remove(index);
+        if !self.classes.all[class as usize].active() {
+            self.retire(class);
         }
     }
 
@@ -381,13 +390,8 @@ impl Engine {
         let (class, tag, waited) = (entry.class, entry.tag, now.since(entry.arrived));
         let ticket = self.tickets.ticket(index);
         let retry_after = self.retry_after(class, reason);
-        self.dequeue(index);
-        self.tickets.remove(index);
-        let state = &mut self.classes.all[class as usize];
-        state.observed.shed(now, reason);
-        if !state.active() {
-            self.retire(class);
-        }
+        self.classes.all[class as usize].observed.shed(now, reason);
+        self.forget(index);
         Action::Shed { ticket, tag, shed: Shed { reason, retry_after }, waited }
     }
 
@@ -398,7 +402,7 @@ impl Engine {
 
     /// When the head of the class's queue is dropped, and why.
     pub(crate) fn drop_at(&mut self, now: Time, class: u32) -> (Time, ShedReason) {
-        let admit = self.policy.discipline.admit;
+        let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
         let state = &mut self.classes.all[class as usize];
@@ -418,8 +422,10 @@ impl Engine {
     pub(crate) fn rank(&mut self, class: u32) {
         let state = &self.classes.all[class as usize];
         if state.queue.len == 0 {
-            self.precedence.remove(class, state.pool);
-            self.expiry.remove(0, class);
+            if self.expiry.contains(class) {
+                self.precedence.remove(class, state.pool);
+                self.expiry.remove(0, class);
+            }
             return;
         }
         let claim = Claim {
@@ -489,8 +495,4 @@ impl Engine {
         let seconds = (f64::from(state.queue.len) * each).ceil().clamp(1.0, 60.0);
         Duration::from_secs(seconds as u64)
     }
-}
-
-fn queue_is_empty(classes: &Classes, class: u32) -> bool {
-    classes.all[class as usize].queue.len == 0
 }

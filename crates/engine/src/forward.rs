@@ -85,7 +85,7 @@ impl Engine {
             self.nodes.succeeded(node);
             let guarantee = self.classes.spec(class).guarantee;
             let state = &mut self.classes.all[class as usize];
-            let admit = self.policy.discipline.admit;
+            let admit = &self.policy.discipline.admit;
             state.expected.roll(now, state.outstanding > 0, admit, guarantee.response_time);
             if adopted {
                 state.observed.counts.served += 1;

@@ -4,8 +4,8 @@
 //! the heaps share one position table: a hundred pools with a hundred thousand classes cost no more
 //! than one pool. A key may be changed or an item removed wherever it stands.
 //!
-//! Keys are compared with `<` only; equal keys fall back to the item's number, so that the order is
-//! total and the same in every run. Keys must not be NaN.
+//! Equal keys fall back to the item's number, so that the order is total and the same in every run. Keys must
+//! not be NaN.
 
 /// Where an item stands: nowhere.
 const ABSENT: u32 = u32::MAX;
@@ -31,11 +31,18 @@ impl<K: Copy + PartialOrd> Heaps<K> {
     }
 
     /// The smallest key of `heap` and its item.
+    #[inline]
     pub(crate) fn peek(&self, heap: usize) -> Option<(K, u32)> {
         self.heaps[heap].first().copied()
     }
 
+    /// The heaps that are not empty, each with its smallest key and that key's item.
+    pub(crate) fn tops(&self) -> impl Iterator<Item = (usize, (K, u32))> + '_ {
+        self.heaps.iter().enumerate().filter_map(|(heap, slots)| Some((heap, *slots.first()?)))
+    }
+
     /// Is `item` in a heap?
+    #[inline]
     pub(crate) fn contains(&self, item: u32) -> bool {
         self.at[item as usize] != ABSENT
     }
@@ -50,81 +57,84 @@ impl<K: Copy + PartialOrd> Heaps<K> {
         let at = self.at[item as usize];
         let slots = &mut self.heaps[heap];
         if at == ABSENT {
+            let last = slots.len();
             slots.push((key, item));
-            let last = slots.len() - 1;
-            self.at[item as usize] = last as u32;
-            self.up(heap, last);
+            up(slots, &mut self.at, last);
+            return;
+        }
+        let at = at as usize;
+        let slot = &mut slots[at];
+        debug_assert_eq!(slot.1, item, "an item is in one heap only");
+        let rises = key < slot.0;
+        slot.0 = key;
+        if rises {
+            up(slots, &mut self.at, at);
         } else {
-            let at = at as usize;
-            debug_assert_eq!(slots[at].1, item, "an item is in one heap only");
-            slots[at].0 = key;
-            let at = self.up(heap, at);
-            self.down(heap, at);
+            down(slots, &mut self.at, at);
         }
     }
 
     /// Takes `item` out of `heap` if it is there.
+    #[inline]
     pub(crate) fn remove(&mut self, heap: usize, item: u32) {
-        let at = self.at[item as usize];
-        if at == ABSENT {
-            return;
+        if self.contains(item) {
+            self.take(heap, item);
         }
-        let at = at as usize;
-        self.at[item as usize] = ABSENT;
+    }
+
+    fn take(&mut self, heap: usize, item: u32) {
+        let at = core::mem::replace(&mut self.at[item as usize], ABSENT) as usize;
         let slots = &mut self.heaps[heap];
-        debug_assert_eq!(slots[at].1, item, "an item is in one heap only");
-        slots.swap_remove(at);
+        let gone = slots.swap_remove(at);
+        debug_assert_eq!(gone.1, item, "an item is in one heap only");
         if at < slots.len() {
-            let moved = slots[at].1;
-            self.at[moved as usize] = at as u32;
-            let at = self.up(heap, at);
-            self.down(heap, at);
-        }
-    }
-
-    fn up(&mut self, heap: usize, mut at: usize) -> usize {
-        let slots = &mut self.heaps[heap];
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if !before(slots[at], slots[parent]) {
-                break;
+            if slots[at] < gone {
+                up(slots, &mut self.at, at);
+            } else {
+                down(slots, &mut self.at, at);
             }
-            slots.swap(at, parent);
-            self.at[slots[at].1 as usize] = at as u32;
-            at = parent;
         }
-        self.at[slots[at].1 as usize] = at as u32;
-        at
-    }
-
-    fn down(&mut self, heap: usize, mut at: usize) {
-        let slots = &mut self.heaps[heap];
-        loop {
-            let left = 2 * at + 1;
-            if left >= slots.len() {
-                break;
-            }
-            let right = left + 1;
-            let child = if right < slots.len() && before(slots[right], slots[left]) { right } else { left };
-            if !before(slots[child], slots[at]) {
-                break;
-            }
-            slots.swap(at, child);
-            self.at[slots[at].1 as usize] = at as u32;
-            at = child;
-        }
-        self.at[slots[at].1 as usize] = at as u32;
     }
 }
 
-fn before<K: PartialOrd>(a: (K, u32), b: (K, u32)) -> bool {
-    if a.0 < b.0 {
-        true
-    } else if b.0 < a.0 {
-        false
-    } else {
-        a.1 < b.1
+/// Moves what stands at `hole` towards the root until nothing greater is above it.
+fn up<K: Copy + PartialOrd>(slots: &mut [(K, u32)], places: &mut [u32], mut hole: usize) {
+    let slot = slots[hole];
+    while hole > 0 {
+        let parent = (hole - 1) / 2;
+        let above = slots[parent];
+        if above <= slot {
+            break;
+        }
+        slots[hole] = above;
+        places[above.1 as usize] = hole as u32;
+        hole = parent;
     }
+    slots[hole] = slot;
+    places[slot.1 as usize] = hole as u32;
+}
+
+/// Moves what stands at `hole` away from the root until nothing smaller is below it.
+fn down<K: Copy + PartialOrd>(slots: &mut [(K, u32)], places: &mut [u32], mut hole: usize) {
+    let slot = slots[hole];
+    loop {
+        let left = 2 * hole + 1;
+        let Some(mut below) = slots.get(left).copied() else { break };
+        let mut child = left;
+        if let Some(right) = slots.get(left + 1).copied()
+            && right < below
+        {
+            (child, below) = (left + 1, right);
+        }
+        if slot <= below {
+            break;
+        }
+        slots[hole] = below;
+        places[below.1 as usize] = hole as u32;
+        hole = child;
+    }
+    slots[hole] = slot;
+    places[slot.1 as usize] = hole as u32;
 }
 
 #[cfg(test)]

@@ -68,5 +68,5 @@ impl Sub<Duration> for Time {
 
 /// `span` in nanoseconds, saturated to 64 bits.
 pub(crate) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+    span.as_secs().saturating_mul(1_000_000_000).saturating_add(u64::from(span.subsec_nanos()))
 }

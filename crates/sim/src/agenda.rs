@@ -18,16 +18,22 @@ const NEVER: u64 = u64::MAX;
 /// The next instant of every source.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// A binary tree in an array: from `leaves` on the sources, above them the earlier of two.
-    tree: Vec<(u64, u32)>,
+    /// A binary tree in an array: from `leaves` on the sources, above them the earlier of two. Each is one
+    /// number, see [`entry`].
+    tree: Vec<u128>,
     leaves: usize,
+}
+
+/// The instant in the upper half and the source in the lower: what comes first is the smaller number.
+fn entry(at: u64, source: usize) -> u128 {
+    u128::from(at) << 64 | source as u128
 }
 
 impl Agenda {
     /// So many sources, none of which waits for anything.
     pub(crate) fn new(sources: usize) -> Agenda {
         let leaves = sources.next_power_of_two();
-        let mut tree: Vec<(u64, u32)> = (0..2 * leaves).map(|i| (NEVER, i.saturating_sub(leaves) as u32)).collect();
+        let mut tree: Vec<u128> = (0..2 * leaves).map(|i| entry(NEVER, i.saturating_sub(leaves))).collect();
         for i in (1..leaves).rev() {
             tree[i] = tree[2 * i];
         }
@@ -36,30 +42,22 @@ impl Agenda {
 
     /// From now on `source` waits for `at`.
     pub(crate) fn set(&mut self, source: usize, at: Option<u64>) {
+        let mut first = entry(at.unwrap_or(NEVER), source);
         let mut i = self.leaves + source;
-        let at = at.unwrap_or(NEVER);
-        if self.tree[i].0 == at {
-            return;
-        }
-        let mut first = (at, source as u32);
-        self.tree[i] = first;
-        while i > 1 {
-            let other = self.tree[i ^ 1];
-            // Sources on the left have lower numbers and win at equal instants.
-            let is_right = i % 2 == 1;
-            first = if (other.0 < first.0) | ((other.0 == first.0) & is_right) { other } else { first };
-            i /= 2;
-            if self.tree[i] == first {
+        while self.tree[i] != first {
+            self.tree[i] = first;
+            if i == 1 {
                 return;
             }
-            self.tree[i] = first;
+            first = first.min(self.tree[i ^ 1]);
+            i /= 2;
         }
     }
 
     /// The earliest instant and its source.
     pub(crate) fn first(&self) -> Option<(u64, usize)> {
-        let (at, source) = self.tree[1];
-        (at != NEVER).then_some((at, source as usize))
+        let (at, source) = ((self.tree[1] >> 64) as u64, self.tree[1] as usize);
+        (at != NEVER).then_some((at, source))
     }
 }
 

@@ -58,7 +58,7 @@ impl Queue {
     /// One more deadline. Returns when the queue must be looked at, if nobody will in time.
     pub(crate) fn push(&mut self, now: u64, slot: u32, stamp: u32, over: impl Fn(&Deadline) -> bool) -> Option<u64> {
         // Two for one that comes: it never takes long and the queue cannot stay long.
-        for _ in 0..2 {
+        if self.deadlines.pop_front_if(|first| over(first)).is_some() {
             self.deadlines.pop_front_if(|first| over(first));
         }
         let at = now.saturating_add(self.length);

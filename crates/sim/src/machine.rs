@@ -51,8 +51,8 @@ pub(crate) struct Machines {
     servers: Vec<Station>,
     /// Per server its machine.
     host_of: Vec<u32>,
-    /// What has finished and was not collected yet.
-    finished: Vec<(u64, u64)>,
+    /// What has finished and when, in order. Collect it after everything that moves a server on.
+    pub(crate) finished: Vec<(u64, u64)>,
 }
 
 impl Machines {
@@ -125,17 +125,6 @@ impl Machines {
     /// Moves a server on to `now`.
     pub(crate) fn advance(&mut self, now: u64, server: u32) {
         self.servers[server as usize].advance(now, &mut self.finished);
-    }
-
-    /// Is there anything to collect?
-    pub(crate) fn has_finished(&self) -> bool {
-        !self.finished.is_empty()
-    }
-
-    /// Swaps what has finished since the last time with `emptied`. Call it after everything that moves a
-    /// server on.
-    pub(crate) fn collect(&mut self, emptied: &mut Vec<(u64, u64)>) {
-        std::mem::swap(&mut self.finished, emptied);
     }
 
     /// From now on this is wrong with a machine. Call [`Machines::advance`] for its servers first.
@@ -222,9 +211,7 @@ mod tests {
         // Speed 2: 10 ms of work take 5.
         assert_eq!(machines.next_event(0), Some(5 * MS));
         machines.advance(5 * MS, 0);
-        let mut finished = Vec::new();
-        machines.collect(&mut finished);
-        assert_eq!(finished, [(0, 5 * MS)]);
+        assert_eq!(machines.finished, [(0, 5 * MS)]);
         assert_eq!(machines.done(5 * MS), [0.020]);
     }
 

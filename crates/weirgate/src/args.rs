@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{demo, plan, sim};
+use crate::{demo, lab, plan, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Demo(demo::Args),
     Sim(sim::Args),
     Plan(plan::Args),
+    Lab(lab::Args),
 }
 
 /// Serve the policy of FILE until told to stop.
@@ -124,7 +125,7 @@ pub(crate) struct Schema {
 pub(crate) enum SchemaOf {
     /// What `weirgate run` serves.
     Policy,
-    /// What `weirgate sim` and `weirgate plan` play.
+    /// What `weirgate sim`, `weirgate plan` and `weirgate lab` play.
     Experiment,
 }
 

@@ -1,4 +1,4 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
@@ -9,6 +9,7 @@ mod check;
 mod demo;
 mod exit;
 mod explain;
+mod lab;
 mod plan;
 mod run;
 mod sim;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
+        Command::Lab(args) => lab::run(args),
     }
 }
 

@@ -14,7 +14,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_config::{Experiment, InvalidOverride, Override, load_experiment_file};
 use weirgate_experiment::report::{Group, Played, Series, html, json, svg, text};
-use weirgate_experiment::{Verdict, judge, judge_against_oracle};
+use weirgate_experiment::{Verdict, compressed, judge, judge_against_oracle};
 
 use crate::{exit, swarm};
 
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// Put a value into the experiment first, such as `traffic.A.rate=800/s`; may be given several times.
     #[arg(long = "set", value_name = "PATH=VALUE", value_parser = set)]
     sets: Vec<Override>,
+    /// Divide all instants (phases, faults, changes) by this; rates and demands stay.
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    compress: f64,
     /// How to print.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -154,7 +157,14 @@ fn load(args: &Args) -> Option<Vec<Plan>> {
                         let lines = loaded.warning_lines(&file.display().to_string());
                         lines.iter().for_each(|line| exit::tell(&format!("{line}\n")));
                     }
-                    experiments.push(loaded.experiment);
+                    match compressed(&loaded.experiment, args.compress) {
+                        Ok(experiment) => experiments.push(experiment),
+                        Err(why) => {
+                            exit::say(&format!("{}: {why}", file.display()));
+                            sound = false;
+                            break;
+                        }
+                    }
                 }
                 Err(errors) => {
                     exit::tell(&errors.to_string());
@@ -264,7 +274,7 @@ fn write(report: &str, output: Option<&Path>) -> Result<(), String> {
 }
 
 /// The command as it was typed, as a shell would take it again.
-fn command_line() -> String {
+pub(crate) fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     let quoted = |word: String| {
         if !word.is_empty() && word.chars().all(plain) { word } else { format!("'{}'", word.replace('\'', r"'\''")) }

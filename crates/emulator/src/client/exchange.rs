@@ -19,7 +19,7 @@ pub(super) const READ: usize = 64 * 1024;
 /// A connection and what is on it.
 #[derive(Debug)]
 pub(super) struct Exchange {
-    pub(super) stream: TcpStream,
+    stream: TcpStream,
     stage: Stage,
     output: Vec<u8>,
     sent: usize,
@@ -44,11 +44,26 @@ enum Stage {
 
 /// A reply, whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Reply {
+pub struct Reply {
     /// Its status.
-    pub(super) status: u16,
+    pub status: u16,
     /// Bytes of its body.
-    pub(super) bytes: u64,
+    pub bytes: u64,
+    /// It has a field `X-Node`, as replies of emulated nodes have and those of a gateway itself have not.
+    pub from_node: bool,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With a reply, whole.
+    Reply(Reply),
+    /// No connection could be made for it.
+    NoConnection,
+    /// Its connection ended before the reply did.
+    Reset,
+    /// What came is not HTTP.
+    Garbled,
 }
 
 /// What came of going on with a connection.
@@ -56,14 +71,15 @@ pub(super) struct Reply {
 pub(super) enum Progress {
     /// It waits for the network, or for a request.
     Wait,
-    /// The reply is here; can the connection be used again?
-    Reply(Reply, bool),
-    /// It could not be made.
-    NoConnection,
-    /// It ended, amid a reply if there was a request on it.
-    Reset,
-    /// What came is not HTTP.
-    Garbled,
+    /// The request on it is over; without one, the connection is. Can it be used again?
+    Over { ending: Ending, reusable: bool },
+}
+
+impl Progress {
+    /// The request is over and the connection as well.
+    fn last(ending: Ending) -> Progress {
+        Progress::Over { ending, reusable: false }
+    }
 }
 
 impl Exchange {
@@ -110,7 +126,7 @@ impl Exchange {
                 return Progress::Wait;
             }
             if !matches!(self.stream.take_error(), Ok(None)) || self.stream.peer_addr().is_err() {
-                return Progress::NoConnection;
+                return Progress::last(Ending::NoConnection);
             }
             self.stage = Stage::Head;
         }
@@ -125,8 +141,10 @@ impl Exchange {
         }
         while self.readable {
             match self.stream.read(buffer) {
-                Ok(0) if self.stage == Stage::Body(Body::UntilClose) => return Progress::Reply(self.reply, false),
-                Ok(0) => return Progress::Reset,
+                Ok(0) if self.stage == Stage::Body(Body::UntilClose) => {
+                    return Progress::last(Ending::Reply(self.reply));
+                }
+                Ok(0) => return Progress::last(Ending::Reset),
                 Ok(n) => {
                     // Edge-triggered: a read that does not fill the buffer has emptied the socket, but for the
                     // end of the connection, which no further event may tell.
@@ -134,17 +152,17 @@ impl Exchange {
                     match self.take(&buffer[..n]) {
                         Ok(true) => {
                             let clean = self.input.is_empty() && self.sent == self.output.len();
-                            let again = self.keep_alive && clean && !self.closed;
+                            let reusable = self.keep_alive && clean && !self.closed;
                             self.stage = Stage::Idle;
-                            return Progress::Reply(self.reply, again);
+                            return Progress::Over { ending: Ending::Reply(self.reply), reusable };
                         }
                         Ok(false) => {}
-                        Err(()) => return Progress::Garbled,
+                        Err(()) => return Progress::last(Ending::Garbled),
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.readable = false,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Progress::Reset,
+                Err(_) => return Progress::last(Ending::Reset),
             }
         }
         Progress::Wait
@@ -172,6 +190,7 @@ impl Exchange {
                     self.input.drain(..head.length);
                     if head.status >= 200 {
                         self.reply.status = head.status;
+                        self.reply.from_node = head.from_node;
                         self.keep_alive = head.keep_alive && head.body != Body::UntilClose;
                         self.stage = Stage::Body(head.body);
                     }
@@ -186,6 +205,7 @@ struct Head {
     length: usize,
     status: u16,
     keep_alive: bool,
+    from_node: bool,
     body: Body,
 }
 
@@ -201,6 +221,7 @@ fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
     let status = parsed.code.ok_or(())?;
     let mut keep_alive = parsed.version == Some(1);
     let mut body = Body::UntilClose;
+    let mut from_node = false;
     for header in parsed.headers.iter() {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -218,12 +239,14 @@ fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
                     keep_alive = true;
                 }
             }
+        } else if header.name.eq_ignore_ascii_case("x-node") {
+            from_node = true;
         }
     }
     if is_head || status < 200 || status == 204 || status == 304 {
         body = Body::Length(0);
     }
-    Ok(Some(Head { length, status, keep_alive, body }))
+    Ok(Some(Head { length, status, keep_alive, from_node, body }))
 }
 
 #[cfg(test)]
@@ -244,6 +267,8 @@ mod tests {
         assert!(of("HTTP/1.1 200 OK\r\n\r\n", false).keep_alive);
         assert!(!of("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", false).keep_alive);
         assert!(!of("HTTP/1.0 200 OK\r\n\r\n", false).keep_alive);
+        assert!(of("HTTP/1.1 200 OK\r\nx-node: n1\r\n\r\n", false).from_node);
+        assert!(!of("HTTP/1.1 200 OK\r\nx-nodes: n1\r\n\r\n", false).from_node);
         assert_eq!(head(b"HTTP/1.1 20", false), Ok(None));
         assert_eq!(head(b"\x80\x81\x82", false), Err(()));
         assert_eq!(head(b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", false), Err(()));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::plan::{Arrivals, Plan};
+use super::text::{Text, digits};
 use crate::clock::{SECOND, nanos};
 use crate::random::{Distribution, Random};
 
@@ -27,7 +28,7 @@ struct Stretch {
     gap: f64,
     arrivals: Arrivals,
     demand: Distribution,
-    head: Vec<Piece>,
+    head: Text,
 }
 
 #[derive(Debug)]
@@ -52,13 +53,8 @@ pub struct Due {
     pub demand: Duration,
 }
 
-/// A piece of a request head.
-#[derive(Debug, PartialEq)]
-enum Piece {
-    Text(Vec<u8>),
-    Id,
-    Micros,
-}
+/// What is filled into a request head: its id, its demand in microseconds.
+const MARKS: [&str; 2] = ["{id}", "{us}"];
 
 impl Generator {
     /// The generator of class number `class` of a valid plan.
@@ -79,7 +75,7 @@ impl Generator {
             let to = from + nanos(phase.length);
             let gap = SECOND as f64 / load.rate;
             let (arrivals, demand) = (load.arrivals, load.demand);
-            let stretch = Stretch { from, to, gap, arrivals, demand, head: pieces(&text) };
+            let stretch = Stretch { from, to, gap, arrivals, demand, head: Text::cut(&text, &MARKS) };
             from = to;
             stretch
         });
@@ -118,13 +114,8 @@ impl Generator {
 
     /// Appends the head of a request.
     pub(super) fn write(&self, phase: usize, demand: Duration, id: u64, out: &mut Vec<u8>) {
-        for piece in &self.stretches[phase].head {
-            match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
-                Piece::Id => out.extend_from_slice(id.to_string().as_bytes()),
-                Piece::Micros => out.extend_from_slice(demand.as_micros().to_string().as_bytes()),
-            }
-        }
+        let micros = demand.as_micros() as u64;
+        self.stretches[phase].head.write(out, |mark, out| digits([id, micros][mark], out));
     }
 
     /// Draws the next instant after `at`; `fresh` at the start of a stretch.
@@ -159,23 +150,6 @@ impl Bucket {
         let fits = self.tokens >= 1.0;
         self.tokens -= f64::from(u8::from(fits));
         fits
-    }
-}
-
-/// Cuts a text at its placeholders.
-fn pieces(text: &str) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    let mut rest = text;
-    loop {
-        let found = [("{id}", Piece::Id), ("{us}", Piece::Micros)].into_iter();
-        let found = found.filter_map(|(mark, piece)| rest.find(mark).map(|at| (at, mark.len(), piece)));
-        let Some((at, length, piece)) = found.min_by_key(|f| f.0) else {
-            pieces.push(Piece::Text(rest.into()));
-            return pieces;
-        };
-        pieces.push(Piece::Text(rest[..at].into()));
-        pieces.push(piece);
-        rest = &rest[at + length..];
     }
 }
 

@@ -25,6 +25,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod connections;
 mod exchange;
 mod generator;
 mod judge;
@@ -32,9 +33,13 @@ mod plan;
 mod report;
 mod run;
 mod running;
+mod text;
+mod thread;
 
 pub use generator::{Due, Generator};
 pub use judge::{Ceiling, Floor, Verdict};
 pub use plan::{Arrivals, ClassPlan, Guarantee, InvalidPlan, Load, Phase, Plan, Statistic};
 pub use report::{ClassPoint, ClassReport, Ended, Failures, PhaseReport, Point, Report, Tally};
 pub use running::Running;
+pub use text::{Text, digits};
+pub use thread::Thread;

@@ -1,36 +1,24 @@
-//! The loop that sends: one thread, one alarm, a pool of connections per class.
+//! The schedule of a plan and what came of it, on connections: one thread, one loop.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::Waker;
 
-use super::exchange::{Exchange, Progress, READ, Reply};
+use super::connections::{Connections, Ending, Over, Reply, Target, Ticket};
 use super::generator::{Due, Generator};
 use super::plan::{ClassPlan, Plan, Statistic};
 use super::report::{ClassPoint, ClassReport, Ended, PhaseReport, Point, Report, Tally, histogram, statistic};
-use super::running::Shared;
-use crate::clock::{self, Alarm, nanos};
-
-/// The token of the alarm; that of the waker is 0.
-pub(super) const ALARM: Token = Token(1);
-/// Tokens of connections start here.
-const FIRST: usize = 2;
-
-/// Events taken from the system at once.
-const EVENTS: usize = 1024;
+use super::running::Points;
+use crate::clock::{self, nanos};
 
 /// Requests begun at once before replies are looked at again: a late generator catches up without
 /// making the replies late as well.
 const BATCH: usize = 256;
-
-/// Unused connections are closed after so long, before common servers do it (Apache: 5 s), as a
-/// request could meet the server's close half-way.
-const IDLE: u64 = 4 * clock::SECOND;
 
 /// A class while it runs.
 struct Class {
@@ -38,14 +26,8 @@ struct Class {
     is_head: bool,
     generator: Generator,
     timeout: u64,
-    open: usize,
-    opened: u64,
-    /// Unused connections: place, serial number, since when.
-    idle: VecDeque<(usize, u64, u64)>,
-    /// Requests that wait for a connection, in order.
-    backlog: VecDeque<Request>,
-    /// Requests on connections in order of their intended instants: the instant, place, id.
-    deadlines: VecDeque<(u64, usize, u64)>,
+    /// Requests in order of their intended instants.
+    deadlines: VecDeque<(u64, Ticket)>,
     phases: Vec<[Tally; 2]>,
     /// Of the present tick.
     point: ClassPoint,
@@ -56,28 +38,15 @@ struct Class {
 /// A request under way.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    id: u64,
-    due: Due,
-}
-
-/// A connection in its place.
-struct Slot {
     class: usize,
-    serial: u64,
-    exchange: Exchange,
-    request: Option<Request>,
+    due: Due,
 }
 
 pub(super) struct Run {
     plan: Plan,
-    poll: Poll,
-    alarm: Alarm,
-    shared: Arc<Shared>,
+    connections: Connections<Request>,
+    points: Arc<Points>,
     classes: Vec<Class>,
-    slots: Vec<Option<Slot>>,
-    free: Vec<usize>,
-    /// Counts connections.
-    serial: u64,
     /// Counts requests.
     requests: u64,
     start: u64,
@@ -86,20 +55,17 @@ pub(super) struct Run {
     lateness: Histogram<u32>,
     ticks: u64,
     tick_from: u64,
-    buffer: Vec<u8>,
 }
 
 impl Run {
-    pub(super) fn new(plan: Plan, poll: Poll, alarm: Alarm, shared: Arc<Shared>) -> Run {
+    pub(super) fn new(plan: Plan, points: Arc<Points>) -> io::Result<(Run, Waker)> {
+        let targets = plan.classes.iter().map(|class| Target { address: class.target, most: class.connections });
+        let (connections, waker) = Connections::new(targets)?;
         let class = |(i, of): (usize, &ClassPlan)| Class {
             plan: of.clone(),
             is_head: of.method == "HEAD",
             generator: Generator::new(&plan, i),
             timeout: nanos(of.timeout),
-            open: 0,
-            opened: 0,
-            idle: VecDeque::new(),
-            backlog: VecDeque::new(),
             deadlines: VecDeque::new(),
             phases: plan.phases.iter().map(|_| [Tally::default(), Tally::default()]).collect(),
             point: ClassPoint::default(),
@@ -107,15 +73,11 @@ impl Run {
             under_way: 0,
         };
         let classes = plan.classes.iter().enumerate().map(class).collect();
-        Run {
+        let run = Run {
             classes,
             plan,
-            poll,
-            alarm,
-            shared,
-            slots: Vec::new(),
-            free: Vec::new(),
-            serial: 0,
+            connections,
+            points,
             requests: 0,
             start: 0,
             ended: None,
@@ -123,35 +85,36 @@ impl Run {
             lateness: histogram(3),
             ticks: 0,
             tick_from: 0,
-            buffer: vec![0; READ],
-        }
+        };
+        Ok((run, waker))
     }
 
-    pub(super) fn run(mut self) -> io::Result<Report> {
-        let mut events = Events::with_capacity(EVENTS);
+    /// Plays the plan; `stop` becomes true if its owner wants the end.
+    pub(super) fn run(mut self, stop: &AtomicBool) -> io::Result<Report> {
         self.start = clock::now();
         loop {
-            let due = self.due().map(|at| self.start.saturating_add(at));
-            self.alarm.wait(&mut self.poll, &mut events, due)?;
+            let due = self.due();
+            self.connections.wait(Some(self.start.saturating_add(due)))?;
             self.send_due();
-            for event in &events {
-                if let Some(place) = event.token().0.checked_sub(FIRST)
-                    && let Some(Some(slot)) = self.slots.get_mut(place)
-                {
-                    slot.exchange.ready(event);
-                    self.go_on(place);
-                }
+            self.connections.go_on();
+            while let Some(over) = self.connections.take() {
+                self.end_request(over);
             }
             let now = self.now();
             self.give_up(now);
             if now >= self.next_tick() {
                 self.tick(now);
             }
-            if self.shared.stopped() {
+            if stop.load(Ordering::Relaxed) {
                 self.end(now, Ended::Asked);
-                self.cut();
+                for request in self.connections.cut() {
+                    self.count(request, |tally, _| tally.cut += 1);
+                }
             }
-            if self.ended.is_some() && self.classes.iter().all(|c| c.under_way == 0) {
+            if self.ended.is_some() && self.connections.under_way() == 0 {
+                while let Some(over) = self.connections.take() {
+                    self.end_request(over);
+                }
                 return Ok(self.finish(now));
             }
         }
@@ -167,24 +130,17 @@ impl Run {
     }
 
     /// When something is to be done without any event from outside.
-    fn due(&mut self) -> Option<u64> {
+    fn due(&mut self) -> u64 {
         let mut due = self.next_tick();
         for class in &mut self.classes {
-            while let Some(&(_, place, id)) = class.deadlines.front()
-                && self.slots[place].as_ref().is_none_or(|s| s.request.is_none_or(|r| r.id != id))
-            {
+            while class.deadlines.front().is_some_and(|(_, ticket)| !self.connections.is_under_way(*ticket)) {
                 class.deadlines.pop_front();
             }
-            let oldest =
-                class.deadlines.front().map(|d| d.0).into_iter().chain(class.backlog.front().map(|r| r.due.at));
-            let deadline = oldest.min().map_or(u64::MAX, |at| at.saturating_add(class.timeout));
-            let arrival = if self.ended.is_none() { class.generator.due() } else { None };
-            due = due.min(deadline).min(arrival.unwrap_or(u64::MAX));
+            let deadline = class.deadlines.front().map(|(at, _)| at.saturating_add(class.timeout));
+            let arrival = class.generator.due().filter(|_| self.ended.is_none());
+            due = due.min(deadline.unwrap_or(u64::MAX)).min(arrival.unwrap_or(u64::MAX));
         }
-        if self.ended.is_none() {
-            due = due.min(nanos(self.plan.length()));
-        }
-        Some(due)
+        if self.ended.is_none() { due.min(nanos(self.plan.length())) } else { due }
     }
 
     /// Begins what is due.
@@ -200,16 +156,7 @@ impl Run {
                 left -= 1;
                 self.requests += 1;
                 self.lateness.saturating_record(((now - due.at) / 1000).max(1));
-                let class = &mut self.classes[c];
-                class.phases[due.phase][usize::from(!due.settling)].arrived(&due);
-                class.point.arrivals += 1;
-                class.under_way += 1;
-                let request = Request { id: self.requests, due };
-                if !self.begin(c, request) {
-                    let class = &mut self.classes[c];
-                    class.phases[due.phase][usize::from(!due.settling)].delayed += 1;
-                    class.backlog.push_back(request);
-                }
+                self.begin(c, due);
                 if self.requests >= self.plan.most_requests {
                     self.end(now, Ended::Count);
                 }
@@ -222,115 +169,34 @@ impl Run {
         }
     }
 
-    /// Puts a request on a connection; `false`: none may be had.
-    fn begin(&mut self, c: usize, request: Request) -> bool {
-        let class = &mut self.classes[c];
-        while let Some((place, serial, _)) = class.idle.pop_back() {
-            if self.slots[place].as_ref().is_some_and(|s| s.serial == serial && s.request.is_none()) {
-                self.put(place, request);
-                return true;
-            }
-        }
-        if class.open >= class.plan.connections {
-            return false;
-        }
-        match self.connect(c) {
-            Some(place) => self.put(place, request),
-            None => self.count(c, request, |tally, point| {
-                tally.failed.connect += 1;
-                point.failed += 1;
-            }),
-        }
-        true
-    }
-
-    fn connect(&mut self, c: usize) -> Option<usize> {
-        let class = &mut self.classes[c];
-        let mut stream = TcpStream::connect(class.plan.target).ok()?;
-        // Requests are written whole: waiting to fill a segment could only delay them.
-        let _ = stream.set_nodelay(true);
-        let place = self.free.pop().unwrap_or(self.slots.len());
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if self.poll.registry().register(&mut stream, Token(FIRST + place), interest).is_err() {
-            if place < self.slots.len() {
-                self.free.push(place);
-            }
-            return None;
-        }
-        if place == self.slots.len() {
-            self.slots.push(None);
-        }
-        self.serial += 1;
-        class.open += 1;
-        class.opened += 1;
-        let exchange = Exchange::new(stream);
-        self.slots[place] = Some(Slot { class: c, serial: self.serial, exchange, request: None });
-        Some(place)
-    }
-
-    fn put(&mut self, place: usize, request: Request) {
-        let Some(slot) = &mut self.slots[place] else { return };
-        let class = &mut self.classes[slot.class];
-        slot.request = Some(request);
-        class.deadlines.push_back((request.due.at, place, request.id));
-        let write = |out: &mut Vec<u8>| class.generator.write(request.due.phase, request.due.demand, request.id, out);
-        slot.exchange.send(class.is_head, write);
-        self.go_on(place);
-    }
-
-    /// Goes on with a connection, and with what waits for it once it is free.
-    fn go_on(&mut self, place: usize) {
-        let Some(Some(slot)) = self.slots.get_mut(place) else { return };
-        let (c, serial) = (slot.class, slot.serial);
-        let progress = slot.exchange.go_on(&mut self.buffer);
-        if progress == Progress::Wait {
-            return;
-        }
-        let request = slot.request.take();
-        let again = matches!(progress, Progress::Reply(_, true));
-        if again {
-            let now = self.now();
-            self.classes[c].idle.push_back((place, serial, now));
-        } else {
-            self.close(place);
-        }
-        if let Some(request) = request {
-            let took = self.now() - request.due.at;
-            self.count(c, request, |tally, point| match progress {
-                Progress::Reply(reply, _) => tally.reply(point, reply, took),
-                Progress::NoConnection => tally.fail(point, |failed| failed.connect += 1),
-                Progress::Reset | Progress::Wait => tally.fail(point, |failed| failed.reset += 1),
-                Progress::Garbled => tally.fail(point, |failed| failed.garbled += 1),
-            });
-            if let Progress::Reply(Reply { status: 200..=399, .. }, _) = progress {
-                self.classes[c].responses.saturating_record(took / 1000);
-            }
-        }
-        self.begin_waiting(c);
-    }
-
-    /// Begins what waits for a connection, as far as there are any.
-    fn begin_waiting(&mut self, c: usize) {
-        // Each round takes one request away or ends the loop, also when connecting fails at once.
-        while let Some(&request) = self.classes[c].backlog.front() {
-            self.classes[c].backlog.pop_front();
-            if !self.begin(c, request) {
-                self.classes[c].backlog.push_front(request);
-                return;
-            }
-        }
-    }
-
-    fn close(&mut self, place: usize) {
-        if let Some(slot) = self.slots[place].take() {
-            self.classes[slot.class].open -= 1;
-            self.free.push(place);
-        }
+    fn begin(&mut self, c: usize, due: Due) {
+        let (class, id) = (&mut self.classes[c], self.requests);
+        let write = |out: &mut Vec<u8>| class.generator.write(due.phase, due.demand, id, out);
+        let (ticket, waits) = self.connections.begin(c, Request { class: c, due }, class.is_head, write);
+        class.deadlines.push_back((due.at, ticket));
+        let tally = &mut class.phases[due.phase][usize::from(!due.settling)];
+        tally.arrived(&due);
+        tally.delayed += u64::from(waits);
+        class.point.arrivals += 1;
+        class.under_way += 1;
     }
 
     /// Counts what became of a request.
-    fn count(&mut self, c: usize, request: Request, counts: impl FnOnce(&mut Tally, &mut ClassPoint)) {
-        let class = &mut self.classes[c];
+    fn end_request(&mut self, over: Over<Request>) {
+        let took = over.at - self.start - over.request.due.at;
+        self.count(over.request, |tally, point| match over.ending {
+            Ending::Reply(reply) => tally.reply(point, reply, took),
+            Ending::NoConnection => tally.fail(point, |failed| failed.connect += 1),
+            Ending::Reset => tally.fail(point, |failed| failed.reset += 1),
+            Ending::Garbled => tally.fail(point, |failed| failed.garbled += 1),
+        });
+        if let Ending::Reply(Reply { status: 200..=399, .. }) = over.ending {
+            self.classes[over.request.class].responses.saturating_record(took / 1000);
+        }
+    }
+
+    fn count(&mut self, request: Request, counts: impl FnOnce(&mut Tally, &mut ClassPoint)) {
+        let class = &mut self.classes[request.class];
         class.under_way -= 1;
         counts(&mut class.phases[request.due.phase][usize::from(!request.due.settling)], &mut class.point);
     }
@@ -338,26 +204,14 @@ impl Run {
     /// Gives up what has waited too long.
     fn give_up(&mut self, now: u64) {
         for c in 0..self.classes.len() {
-            let timeout = self.classes[c].timeout;
-            let late = |at: u64| at.saturating_add(timeout) <= now;
-            while let Some(&(at, place, id)) = self.classes[c].deadlines.front()
-                && late(at)
+            while let Some(&(at, ticket)) = self.classes[c].deadlines.front()
+                && at.saturating_add(self.classes[c].timeout) <= now
             {
                 self.classes[c].deadlines.pop_front();
-                if let Some(slot) = &mut self.slots[place]
-                    && let Some(request) = slot.request.take_if(|r| r.id == id)
-                {
-                    self.close(place);
-                    self.count(c, request, |tally, point| tally.fail(point, |failed| failed.timeout += 1));
+                if let Some(request) = self.connections.give_up(ticket) {
+                    self.count(request, |tally, point| tally.fail(point, |failed| failed.timeout += 1));
                 }
             }
-            while let Some(&request) = self.classes[c].backlog.front()
-                && late(request.due.at)
-            {
-                self.classes[c].backlog.pop_front();
-                self.count(c, request, |tally, point| tally.fail(point, |failed| failed.timeout += 1));
-            }
-            self.begin_waiting(c);
         }
     }
 
@@ -368,43 +222,15 @@ impl Run {
         }
     }
 
-    /// Cuts off what is under way.
-    fn cut(&mut self) {
-        for c in 0..self.classes.len() {
-            while let Some(request) = self.classes[c].backlog.pop_front() {
-                self.count(c, request, |tally, _| tally.cut += 1);
-            }
-        }
-        for place in 0..self.slots.len() {
-            if let Some(slot) = &mut self.slots[place] {
-                let (c, request) = (slot.class, slot.request.take());
-                self.close(place);
-                if let Some(request) = request {
-                    self.count(c, request, |tally, _| tally.cut += 1);
-                }
-            }
-        }
-    }
-
     fn tick(&mut self, now: u64) {
         let phase = self.phase(now);
         let classes = self.classes.iter_mut().map(Class::end_tick).collect();
         let [at, from] = [now, self.tick_from].map(Duration::from_nanos);
         let point = Point { at, length: at - from, phase, classes };
-        self.shared.points().push(point);
+        self.points.lock().push(point);
         self.tick_from = now;
         // A tick that was missed altogether is part of the one before.
         self.ticks = now / nanos(self.plan.tick);
-        for c in 0..self.classes.len() {
-            while let Some(&(place, serial, since)) = self.classes[c].idle.front()
-                && since + IDLE <= now
-            {
-                self.classes[c].idle.pop_front();
-                if self.slots[place].as_ref().is_some_and(|s| s.serial == serial && s.request.is_none()) {
-                    self.close(place);
-                }
-            }
-        }
     }
 
     /// The phase at an instant.
@@ -422,10 +248,10 @@ impl Run {
             self.tick(now);
         }
         let phases = &self.plan.phases;
-        let classes = self.classes.into_iter().map(|class| ClassReport {
+        let classes = self.classes.into_iter().enumerate().map(|(c, class)| ClassReport {
             name: class.plan.name,
             guarantee: class.plan.guarantee,
-            connections: class.opened,
+            connections: self.connections.opened(c),
             phases: phases
                 .iter()
                 .zip(class.phases)
@@ -434,7 +260,7 @@ impl Run {
         });
         Report {
             classes: classes.collect(),
-            points: self.shared.points().clone(),
+            points: self.points.lock().clone(),
             elapsed: Duration::from_nanos(self.elapsed),
             ended: self.ended.unwrap_or(Ended::Schedule),
             lateness: self.lateness,

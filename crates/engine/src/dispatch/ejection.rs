@@ -94,7 +94,7 @@ impl Nodes {
 
     /// Lets ejected nodes back whose time is over. True if there were any.
     pub(crate) fn readmit(&mut self, now: Time) -> bool {
-        if self.next_return.is_none_or(|at| at > now) {
+        if self.next_return > now {
             return false;
         }
         for node in &mut self.nodes {
@@ -106,7 +106,8 @@ impl Nodes {
         true
     }
 
-    pub(crate) fn next_return(&self) -> Option<Time> {
+    /// When the next ejected node returns, or [`Time::NEVER`].
+    pub(crate) fn next_return(&self) -> Time {
         self.next_return
     }
 }

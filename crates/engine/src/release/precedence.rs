@@ -173,24 +173,19 @@ impl Precedence {
     }
 
     /// The class whose head is next, among pools for which `has_room` holds. `window` is its size.
-    pub(crate) fn next(&self, window: u32, pools: usize, has_room: impl Fn(usize) -> bool) -> Option<u32> {
-        let best = |heaps: &Heaps<(f64, u64)>| {
-            let tops = (0..pools).filter(|pool| has_room(*pool)).filter_map(|pool| heaps.peek(pool));
-            tops.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal))
-        };
+    pub(crate) fn next(&self, window: u32, has_room: impl Fn(usize) -> bool) -> Option<u32> {
         if matches!(self.method, Method::Tokens(_)) {
-            let tops = (0..pools).filter(|pool| has_room(*pool)).filter_map(|pool| self.guaranteed.peek(pool));
-            let first = tops.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
-            return first.map(|(_, class)| class).or_else(|| best(&self.surplus).map(|(_, class)| class));
+            let first = best(&self.guaranteed, &has_room).map(|(_, class)| class);
+            return first.or_else(|| best(&self.surplus, &has_room).map(|(_, class)| class));
         }
-        if let Some(((key, _), class)) = best(&self.partition) {
+        if let Some(((key, _), class)) = best(&self.partition, &has_room) {
             let within = self.method == Method::Fifo || key * self.claimed as f64 <= f64::from(window) * EXACT;
             if within {
                 return Some(class);
             }
-            return best(&self.surplus).map(|(_, class)| class);
+            return best(&self.surplus, &has_room).map(|(_, class)| class);
         }
-        best(&self.best_effort).map(|(_, class)| class)
+        best(&self.best_effort, &has_room).map(|(_, class)| class)
     }
 
     /// Charges a release: the class's tag afterwards, and the charge that [`Precedence::settle`] corrects.
@@ -204,6 +199,12 @@ impl Precedence {
     pub(crate) fn settle(tag: f64, weight: u64, charged: f64, used: f64) -> f64 {
         tag + (used - charged) / slots(weight)
     }
+}
+
+/// The smallest key among the pools for which `has_room` holds, and its class.
+fn best<K: Copy + PartialOrd>(heaps: &Heaps<K>, has_room: impl Fn(usize) -> bool) -> Option<(K, u32)> {
+    let tops = heaps.tops().filter(|(pool, _)| has_room(*pool)).map(|(_, top)| top);
+    tops.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal))
 }
 
 /// φ in slots. Best-effort classes are equals among themselves.

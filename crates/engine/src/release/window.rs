@@ -108,9 +108,8 @@ impl Window {
         self.swing.as_ref().is_some_and(|swing| swing.holding())
     }
 
-    /// Does it hold a request back from now on? `waits` says that one of its classes waits.
-    pub(crate) fn hold(&mut self, now: Time, waits: bool) {
-        let holding = waits && !self.has_room();
+    /// Does it hold a request back from now on?
+    pub(crate) fn hold(&mut self, now: Time, holding: bool) {
         self.held_back |= holding;
         if let Some(swing) = &mut self.swing
             && swing.holding() != holding

@@ -184,9 +184,15 @@ impl<'a> Subject<'a> {
         let times = self.response_times(stretch);
         let millis = |percent: f64| percentile(&times, percent) as f64 * MILLIS;
         let account = self.account(stretch);
+        let limit = self
+            .class
+            .guarantee
+            .response_time
+            .map_or(u64::MAX, |promised| u64::try_from(promised.limit.as_nanos()).unwrap_or(u64::MAX));
         Part {
             offered_per_s: per_second(attempts.len() as f64),
             served_per_s: per_second(self.served_in(stretch).len() as f64),
+            in_time_per_s: per_second(times.partition_point(|time| *time <= limit) as f64),
             floor: self.floor.map(|rate| FloorVerdict {
                 guaranteed_per_s: rate,
                 owed_per_s: per_second(account.owed),

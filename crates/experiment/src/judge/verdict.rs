@@ -86,6 +86,9 @@ pub struct Part {
     /// Requests per second whose last byte came in the stretch, whenever they arrived.
     #[serde(serialize_with = "rounded")]
     pub served_per_s: f64,
+    /// Arrivals per second that were served within the limit on response times, or at all without one.
+    #[serde(default, serialize_with = "rounded")]
+    pub in_time_per_s: f64,
     /// The throughput guarantee, if there is one.
     pub floor: Option<FloorVerdict>,
     /// The response-time guarantee, if there is one.
@@ -209,6 +212,17 @@ impl Verdict {
     /// Every guarantee that was missed where it counts, in order of phases and classes.
     pub fn misses(&self) -> impl Iterator<Item = Miss<'_>> {
         self.phases.iter().flat_map(PhaseVerdict::misses)
+    }
+
+    /// Guarantees that count.
+    #[must_use]
+    pub fn judged(&self) -> usize {
+        let of = |phase: &PhaseVerdict, class: &ClassVerdict| {
+            usize::from(class.part.floor.is_some_and(|f| phase.feasible && f.owed_per_s > 0.0))
+                + usize::from(class.part.ceiling.as_ref().is_some_and(|c| c.value_ms.is_some()))
+        };
+        let phases = self.phases.iter().filter(|phase| phase.judged);
+        phases.map(|phase| phase.classes.iter().map(|class| of(phase, class)).sum::<usize>()).sum()
     }
 
     /// Every guarantee held and no violation.

@@ -1,7 +1,11 @@
 //! Verdicts for people and programs: a table for terminals, JSON, and a page with figures.
+//!
+//! The simulator reports what it [`Played`]; the lab reports run files. Both come down to a [`Report`]: the
+//! experiment's [`Outline`] and the runs, grouped by who had to keep the guarantees.
 
 pub mod html;
 pub mod json;
+mod outline;
 mod series;
 mod summary;
 pub mod svg;
@@ -14,7 +18,10 @@ use weirgate_config::Experiment;
 
 use crate::judge::Verdict;
 
+pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
 pub use series::{ClassSeries, Series};
+pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};
+pub use table::Table;
 
 /// An experiment that was played, under one discipline or several.
 #[derive(Clone, Debug)]
@@ -28,7 +35,7 @@ pub struct Played {
 /// The runs of one discipline.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// The discipline's name.
+    /// The discipline's name; in the lab the approach's.
     pub discipline: String,
     /// One verdict per seed, at least one.
     pub verdicts: Vec<Verdict>,
@@ -36,10 +43,76 @@ pub struct Group {
     pub series: Option<Series>,
 }
 
+/// What tables and figures are made from. Every verdict has the outline's phases, in their order, and all have the
+/// same classes in the same order.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The experiment.
+    pub outline: &'a Outline,
+    /// Its runs.
+    pub groups: &'a [Group],
+    /// What tells the groups apart, as the head of a column: `discipline`, `approach`.
+    pub by: &'static str,
+}
+
 impl Played {
     /// Every run held its guarantees and no invariant was violated.
     #[must_use]
     pub fn sound(&self) -> bool {
         self.groups.iter().flat_map(|group| &group.verdicts).all(Verdict::sound)
+    }
+
+    fn report<'a>(&'a self, outline: &'a Outline) -> Report<'a> {
+        Report { outline, groups: &self.groups, by: "discipline" }
+    }
+}
+
+impl Group {
+    /// In all runs together: guarantees that were missed, of how many that count.
+    #[must_use]
+    pub fn missed(&self) -> Kept {
+        Kept {
+            missed: self.verdicts.iter().map(|verdict| verdict.misses().count()).sum(),
+            runs: self.verdicts.iter().map(Verdict::judged).sum(),
+        }
+    }
+
+    /// Violations of invariants in all runs together.
+    #[must_use]
+    pub fn violations(&self) -> usize {
+        self.verdicts.iter().map(|verdict| verdict.violations.len()).sum()
+    }
+
+    /// Which seeds were played: `seed 7`, `seeds 1–3`, `seeds 1, 4, 9`.
+    #[must_use]
+    pub fn seeds(&self) -> String {
+        let seeds: Vec<u64> = self.verdicts.iter().map(|verdict| verdict.seed).collect();
+        match seeds.as_slice() {
+            [] => "no seed".to_owned(),
+            [one] => format!("seed {one}"),
+            [first, .., last] if seeds.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1])) => {
+                format!("seeds {first}–{last}")
+            }
+            all => format!("seeds {}", all.iter().map(u64::to_string).collect::<Vec<String>>().join(", ")),
+        }
+    }
+}
+
+impl Report<'_> {
+    fn phase_name(&self, phase: usize) -> Option<&str> {
+        self.outline.phases.get(phase).map(|phase| phase.name.as_str())
+    }
+
+    fn class_count(&self, phase: usize) -> usize {
+        let verdicts = self.groups.iter().flat_map(|group| &group.verdicts);
+        verdicts.filter_map(|verdict| verdict.phases.get(phase)).map(|phase| phase.classes.len()).max().unwrap_or(0)
+    }
+
+    /// Published figures of a phase, for those who were played.
+    fn published(&self, phase: &str) -> Vec<&OutlinedFigure> {
+        let ours = |figure: &&OutlinedFigure| {
+            figure.phase == phase && self.groups.iter().any(|group| group.discipline == figure.discipline)
+        };
+        self.outline.published.iter().filter(ours).collect()
     }
 }

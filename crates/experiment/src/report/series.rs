@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use weirgate_config::Experiment;
 use weirgate_engine::{Class, ResponseTime};
 
@@ -16,7 +17,7 @@ const STEP: f64 = 2.0;
 const MOST_POINTS: f64 = 600.0;
 
 /// A run over time.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The run's seed.
     pub seed: u64,
@@ -33,7 +34,7 @@ pub struct Series {
 }
 
 /// A class over time. Figures are per point unless they have a time of their own.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassSeries {
     /// Its name.
     pub name: String,
@@ -111,7 +112,10 @@ impl Tally {
             *cost += f64::from(record.cpu) * pace + f64::from(record.io);
         }
         if record.fate == Fate::Served {
-            if let Some(served) = self.served.get_mut(to) {
+            // The last point may be short, and on real sockets replies come after the end.
+            if let Some(served) = self.served.get_mut(to)
+                && record.ended as f64 / 1e9 <= self.length
+            {
                 *served += 1;
             }
             if let Some(times) = self.times.get_mut(from) {

@@ -4,39 +4,44 @@ use crate::judge::{CeilingVerdict, ClassVerdict, FloorVerdict, PhaseVerdict, Ver
 
 /// A figure over the runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread {
-    pub(crate) least: f64,
-    pub(crate) median: f64,
-    pub(crate) most: f64,
+pub struct Spread {
+    /// The least.
+    pub least: f64,
+    /// The median.
+    pub median: f64,
+    /// The largest.
+    pub most: f64,
     /// Over how many runs.
-    pub(crate) runs: usize,
+    pub runs: usize,
 }
 
 /// A guarantee over the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Kept {
+pub struct Kept {
     /// In so many runs it was not held.
-    pub(crate) missed: usize,
-    pub(crate) runs: usize,
+    pub missed: usize,
+    /// Of so many.
+    pub runs: usize,
 }
 
 /// One phase under one discipline, over all runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PhaseRuns<'a> {
+pub struct PhaseRuns<'a> {
     verdicts: &'a [Verdict],
     phase: usize,
 }
 
 /// One class in it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClassRuns<'a> {
+pub struct ClassRuns<'a> {
     phase: PhaseRuns<'a>,
     class: usize,
 }
 
 impl Spread {
     /// `None` without figures.
-    pub(crate) fn of(figures: impl Iterator<Item = f64>) -> Option<Spread> {
+    #[must_use]
+    pub fn of(figures: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.collect();
         sorted.sort_by(f64::total_cmp);
         let (least, most) = (*sorted.first()?, *sorted.last()?);
@@ -48,7 +53,8 @@ impl Spread {
 
     /// The figure of a single run; of several the median with the least and the largest after it, unless they read
     /// alike.
-    pub(crate) fn text(&self, digits: usize) -> String {
+    #[must_use]
+    pub fn text(&self, digits: usize) -> String {
         let [least, median, most] = [self.least, self.median, self.most].map(|figure| format!("{figure:.digits$}"));
         if self.runs == 1 || least == most { median } else { format!("{median} ({least}–{most})") }
     }
@@ -56,7 +62,8 @@ impl Spread {
 
 impl Kept {
     /// `✔`, `✘`; of several runs also in how many it was missed.
-    pub(crate) fn text(&self) -> String {
+    #[must_use]
+    pub fn text(&self) -> String {
         match (self.missed, self.runs) {
             (0, _) => "✔".to_owned(),
             (_, 1) => "✘".to_owned(),
@@ -66,75 +73,128 @@ impl Kept {
 }
 
 impl<'a> PhaseRuns<'a> {
-    pub(crate) fn new(verdicts: &'a [Verdict], phase: usize) -> PhaseRuns<'a> {
+    /// Phase number `phase` of these runs.
+    #[must_use]
+    pub fn new(verdicts: &'a [Verdict], phase: usize) -> PhaseRuns<'a> {
         PhaseRuns { verdicts, phase }
     }
 
-    pub(crate) fn each(&self) -> impl Iterator<Item = &'a PhaseVerdict> + use<'a> {
+    /// The phase in every run.
+    pub fn each(&self) -> impl Iterator<Item = &'a PhaseVerdict> + use<'a> {
         let phase = self.phase;
         self.verdicts.iter().filter_map(move |verdict| verdict.phases.get(phase))
     }
 
-    pub(crate) fn class(&self, class: usize) -> ClassRuns<'a> {
+    /// Class number `class`.
+    #[must_use]
+    pub fn class(&self, class: usize) -> ClassRuns<'a> {
         ClassRuns { phase: *self, class }
     }
 
-    pub(crate) fn utilisation(&self) -> Option<Spread> {
+    /// Work done over capacity.
+    #[must_use]
+    pub fn utilisation(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.utilisation))
     }
 
-    pub(crate) fn served_over_oracle(&self) -> Option<Spread> {
+    /// Work served over what an oracle could have served.
+    #[must_use]
+    pub fn served_over_oracle(&self) -> Option<Spread> {
         Spread::of(self.each().filter_map(|phase| phase.served_over_oracle))
     }
 
+    /// Requests served per second, all classes together.
+    #[must_use]
+    pub fn served(&self) -> Option<Spread> {
+        Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.served_per_s).sum()))
+    }
+
+    /// Arrivals per second that were served within their classes' limits, all classes together: the goodput.
+    #[must_use]
+    pub fn in_time(&self) -> Option<Spread> {
+        Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.in_time_per_s).sum()))
+    }
+
     /// In so many runs what was owed did not fit.
-    pub(crate) fn infeasible(&self) -> Kept {
+    #[must_use]
+    pub fn infeasible(&self) -> Kept {
         Kept { missed: self.each().filter(|phase| !phase.feasible).count(), runs: self.verdicts.len() }
     }
 }
 
 impl<'a> ClassRuns<'a> {
-    pub(crate) fn each(&self) -> impl Iterator<Item = &'a ClassVerdict> + use<'a> {
+    /// The class in every run.
+    pub fn each(&self) -> impl Iterator<Item = &'a ClassVerdict> + use<'a> {
         let class = self.class;
         self.phase.each().filter_map(move |phase| phase.classes.get(class))
     }
 
-    pub(crate) fn spread(&self, figure: impl Fn(&'a ClassVerdict) -> f64) -> Option<Spread> {
+    /// A figure that every run has.
+    pub fn spread(&self, figure: impl Fn(&'a ClassVerdict) -> f64) -> Option<Spread> {
         Spread::of(self.each().map(figure))
     }
 
-    pub(crate) fn option(&self, figure: impl Fn(&'a ClassVerdict) -> Option<f64>) -> Option<Spread> {
+    /// A figure over the runs that have it.
+    pub fn option(&self, figure: impl Fn(&'a ClassVerdict) -> Option<f64>) -> Option<Spread> {
         Spread::of(self.each().filter_map(figure))
     }
 
-    pub(crate) fn floors(&self) -> impl Iterator<Item = FloorVerdict> + use<'a> {
+    /// Its throughput guarantee in every run.
+    pub fn floors(&self) -> impl Iterator<Item = FloorVerdict> + use<'a> {
         self.each().filter_map(|class| class.part.floor)
     }
 
-    pub(crate) fn ceilings(&self) -> impl Iterator<Item = &'a CeilingVerdict> + use<'a> {
+    /// Its response-time guarantee in every run.
+    pub fn ceilings(&self) -> impl Iterator<Item = &'a CeilingVerdict> + use<'a> {
         self.each().filter_map(|class| class.part.ceiling.as_ref())
     }
 
-    pub(crate) fn floor(&self) -> Option<Kept> {
+    /// The guaranteed statistic of the response time, the mean without a guarantee, in milliseconds.
+    #[must_use]
+    pub fn response(&self) -> Option<Spread> {
+        self.option(|class| match &class.part.ceiling {
+            Some(ceiling) => ceiling.value_ms,
+            None => class.part.response_ms.map(|times| times.mean),
+        })
+    }
+
+    /// Which statistic [`ClassRuns::response`] is.
+    #[must_use]
+    pub fn statistic(&self) -> &'a str {
+        self.ceilings().next().map_or("avg", |ceiling| ceiling.statistic.as_str())
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &'a str {
+        self.each().next().map_or("", |class| class.class.as_str())
+    }
+
+    /// Was the throughput guarantee held? `None` without one.
+    #[must_use]
+    pub fn floor(&self) -> Option<Kept> {
         let kept = Kept { missed: self.floors().filter(|f| !f.ok).count(), runs: self.floors().count() };
         (kept.runs > 0).then_some(kept)
     }
 
     /// `None` also where nothing was served, of which there is no time to judge.
-    pub(crate) fn ceiling(&self) -> Option<Kept> {
+    #[must_use]
+    pub fn ceiling(&self) -> Option<Kept> {
         let timed = self.ceilings().filter(|c| c.value_ms.is_some()).count();
         let kept = Kept { missed: self.ceilings().filter(|c| !c.ok).count(), runs: timed };
         (kept.runs > 0).then_some(kept)
     }
 
     /// When the class's guarantees held for good; `None` if they did not in some run.
-    pub(crate) fn reaction(&self) -> Option<Spread> {
+    #[must_use]
+    pub fn reaction(&self) -> Option<Spread> {
         let all = self.each().all(|class| class.reaction_s.is_some());
         if all { self.option(|class| class.reaction_s) } else { None }
     }
 
     /// Any requests at all, in any run?
-    pub(crate) fn any(&self) -> bool {
+    #[must_use]
+    pub fn any(&self) -> bool {
         self.each().any(|c| c.part.offered_per_s > 0.0 || c.part.served_per_s > 0.0 || c.settling.offered_per_s > 0.0)
     }
 }

@@ -2,7 +2,7 @@
 
 /// A table whose first line is its head.
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
     /// Columns that begin at the left; figures end at the right.
     left: Vec<usize>,
@@ -10,16 +10,19 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table with these columns, of which those in `left` hold words.
-    pub(crate) fn new(head: &[&str], left: &[usize]) -> Table {
+    #[must_use]
+    pub fn new(head: &[&str], left: &[usize]) -> Table {
         Table { rows: vec![head.iter().map(|&name| name.to_owned()).collect()], left: left.to_vec() }
     }
 
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    /// A further line.
+    pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
     /// The lines, each after `indent`. A column without anything below its head is left out.
-    pub(crate) fn lines(&self, indent: &str) -> String {
+    #[must_use]
+    pub fn lines(&self, indent: &str) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let cell = |row: &Vec<String>, column: usize| row.get(column).map_or(0, |text| text.chars().count());
         let used = |column: &usize| self.rows.iter().skip(1).any(|row| cell(row, *column) > 0);

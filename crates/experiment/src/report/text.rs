@@ -2,13 +2,11 @@
 
 use std::fmt::Write as _;
 
-use weirgate_config::Experiment;
-
 use super::summary::{Kept, PhaseRuns, Spread};
 use super::svg::figure_text;
 use super::table::Table;
-use super::{Group, Played};
-use crate::judge::{ClassVerdict, Kind, Verdict};
+use super::{Group, Outline, Played, Report};
+use crate::judge::{ClassVerdict, Kind};
 
 /// Misses that are listed one by one; more are counted.
 const MOST_LISTED: usize = 20;
@@ -16,22 +14,27 @@ const MOST_LISTED: usize = 20;
 /// The table of an experiment that was played, and what it comes to.
 #[must_use]
 pub fn text(played: &Played) -> String {
-    let experiment = &played.experiment;
-    let mut text = match experiment.title.as_str() {
-        "" => format!("{}\n", experiment.name),
-        title => format!("{}: {title}\n", experiment.name),
+    report(&played.report(&Outline::new(&played.experiment)))
+}
+
+/// The table of a report, and what it comes to.
+#[must_use]
+pub fn report(report: &Report<'_>) -> String {
+    let outline = report.outline;
+    let mut text = match outline.title.as_str() {
+        "" => format!("{}\n", outline.name),
+        title => format!("{}: {title}\n", outline.name),
     };
-    for (index, phase) in experiment.phases.iter().enumerate() {
-        let from = experiment.phase_from(index).as_secs_f64();
-        let _ = write!(text, "\n{}  {from}–{} s", phase.name, phase.until.as_secs_f64());
+    for (index, phase) in outline.phases.iter().enumerate() {
+        let _ = write!(text, "\n{}  {}–{} s", phase.name, phase.from_s, phase.to_s);
         text += if phase.judged { "\n" } else { ", not judged\n" };
-        for group in &played.groups {
+        for group in report.groups {
             text += &phase_line(group, index);
         }
-        text += &classes(played, index).lines("  ");
+        text += &classes(report, index).lines("  ");
     }
-    for group in &played.groups {
-        text += &result(experiment, group);
+    for group in report.groups {
+        text += &result(outline, group);
     }
     text
 }
@@ -54,10 +57,10 @@ fn phase_line(group: &Group, phase: usize) -> String {
 }
 
 /// A line per class and discipline, and the published figures.
-fn classes(played: &Played, phase: usize) -> Table {
+fn classes(report: &Report<'_>, phase: usize) -> Table {
     let head = [
         "class",
-        "discipline",
+        report.by,
         "offered/s",
         "served/s",
         "oracle/s",
@@ -75,35 +78,33 @@ fn classes(played: &Played, phase: usize) -> Table {
         "reaction, s",
     ];
     let mut table = Table::new(&head, &[0, 1, 6, 7, 10]);
-    let count = played.groups.first().and_then(|g| g.verdicts.first()).map_or(0, |v| v.phases[phase].classes.len());
-    for class in 0..count {
-        for group in &played.groups {
+    let published = report.phase_name(phase).map(|name| report.published(name)).unwrap_or_default();
+    let several = report.groups.len() > 1 || !published.is_empty();
+    for class in 0..report.class_count(phase) {
+        let mut name = "";
+        for group in report.groups {
             let runs = PhaseRuns::new(&group.verdicts, phase).class(class);
             if !runs.any() {
                 continue;
             }
-            let name = runs.each().next().map_or("", |c| c.class.as_str());
+            name = runs.name();
             let show = |spread: Option<Spread>, digits| spread.map_or(String::new(), |s| s.text(digits));
             // What is asked for hardly differs between seeds; its median is enough.
             let median = |spread: Option<Spread>| spread.map_or(String::new(), |s| format!("{:.1}", s.median));
             let total = |figure: fn(&ClassVerdict) -> u64| show(runs.spread(|c| figure(c) as f64), 0);
             let ceiling = runs.ceilings().next();
-            let response = match ceiling {
-                Some(_) => runs.option(|c| c.part.ceiling.as_ref().and_then(|c| c.value_ms)),
-                None => runs.option(|c| c.part.response_ms.map(|r| r.mean)),
-            };
+            let response = runs.response();
             let shed = |of: fn(&ClassVerdict) -> f64| show(runs.option(|c| (c.part.shed.count > 0).then(|| of(c))), 1);
             let after = [shed(|c| c.part.shed.latency_ms.p50), shed(|c| c.part.shed.latency_ms.p95)];
-            let (first, several) = (name.to_owned(), played.groups.len() > 1 || !published(played, phase).is_empty());
             table.row(vec![
-                first,
+                name.to_owned(),
                 if several { group.discipline.clone() } else { String::new() },
                 median(runs.spread(|c| c.part.offered_per_s)),
                 show(runs.spread(|c| c.part.served_per_s), 1),
                 median(runs.option(|c| c.oracle_served_per_s)),
                 median(Spread::of(runs.floors().map(|f| f.owed_per_s))),
                 runs.floor().map_or(String::new(), |kept| kept.text()),
-                ceiling.map_or_else(|| response.map_or(String::new(), |_| "avg".into()), |c| c.statistic.clone()),
+                if ceiling.is_some() || response.is_some() { runs.statistic().to_owned() } else { String::new() },
                 show(response, 1),
                 ceiling.map_or(String::new(), |c| figure_text(c.limit_ms)),
                 runs.ceiling().map_or(String::new(), |kept| kept.text()),
@@ -115,7 +116,7 @@ fn classes(played: &Played, phase: usize) -> Table {
                 runs.reaction().map_or("never".to_owned(), |s| s.text(0)),
             ]);
         }
-        for figure in published(played, phase).iter().filter(|p| p.class == class) {
+        for figure in published.iter().filter(|p| p.class == name) {
             let mut row = vec![String::new(); head.len()];
             row[1] = format!("{} (paper)", figure.discipline);
             row[3] = figure.served_per_s.map_or(String::new(), |rate| format!("{rate:.1}"));
@@ -126,20 +127,12 @@ fn classes(played: &Played, phase: usize) -> Table {
     table
 }
 
-/// Published figures of a phase, for the disciplines that were played.
-fn published(played: &Played, phase: usize) -> Vec<&weirgate_config::Published> {
-    let ours = |p: &&weirgate_config::Published| {
-        p.phase == phase && played.groups.iter().any(|group| group.discipline == p.discipline)
-    };
-    played.experiment.published.iter().filter(ours).collect()
-}
-
 fn nonzero(count: String) -> String {
     if count == "0" { String::new() } else { count }
 }
 
 /// What was missed, and the verdict.
-fn result(experiment: &Experiment, group: &Group) -> String {
+fn result(outline: &Outline, group: &Group) -> String {
     let mut text = String::new();
     for verdict in &group.verdicts {
         for violation in verdict.violations.iter().take(MOST_LISTED) {
@@ -150,28 +143,25 @@ fn result(experiment: &Experiment, group: &Group) -> String {
             );
         }
     }
-    let missed: usize = group.verdicts.iter().map(|verdict| verdict.misses().count()).sum();
     text += &listed(misses(group, false), "  ");
     let apart = misses(group, true);
     if !apart.is_empty() {
-        let first = experiment.settle.as_secs_f64();
+        let first = outline.settle_s;
         let _ = writeln!(text, "  missed in the first {first} s of a phase, which do not count:");
         text += &listed(apart, "    ");
     }
-    let judged: usize = group.verdicts.iter().map(judged).sum();
-    let over = seeds_text(group);
-    let violated: usize = group.verdicts.iter().map(|verdict| verdict.violations.len()).sum();
-    let word = match (judged, missed) {
+    let missed = group.missed();
+    let word = match (missed.runs, missed.missed) {
         (0, _) => "nothing was judged: no guarantee in any judged phase".to_owned(),
         (all, 0) => format!("HELD: all {all} guarantees"),
         (all, missed) => format!("BROKEN: {missed} of {all} guarantees missed"),
     };
-    let violations = match violated {
+    let violations = match group.violations() {
         0 => String::new(),
         1 => ", 1 VIOLATION".to_owned(),
         n => format!(", {n} VIOLATIONS"),
     };
-    format!("\n{}, {over}: {word}{violations}\n{text}", group.discipline)
+    format!("\n{}, {}: {word}{violations}\n{text}", group.discipline, group.seeds())
 }
 
 /// A guarantee that was missed, with every seed that missed it.
@@ -237,23 +227,4 @@ fn listed(missed: Vec<Missed>, indent: &str) -> String {
         let _ = writeln!(text, "{indent}… and {} more", missed.len() - MOST_LISTED);
     }
     text
-}
-
-/// Which seeds were played.
-pub(crate) fn seeds_text(group: &Group) -> String {
-    match group.verdicts.as_slice() {
-        [one] => format!("seed {}", one.seed),
-        [first, .., last] => format!("seeds {}–{}", first.seed, last.seed),
-        [] => "no seed".to_owned(),
-    }
-}
-
-/// Guarantees that count in a run.
-pub(crate) fn judged(verdict: &Verdict) -> usize {
-    let phases = verdict.phases.iter().filter(|phase| phase.judged);
-    let of = |class: &ClassVerdict, feasible: bool| {
-        usize::from(class.part.floor.is_some_and(|f| feasible && f.owed_per_s > 0.0))
-            + usize::from(class.part.ceiling.as_ref().is_some_and(|c| c.value_ms.is_some()))
-    };
-    phases.map(|phase| phase.classes.iter().map(|class| of(class, phase.feasible)).sum::<usize>()).sum()
 }

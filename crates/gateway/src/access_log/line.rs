@@ -23,7 +23,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
         Ending::Left => ("left", None),
     };
     line.extend_from_slice(b"{\"time\":\"");
-    timestamp(line, at);
+    line.extend_from_slice(rfc3339(at).as_bytes());
     line.push(b'"');
     text(line, "class", record.class_name);
     text(line, "ending", ending);
@@ -84,9 +84,10 @@ fn milliseconds(line: &mut Vec<u8>, name: &str, span: Duration) {
     let _ = write!(line, ",\"{name}\":{}.{:03}", span.as_millis(), span.as_micros() % 1000);
 }
 
-/// `2026-11-21T20:15:03.042Z`. The calendar: years that start in March have their leap day at the end,
+/// `2026-11-21T20:15:03.042Z` (RFC 3339). The calendar: years that start in March have their leap day at the end,
 /// and 400 of them always have 146,097 days.
-fn timestamp(line: &mut Vec<u8>, at: SystemTime) {
+#[must_use]
+pub fn rfc3339(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
     // 719,468 days lie between the 1st of March of the year 0 and 1970.
@@ -97,8 +98,7 @@ fn timestamp(line: &mut Vec<u8>, at: SystemTime) {
     let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
     let year = era * 400 + year + u64::from(month <= 2);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    let _ =
-        write!(line, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis());
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", since.subsec_millis())
 }
 
 #[cfg(test)]
@@ -106,9 +106,7 @@ mod tests {
     use super::*;
 
     fn stamp(seconds: u64, millis: u64) -> String {
-        let mut line = Vec::new();
-        timestamp(&mut line, UNIX_EPOCH + Duration::from_millis(seconds * 1000 + millis));
-        String::from_utf8(line).unwrap()
+        rfc3339(UNIX_EPOCH + Duration::from_millis(seconds * 1000 + millis))
     }
 
     #[test]

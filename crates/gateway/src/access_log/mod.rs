@@ -9,6 +9,8 @@
 
 mod line;
 
+pub use line::rfc3339;
+
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

@@ -1,1 +1,25 @@
 //! What a run of the lab leaves behind, for people and programs.
+//!
+//! A run directory, by default `lab-runs/DATE-EXPERIMENT/`, holds
+//!
+//! - `run.json`, everything below as data: see [`RunFile`];
+//! - `experiment.yaml` as it was run, and under `config/APPROACH/` what each gateway was told;
+//! - `latency.csv`, quantiles of the response times per trial, phase and class;
+//! - `index.html`, a page for people that needs no other file.
+//!
+//! All but `config/` is made from the [`RunFile`] alone, so that page, [`text()`] and [`compare`] can be made again long
+//! after, on another machine. Tables and figures are those of the simulator, from [`weirgate_experiment::report`].
+
+mod compare;
+mod compare_page;
+mod directory;
+mod page;
+mod run_file;
+mod text;
+mod totals;
+
+pub use compare::{Comparison, Gap, Missing, RESPONSE_BAND, Row, SERVED_BAND, Side, compare};
+pub use directory::{configuration, default_directory, read, write};
+pub use page::page;
+pub use run_file::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
+pub use text::text;

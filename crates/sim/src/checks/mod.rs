@@ -118,9 +118,14 @@ impl Checks {
     /// The present is `now`.
     pub(crate) fn time(&mut self, now: u64) {
         if now < self.now {
-            self.note("time", format!("{now} ns comes after {} ns", self.now));
+            return self.time_fell(now);
         }
-        self.now = self.now.max(now);
+        self.now = now;
+    }
+
+    #[cold]
+    fn time_fell(&mut self, now: u64) {
+        self.note("time", format!("{now} ns comes after {} ns", self.now));
     }
 
     /// The engine has nothing more to do and wants to be called at `next`. False if that is no later than
@@ -128,12 +133,14 @@ impl Checks {
     pub(crate) fn timer(&mut self, next: Option<Time>) -> bool {
         let ahead = next.is_none_or(|next| next.as_nanos() > self.now);
         if !ahead {
-            self.note(
-                "time",
-                format!("the engine's timer is at {} ns, not ahead", next.unwrap_or_default().as_nanos()),
-            );
+            self.timer_is_late(next.unwrap_or_default());
         }
         ahead
+    }
+
+    #[cold]
+    fn timer_is_late(&mut self, next: Time) {
+        self.note("time", format!("the engine's timer is at {} ns, not ahead", next.as_nanos()));
     }
 
     /// The engine speaks of the waiting request under `ticket`. False if the driver knows none.

@@ -92,7 +92,6 @@ struct Driver<'a> {
     active: Vec<usize>,
     sample_times: Vec<u64>,
     samples: Vec<Sample>,
-    finished: Vec<(u64, u64)>,
 }
 
 /// Something under way between the gateway and a machine.
@@ -218,7 +217,6 @@ impl<'a> Driver<'a> {
             active: Vec::new(),
             sample_times: sample_times(experiment),
             samples: Vec::new(),
-            finished: Vec::new(),
             engine,
             engine_at: u64::MAX,
             sources,

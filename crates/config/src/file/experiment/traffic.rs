@@ -26,8 +26,8 @@ record! {
         users: Optional<Changing<Amount>>,
         /// Time between a reply and the user's next request.
         think: Optional<Times>,
-        /// A file with an instant in seconds from the start of the run in each line, or in the first column of
-        /// each line; from this file's folder.
+        /// A log with a request in each line, as text or gzip, from this file's folder: seconds from the start of the
+        /// run, or dates, which count from the earliest.
         trace: Optional<Text>,
         /// How much faster than its own time the trace is played.
         speed: Defaulted<Amount> = 1,

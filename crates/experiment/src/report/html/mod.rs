@@ -5,12 +5,9 @@ mod tables;
 
 use std::fmt::Write as _;
 
-use weirgate_config::Experiment;
-
-use super::svg::{self, escape};
-use super::text::{judged, seeds_text};
-use super::{Group, Played};
-use tables::{configuration, published, verdicts};
+use super::{Group, Kept, Outline, Played, svg};
+pub use svg::{escape, figure_text};
+pub use tables::{configuration, published, spread_cell, verdicts};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}*{box-sizing:border-box}\
@@ -27,76 +24,82 @@ td{text-align:right;padding:.22rem .6rem;border-bottom:1px solid #eaeef2}tr.firs
 th.l,td.l{text-align:left}.y{color:#1a7f37;font-weight:700}.n{color:#cf222e;font-weight:700}.m{color:#57606a}\
 .spread{color:#57606a;font-size:.92em}.paper td{color:#57606a;font-style:italic}\
 figure{margin:1.2rem 0}figure svg{display:block;width:100%;height:auto}figcaption{margin:.2rem 0 .4rem;font-weight:600}\
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,29rem),1fr));gap:0 2rem}\
+details{margin:.5rem 0}summary{cursor:pointer}summary:hover{text-decoration:underline}a{color:#0550ae}\
+@media (max-width:40rem){body{padding:1.2rem .9rem 3rem}}\
 pre{background:#f6f8fa;border:1px solid #d1d9e0;border-radius:6px;padding:.6rem .8rem;overflow-x:auto;font-size:.85rem}\
 @media (prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}\
 .lead,.note,.m,.spread,th,.paper td{color:#9198a1}section+section,th{border-color:#3d444d}td{border-color:#21262d}\
 tr.first td{border-top-color:#59636e}.held{background:#12361f;color:#7ee2a8}.broken{background:#4b1113;color:#ffb1ab}\
-.none{background:#2a313c;color:#b6bec8}.y{color:#3fb950}.n{color:#ff7b72}pre{background:#151b23;border-color:#3d444d}}";
+.none{background:#2a313c;color:#b6bec8}.y{color:#3fb950}.n{color:#ff7b72}a{color:#79b8ff}pre{background:#151b23;border-color:#3d444d}}";
 
 /// The page of everything that was played by `command`.
 #[must_use]
 pub fn page(played: &[Played], command: &str) -> String {
     let names: Vec<&str> = played.iter().map(|played| played.experiment.name.as_str()).collect();
     let sections: String = played.iter().map(section).collect();
+    document(&names.join(", "), &format!("{sections}\n<h2>Command</h2><pre>{}</pre>", escape(command)))
+}
+
+/// A page around `body`, which is HTML; `title` is text.
+#[must_use]
+pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>{} · Weirgate</title><style>{STYLE}</style></head>\n<body>{sections}\n\
-         <h2>Command</h2><pre>{}</pre></body></html>\n",
-        escape(&names.join(", ")),
-        escape(command)
+         <title>{} · Weirgate</title><style>{STYLE}</style></head>\n<body>{body}</body></html>\n",
+        escape(title)
     )
 }
 
 fn section(played: &Played) -> String {
-    let experiment = &played.experiment;
-    let mut html = format!("<section><h1>{}</h1>", escape(&experiment.name));
-    if !experiment.title.is_empty() {
-        let _ = write!(html, "<p class=\"lead\">{}</p>", escape(&experiment.title));
+    let outline = Outline::new(&played.experiment);
+    let report = played.report(&outline);
+    let mut html = format!("<section><h1>{}</h1>", escape(&outline.name));
+    if !outline.title.is_empty() {
+        let _ = write!(html, "<p class=\"lead\">{}</p>", escape(&outline.title));
     }
     html += "<p>";
-    for group in &played.groups {
-        html += &word(group);
-    }
+    html.extend(played.groups.iter().map(word));
     html += "</p>";
     if let Some(series) = played.groups.iter().find_map(|group| group.series.as_ref()) {
-        let step = svg::figure_text(series.step);
-        let _ = write!(
-            html,
-            "<h2>Over time</h2><p class=\"note\">Points of {step} s. Light grey: not judged, as no control is instant. \
-             Red: a fault. The dotted line of a class is its guaranteed rate at the cost of its requests, or its limit. \
-             The pointer on a figure shows its numbers.</p>"
-        );
+        let _ = write!(html, "<h2>Over time</h2>{}", legend(series.step));
     }
-    html.extend(played.groups.iter().map(|group| figure(experiment, group)));
-    html += &verdicts(played);
-    html += &published(played);
-    html += &configuration(experiment);
+    html.extend(played.groups.iter().map(|group| figure(&outline, group)));
+    html += &verdicts(&report);
+    html += &published(&report);
+    html += &configuration(&outline);
     html + "</section>"
 }
 
-/// The verdict in a word.
-fn word(group: &Group) -> String {
-    let all: usize = group.verdicts.iter().map(judged).sum();
-    let missed: usize = group.verdicts.iter().map(|verdict| verdict.misses().count()).sum();
-    let violations: usize = group.verdicts.iter().map(|verdict| verdict.violations.len()).sum();
-    let (class, what) = match (all, missed, violations) {
+/// How to read a figure whose points are `step` seconds apart.
+#[must_use]
+pub fn legend(step: f64) -> String {
+    format!(
+        "<p class=\"note\">Points of {} s. Light grey: not judged, as no control is instant. Red: a fault. The dotted \
+         line of a class is its guaranteed rate at the cost of its requests, or its limit. The pointer on a figure \
+         shows its numbers.</p>",
+        figure_text(step)
+    )
+}
+
+/// The verdict of a group in a word.
+#[must_use]
+pub fn word(group: &Group) -> String {
+    let Kept { missed, runs: all } = group.missed();
+    let (class, what) = match (all, missed, group.violations()) {
         (_, _, 1) => ("broken", "1 violation of an invariant".to_owned()),
-        (_, _, 2..) => ("broken", format!("{violations} violations of invariants")),
+        (_, _, violations @ 2..) => ("broken", format!("{violations} violations of invariants")),
         (0, _, _) => ("none", "nothing was judged".to_owned()),
         (_, 0, _) => ("held", format!("held: all {all} guarantees")),
         _ => ("broken", format!("broken: {missed} of {all} guarantees missed")),
     };
     let who = escape(&group.discipline);
-    format!("<span class=\"word {class}\">{who}: {what}</span><span class=\"m\">{}</span> ", seeds_text(group))
+    format!("<span class=\"word {class}\">{who}: {what}</span><span class=\"m\">{}</span> ", group.seeds())
 }
 
-fn figure(experiment: &Experiment, group: &Group) -> String {
+fn figure(outline: &Outline, group: &Group) -> String {
     let Some(series) = &group.series else { return String::new() };
-    format!(
-        "<figure><figcaption>{}, seed {}</figcaption>{}</figure>",
-        escape(&group.discipline),
-        series.seed,
-        svg::figure(experiment, series)
-    )
+    let (who, seed) = (escape(&group.discipline), series.seed);
+    format!("<figure><figcaption>{who}, seed {seed}</figcaption>{}</figure>", svg::whole(outline, series))
 }

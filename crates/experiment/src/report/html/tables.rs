@@ -1,33 +1,28 @@
 //! The tables of the page.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-use weirgate_config::{Experiment, Published};
-use weirgate_engine::{Class, Policy};
-
+use super::{escape, figure_text};
 use crate::judge::ClassVerdict;
-use crate::report::Played;
-use crate::report::summary::{ClassRuns, Kept, PhaseRuns, Spread};
-use crate::report::svg::{escape, fault_text, figure_text};
+use crate::report::{ClassRuns, Kept, Outline, OutlinedClass, OutlinedFigure, PhaseRuns, Report, Spread};
 
-/// A row per phase, class and discipline.
-pub(crate) fn verdicts(played: &Played) -> String {
-    let several = played.groups.len() > 1;
-    let oracle = played.groups.iter().flat_map(|g| &g.verdicts).flat_map(|v| &v.phases).flat_map(|p| &p.classes);
+/// A row per phase, class and group.
+#[must_use]
+pub fn verdicts(report: &Report<'_>) -> String {
+    let several = report.groups.len() > 1;
+    let oracle = report.groups.iter().flat_map(|g| &g.verdicts).flat_map(|v| &v.phases).flat_map(|p| &p.classes);
     let oracle = oracle.into_iter().any(|class| class.oracle_served_per_s.is_some());
     let mut html =
         String::from("<h2>Verdicts</h2><div class=\"wide\"><table><tr><th class=\"l\">phase<th class=\"l\">class");
-    html += if several { "<th class=\"l\">discipline" } else { "" };
+    html += &if several { format!("<th class=\"l\">{}", report.by) } else { String::new() };
     html += "<th>offered/s<th>served/s";
     html += if oracle { "<th>oracle/s" } else { "" };
     html += "<th>owed/s<th><th class=\"l\">response time, ms<th><th>shed<th>wrong<th>shed after, ms\
              <th>failed<th>left<th>reaction, s<th>utili&shy;sation<th>served / oracle</tr>";
-    for (index, phase) in played.experiment.phases.iter().enumerate() {
+    for (index, phase) in report.outline.phases.iter().enumerate() {
         let mut first = true;
-        let count = played.groups.iter().flat_map(|g| &g.verdicts).map(|v| v.phases[index].classes.len()).max();
-        for class in 0..count.unwrap_or(0) {
-            for group in &played.groups {
+        for class in 0..report.class_count(index) {
+            for group in report.groups {
                 let runs = PhaseRuns::new(&group.verdicts, index);
                 let of = runs.class(class);
                 if !of.any() {
@@ -38,14 +33,13 @@ pub(crate) fn verdicts(played: &Played) -> String {
                     html += &phase_name(&phase.name, phase.judged, runs.infeasible());
                 }
                 first = false;
-                let name = of.each().next().map_or("", |c| c.class.as_str());
-                let _ = write!(html, "<td class=\"l\">{}", escape(name));
+                let _ = write!(html, "<td class=\"l\">{}", escape(of.name()));
                 if several {
                     let _ = write!(html, "<td class=\"l\">{}", escape(&group.discipline));
                 }
                 html += &figures(&of, oracle);
                 let whole = [runs.utilisation(), runs.served_over_oracle()];
-                html += &whole.map(|spread| cell(spread, 2)).concat();
+                html += &whole.map(|spread| spread_cell(spread, 2)).concat();
                 html += "</tr>";
             }
         }
@@ -66,25 +60,21 @@ fn phase_name(name: &str, judged: bool, infeasible: Kept) -> String {
 }
 
 fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
-    let total = |figure: fn(&ClassVerdict) -> u64| cell(of.spread(|c| figure(c) as f64), 0);
+    let total = |figure: fn(&ClassVerdict) -> u64| spread_cell(of.spread(|c| figure(c) as f64), 0);
     let shed = |figure: fn(&ClassVerdict) -> f64| {
         of.option(|c| (c.part.shed.count > 0).then(|| figure(c))).map(|spread| spread_text(&spread, 1))
     };
     let after = shed(|c| c.part.shed.latency_ms.p50).zip(shed(|c| c.part.shed.latency_ms.p95));
     let ceiling = of.ceilings().next();
-    let response = match ceiling {
-        Some(_) => of.option(|c| c.part.ceiling.as_ref().and_then(|c| c.value_ms)),
-        None => of.option(|c| c.part.response_ms.map(|r| r.mean)),
-    };
-    let response = response.map_or(String::new(), |spread| {
-        let statistic = ceiling.map_or("avg", |c| c.statistic.as_str());
+    let response = of.response().map_or(String::new(), |spread| {
+        let statistic = escape(of.statistic());
         let limit =
             ceiling.map_or(String::new(), |c| format!(" <span class=\"m\">of {}</span>", figure_text(c.limit_ms)));
         format!("<span class=\"m\">{statistic}</span> {}{limit}", spread_text(&spread, 1))
     });
     [
         median(of.spread(|c| c.part.offered_per_s)),
-        cell(of.spread(|c| c.part.served_per_s), 1),
+        spread_cell(of.spread(|c| c.part.served_per_s), 1),
         if oracle { median(of.option(|c| c.oracle_served_per_s)) } else { String::new() },
         median(Spread::of(of.floors().map(|f| f.owed_per_s))),
         mark(of.floor()),
@@ -95,12 +85,14 @@ fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
         format!("<td>{}", after.map_or(String::new(), |(p50, p95)| format!("{p50} / {p95}"))),
         total(|c| c.part.failed),
         total(|c| c.part.left),
-        of.reaction().map_or("<td>never".to_owned(), |spread| cell(Some(spread), 0)),
+        of.reaction().map_or("<td>never".to_owned(), |spread| spread_cell(Some(spread), 0)),
     ]
     .concat()
 }
 
-fn cell(spread: Option<Spread>, digits: usize) -> String {
+/// A cell with the figure; of several runs the extremes in smaller print.
+#[must_use]
+pub fn spread_cell(spread: Option<Spread>, digits: usize) -> String {
     format!("<td>{}", spread.map_or(String::new(), |spread| spread_text(&spread, digits)))
 }
 
@@ -124,37 +116,38 @@ fn mark(kept: Option<Kept>) -> String {
     }
 }
 
-/// Published figures beside ours; empty if there are none for the disciplines that were played.
-pub(crate) fn published(played: &Played) -> String {
+/// Published figures beside ours; empty if there are none for those who were played.
+#[must_use]
+pub fn published(report: &Report<'_>) -> String {
     let mut rows = String::new();
-    for group in &played.groups {
-        for figure in played.experiment.published.iter().filter(|p| p.discipline == group.discipline) {
-            rows += &published_row(played, figure, PhaseRuns::new(&group.verdicts, figure.phase).class(figure.class));
+    for group in report.groups {
+        for figure in report.outline.published.iter().filter(|p| p.discipline == group.discipline) {
+            let Some(phase) = report.outline.phases.iter().position(|phase| phase.name == figure.phase) else {
+                continue;
+            };
+            let runs = PhaseRuns::new(&group.verdicts, phase);
+            let class =
+                (0..report.class_count(phase)).map(|class| runs.class(class)).find(|of| of.name() == figure.class);
+            rows.extend(class.map(|ours| published_row(figure, ours)));
         }
     }
     if rows.is_empty() {
         return rows;
     }
     format!(
-        "<h2>Paper and ours</h2><div class=\"wide\"><table><tr><th class=\"l\">discipline<th class=\"l\">phase<th class=\"l\">class\
-         <th>served/s, paper<th>ours<th>difference<th>response time, ms, paper<th>ours<th>difference</tr>{rows}</table></div>"
+        "<h2>Paper and ours</h2><div class=\"wide\"><table><tr><th class=\"l\">{}<th class=\"l\">phase<th class=\"l\">class\
+         <th>served/s, paper<th>ours<th>difference<th>response time, ms, paper<th>ours<th>difference</tr>{rows}</table></div>",
+        report.by
     )
 }
 
-fn published_row(played: &Played, figure: &Published, ours: ClassRuns<'_>) -> String {
-    let phase = played.experiment.phases.get(figure.phase).map_or("", |phase| phase.name.as_str());
-    let name = ours.each().next().map_or("", |class| class.class.as_str());
-    let served = ours.spread(|c| c.part.served_per_s);
-    let response = ours.option(|c| match &c.part.ceiling {
-        Some(ceiling) => ceiling.value_ms,
-        None => c.part.response_ms.map(|r| r.mean),
-    });
+fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>) -> String {
     let pair = |paper: Option<f64>, ours: Option<Spread>| match (paper, ours) {
         (Some(paper), Some(ours)) => {
             // Adding nothing turns a rounded −0 into 0.
             let percent = ((ours.median / paper - 1.0) * 100.0).round() + 0.0;
             let off = if paper > 0.0 { format!("{percent:+} %") } else { String::new() };
-            format!("<td>{}{}<td>{off}", figure_text(paper), cell(Some(ours), 1))
+            format!("<td>{}{}<td>{off}", figure_text(paper), spread_cell(Some(ours), 1))
         }
         (Some(paper), None) => format!("<td>{}<td><td>", figure_text(paper)),
         (None, _) => "<td><td><td>".to_owned(),
@@ -162,72 +155,45 @@ fn published_row(played: &Played, figure: &Published, ours: ClassRuns<'_>) -> St
     format!(
         "<tr><td class=\"l\">{}<td class=\"l\">{}<td class=\"l\">{}{}{}</tr>",
         escape(&figure.discipline),
-        escape(phase),
-        escape(name),
-        pair(figure.served_per_s, served),
-        pair(figure.response_time_ms, response)
+        escape(&figure.phase),
+        escape(&figure.class),
+        pair(figure.served_per_s, ours.spread(|c| c.part.served_per_s)),
+        pair(figure.response_time_ms, ours.response())
     )
 }
 
 /// What was run: classes, machines, faults.
-pub(crate) fn configuration(experiment: &Experiment) -> String {
-    let policy = &experiment.site.policy;
+#[must_use]
+pub fn configuration(outline: &Outline) -> String {
     let mut html = String::from(
         "<h2>What was run</h2><div class=\"wide\"><table><tr><th class=\"l\">class<th class=\"l\">upstream<th>guaranteed/s\
          <th class=\"l\">response time<th>service time, ms</tr>",
     );
-    let classes = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
-    for class in classes {
-        html += &class_row(policy, class);
-    }
+    html.extend(outline.classes.iter().map(class_row));
     html += "</table></div><p class=\"note\">";
-    let settle = figure_text(experiment.settle.as_secs_f64());
-    let _ = write!(html, "Machines: {}. ", escape(&machines(experiment)));
-    let _ = write!(html, "Network: {} ms one way. ", millis(experiment.network_delay));
-    let _ = write!(html, "The first {settle} s of each phase are not judged.");
-    for fault in &experiment.faults {
-        let until = fault.until.map_or("the end".to_owned(), |until| format!("{} s", figure_text(until.as_secs_f64())));
-        let at = figure_text(fault.at.as_secs_f64());
-        let _ = write!(html, " From {at} s to {until}: {}.", escape(&fault_text(experiment, fault)));
+    let _ = write!(html, "Machines: {}. ", escape(&outline.machines));
+    let _ = write!(html, "Network: {} ms one way. ", figure_text(outline.network_ms));
+    let _ = write!(html, "The first {} s of each phase are not judged.", figure_text(outline.settle_s));
+    for fault in &outline.faults {
+        let at = figure_text(fault.from_s);
+        let what = escape(&fault.what);
+        let _ = match fault.to_s {
+            Some(until) => write!(html, " From {at} s to {} s: {what}.", figure_text(until)),
+            None => write!(html, " At {at} s: {what}."),
+        };
     }
     html + "</p>"
 }
 
-fn class_row(policy: &Policy, class: &Class) -> String {
-    let pool = policy.pools.get(class.pool).map_or("", |pool| pool.name.as_str());
-    let rate = class.guarantee.throughput.map_or("-".to_owned(), figure_text);
-    let limit = class
-        .guarantee
-        .response_time
-        .map_or("-".to_owned(), |limit| format!("{} ≤ {} ms", limit.statistic, millis(limit.limit)));
-    let service = class.service_time.map_or("learned".to_owned(), millis);
+fn class_row(class: &OutlinedClass) -> String {
+    let rate = class.throughput_per_s.map_or("-".to_owned(), figure_text);
+    let limit = class.response_time.as_ref();
+    let limit = limit.map_or("-".to_owned(), |(statistic, limit)| format!("{statistic} ≤ {} ms", figure_text(*limit)));
+    let service = class.service_ms.map_or("learned".to_owned(), figure_text);
     format!(
-        "<tr><td class=\"l\">{}<td class=\"l\">{}<td>{rate}<td class=\"l\">{limit}<td>{service}</tr>",
+        "<tr><td class=\"l\">{}<td class=\"l\">{}<td>{rate}<td class=\"l\">{}<td>{service}</tr>",
         escape(&class.name),
-        escape(pool)
+        escape(&class.upstream),
+        escape(&limit)
     )
-}
-
-/// Like machines are counted, not listed.
-fn machines(experiment: &Experiment) -> String {
-    let mut kinds: Vec<(String, usize)> = Vec::new();
-    for machine in &experiment.machines {
-        let mut kind = format!("{} CPU{}", machine.cpus, if machine.cpus == 1 { "" } else { "s" });
-        if (machine.speed - 1.0).abs() > f64::EPSILON {
-            let _ = write!(kind, " of speed {}", figure_text(machine.speed));
-        }
-        if machine.servers > 1 {
-            let _ = write!(kind, " and {} servers behind one address", machine.servers);
-        }
-        match kinds.iter_mut().find(|(known, _)| *known == kind) {
-            Some((_, count)) => *count += 1,
-            None => kinds.push((kind, 1)),
-        }
-    }
-    let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} with {kind}")).collect();
-    kinds.join(", ")
-}
-
-fn millis(time: Duration) -> String {
-    figure_text(time.as_secs_f64() * 1e3)
 }

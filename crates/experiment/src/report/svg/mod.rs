@@ -4,28 +4,45 @@
 //! Source of the form: Blanquer et al., *Quorum* (NSDI 2005), Figs. 9–11 and 13. Colours: Okabe and Ito's, which people
 //! with any colour vision tell apart; lighter ones on a dark ground.
 
+mod marks;
 mod plot;
 
 use std::fmt::Write as _;
 
-use weirgate_config::{Experiment, Fault, FaultKind};
+use weirgate_config::Experiment;
 
+use super::outline::Outline;
 use super::series::{ClassSeries, Series};
-use plot::{Panel, axis_for, round_step};
-pub(crate) use plot::{escape, figure_text};
+use marks::Marks;
+use plot::{Panel, axis_for, round_step, text};
+pub use plot::{escape, figure_text};
 
-/// Size in pixels; it scales with the page.
-const WIDTH: f64 = 960.0;
+/// What a figure shows: how wide it is, and how high which panels. It scales with the page, its letters too, so that
+/// a figure for half a page is drawn smaller.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    /// Pixels, border and all.
+    width: f64,
+    /// Of the panels for throughput, response time, window, queues; so many of them, from the first on.
+    heights: &'static [f64],
+}
+
+/// The figure that has a page's width.
+const WHOLE: Form = Form { width: 960.0, heights: &[190.0, 170.0, 84.0, 84.0] };
+
+/// One of several that stand beside each other: what the papers show.
+const MULTIPLE: Form = Form { width: 500.0, heights: &[160.0, 160.0] };
+
+/// Left of the panels stand the figures of their axes.
 const LEFT: f64 = 62.0;
-const RIGHT: f64 = WIDTH - 22.0;
 
-/// Where the legend, the names of the phases and of the faults stand.
-const LEGEND: f64 = 16.0;
-const PHASES: f64 = 34.0;
-const FAULT: f64 = 17.0;
+/// Room right of them for half a figure of the axis of time.
+const BORDER: f64 = 22.0;
 
-/// Height of the panels, and what is between two: the title of the lower one.
-const HEIGHTS: [f64; 4] = [190.0, 170.0, 84.0, 84.0];
+/// Height of a line of the legend; of the names of the phases.
+const LINE: f64 = 18.0;
+
+/// Between two panels: the title of the lower one.
 const BETWEEN: f64 = 36.0;
 
 /// As many classes as there are colours.
@@ -60,186 +77,134 @@ const STYLE: &str = "\
 .weir .c0{stroke:#4aa8e0}.weir .c1{stroke:#f5894a}.weir .c2{stroke:#2cc295}.weir .c3{stroke:#e5a0c8}\
 .weir .c4{stroke:#e3b341}.weir .c5{stroke:#8fd0f5}.weir .c6{stroke:#b794d6}}";
 
+/// The largest figure of each panel: with the same ones, figures of several runs can be compared by eye.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scale {
+    highest: [f64; 4],
+}
+
+impl Scale {
+    /// A scale on which all of these fit.
+    #[must_use]
+    pub fn of<'a>(all: impl Iterator<Item = &'a Series>) -> Scale {
+        let most = |figures: &mut dyn Iterator<Item = f64>| figures.fold(0.0, f64::max);
+        let mut highest = [0.0_f64; 4];
+        let mut limits = 0.0_f64;
+        for series in all {
+            let classes = drawn(series);
+            let rates = |c: &&ClassSeries| {
+                let guaranteed = c.guaranteed.iter().flatten();
+                c.offered.iter().chain(&c.served).chain(guaranteed).copied().fold(0.0, f64::max)
+            };
+            let state = series.window.iter().chain(&series.outstanding).map(|(_, n)| *n);
+            let here = [
+                most(&mut classes.iter().map(rates)),
+                most(&mut classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied())),
+                most(&mut state.into_iter()),
+                most(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
+            ];
+            limits = limits.max(most(&mut classes.iter().filter_map(|c| c.limit_ms)));
+            highest = std::array::from_fn(|panel| highest[panel].max(here[panel]));
+        }
+        if limits > 0.0 {
+            highest[1] = highest[1].clamp(limits, CUT * limits);
+        }
+        Scale { highest }
+    }
+}
+
 /// The figure of a run, with its colours in it: it can stand alone or in a page.
 #[must_use]
 pub fn figure(experiment: &Experiment, series: &Series) -> String {
-    let classes: Vec<&ClassSeries> = series.classes.iter().take(MOST_CLASSES).collect();
-    let faults: Vec<&Fault> = experiment.faults.iter().collect();
-    let rows = lanes(&faults, series.length);
-    let top = PHASES + 15.0 + FAULT * rows.iter().map(|row| row + 1).max().unwrap_or(0) as f64;
-    let panels = panels(top, &classes, series);
-    let bottom = panels[HEIGHTS.len() - 1].bottom;
-    let height = bottom + 26.0;
-    let name = escape(&format!("{} over time, seed {}", experiment.name, series.seed));
+    whole(&Outline::new(experiment), series)
+}
+
+/// The same from the experiment's outline.
+#[must_use]
+pub fn whole(outline: &Outline, series: &Series) -> String {
+    draw(outline, series, &Scale::of(std::iter::once(series)), WHOLE)
+}
+
+/// Throughput and response time alone, drawn to stand beside figures of other runs on the same scale.
+#[must_use]
+pub fn multiple(outline: &Outline, series: &Series, scale: &Scale) -> String {
+    draw(outline, series, scale, MULTIPLE)
+}
+
+fn drawn(series: &Series) -> Vec<&ClassSeries> {
+    series.classes.iter().take(MOST_CLASSES).collect()
+}
+
+fn draw(outline: &Outline, series: &Series, scale: &Scale, form: Form) -> String {
+    let classes = drawn(series);
+    let right = form.width - BORDER;
+    let (entries, phases_at) = legend(&classes, series, right);
+    let marks = Marks::new(outline, (LEFT, right), phases_at, series.length);
+    let top = marks.bottom();
+    let panels = panels(top, form, scale, series.length);
+    let bottom = panels.last().map_or(top, |panel| panel.bottom);
+    let name = escape(&format!("{} over time, seed {}", outline.name, series.seed));
     let mut svg = format!(
-        r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{name}"><style>{STYLE}</style>"#
+        r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" role="img" aria-label="{name}"><style>{STYLE}</style>{entries}"#,
+        form.width,
+        bottom + 26.0
     );
-    legend(&mut svg, &classes, series);
     for panel in &panels {
-        shades(&mut svg, experiment, panel, series.length);
+        marks.shades(&mut svg, panel);
         panel.grid(&mut svg);
     }
-    names(&mut svg, experiment, &panels[0], bottom);
-    for (fault, row) in faults.iter().zip(&rows) {
-        fault_name(&mut svg, experiment, fault, (PHASES + 15.0 + FAULT * *row as f64, &panels[0]), series.length);
-    }
+    marks.names(&mut svg, &panels[0], bottom);
     lines(&mut svg, &panels, &classes, series);
-    seconds(&mut svg, &panels[HEIGHTS.len() - 1]);
+    seconds(&mut svg, &panels[panels.len() - 1]);
     hits(&mut svg, (top, bottom), &panels[0], &classes, series);
     svg.push_str("</svg>\n");
     svg
 }
 
-fn panels(top: f64, classes: &[&ClassSeries], series: &Series) -> [Panel; 4] {
-    let most = |figures: &mut dyn Iterator<Item = f64>| figures.fold(0.0, f64::max);
-    let rates = |c: &&ClassSeries| {
-        let guaranteed = c.guaranteed.iter().flatten();
-        c.offered.iter().chain(&c.served).chain(guaranteed).copied().fold(0.0, f64::max)
-    };
-    let times = most(&mut classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied()));
-    let limits = most(&mut classes.iter().filter_map(|c| c.limit_ms));
-    let state = series.window.iter().chain(&series.outstanding).map(|(_, n)| *n);
-    let highest = [
-        most(&mut classes.iter().map(rates)),
-        if limits > 0.0 { times.clamp(limits, CUT * limits) } else { times },
-        most(&mut state.into_iter()),
-        most(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
-    ];
+fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
     let mut at = top + 18.0;
-    let mut index = 0;
-    HEIGHTS.map(|height| {
+    let panel = |(height, highest): (&f64, f64)| {
         let panel = Panel {
             left: LEFT,
-            right: RIGHT,
+            right: form.width - BORDER,
             top: at,
             bottom: at + height,
-            length: series.length.max(f64::MIN_POSITIVE),
-            highest: axis_for(highest[index]),
+            length: length.max(f64::MIN_POSITIVE),
+            highest: axis_for(highest),
         };
         at += height + BETWEEN;
-        index += 1;
         panel
-    })
+    };
+    form.heights.iter().zip(scale.highest).map(panel).collect()
 }
 
-fn text(svg: &mut String, class: &str, (x, y): (f64, f64), what: &str) {
-    let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(what));
-}
-
-fn legend(svg: &mut String, classes: &[&ClassSeries], series: &Series) {
-    let mut x = LEFT;
-    let mut entry = |svg: &mut String, class: &str, name: &str| {
-        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {:.1}h22"/>"#, LEGEND - 4.0);
-        text(svg, "", (x + 27.0, LEGEND), name);
-        x += 50.0 + name.chars().count() as f64 * CHARACTER;
+/// What the lines are, in as many rows as it takes, and where the last one stands.
+fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64) {
+    let (mut svg, mut x, mut y) = (String::new(), LEFT, LINE - 2.0);
+    let mut entry = |class: &str, name: &str| {
+        let width = 50.0 + name.chars().count() as f64 * CHARACTER;
+        if x > LEFT && x + width - 22.0 > right {
+            (x, y) = (LEFT, y + LINE);
+        }
+        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {:.1}h22"/>"#, y - 4.0);
+        text(&mut svg, "", (x + 27.0, y), name);
+        x += width;
     };
     for (index, class) in classes.iter().enumerate() {
-        entry(svg, &format!("served c{index}"), &class.name);
+        entry(&format!("served c{index}"), &class.name);
     }
     for (class, name) in [("offered", "asked for"), ("served", "served"), ("promised", "guaranteed, limit")] {
-        entry(svg, &format!("plain {class}"), name);
+        entry(&format!("plain {class}"), name);
     }
     let more = series.classes.len() - classes.len();
     if more > 0 {
-        entry(svg, "", &format!("{more} further classes are not drawn"));
+        entry("", &format!("{more} further classes are not drawn"));
     }
+    (svg, y + LINE)
 }
 
-fn shades(svg: &mut String, experiment: &Experiment, panel: &Panel, length: f64) {
-    for (index, phase) in experiment.phases.iter().enumerate() {
-        let (from, to) = (experiment.phase_from(index).as_secs_f64(), phase.until.as_secs_f64());
-        if index % 2 == 1 {
-            panel.band(svg, "odd", from, to);
-        }
-        panel.band(
-            svg,
-            "settle",
-            from,
-            if phase.judged { (from + experiment.settle.as_secs_f64()).min(to) } else { to },
-        );
-    }
-    for fault in &experiment.faults {
-        if let Some(until) = lasts(fault, length) {
-            panel.band(svg, "broken", fault.at.as_secs_f64(), until);
-        }
-    }
-}
-
-/// Until when a fault lasts, in seconds; `None` for what happens at one instant.
-fn lasts(fault: &Fault, length: f64) -> Option<f64> {
-    let until = fault.until.map_or(length, |until| until.as_secs_f64());
-    (fault.kind != FaultKind::Reload && until > fault.at.as_secs_f64()).then_some(until)
-}
-
-/// Per fault a row in which its name does not meet another's.
-fn lanes(faults: &[&Fault], length: f64) -> Vec<usize> {
-    let mut ends: Vec<f64> = Vec::new();
-    let per_pixel = length / (RIGHT - LEFT);
-    let row = |fault: &&Fault| {
-        let from = fault.at.as_secs_f64();
-        // Names are at most so long, see `fault_name`.
-        let to = lasts(fault, length).unwrap_or(from).max(from + 40.0 * CHARACTER * per_pixel);
-        let row = ends.iter().position(|end| *end <= from).unwrap_or(ends.len());
-        if row == ends.len() {
-            ends.push(to);
-        } else {
-            ends[row] = to;
-        }
-        row
-    };
-    faults.iter().map(row).collect()
-}
-
-fn names(svg: &mut String, experiment: &Experiment, panel: &Panel, bottom: f64) {
-    for (index, phase) in experiment.phases.iter().enumerate() {
-        let from = panel.x(experiment.phase_from(index).as_secs_f64());
-        let to = panel.x(phase.until.as_secs_f64());
-        let room = ((to - from) / CHARACTER) as usize;
-        let name = match phase.name.chars().count() {
-            n if n <= room => phase.name.clone(),
-            _ => phase.name.chars().take(room.saturating_sub(1)).chain(['…']).collect(),
-        };
-        text(svg, "phase", (f64::midpoint(from, to), PHASES + 6.0), &name);
-        if index > 0 {
-            let top = PHASES - 6.0;
-            let _ =
-                write!(svg, r#"<line class="border" x1="{from:.1}" x2="{from:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
-        }
-    }
-}
-
-fn fault_name(svg: &mut String, experiment: &Experiment, fault: &Fault, (y, panel): (f64, &Panel), length: f64) {
-    let from = panel.x(fault.at.as_secs_f64());
-    let to = panel.x(lasts(fault, length).unwrap_or(fault.at.as_secs_f64())).max(from + 2.0);
-    let _ =
-        write!(svg, r#"<line class="span" x1="{from:.1}" x2="{to:.1}" y1="{:.1}" y2="{:.1}"/>"#, y + 14.0, y + 14.0);
-    let name: String = fault_text(experiment, fault).chars().take(40).collect();
-    // A name that would leave the figure ends at its border instead.
-    let x = from.min(RIGHT - name.chars().count() as f64 * CHARACTER).max(LEFT);
-    text(svg, "fault", (x, y + 10.0), &name);
-}
-
-/// A fault in words.
-pub(crate) fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
-    let what = match fault.kind {
-        FaultKind::Removed => "out".to_owned(),
-        FaultKind::Crash => "crashed".to_owned(),
-        FaultKind::Stall => "stalled".to_owned(),
-        FaultKind::Slow(speed) => format!("at {} % of speed", figure_text(speed * 100.0)),
-        FaultKind::FailFast(share) => format!("{} % fail at once", figure_text(share * 100.0)),
-        FaultKind::LostReports => return "health reports lost".to_owned(),
-        FaultKind::Reload => return "policy reloaded".to_owned(),
-    };
-    let name = |index: &usize| experiment.machines.get(*index).map_or("?", |machine| machine.name.as_str());
-    let names: Vec<&str> = fault.machines.iter().map(name).collect();
-    match names.len() {
-        0..=3 => format!("{} {what}", names.join(", ")),
-        n => format!("{n} machines {what}"),
-    }
-}
-
-fn lines(svg: &mut String, panels: &[Panel; 4], classes: &[&ClassSeries], series: &Series) {
-    let [rates, times, state, queues] = panels;
+fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &Series) {
+    let [rates, times, rest @ ..] = panels else { return };
     let titles =
         ["Throughput, requests/s", "Response time, ms", "Window, and requests inside (thin)", "Waiting requests"];
     for (panel, title) in panels.iter().zip(titles) {
@@ -271,11 +236,15 @@ fn lines(svg: &mut String, panels: &[Panel; 4], classes: &[&ClassSeries], series
         }
         let response = class.response_ms.iter().enumerate().map(|(i, figure)| (middle(i), *figure));
         times.line(svg, &format!("served c{index}"), response);
-        queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
+        if let [_, queues] = rest {
+            queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
+        }
     }
     limits(svg, times, classes);
-    state.line(svg, "inside", series.outstanding.iter().map(|(at, n)| (*at, Some(*n))));
-    state.line(svg, "plain", series.window.iter().map(|(at, n)| (*at, Some(*n))));
+    if let [state, _] = rest {
+        state.line(svg, "inside", series.outstanding.iter().map(|(at, n)| (*at, Some(*n))));
+        state.line(svg, "plain", series.window.iter().map(|(at, n)| (*at, Some(*n))));
+    }
 }
 
 /// What each limit line is, all of one height in one text.
@@ -302,14 +271,13 @@ fn limits(svg: &mut String, panel: &Panel, classes: &[&ClassSeries]) {
 fn seconds(svg: &mut String, panel: &Panel) {
     let (left, right, y) = (panel.left, panel.right, panel.bottom);
     let _ = write!(svg, r#"<line class="axis" x1="{left:.1}" x2="{right:.1}" y1="{y:.1}" y2="{y:.1}"/>"#);
-    let step = match round_step(panel.length, 11.0) {
+    let step = match round_step(panel.length, (right - left) / 80.0) {
         // Minutes are rounder than fifties of seconds.
         step if (20.0..=50.0).contains(&step) => 30.0,
         step if step > 50.0 && step <= 100.0 => 60.0,
         step => step,
     };
-    let mut at = 0.0;
-    while at <= panel.length * 1.000_001 {
+    for at in plot::ticks(panel.length, step) {
         let x = panel.x(at);
         let what = figure_text(at);
         let _ = write!(
@@ -319,7 +287,6 @@ fn seconds(svg: &mut String, panel: &Panel) {
             y + 17.0,
             if at == 0.0 { " s" } else { "" }
         );
-        at += step;
     }
 }
 

@@ -28,8 +28,7 @@ impl Panel {
     /// Horizontal lines at round figures, each with its figure.
     pub(crate) fn grid(&self, svg: &mut String) {
         let step = round_step(self.highest, ((self.bottom - self.top) / 34.0).max(2.0));
-        let mut figure = 0.0;
-        while figure <= self.highest * 1.000_001 {
+        for figure in ticks(self.highest, step) {
             let y = self.y(figure);
             let _ = write!(
                 svg,
@@ -40,7 +39,6 @@ impl Panel {
                 y + 4.0,
                 figure_text(figure)
             );
-            figure += step;
         }
     }
 
@@ -70,6 +68,16 @@ impl Panel {
     }
 }
 
+/// Marks of an axis from 0 to `highest`; never more than a figure has room for, whatever the figures.
+pub(crate) fn ticks(highest: f64, step: f64) -> impl Iterator<Item = f64> {
+    (0..100_u32).map(move |i| f64::from(i) * step).take_while(move |at| *at <= highest * 1.000_001)
+}
+
+/// Text at a place.
+pub(crate) fn text(svg: &mut String, class: &str, (x, y): (f64, f64), what: &str) {
+    let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(what));
+}
+
 /// 1, 2 or 5 times a power of ten: `highest` in about `count` steps.
 pub(crate) fn round_step(highest: f64, count: f64) -> f64 {
     let rough = highest / count;
@@ -86,13 +94,15 @@ pub(crate) fn axis_for(most: f64) -> f64 {
 }
 
 /// Without digits that say nothing.
-pub(crate) fn figure_text(figure: f64) -> String {
+#[must_use]
+pub fn figure_text(figure: f64) -> String {
     let text = format!("{figure:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Text as it may stand between tags and in attributes. Characters that XML does not allow become spaces.
-pub(crate) fn escape(text: &str) -> String {
+#[must_use]
+pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -1,0 +1,413 @@
+//! One computer of a node, with the time passed in: memory, disk, CPUs, network.
+//!
+//! A request that names an object looks for it in the [`Cache`]; a miss waits for the disk, which then leaves
+//! the object in memory. The request then goes through the [`Station`] (its worker, the CPUs, its delay), and
+//! its reply through the network link. Each of disk and link is a [`Processor`] of one unit: what is in it
+//! shares it evenly, so a request takes n times as long beside n − 1 others and nothing is idle while there
+//! is work. The shape is that of the LARD studies (Pai et al., ASPLOS 1998, Sec. 3: seek time plus bytes over
+//! throughput, memory in front) and of mQoS (Feng and Lin: CPU, disk and bandwidth as three resources).
+//!
+//! Departures: a real disk serves one read after another; shared or in turn, it does the same amount of
+//! work in the same time. Two requests that miss the same object at once both read it. A request holds no
+//! worker while it is at the disk or its reply is at the link, as in a server with asynchronous reads and a
+//! kernel that buffers replies (Pai et al., *Flash*, USENIX 1999).
+//!
+//! Without a disk or a link a computer is its station and costs no more.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::cache::Cache;
+use crate::clock;
+use crate::processor::{Processor, Thrashing};
+use crate::station::{Demand, Station};
+
+/// A disk, and the memory that keeps what was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Disk {
+    /// Time of a read before its first byte: seeks and rotation.
+    pub access: Duration,
+    /// Bytes read per second after that, > 0.
+    pub bytes_per_s: f64,
+    /// Bytes of memory for objects; 0 reads every object from the disk every time.
+    pub cache: u64,
+}
+
+/// What a request takes of a computer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// Of its CPUs.
+    pub demand: Demand,
+    /// The object that it reads, which is as large as its reply.
+    pub object: Option<u64>,
+    /// Bytes of its reply.
+    pub bytes: u64,
+}
+
+/// The inside of a computer.
+#[derive(Debug)]
+pub struct Computer {
+    station: Station,
+    storage: Option<Box<Storage>>,
+    link: Option<Box<Link>>,
+    /// What has left the station for the link.
+    worked: Vec<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct Storage {
+    disk: Disk,
+    cache: Cache,
+    reads: Processor<(u64, Work)>,
+    hits: u64,
+    misses: u64,
+    read: Vec<((u64, Work), u64)>,
+}
+
+#[derive(Debug)]
+struct Link {
+    bytes_per_s: f64,
+    /// Bytes of the replies of requests that are not at the link yet.
+    replies: BTreeMap<u64, u64>,
+    sends: Processor<u64>,
+    sent: Vec<(u64, u64)>,
+}
+
+/// What was used of a computer since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// CPU-nanoseconds during which CPUs were occupied.
+    pub busy: f64,
+    /// Nanoseconds of a nominal CPU that were handed out.
+    pub done: f64,
+    /// Nanoseconds during which the disk was occupied.
+    pub disk: f64,
+    /// Nanoseconds during which the link was.
+    pub link: f64,
+    /// Objects found in memory.
+    pub hits: u64,
+    /// Objects that had to be read.
+    pub misses: u64,
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Usage) {
+        self.busy += other.busy;
+        self.done += other.done;
+        self.disk += other.disk;
+        self.link += other.link;
+        self.hits += other.hits;
+        self.misses += other.misses;
+    }
+}
+
+/// The time, in nanoseconds, that `bytes` take at so many a second.
+fn transfer(bytes: u64, bytes_per_s: f64) -> u64 {
+    (bytes as f64 * clock::SECOND as f64 / bytes_per_s).round() as u64
+}
+
+impl Computer {
+    /// An idle computer at instant `now` without disk or limited link; figures as in [`Station::new`].
+    #[must_use]
+    pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Computer {
+        Computer { station: Station::new(now, cpus, limit, thrashing), storage: None, link: None, worked: Vec::new() }
+    }
+
+    /// With a disk.
+    #[must_use]
+    pub fn with_disk(mut self, now: u64, disk: Disk) -> Computer {
+        let (cache, reads) = (Cache::new(disk.cache), Processor::new(now, 1, None));
+        self.storage = Some(Box::new(Storage { disk, cache, reads, hits: 0, misses: 0, read: Vec::new() }));
+        self
+    }
+
+    /// With a link of so many bytes a second.
+    #[must_use]
+    pub fn with_link(mut self, now: u64, bytes_per_s: f64) -> Computer {
+        let (replies, sends) = (BTreeMap::new(), Processor::new(now, 1, None));
+        self.link = Some(Box::new(Link { bytes_per_s, replies, sends, sent: Vec::new() }));
+        self
+    }
+
+    /// Requests at the disk, with a worker, or at the link.
+    #[must_use]
+    pub fn inside(&self) -> usize {
+        let reading = self.storage.as_ref().map_or(0, |storage| storage.reads.len());
+        let sending = self.link.as_ref().map_or(0, |link| link.sends.len());
+        self.station.inside() + reading + sending
+    }
+
+    /// Requests that wait for a worker.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.station.waiting()
+    }
+
+    /// What was used.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let (hits, misses, disk) =
+            self.storage.as_ref().map_or((0, 0, 0.0), |storage| (storage.hits, storage.misses, storage.reads.busy()));
+        let link = self.link.as_ref().map_or(0.0, |link| link.sends.busy());
+        Usage { busy: self.station.busy(), done: self.station.done(), disk, link, hits, misses }
+    }
+
+    /// Takes request `id`. Call [`Computer::advance`] to the present first.
+    pub fn arrive(&mut self, id: u64, work: Work) {
+        if let Some(link) = &mut self.link {
+            link.replies.insert(id, work.bytes);
+        }
+        if let Some(storage) = &mut self.storage
+            && let Some(object) = work.object
+        {
+            if !storage.cache.touch(object) {
+                storage.misses += 1;
+                let takes = clock::nanos(storage.disk.access) + transfer(work.bytes, storage.disk.bytes_per_s);
+                storage.reads.enter((id, work), takes);
+                return;
+            }
+            storage.hits += 1;
+        }
+        self.station.arrive(id, work.demand);
+    }
+
+    /// When something happens next by itself.
+    #[must_use]
+    pub fn next_event(&self) -> Option<u64> {
+        let read = self.storage.as_ref().and_then(|storage| storage.reads.next_departure());
+        let sent = self.link.as_ref().and_then(|link| link.sends.next_departure());
+        self.station.next_event().into_iter().chain(read).chain(sent).min()
+    }
+
+    /// Moves on to `to` and appends what is finished, with the instant, in order.
+    pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
+        if self.storage.is_none() && self.link.is_none() {
+            return self.station.advance(to, finished);
+        }
+        // One instant at a time: what leaves one stage then changes the speed of the next.
+        while let Some(at) = self.next_event()
+            && at <= to
+        {
+            self.step(at, finished);
+        }
+        self.step(to, finished);
+    }
+
+    /// Moves all stages on to `at`, before which nothing leaves any of them, and hands on what leaves then.
+    fn step(&mut self, at: u64, finished: &mut Vec<(u64, u64)>) {
+        let Computer { station, storage, link, worked } = self;
+        station.advance(at, if link.is_some() { &mut *worked } else { &mut *finished });
+        if let Some(storage) = storage {
+            storage.reads.advance(at, &mut storage.read);
+            for ((id, work), _) in storage.read.drain(..) {
+                if let Some(object) = work.object {
+                    storage.cache.insert(object, work.bytes);
+                }
+                station.arrive(id, work.demand);
+            }
+        }
+        if let Some(link) = link {
+            link.sends.advance(at, &mut link.sent);
+            finished.append(&mut link.sent);
+            for (id, _) in worked.drain(..) {
+                let bytes = link.replies.remove(&id).unwrap_or(0);
+                link.sends.enter(id, transfer(bytes, link.bytes_per_s));
+            }
+        }
+    }
+
+    /// The speed of the CPUs from now on: 1 is nominal. At 0 the whole computer stands still.
+    pub fn set_speed(&mut self, speed: f64) {
+        self.station.set_speed(speed);
+        let others = if speed > 0.0 { 1.0 } else { 0.0 };
+        if let Some(storage) = &mut self.storage {
+            storage.reads.set_speed(others);
+        }
+        if let Some(link) = &mut self.link {
+            link.sends.set_speed(others);
+        }
+    }
+
+    /// Request `id` is given up, wherever it is. False if it is not here. Call [`Computer::advance`] to the
+    /// present first. Costs O(n).
+    pub fn remove(&mut self, id: u64) -> bool {
+        if let Some(link) = &mut self.link {
+            link.replies.remove(&id);
+        }
+        self.station.remove(id)
+            || self.storage.as_mut().is_some_and(|storage| storage.reads.remove(|(other, _)| *other == id))
+            || self.link.as_mut().is_some_and(|link| link.sends.remove(|other| *other == id))
+    }
+
+    /// Forgets everything inside, and what is in memory.
+    pub fn clear(&mut self) {
+        self.station.clear();
+        if let Some(storage) = &mut self.storage {
+            storage.cache.clear();
+            storage.reads.clear();
+        }
+        if let Some(link) = &mut self.link {
+            link.replies.clear();
+            link.sends.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// 10 ms a read and 1 ms for each 1000 bytes, memory for 4000.
+    const DISK: Disk = Disk { access: Duration::from_millis(10), bytes_per_s: 1e6, cache: 4000 };
+
+    fn work(cpu: u64, object: Option<u64>, bytes: u64) -> Work {
+        Work { demand: Demand { cpu: cpu * MS, io: 0 }, object, bytes }
+    }
+
+    fn finish(computer: &mut Computer) -> Vec<(u64, u64)> {
+        let mut finished = Vec::new();
+        while let Some(at) = computer.next_event() {
+            computer.advance(at, &mut finished);
+        }
+        finished
+    }
+
+    #[test]
+    fn a_miss_takes_disk_time_and_a_hit_does_not() {
+        let mut computer = Computer::new(0, 1, None, None).with_disk(0, DISK);
+        computer.arrive(1, work(5, Some(7), 2000));
+        assert_eq!(finish(&mut computer), [(1, 17 * MS)]);
+        computer.arrive(2, work(5, Some(7), 2000));
+        computer.arrive(3, work(0, None, 2000));
+        assert_eq!(finish(&mut computer), [(3, 17 * MS), (2, 22 * MS)]);
+        assert_eq!(computer.usage(), Usage { busy: 10e6, done: 10e6, disk: 12e6, link: 0.0, hits: 1, misses: 1 });
+    }
+
+    #[test]
+    fn a_working_set_larger_than_memory_always_misses() {
+        let mut computer = Computer::new(0, 1, None, None).with_disk(0, DISK);
+        for id in 0..9 {
+            computer.arrive(id, work(0, Some(id % 3), 2000));
+            finish(&mut computer);
+        }
+        assert_eq!((computer.usage().hits, computer.usage().misses), (0, 9));
+    }
+
+    #[test]
+    fn the_link_is_shared_by_all_replies() {
+        let mut computer = Computer::new(0, 4, None, None).with_link(0, 1e6);
+        computer.arrive(1, work(2, None, 4000));
+        computer.arrive(2, work(2, None, 8000));
+        computer.arrive(3, work(4, None, 0));
+        // From 2 ms on 1 and 2 share it; 3 sends nothing and is done when it is done. 1 has 4 ms at half
+        // speed, then 2 has its other 4 alone.
+        assert_eq!(finish(&mut computer), [(3, 4 * MS), (1, 10 * MS), (2, 14 * MS)]);
+        assert_eq!(computer.usage().link, 12e6);
+    }
+
+    #[test]
+    fn a_stall_stops_disk_and_link_and_loses_nothing() {
+        let mut computer = Computer::new(0, 1, None, None).with_disk(0, DISK).with_link(0, 1e6);
+        computer.arrive(1, work(0, Some(1), 0));
+        computer.arrive(2, work(0, None, 8000));
+        let mut finished = Vec::new();
+        computer.advance(4 * MS, &mut finished);
+        computer.set_speed(0.0);
+        assert_eq!(computer.next_event(), None);
+        computer.advance(100 * MS, &mut finished);
+        assert_eq!((finished.len(), computer.inside()), (0, 2));
+        computer.set_speed(0.1);
+        assert_eq!(finish(&mut computer), [(2, 104 * MS), (1, 106 * MS)]);
+    }
+
+    #[test]
+    fn one_that_is_given_up_leaves_nothing_behind() {
+        let mut computer = Computer::new(0, 1, None, None).with_disk(0, DISK).with_link(0, 1e6);
+        computer.arrive(1, work(0, Some(1), 2000));
+        computer.arrive(2, work(0, None, 2000));
+        let mut finished = Vec::new();
+        computer.advance(MS, &mut finished);
+        assert!(computer.remove(1) && !computer.remove(1), "at the disk");
+        assert!(computer.remove(2) && !computer.remove(2), "at the link");
+        assert_eq!((computer.inside(), computer.next_event()), (0, None));
+        // What was not read to the end is not in memory.
+        computer.arrive(3, work(0, Some(1), 0));
+        assert_eq!((computer.usage().misses, finish(&mut computer)), (2, vec![(3, 11 * MS)]));
+        computer.clear();
+        computer.arrive(4, work(0, Some(1), 0));
+        assert_eq!(computer.usage().misses, 3, "a crash empties the memory");
+    }
+
+    proptest! {
+        /// Whatever comes: everything is finished once, none sooner than its stages take, hits and misses
+        /// add up, the disk was busy for exactly what was read and the link for what was sent, and one
+        /// great leap ends like small steps.
+        #[test]
+        fn nothing_is_lost_and_every_stage_does_its_work(
+            requests in prop::collection::vec((0u64..20, 0u64..20, 0u64..6, 0u64..4000), 1..80),
+        ) {
+            let fresh = || Computer::new(0, 2, Some(3), None).with_disk(0, DISK).with_link(0, 1e6);
+            let mut computer = fresh();
+            let (mut finished, mut at, mut read, mut sent) = (Vec::new(), 0, 0.0, 0.0);
+            let mut arrivals = Vec::new();
+            for (id, &(gap, cpu, object, bytes)) in (0..).zip(&requests) {
+                at += gap * MS;
+                computer.advance(at, &mut finished);
+                let misses = computer.usage().misses;
+                let object = (object > 0).then_some(object);
+                computer.arrive(id, work(cpu, object, bytes));
+                let missed = computer.usage().misses > misses;
+                let reading = if missed { 10 * MS + bytes * 1000 } else { 0 };
+                read += reading as f64;
+                sent += (bytes * 1000) as f64;
+                arrivals.push((at, cpu * MS + bytes * 1000 + reading));
+            }
+            finished.extend(finish(&mut computer));
+            prop_assert_eq!(computer.inside() + computer.waiting(), 0);
+            let mut ids: Vec<u64> = finished.iter().map(|(id, _)| *id).collect();
+            ids.sort_unstable();
+            prop_assert_eq!(ids, (0..requests.len() as u64).collect::<Vec<_>>());
+            for &(id, end) in &finished {
+                let (arrived, least) = arrivals[id as usize];
+                prop_assert!(end - arrived >= least, "{id} took {} of {least} ns", end - arrived);
+            }
+            let named = requests.iter().filter(|(.., object, _)| *object > 0).count() as u64;
+            let usage = computer.usage();
+            prop_assert_eq!(usage.hits + usage.misses, named);
+            // Each departure is rounded up by less than a nanosecond.
+            let rounding = 1.0 + requests.len() as f64;
+            prop_assert!((usage.disk - read).abs() <= rounding, "{} of {read}", usage.disk);
+            prop_assert!((usage.link - sent).abs() <= rounding, "{} of {sent}", usage.link);
+        }
+
+        /// Asking in small steps or in one great leap gives the same.
+        #[test]
+        fn steps_do_not_matter(
+            requests in prop::collection::vec((0u64..20, 0u64..6, 0u64..4000), 1..20),
+            mut cuts in prop::collection::vec(0u64..400_000_000, 0..30),
+        ) {
+            let run = |cuts: &[u64]| {
+                let mut computer = Computer::new(0, 1, Some(2), None).with_disk(0, DISK).with_link(0, 1e6);
+                for (id, &(cpu, object, bytes)) in (0..).zip(&requests) {
+                    computer.arrive(id, work(cpu, Some(object), bytes));
+                }
+                let mut finished = Vec::new();
+                for cut in cuts.iter().copied().chain([100_000_000_000]) {
+                    computer.advance(cut, &mut finished);
+                }
+                finished.sort_unstable();
+                finished
+            };
+            cuts.sort_unstable();
+            let (leap, steps) = (run(&[]), run(&cuts));
+            prop_assert_eq!(leap.len(), steps.len());
+            // Each stage rounds its departures by less than a nanosecond, and hands that on to the others.
+            for (a, b) in leap.iter().zip(&steps) {
+                prop_assert!(a.0 == b.0 && a.1.abs_diff(b.1) <= 100, "{a:?} against {b:?}");
+            }
+        }
+    }
+}

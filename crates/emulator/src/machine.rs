@@ -1,0 +1,243 @@
+//! The inside of a node, with the time passed in: its computers, and what is wrong with it.
+//!
+//! The computers take turns with the requests, whoever is busier. A computer whose workers are all taken and
+//! whose queue is full refuses. What is wrong with a node is wrong with all of its computers.
+
+use std::collections::VecDeque;
+
+use crate::computer::{Computer, Usage, Work};
+use crate::node::{Health, NodeSpec};
+use crate::random::Random;
+
+/// A node that fails a request does so after so many nanoseconds: soon enough to look like the fastest node.
+const FAILS_AFTER: u64 = 1_000_000;
+
+/// What becomes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reception {
+    /// It will be finished.
+    Taken,
+    /// It will be finished after a millisecond, and is to be answered 500.
+    Failed,
+    /// It is to be answered 503: the queue is full.
+    Full,
+}
+
+/// The inside of a node.
+#[derive(Debug)]
+pub struct Machine {
+    computers: Vec<Computer>,
+    /// Whose turn it is.
+    turn: usize,
+    /// Most requests in a computer, its queue included.
+    most: usize,
+    nominal: f64,
+    health: Health,
+    random: Random,
+    /// What fails, with the instant, in order.
+    failing: VecDeque<(u64, u64)>,
+    now: u64,
+}
+
+impl Machine {
+    /// The machine that `spec` says, idle at instant `now`; `random` says which requests it fails.
+    #[must_use]
+    pub fn new(now: u64, spec: &NodeSpec, random: Random) -> Machine {
+        let computer = || {
+            let mut computer = Computer::new(now, spec.cpus, spec.concurrency, spec.thrashing);
+            if let Some(disk) = spec.disk {
+                computer = computer.with_disk(now, disk);
+            }
+            if let Some(bytes_per_s) = spec.bandwidth {
+                computer = computer.with_link(now, bytes_per_s);
+            }
+            computer.set_speed(spec.speed);
+            computer
+        };
+        Machine {
+            computers: (0..spec.servers.max(1)).map(|_| computer()).collect(),
+            turn: 0,
+            most: spec.concurrency.zip(spec.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize),
+            nominal: spec.speed,
+            health: Health::WELL,
+            random,
+            failing: VecDeque::new(),
+            now,
+        }
+    }
+
+    /// What is wrong with it.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        self.health
+    }
+
+    /// Request `id` reaches it. Call [`Machine::advance`] to the present first.
+    pub fn receive(&mut self, id: u64, work: Work) -> Reception {
+        let next = (self.turn + 1) % self.computers.len();
+        let computer = &mut self.computers[std::mem::replace(&mut self.turn, next)];
+        let Health { stalled, fails, .. } = self.health;
+        if !stalled && fails > 0.0 && self.random.unit() < fails {
+            self.failing.push_back((id, self.now + FAILS_AFTER));
+            return Reception::Failed;
+        }
+        // A stalled node answers nothing, not even that it is full: requests pile up in its kernel.
+        if !stalled && computer.inside() + computer.waiting() >= self.most {
+            return Reception::Full;
+        }
+        computer.arrive(id, work);
+        Reception::Taken
+    }
+
+    /// When something happens next by itself.
+    #[must_use]
+    pub fn next_event(&self) -> Option<u64> {
+        let failing = self.failing.front().map(|(_, at)| *at);
+        self.computers.iter().filter_map(Computer::next_event).chain(failing).min()
+    }
+
+    /// Moves on to `to` and appends what is finished, with the instant, in order for each computer.
+    pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
+        self.now = self.now.max(to);
+        for computer in &mut self.computers {
+            computer.advance(to, finished);
+        }
+        while let Some((_, at)) = self.failing.front()
+            && *at <= to
+        {
+            finished.extend(self.failing.pop_front());
+        }
+    }
+
+    /// From now on this is wrong with it. Call [`Machine::advance`] to the present first.
+    pub fn set_health(&mut self, health: Health) {
+        self.health = health;
+        let speed = if health.stalled { 0.0 } else { self.nominal * health.speed };
+        for computer in &mut self.computers {
+            computer.set_speed(speed);
+            if health.crashed {
+                computer.clear();
+            }
+        }
+        if health.crashed {
+            self.failing.clear();
+        }
+    }
+
+    /// Request `id` is given up. Call [`Machine::advance`] to the present first. Costs O(n).
+    pub fn remove(&mut self, id: u64) {
+        if !self.computers.iter_mut().any(|computer| computer.remove(id)) {
+            self.failing.retain(|(other, _)| *other != id);
+        }
+    }
+
+    /// Requests at work in its computers.
+    #[must_use]
+    pub fn inside(&self) -> usize {
+        self.computers.iter().map(Computer::inside).sum()
+    }
+
+    /// Requests that wait for a worker.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.computers.iter().map(Computer::waiting).sum()
+    }
+
+    /// What was used of all its computers. Call [`Machine::advance`] to the present first.
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        let mut sum = Usage::default();
+        for computer in &self.computers {
+            sum += computer.usage();
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::station::Demand;
+
+    const MS: u64 = 1_000_000;
+
+    /// Two servers of one CPU of speed 2, each with room for one at work and one that waits.
+    fn machine() -> Machine {
+        let mut spec = NodeSpec::new("a", 1);
+        (spec.servers, spec.speed, spec.concurrency, spec.backlog) = (2, 2.0, Some(1), Some(1));
+        Machine::new(0, &spec, Random::new(1))
+    }
+
+    fn work() -> Work {
+        Work { demand: Demand { cpu: 10 * MS, io: 0 }, ..Work::default() }
+    }
+
+    fn finish(machine: &mut Machine) -> Vec<(u64, u64)> {
+        let mut finished = Vec::new();
+        while let Some(at) = machine.next_event() {
+            machine.advance(at, &mut finished);
+        }
+        finished
+    }
+
+    #[test]
+    fn computers_take_turns_and_are_full_one_by_one() {
+        let mut machine = machine();
+        let receptions: Vec<Reception> = (0..5).map(|id| machine.receive(id, work())).collect();
+        assert_eq!(receptions, [[Reception::Taken; 4].as_slice(), &[Reception::Full]].concat());
+        assert_eq!((machine.inside(), machine.waiting()), (2, 2));
+        // Speed 2: 10 ms of work take 5.
+        assert_eq!(finish(&mut machine), [(0, 5 * MS), (1, 5 * MS), (2, 10 * MS), (3, 10 * MS)]);
+        assert_eq!((machine.usage().busy, machine.usage().done), (20e6, 40e6));
+    }
+
+    #[test]
+    fn a_stalled_machine_takes_everything_and_answers_it_afterwards() {
+        let mut machine = machine();
+        machine.set_health(Health { fails: 1.0, stalled: true, ..Health::WELL });
+        for id in 0..9 {
+            assert_eq!(machine.receive(id, work()), Reception::Taken);
+        }
+        assert_eq!(machine.next_event(), None);
+        let mut finished = Vec::new();
+        machine.advance(100 * MS, &mut finished);
+        assert!(finished.is_empty());
+        machine.set_health(Health { fails: 1.0, ..Health::WELL });
+        assert_eq!(machine.receive(9, work()), Reception::Failed);
+        let finished = finish(&mut machine);
+        assert_eq!((finished.len(), finished[0]), (10, (9, 101 * MS)));
+    }
+
+    #[test]
+    fn slowness_multiplies_the_nominal_speed_and_ends() {
+        let mut machine = machine();
+        machine.receive(0, work());
+        machine.set_health(Health { speed: 0.25, ..Health::WELL });
+        machine.advance(10 * MS, &mut Vec::new());
+        machine.set_health(Health::WELL);
+        // 10 ms at half the nominal speed did 5 of 10; the rest at twice that takes 2.5.
+        assert_eq!(finish(&mut machine), [(0, 12_500_000)]);
+    }
+
+    #[test]
+    fn a_share_of_requests_fails() {
+        let mut machine = machine();
+        machine.set_health(Health { fails: 0.3, ..Health::WELL });
+        let failed = (0..10_000).filter(|id| machine.receive(*id, work()) == Reception::Failed).count();
+        // Four standard deviations of a binomial count are 183.
+        assert!(failed.abs_diff(3000) < 183, "{failed}");
+    }
+
+    #[test]
+    fn a_crash_forgets_all_and_leaves_the_account() {
+        let mut machine = machine();
+        machine.receive(0, work());
+        machine.advance(2 * MS, &mut Vec::new());
+        machine.set_health(Health { crashed: true, ..Health::WELL });
+        assert_eq!((machine.inside(), machine.next_event(), machine.usage().done), (0, None, 4e6));
+        machine.set_health(Health::WELL);
+        machine.receive(1, work());
+        machine.remove(1);
+        assert_eq!((machine.inside(), machine.next_event()), (0, None));
+    }
+}

@@ -1,0 +1,176 @@
+//! An experiment as its reports tell it: no more than what the tables and figures need, in words and plain figures.
+//!
+//! A report can so be made again from a file that has the verdicts, without the experiment's own file and whatever
+//! that refers to. The field names are those of the lab's `run.json`.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use weirgate_config::{Experiment, Fault, FaultKind};
+
+use super::svg::figure_text;
+
+/// An experiment in words and figures.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outline {
+    /// Its name.
+    pub name: String,
+    /// One line for people; may be empty.
+    pub title: String,
+    /// So many seconds of the beginning of a phase are judged apart.
+    pub settle_s: f64,
+    /// Its phases, in order of time.
+    pub phases: Vec<OutlinedPhase>,
+    /// Every class, then every template.
+    pub classes: Vec<OutlinedClass>,
+    /// The machines in words, like ones counted.
+    pub machines: String,
+    /// Milliseconds one way between the gateway and a machine.
+    pub network_ms: f64,
+    /// What goes wrong, in order of time.
+    pub faults: Vec<OutlinedFault>,
+    /// Published figures to print beside ours.
+    pub published: Vec<OutlinedFigure>,
+}
+
+/// A phase.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutlinedPhase {
+    /// Its name, unique.
+    pub name: String,
+    /// When it begins, in seconds from the start of the run.
+    pub from_s: f64,
+    /// When it ends.
+    pub to_s: f64,
+    /// Is it judged? A warm-up is not.
+    pub judged: bool,
+}
+
+/// A class and what it is promised.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutlinedClass {
+    /// Its name.
+    pub name: String,
+    /// Where its requests go.
+    pub upstream: String,
+    /// Requests per second.
+    pub throughput_per_s: Option<f64>,
+    /// `avg`, `p95`, … and its limit in milliseconds.
+    pub response_time: Option<(String, f64)>,
+    /// The agreed time of a request, in milliseconds; `None` is learned.
+    pub service_ms: Option<f64>,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutlinedFault {
+    /// When, in seconds from the start of the run.
+    pub from_s: f64,
+    /// Until when; `None` happens at one instant.
+    pub to_s: Option<f64>,
+    /// What, in words.
+    pub what: String,
+}
+
+/// A published figure.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct OutlinedFigure {
+    /// Discipline that it is about.
+    pub discipline: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// Name of the class.
+    pub class: String,
+    /// Requests served per second.
+    pub served_per_s: Option<f64>,
+    /// The guaranteed statistic of the response time, in milliseconds.
+    pub response_time_ms: Option<f64>,
+}
+
+impl Outline {
+    /// The outline of an experiment.
+    #[must_use]
+    pub fn new(experiment: &Experiment) -> Outline {
+        let policy = &experiment.site.policy;
+        let length = experiment.duration().as_secs_f64();
+        let phases = experiment.phases.iter().enumerate().map(|(index, phase)| OutlinedPhase {
+            name: phase.name.clone(),
+            from_s: experiment.phase_from(index).as_secs_f64(),
+            to_s: phase.until.as_secs_f64(),
+            judged: phase.judged,
+        });
+        let classes = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+        let classes = classes.map(|class| OutlinedClass {
+            name: class.name.clone(),
+            upstream: policy.pools.get(class.pool).map_or_else(String::new, |pool| pool.name.clone()),
+            throughput_per_s: class.guarantee.throughput,
+            response_time: class
+                .guarantee
+                .response_time
+                .map(|limit| (limit.statistic.to_string(), limit.limit.as_secs_f64() * 1e3)),
+            service_ms: class.service_time.map(|time| time.as_secs_f64() * 1e3),
+        });
+        let faults = experiment.faults.iter().map(|fault| {
+            let (from_s, to_s) = (fault.at.as_secs_f64(), fault.until.map_or(length, |until| until.as_secs_f64()));
+            let lasts = fault.kind != FaultKind::Reload && to_s > from_s;
+            OutlinedFault { from_s, to_s: lasts.then_some(to_s), what: fault_text(experiment, fault) }
+        });
+        let published = experiment.published.iter().map(|figure| OutlinedFigure {
+            discipline: figure.discipline.clone(),
+            phase: experiment.phases.get(figure.phase).map_or_else(String::new, |phase| phase.name.clone()),
+            class: policy.classes.get(figure.class).map_or_else(String::new, |class| class.name.clone()),
+            served_per_s: figure.served_per_s,
+            response_time_ms: figure.response_time_ms,
+        });
+        Outline {
+            name: experiment.name.clone(),
+            title: experiment.title.clone(),
+            settle_s: experiment.settle.as_secs_f64(),
+            phases: phases.collect(),
+            classes: classes.collect(),
+            machines: machines(experiment),
+            network_ms: experiment.network_delay.as_secs_f64() * 1e3,
+            faults: faults.collect(),
+            published: published.collect(),
+        }
+    }
+}
+
+/// A fault in words.
+fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
+    let what = match fault.kind {
+        FaultKind::Removed => "out".to_owned(),
+        FaultKind::Crash => "crashed".to_owned(),
+        FaultKind::Stall => "stalled".to_owned(),
+        FaultKind::Slow(speed) => format!("at {} % of speed", figure_text(speed * 100.0)),
+        FaultKind::FailFast(share) => format!("{} % fail at once", figure_text(share * 100.0)),
+        FaultKind::LostReports => return "health reports lost".to_owned(),
+        FaultKind::Reload => return "policy reloaded".to_owned(),
+    };
+    let name = |index: &usize| experiment.machines.get(*index).map_or("?", |machine| machine.name.as_str());
+    let names: Vec<&str> = fault.machines.iter().map(name).collect();
+    match names.len() {
+        0..=3 => format!("{} {what}", names.join(", ")),
+        n => format!("{n} machines {what}"),
+    }
+}
+
+/// Like machines are counted, not listed.
+fn machines(experiment: &Experiment) -> String {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for machine in &experiment.machines {
+        let mut kind = format!("{} CPU{}", machine.cpus, if machine.cpus == 1 { "" } else { "s" });
+        if (machine.speed - 1.0).abs() > f64::EPSILON {
+            let _ = write!(kind, " of speed {}", figure_text(machine.speed));
+        }
+        if machine.servers > 1 {
+            let _ = write!(kind, " and {} servers behind one address", machine.servers);
+        }
+        match kinds.iter_mut().find(|(known, _)| *known == kind) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((kind, 1)),
+        }
+    }
+    let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{count} with {kind}")).collect();
+    kinds.join(", ")
+}

@@ -1,0 +1,102 @@
+//! What shows that the figures of a trial can be trusted: that every request is accounted for, that the load left
+//! and the nodes answered when they should, and what the gateway itself took.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use weirgate_config::Experiment;
+use weirgate_experiment::{Fate, Violation};
+
+use crate::backing::Books;
+use crate::load::Sent;
+use crate::proof::{Attempt, Found, Proof, Watch};
+use crate::report::{Evidence, Ids, Lateness, Quantiles};
+
+/// An attempt without an end after so long is lost: longer than any limit and any gateway's time-out of an experiment.
+/// What was sent later and cut off is merely cut.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The account of a trial. `used` is the gateway's CPU time.
+///
+/// # Errors
+/// Nothing can be proved: ids were sent twice, or a node's log was too short.
+pub fn evidence(sent: &Sent, books: &Books, used: Duration) -> Result<(Evidence, Proof), String> {
+    let ids: Vec<String> = sent.ids.iter().map(ToString::to_string).collect();
+    let signed = !books.stats.is_empty();
+    let attempts = sent.records.iter().zip(&ids).map(|(record, id)| Attempt {
+        id,
+        sent: Duration::from_nanos(record.arrived),
+        fate: record.fate,
+        from_node: signed && record.fate == Fate::Served,
+    });
+    let logs: Vec<_> = books.logs.iter().collect();
+    let proof = Proof::of(attempts, Watch { ended: sent.elapsed, patience: PATIENCE }, &logs)?;
+    let count = |fate| sent.records.iter().filter(|record| record.fate == fate).count() as u64;
+    let mut node_lateness = Histogram::<u32>::new(2).map_err(|error| error.to_string())?;
+    for node in &books.stats {
+        node_lateness.add(&node.lateness).map_err(|error| error.to_string())?;
+    }
+    let requests = sent.records.len();
+    let evidence = Evidence {
+        sent: requests as u64,
+        served: count(Fate::Served),
+        shed: count(Fate::Shed),
+        failed: count(Fate::Failed),
+        left: count(Fate::Left),
+        cut: count(Fate::Cut),
+        lost: named(&proof.lost),
+        doubled: named(&proof.doubled),
+        phantom: named(&proof.phantom),
+        generator_late_ms: lateness(&sent.lateness, 1e3),
+        node_late_ms: lateness(&node_lateness, 1e6),
+        gateway_cpu_us: (requests > 0).then(|| used.as_secs_f64() * 1e6 / requests as f64),
+    };
+    Ok((evidence, proof))
+}
+
+/// What the judge should know of it.
+#[must_use]
+pub fn violations(proof: &Proof, end: Duration) -> Vec<Violation> {
+    let found = [("lost", &proof.lost), ("doubled", &proof.doubled), ("phantom", &proof.phantom)];
+    let found = found.into_iter().filter(|(_, found)| found.count > 0);
+    let at = u64::try_from(end.as_nanos()).unwrap_or(u64::MAX);
+    found.map(|(invariant, found)| Violation { at, invariant, what: format!("requests {found}") }).collect()
+}
+
+/// Quantiles of the response times per phase and class.
+#[must_use]
+pub fn quantiles(experiment: &Experiment, sent: &Sent) -> Vec<Quantiles> {
+    let policy = &experiment.site.policy;
+    let classes = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+    let mut rows = Vec::new();
+    for (class, histograms) in classes.zip(&sent.histograms) {
+        for (phase, histogram) in experiment.phases.iter().zip(histograms) {
+            if histogram.is_empty() {
+                continue;
+            }
+            let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+            rows.push(Quantiles {
+                phase: phase.name.clone(),
+                class: class.name.clone(),
+                count: histogram.len(),
+                p50: at(0.5),
+                p90: at(0.9),
+                p95: at(0.95),
+                p99: at(0.99),
+                p99_9: at(0.999),
+                max: histogram.max() as f64 / 1e3,
+            });
+        }
+    }
+    rows
+}
+
+fn named(found: &Found) -> Ids {
+    Ids { count: found.count, examples: found.first.clone() }
+}
+
+/// Lateness in milliseconds; `unit` of the histogram's make one.
+fn lateness<C: hdrhistogram::Counter>(histogram: &Histogram<C>, unit: f64) -> Lateness {
+    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / unit;
+    Lateness { p50: at(0.5), p99: at(0.99), max: histogram.max() as f64 / unit }
+}

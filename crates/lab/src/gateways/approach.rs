@@ -1,0 +1,206 @@
+//! Approaches: the ways of keeping promises that are compared, by name and with their knobs.
+//!
+//! An approach is written `NAME` or `NAME:knob=value,knob=value`. A new one is a [`Kind`] in a module of its own
+//! and a line in [`KINDS`].
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Gateway, Knob, Setting, envoy, haproxy, nginx, weirgate};
+use crate::programs::Program;
+
+/// Every approach, in the order in which it is told to people: ours, then the paper's.
+const KINDS: &[&Kind] = &[
+    &weirgate::WEIRGATE,
+    &weirgate::QUORUM,
+    &weirgate::NONE,
+    &haproxy::LEASTCONN,
+    &haproxy::PARTITION,
+    &haproxy::TUNED,
+    &nginx::NGINX,
+    &envoy::ADAPTIVE,
+    &envoy::ADMISSION,
+];
+
+/// A kind of approach, apart from what its knobs are set to.
+#[derive(Debug)]
+pub struct Kind {
+    /// Its name on the command line and in reports.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+    /// The program that it runs; `None` is Weirgate.
+    pub program: Option<Program>,
+    /// What can be set.
+    pub knobs: &'static [Knob],
+    /// Settings worth a trial beside the defaults, each as it is written after the colon: what its manual
+    /// leaves to the operator, once smaller and once larger.
+    pub sweep: &'static [&'static str],
+    /// Starts it.
+    pub(super) start: Start,
+}
+
+/// Starts an approach on a setting and waits until it serves.
+type Start = fn(&Setting<'_>, &Approach) -> Result<Box<dyn Gateway>, String>;
+
+/// A kind with its knobs set.
+#[derive(Clone, Debug)]
+pub struct Approach {
+    kind: &'static Kind,
+    /// What was set, in the order of the kind's knobs.
+    given: Vec<(&'static str, String)>,
+}
+
+impl Approach {
+    /// Every kind, in the order in which it is told to people.
+    #[must_use]
+    pub fn all() -> &'static [&'static Kind] {
+        KINDS
+    }
+
+    /// Reads `NAME[:knob=value,...]`.
+    ///
+    /// # Errors
+    /// No such name or knob, a knob set twice, or a value that it cannot have: with what can be written.
+    pub fn parse(text: &str) -> Result<Approach, String> {
+        let (name, knobs) = text.split_once(':').unwrap_or((text, ""));
+        let kind = KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+            let names: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+            format!("there is no approach `{name}`; write one of {}", names.join(", "))
+        })?;
+        kind.with(knobs)
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> &'static Kind {
+        self.kind
+    }
+
+    /// The approaches of its kind that are worth a trial: the defaults first.
+    ///
+    /// # Errors
+    /// None, as the tests check every one.
+    pub fn sweep(&self) -> Result<Vec<Approach>, String> {
+        std::iter::once("").chain(self.kind.sweep.iter().copied()).map(|knobs| self.kind.with(knobs)).collect()
+    }
+
+    /// Starts it on `setting` and waits until it serves.
+    ///
+    /// # Errors
+    /// Its program is not installed, it cannot be told this policy, it refuses its configuration, or it does
+    /// not come up: with its own words.
+    pub fn start(&self, setting: &Setting<'_>) -> Result<Box<dyn Gateway>, String> {
+        (self.kind.start)(setting, self).map_err(|why| format!("{self}: {why}"))
+    }
+
+    /// What knob `name` is set to.
+    pub(super) fn knob<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, String> {
+        let given = self.given.iter().find(|(knob, _)| *knob == name).map(|(_, value)| value.as_str());
+        let default = || self.kind.knobs.iter().find(|knob| knob.name == name).map(|knob| knob.default);
+        let value = given.or_else(default).ok_or_else(|| format!("it has no knob `{name}`"))?;
+        value.parse().map_err(|why: T::Err| format!("{name}={value}: {why}"))
+    }
+}
+
+impl fmt::Display for Approach {
+    /// As it is written: with the knobs that were set, in the order of its kind.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name)?;
+        for (place, (knob, value)) in self.given.iter().enumerate() {
+            write!(f, "{}{knob}={value}", if place == 0 { ':' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    /// Is it one of Weirgate's own?
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.program.is_none()
+    }
+
+    /// Can it be started here?
+    ///
+    /// # Errors
+    /// Its program is not installed: with the command that installs it.
+    pub fn installed(&self) -> Result<(), String> {
+        self.program.map_or(Ok(()), |program| program.find().map(drop))
+    }
+
+    /// This kind with `knobs`, as they are written after the colon.
+    fn with(&'static self, knobs: &str) -> Result<Approach, String> {
+        let mut given: Vec<(&'static str, String)> = Vec::new();
+        for setting in knobs.split(',').filter(|setting| !setting.is_empty()) {
+            let name = self.name;
+            let Some((key, value)) = setting.split_once('=') else {
+                return Err(format!("{name}: `{setting}` sets nothing; write knob=value"));
+            };
+            let Some(knob) = self.knobs.iter().find(|knob| knob.name == key) else {
+                let names: Vec<&str> = self.knobs.iter().map(|knob| knob.name).collect();
+                return Err(format!("{name}: there is no knob `{key}`; write one of {}", names.join(", ")));
+            };
+            if given.iter().any(|(other, _)| *other == knob.name) {
+                return Err(format!("{name}: `{key}` is set twice; keep one"));
+            }
+            (knob.check)(value).map_err(|why| format!("{name}: {key}={value}: {why}"))?;
+            given.push((knob.name, value.to_owned()));
+        }
+        given.sort_by_key(|(name, _)| self.knobs.iter().position(|knob| knob.name == *name));
+        Ok(Approach { kind: self, given })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::gateways::Slots;
+
+    #[test]
+    fn every_approach_is_found_by_its_name_and_its_sweep_and_defaults_can_be_set() {
+        let mut names = BTreeSet::new();
+        for kind in Approach::all() {
+            assert!(names.insert(kind.name), "{} twice", kind.name);
+            let plain = Approach::parse(kind.name).unwrap();
+            assert_eq!(plain.to_string(), kind.name);
+            for knob in kind.knobs {
+                (knob.check)(knob.default).unwrap_or_else(|why| panic!("{}: {}: {why}", kind.name, knob.name));
+                assert!((knob.check)("nonsense").is_err(), "{}: {} takes anything", kind.name, knob.name);
+            }
+            let sweep: BTreeSet<String> = plain.sweep().unwrap().iter().map(ToString::to_string).collect();
+            assert_eq!(sweep.len(), kind.sweep.len() + 1, "{}: a setting is swept twice", kind.name);
+            for text in sweep {
+                assert_eq!(Approach::parse(&text).unwrap().to_string(), text);
+            }
+        }
+    }
+
+    #[test]
+    fn knobs_come_in_the_order_of_the_kind_and_have_defaults() {
+        let approach = Approach::parse("haproxy-tuned:queue=25%,maxconn=4").unwrap();
+        assert_eq!(approach.to_string(), "haproxy-tuned:maxconn=4,queue=25%");
+        assert_eq!(approach.knob::<Slots>("maxconn"), Ok(Slots::Count(4)));
+        assert!(Approach::parse("haproxy-tuned").unwrap().knob::<Slots>("maxconn").is_ok());
+        assert!(approach.knob::<Slots>("nothing").is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_named_with_what_can() {
+        for (text, words) in [
+            ("haproxy", &["no approach `haproxy`", "haproxy-tuned, nginx"][..]),
+            ("", &["no approach ``"]),
+            ("nginx:maxconn=4", &["nginx: there is no knob `maxconn`", "rate, burst"]),
+            ("haproxy-tuned:maxconn", &["`maxconn` sets nothing", "knob=value"]),
+            ("haproxy-tuned:maxconn=four", &["maxconn=four", "write a number"]),
+            ("haproxy-tuned:maxconn=4,maxconn=5", &["set twice"]),
+        ] {
+            let error = Approach::parse(text).unwrap_err();
+            for word in words {
+                assert!(error.contains(word), "{text}: {error}");
+            }
+        }
+    }
+}

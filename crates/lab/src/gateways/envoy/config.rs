@@ -1,0 +1,391 @@
+//! Envoy's configuration, with the reason of every setting in it.
+
+use std::fmt::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::gateways::Approach;
+use crate::gateways::knob::{Share, Slots, Span};
+use crate::gateways::terms::{Class, HEALTH_PATH, Pool};
+
+/// The value of `rtt` by which Envoy measures the ideal response time itself.
+pub(super) const MEASURED: &str = "measured";
+
+/// How the admin interface shows a host that is out by the endpoints file.
+pub(super) const DRAINING: &str = "/eds_status_draining";
+
+/// The filter that is compared, with its figures.
+pub(super) enum Filter {
+    Adaptive { per_class: bool, rtt: Option<f64>, buffer: f64, min: Slots, update: Duration },
+    Admission { per_class: bool, deadline: f64, threshold: f64, aggression: f64, window: Duration, rejection: f64 },
+}
+
+impl Filter {
+    pub(super) fn adaptive(approach: &Approach) -> Result<Filter, String> {
+        let rtt = match approach.knob::<String>("rtt")? {
+            text if text == MEASURED => None,
+            text => Some(text.parse::<Share>()?.0),
+        };
+        let (Share(buffer), Span(update)) = (approach.knob("buffer")?, approach.knob("update")?);
+        Ok(Filter::Adaptive { per_class: per_class(approach)?, rtt, buffer, min: approach.knob("min")?, update })
+    }
+
+    pub(super) fn admission(approach: &Approach) -> Result<Filter, String> {
+        let share = |name| approach.knob(name).map(|Share(share)| share);
+        let Span(window) = approach.knob("window")?;
+        Ok(Filter::Admission {
+            per_class: per_class(approach)?,
+            deadline: share("deadline")?,
+            threshold: share("threshold")?,
+            aggression: share("aggression")?,
+            window,
+            rejection: share("rejection")?,
+        })
+    }
+
+    fn per_class(&self) -> bool {
+        match *self {
+            Filter::Adaptive { per_class, .. } | Filter::Admission { per_class, .. } => per_class,
+        }
+    }
+
+    /// The filter by which `class` of `pool` goes.
+    fn name(&self, pool: &Pool<'_>, class: &Class<'_>) -> String {
+        if self.per_class() { format!("class-{}", class.name) } else { format!("pool-{}", pool.name) }
+    }
+
+    /// From a request's last byte to the last of its answer.
+    fn timeout(&self, class: &Class<'_>) -> Duration {
+        match (self, class.limit) {
+            (Filter::Admission { deadline, .. }, Some(limit)) => limit.mul_f64(*deadline),
+            _ => class.timeouts.total,
+        }
+    }
+}
+
+fn per_class(approach: &Approach) -> Result<bool, String> {
+    Ok(approach.knob::<String>("per")? == "class")
+}
+
+/// A time as Envoy writes it.
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.6}s", self.0.as_secs_f64())
+    }
+}
+
+/// The servers of a pool, as Envoy's endpoint discovery knows them.
+#[derive(Debug)]
+pub(super) struct Endpoints {
+    pool: String,
+    /// Where Envoy reads them: a file holds one pool.
+    pub(super) file: PathBuf,
+    /// Node of the policy, its name, address and weight.
+    servers: Vec<(usize, String, SocketAddr, u32)>,
+}
+
+impl Endpoints {
+    pub(super) fn new(pool: &Pool<'_>, directory: &Path) -> Endpoints {
+        let servers = pool.servers.iter();
+        let servers = servers.map(|server| (server.node, server.label.to_owned(), server.address, server.weight));
+        let file = directory.join(format!("{}.yaml", pool.name));
+        Endpoints { pool: pool.name.to_owned(), file, servers: servers.collect() }
+    }
+
+    /// What the admin interface calls a node's host.
+    pub(super) fn of_node(&self, node: usize) -> impl Iterator<Item = String> {
+        let servers = self.servers.iter().filter(move |(of, ..)| *of == node);
+        servers.map(|(_, _, address, _)| format!("{}::{address}", self.pool))
+    }
+
+    /// The file's text; who is out drains.
+    pub(super) fn text(&self, out: &[bool]) -> String {
+        let mut text = format!(
+            "# The servers of {pool}. DRAINING gets nothing new and finishes what it has.
+resources:
+- \"@type\": type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+  cluster_name: \"{pool}\"
+  endpoints:
+  - lb_endpoints:
+",
+            pool = self.pool
+        );
+        for (node, label, address, weight) in &self.servers {
+            let health = if out[*node] { "DRAINING" } else { "HEALTHY" };
+            let (ip, port) = (address.ip(), address.port());
+            let _ = write!(
+                text,
+                "    # {label}
+    - health_status: {health}
+      load_balancing_weight: {weight}
+      endpoint: {{ address: {{ socket_address: {{ address: \"{ip}\", port_value: {port} }} }} }}
+"
+            );
+        }
+        text
+    }
+}
+
+/// The whole configuration.
+pub(super) fn text(
+    approach: &Approach,
+    filter: &Filter,
+    pools: &[Pool<'_>],
+    address: SocketAddr,
+    admin: &Path,
+    endpoints: &[Endpoints],
+) -> String {
+    let mut text = format!(
+        "# {approach}: {about}.
+# Fields are those of envoyproxy.io/docs/envoy/v1.40.0/api-v3.
+
+# Through it the lab sees that an order has been taken in.
+admin: {{ address: {{ pipe: {{ path: \"{admin}\" }} }} }}
+node: {{ id: lab, cluster: lab }}
+static_resources:
+  listeners:
+  - name: clients
+    address: {{ socket_address: {{ address: \"{ip}\", port_value: {port} }} }}
+    # There is one thread; a port that is taken shall be an error.
+    enable_reuse_port: false
+    filter_chains:
+    - filters:
+      - name: http
+        typed_config:
+          \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: clients
+          # Requests go on unchanged, with the id that they have.
+          generate_request_id: false
+          preserve_external_request_id: true
+          http_filters:
+          # Each is off but on the routes of its class or pool.
+",
+        about = approach.kind().about,
+        admin = admin.display(),
+        ip = address.ip(),
+        port = address.port(),
+    );
+    for (name, classes) in filters(filter, pools) {
+        write_filter(&mut text, filter, &name, &classes);
+    }
+    text.push_str(
+        "          - name: router
+            typed_config:
+              \"@type\": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+              suppress_envoy_headers: true
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: [\"*\"]
+              routes:
+",
+    );
+    routes(&mut text, filter, pools);
+    text.push_str("  clusters:\n");
+    for (pool, endpoints) in pools.iter().zip(endpoints) {
+        cluster(&mut text, pool, &endpoints.file);
+    }
+    text
+}
+
+/// Every filter with the classes that go by it.
+fn filters<'p>(filter: &Filter, pools: &'p [Pool<'p>]) -> Vec<(String, Vec<&'p Class<'p>>)> {
+    let mut filters: Vec<(String, Vec<&Class<'_>>)> = Vec::new();
+    for (pool, class) in pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class))) {
+        let name = filter.name(pool, class);
+        match filters.iter_mut().find(|(other, _)| *other == name) {
+            Some((_, classes)) => classes.push(class),
+            None => filters.push((name, vec![class])),
+        }
+    }
+    filters
+}
+
+fn write_filter(text: &mut String, filter: &Filter, name: &str, classes: &[&Class<'_>]) {
+    let _ = write!(text, "          - name: \"{name}\"\n            disabled: true\n            typed_config:\n");
+    match filter {
+        Filter::Adaptive { rtt, buffer, min, update, .. } => {
+            let ideal = match rtt.and_then(|share| Some(ideal(classes)?.mul_f64(share))) {
+                Some(ideal) => format!(
+                    "# The policy says how long a request takes on an unloaded node; to measure it, Envoy would let
+                  # hardly anything in meanwhile.
+                  fixed_value: {}",
+                    Seconds(ideal)
+                ),
+                None => "# Measured once a minute, from 50 requests, at the least limit: Envoy's defaults.
+                  interval: 60s
+                  request_count: 50
+                  jitter: { value: 15 }"
+                    .to_owned(),
+            };
+            let owed =
+                classes.iter().filter(|class| class.floor.is_some()).map(|class| class.slots()).sum::<Option<f64>>();
+            // What is unknown or not owed has Envoy's own least limit.
+            let least = match min.of(owed.filter(|slots| *slots > 0.0)) {
+                Ok(Some(least)) => format!(
+                    "
+                  # The limit does not fall below what the guaranteed rates need.
+                  min_concurrency: {least}"
+                ),
+                Ok(None) | Err(_) => String::new(),
+            };
+            let _ = write!(
+                text,
+                "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.adaptive_concurrency.v3.AdaptiveConcurrency
+              gradient_controller_config:
+                # The median of each period is compared with the ideal.
+                sample_aggregate_percentile: {{ value: 50 }}
+                concurrency_limit_params:
+                  concurrency_update_interval: {update}
+                min_rtt_calc_params:
+                  {ideal}
+                  # So far above the ideal is no congestion.
+                  buffer: {{ value: {buffer} }}{least}
+",
+                update = Seconds(*update),
+                buffer = buffer * 100.0,
+            );
+        }
+        Filter::Admission { threshold, aggression, window, rejection, .. } => {
+            let _ = write!(
+                text,
+                "              \"@type\": type.googleapis.com/envoy.extensions.filters.http.admission_control.v3.AdmissionControl
+              # Success is any answer below 500 in time: past the route's timeout Envoy answers 504.
+              success_criteria: {{ http_criteria: {{ http_success_status: [{{ start: 100, end: 500 }}] }} }}
+              sampling_window: {window}
+              sr_threshold: {{ runtime_key: lab.threshold, default_value: {{ value: {threshold} }} }}
+              aggression: {{ runtime_key: lab.aggression, default_value: {aggression:?} }}
+              max_rejection_probability: {{ runtime_key: lab.rejection, default_value: {{ value: {rejection} }} }}
+",
+                // Envoy counts whole seconds.
+                window = format_args!("{}s", window.as_secs().max(1)),
+                threshold = threshold * 100.0,
+                rejection = rejection * 100.0,
+            );
+        }
+    }
+}
+
+/// The agreed service time of classes together, each as often as its requests are guaranteed; `None` if one has none.
+fn ideal(classes: &[&Class<'_>]) -> Option<Duration> {
+    let (mut time, mut rate) = (0.0, 0.0);
+    for class in classes {
+        // Without a floor nothing is known of its rate: one request a second.
+        let floor = class.floor.unwrap_or(1.0);
+        time += floor * class.service?.as_secs_f64();
+        rate += floor;
+    }
+    Some(Duration::from_secs_f64(time / rate))
+}
+
+fn routes(text: &mut String, filter: &Filter, pools: &[Pool<'_>]) {
+    let classes = || pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class)));
+    for (pool, class) in classes() {
+        let condition = format!(", headers: [{{ name: x-class, string_match: {{ exact: \"{}\" }} }}]", class.name);
+        route(text, filter, pool, class, &condition);
+    }
+    if let Some((pool, class)) = classes().find(|(_, class)| class.last) {
+        text.push_str("              # A request of no class that is listed is one of the last, as in the policy.\n");
+        route(text, filter, pool, class, "");
+    }
+}
+
+fn route(text: &mut String, filter: &Filter, pool: &Pool<'_>, class: &Class<'_>, condition: &str) {
+    let _ = write!(
+        text,
+        "              - match: {{ prefix: \"/\"{condition} }}
+                typed_per_filter_config:
+                  \"{name}\": {{ \"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {{}} }}
+                route:
+                  cluster: \"{pool}\"
+                  timeout: {timeout}
+",
+        name = filter.name(pool, class),
+        pool = pool.name,
+        timeout = Seconds(filter.timeout(class)),
+    );
+    if class.retry.max_retries > 0 {
+        let _ = writeln!(
+            text,
+            "                  # What met a dying server is tried at another.\n                  retry_policy: {{ retry_on: \"connect-failure,refused-stream,reset\", num_retries: {} }}",
+            class.retry.max_retries
+        );
+    }
+}
+
+fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
+    let longest = |time: fn(&Class<'_>) -> Duration| Seconds(pool.classes.iter().map(time).max().unwrap_or_default());
+    let ratio = pool.classes.iter().map(|class| class.retry.ratio).fold(0.0, f64::max);
+    let health = pool.health;
+    let _ = write!(
+        text,
+        "  - name: \"{name}\"
+    connect_timeout: {connect}
+    type: EDS
+    eds_cluster_config:
+      eds_config:
+        path_config_source: {{ path: \"{file}\", watched_directory: {{ path: \"{directory}\" }} }}
+    # The server with the fewest requests of all, not of two drawn at random.
+    load_balancing_policy:
+      policies:
+      - typed_extension_config:
+          name: least-request
+          typed_config:
+            \"@type\": type.googleapis.com/envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest
+            selection_method: FULL_SCAN
+    # A server that is out gets nothing, however many are.
+    common_lb_config: {{ healthy_panic_threshold: {{ value: 0 }} }}
+    health_checks:
+    - http_health_check: {{ path: \"{HEALTH_PATH}\" }}
+      interval: {interval}
+      no_traffic_interval: {interval}
+      timeout: {timeout}
+      unhealthy_threshold: {fall}
+      healthy_threshold: {rise}
+    # The filter decides how much goes in: Envoy's own bound of 1024 must not. Retries as the policy says.
+    circuit_breakers:
+      thresholds:
+      - max_connections: 65535
+        max_pending_requests: 65535
+        max_requests: 65535
+        retry_budget: {{ budget_percent: {{ value: {budget} }} }}
+    # Idle connections are closed before a server closes them.
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        \"@type\": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        common_http_protocol_options: {{ idle_timeout: {idle} }}
+        explicit_http_config: {{ http_protocol_options: {{}} }}
+",
+        name = pool.name,
+        connect = longest(|class| class.timeouts.connect),
+        file = endpoints.display(),
+        directory = endpoints.parent().unwrap_or(Path::new("/")).display(),
+        interval = Seconds(health.interval),
+        timeout = Seconds(health.timeout),
+        fall = health.fall,
+        rise = health.rise,
+        budget = ratio * 100.0,
+        idle = Seconds(pool.idle.1),
+    );
+    if pool.ejection.consecutive_failures > 0 {
+        let _ = write!(
+            text,
+            "    # Passive ejection, by what servers answer: Envoy's own timeouts say nothing about one of them.
+    outlier_detection:
+      consecutive_5xx: {failures}
+      base_ejection_time: {base}
+      max_ejection_percent: {share}
+      split_external_local_origin_errors: true
+      enforcing_consecutive_local_origin_failure: 0
+      enforcing_success_rate: 0
+      enforcing_local_origin_success_rate: 0
+",
+            failures = pool.ejection.consecutive_failures,
+            base = Seconds(pool.ejection.base),
+            share = (pool.ejection.max_share * 100.0).round(),
+        );
+    }
+}

@@ -1,0 +1,261 @@
+//! Envoy, twice: its adaptive concurrency filter and its admission control filter.
+//!
+//! Source: envoyproxy.io, "Adaptive Concurrency", "Admission Control", and "Endpoint discovery service (EDS)" with
+//! file subscriptions, through which nodes are taken out.
+
+mod config;
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use self::config::{Endpoints, Filter};
+use super::knob::{Knob, Share, Slots, Span, is};
+use super::launch::{Peer, SocketPath, check, subdirectory, version, write};
+use super::terms::pools;
+use super::{Approach, Gateway, Kind, Setting, State};
+use crate::programs::Program;
+
+/// One filter for each class, or one for all classes of a pool.
+const PER: Knob = Knob {
+    name: "per",
+    default: "class",
+    about: "one filter for each class, or one for all of a pool: class or pool",
+    check: |text| match text {
+        "class" | "pool" => Ok(()),
+        _ => Err("write class or pool".into()),
+    },
+};
+
+/// A gradient limiter.
+pub(super) const ADAPTIVE: Kind = Kind {
+    name: "envoy-adaptive",
+    about: "Envoy with its adaptive concurrency filter: a gradient limiter on response times",
+    program: Some(Program::Envoy),
+    knobs: &[
+        PER,
+        Knob {
+            name: "rtt",
+            default: "100%",
+            about: "the ideal response time: a share of the agreed service time (measured where none is), or measured",
+            check: |text| if text == config::MEASURED { Ok(()) } else { is::<Share>(text) },
+        },
+        Knob {
+            name: "buffer",
+            default: "25%",
+            about: "how far above the ideal is no congestion, at most 100%",
+            check: |text| match text.parse()? {
+                Share(share) if share <= 1.0 => Ok(()),
+                _ => Err("Envoy takes at most 100%".into()),
+            },
+        },
+        Knob {
+            name: "min",
+            default: "4x",
+            about: "least limit: a number, a multiple of the guaranteed load, or off (Envoy's own, 3)",
+            check: is::<Slots>,
+        },
+        Knob { name: "update", default: "100ms", about: "time between two changes of the limit", check: is::<Span> },
+    ],
+    sweep: &["per=pool", "rtt=measured", "rtt=200%", "rtt=400%", "min=2x", "min=8x", "per=pool,rtt=measured,min=off"],
+    start: |setting, approach| start(setting, approach, Filter::adaptive(approach)?),
+};
+
+/// Rejection by success rate.
+pub(super) const ADMISSION: Kind = Kind {
+    name: "envoy-admission",
+    about: "Envoy with its admission control filter: rejects at random as deadlines are missed",
+    program: Some(Program::Envoy),
+    knobs: &[
+        PER,
+        Knob {
+            name: "deadline",
+            default: "100%",
+            about: "a request that takes longer has failed, as a share of the guaranteed response time",
+            check: is::<Share>,
+        },
+        Knob { name: "threshold", default: "95%", about: "success rate below which it rejects", check: percent },
+        Knob {
+            name: "aggression",
+            default: "100%",
+            about: "how steeply: rejection grows with its inverse as a power, at least 100%",
+            check: |text| match text.parse()? {
+                Share(share) if share >= 1.0 => Ok(()),
+                _ => Err("Envoy takes at least 100%".into()),
+            },
+        },
+        Knob { name: "window", default: "30s", about: "time over which success is counted", check: is::<Span> },
+        Knob { name: "rejection", default: "80%", about: "most that is rejected", check: percent },
+    ],
+    sweep: &[
+        "per=pool",
+        "deadline=50%",
+        "threshold=80%",
+        "aggression=200%",
+        "window=5s",
+        "rejection=95%",
+        "window=5s,rejection=95%",
+    ],
+    start: |setting, approach| start(setting, approach, Filter::admission(approach)?),
+};
+
+fn percent(text: &str) -> Result<(), String> {
+    match text.parse()? {
+        Share(share) if share <= 1.0 => Ok(()),
+        _ => Err("write a percentage up to 100%".into()),
+    }
+}
+
+/// Envoy under way.
+#[derive(Debug)]
+struct Envoy {
+    peer: Peer,
+    version: String,
+    socket: SocketPath,
+    /// Per pool.
+    endpoints: Vec<Endpoints>,
+    /// Per node of the policy: is it out?
+    out: Vec<bool>,
+}
+
+/// How long an answer of the admin interface may take: its thread shares the CPU with the one that serves.
+const ANSWER: Duration = Duration::from_secs(5);
+
+fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter) -> Result<Box<dyn Gateway>, String> {
+    let program = Program::Envoy.find()?;
+    let pools = pools(setting)?;
+    // In a directory of its own: Envoy looks whenever something is moved into it.
+    let directory = subdirectory(setting, "endpoints")?;
+    let endpoints: Vec<Endpoints> = pools.iter().map(|pool| Endpoints::new(pool, &directory)).collect();
+    let out = vec![false; setting.addresses.len()];
+    for pool in &endpoints {
+        replace(&pool.file, &pool.text(&out))?;
+    }
+    let socket = SocketPath::new();
+    let peer = Peer::start("envoy", setting, |address| {
+        let text = config::text(approach, &filter, &pools, address, &socket.0, &endpoints);
+        let file = write(setting, "envoy.yaml", &text)?;
+        check(Command::new(&program).args(["--mode", "validate", "--log-level", "warn", "-c"]).arg(&file))?;
+        let mut command = Command::new(&program);
+        // One CPU is the budget of every approach; nothing is handed over between processes.
+        command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(&file);
+        Ok(command)
+    })?;
+    let version = name(&version(&program, "--version")?);
+    Ok(Box::new(Envoy { peer, version, socket, endpoints, out }))
+}
+
+/// `Envoy 1.40.0` from `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
+fn name(words: &str) -> String {
+    format!("Envoy {}", words.split('/').rev().nth(3).unwrap_or("of unknown version").trim())
+}
+
+/// Replaces a file in one step, as Envoy wants it: it looks when something is moved into the directory.
+fn replace(file: &Path, text: &str) -> Result<(), String> {
+    let fresh = file.with_extension("new");
+    let replaced = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, file));
+    replaced.map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// Asks the admin interface.
+fn ask(socket: &Path, path: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("Envoy's admin interface, {path}: {error}");
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n\r\n").map_err(failed)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).map_err(failed)?;
+    body(&answer).ok_or_else(|| format!("Envoy's admin interface, {path}: the answer is not HTTP"))
+}
+
+/// The body of an HTTP/1.1 answer, in chunks (RFC 9112, Sec. 7.1) or to the end.
+fn body(answer: &[u8]) -> Option<String> {
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut response = httparse::Response::new(&mut headers);
+    let httparse::Status::Complete(head) = response.parse(answer).ok()? else { return None };
+    let chunked = response.headers.iter().any(|header| header.name.eq_ignore_ascii_case("transfer-encoding"));
+    let mut rest = answer.get(head..)?;
+    if !chunked {
+        return Some(String::from_utf8_lossy(rest).into_owned());
+    }
+    let mut body = Vec::new();
+    loop {
+        let httparse::Status::Complete((start, size)) = httparse::parse_chunk_size(rest).ok()? else { return None };
+        if size == 0 {
+            return Some(String::from_utf8_lossy(&body).into_owned());
+        }
+        let end = start.checked_add(usize::try_from(size).ok()?)?;
+        body.extend_from_slice(rest.get(start..end)?);
+        // The line end after a chunk.
+        rest = rest.get(end + 2..)?;
+    }
+}
+
+impl Gateway for Envoy {
+    fn address(&self) -> SocketAddr {
+        self.peer.address
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn reload(&mut self) -> Result<(), String> {
+        Err("Envoy loads its bootstrap file once; a new one needs a new process, which the lab does not play".into())
+    }
+
+    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+        *self.out.get_mut(node).ok_or_else(|| format!("the policy has no node {node}"))? = out;
+        for pool in &self.endpoints {
+            replace(&pool.file, &pool.text(&self.out))?;
+        }
+        let hosts = self.endpoints.iter().flat_map(|pool| pool.of_node(node)).collect::<Vec<_>>();
+        let socket = &self.socket.0;
+        self.peer.wait_for_order("Envoy has read its endpoints", |_| {
+            let clusters = ask(socket, "/clusters")?;
+            let draining = |host: &str| {
+                let health = format!("{host}::health_flags::");
+                clusters
+                    .lines()
+                    .any(|line| line.strip_prefix(&health).is_some_and(|flags| flags.contains(config::DRAINING)))
+            };
+            Ok(hosts.iter().all(|host| draining(host) == out))
+        })
+    }
+
+    fn state(&mut self) -> Option<State> {
+        None
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.peer.cpu_time()
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        self.peer.ended()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_version_stands_between_slashes() {
+        let words =
+            "\n/a/b/envoy  version: 9e5580933739775e8bce696a57a2e1bc99368f23/1.40.0/Clean/RELEASE/BoringSSL\n\n";
+        assert_eq!(name(words), "Envoy 1.40.0");
+    }
+
+    #[test]
+    fn answers_come_in_chunks_or_whole() {
+        let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+        assert_eq!(body(chunks).as_deref(), Some("abcde"));
+        assert_eq!(body(&chunks[..chunks.len() - 8]), None);
+        assert_eq!(body(b"HTTP/1.1 200 OK\r\n\r\nabc").as_deref(), Some("abc"));
+        assert_eq!(body(b"nonsense"), None);
+    }
+}

@@ -1,0 +1,223 @@
+//! HAProxy's configuration, with the reason of every line in it.
+//!
+//! Sections are those of the configuration manual of HAProxy 2.6: 3 (global), 4.2 (proxies), 5.2 (servers),
+//! 7.3 (samples).
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::gateways::Approach;
+use crate::gateways::knob::Millis;
+use crate::gateways::terms::{Class, HEALTH_PATH, Pool, Server};
+
+/// How much HAProxy is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Style {
+    /// To spread load.
+    Plain,
+    /// Everything that it can be told.
+    Tuned,
+}
+
+/// A set of servers and who uses it.
+pub(super) struct Backend<'p> {
+    /// Unique.
+    pub(super) name: String,
+    pub(super) pool: &'p Pool<'p>,
+    pub(super) classes: Vec<&'p Class<'p>>,
+    /// Servers, each with its `maxconn`.
+    pub(super) servers: Vec<(Option<u32>, Server<'p>)>,
+    /// Longest wait.
+    pub(super) queue: Duration,
+    /// Share of a guaranteed rate that goes before all surplus.
+    pub(super) within: f64,
+}
+
+/// A server's name: nodes have names that HAProxy would not take.
+pub(super) fn server_name(server: &Server<'_>) -> String {
+    format!("node{}", server.node + 1)
+}
+
+/// The whole configuration.
+pub(super) fn text(
+    approach: &Approach,
+    style: Style,
+    backends: &[Backend<'_>],
+    address: SocketAddr,
+    socket: &Path,
+) -> String {
+    let mut text = format!(
+        "# {approach}: {about}.
+# Sections are those of HAProxy's configuration manual.
+
+global
+    # One CPU is the budget of every approach (3.1).
+    nbthread 1
+    # Through it the lab takes servers out and reads the statistics (3.1, and management guide 9.3).
+    stats socket {socket} mode 600 level admin
+",
+        about = approach.kind().about,
+        socket = socket.display(),
+    );
+    text.push_str(match style {
+        Style::Plain => PLAIN_DEFAULTS,
+        Style::Tuned => TUNED_DEFAULTS,
+    });
+    frontend(&mut text, backends, address);
+    for backend in backends {
+        write_backend(&mut text, style, backend);
+    }
+    text
+}
+
+const PLAIN_DEFAULTS: &str = "
+defaults
+    mode http
+    # As in the haproxy.cfg that Debian installs.
+    timeout connect 5s
+    timeout client 50s
+    timeout server 50s
+";
+
+const TUNED_DEFAULTS: &str = "
+defaults
+    mode http
+    # Clients keep their connections between requests (4.2).
+    timeout client 60s
+    timeout http-keep-alive 60s
+    # Whoever has left does not take a place (4.2, option abortonclose).
+    option abortonclose
+    # Any idle connection to a server will do: nothing is bound to a client (4.2, http-reuse).
+    http-reuse always
+    # A request that met a dying server is tried at another (4.2, redispatch and retry-on).
+    option redispatch 1
+    retry-on conn-failure empty-response
+";
+
+fn frontend(text: &mut String, backends: &[Backend<'_>], address: SocketAddr) {
+    let classes = || backends.iter().flat_map(|backend| backend.classes.iter().map(move |class| (backend, class)));
+    let names: Vec<&str> = classes().map(|(_, class)| class.name).collect();
+    let _ = write!(text, "\nfrontend clients\n    bind {address}\n");
+    if let Some((_, last)) = classes().find(|(_, class)| class.last) {
+        let _ = write!(
+            text,
+            "    # A request of no class that is listed is one of the last, as in the policy.
+    http-request set-var(txn.class) req.hdr(x-class)
+    http-request set-var(txn.class) str({last}) unless {{ req.hdr(x-class) -m str {names} }}
+",
+            last = last.name,
+            names = names.join(" "),
+        );
+    }
+    for (backend, class) in classes() {
+        let _ = writeln!(text, "    use_backend {} if {{ var(txn.class) -m str {} }}", backend.name, class.name);
+    }
+}
+
+fn write_backend(text: &mut String, style: Style, backend: &Backend<'_>) {
+    let Backend { name, pool, classes, servers, queue, .. } = backend;
+    let health = pool.health;
+    let _ = write!(
+        text,
+        "
+backend {name}
+    # The server with the fewest requests inside, relative to its weight (4.2, balance).
+    balance leastconn
+    # Nobody waits longer for a place (4.2, timeout queue).
+    timeout queue {queue}
+    # A server that does not answer is left out (4.2, option httpchk; 5.2, inter, fall, rise).
+    option httpchk GET {HEALTH_PATH}
+    http-check expect status 200-399
+    timeout check {timeout}
+    default-server check inter {interval} fall {fall} rise {rise}
+",
+        queue = Millis(*queue),
+        timeout = Millis(health.timeout),
+        interval = Millis(health.interval),
+        fall = health.fall,
+        rise = health.rise,
+    );
+    if style == Style::Tuned {
+        tuned_backend(text, backend);
+        // With one class there is nobody to go before, and nobody's surplus to go after.
+        if classes.len() > 1 {
+            precedence(text, backend);
+        }
+    }
+    for (maxconn, server) in servers {
+        let maxconn = maxconn.map(|most| format!(" maxconn {most}")).unwrap_or_default();
+        let (address, weight) = (server.address, server.weight);
+        let _ = writeln!(
+            text,
+            "    # {}\n    server {} {address} weight {weight}{maxconn}",
+            server.label,
+            server_name(server)
+        );
+    }
+}
+
+/// What a tuned backend has besides, whoever uses it.
+fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
+    let longest = |time: fn(&Class<'_>) -> Duration| {
+        Millis(backend.classes.iter().map(|class| time(class)).max().unwrap_or_default())
+    };
+    let retries = backend.classes.iter().map(|class| class.retry.max_retries).max().unwrap_or_default();
+    let _ = write!(
+        text,
+        "    # As the policy says of its nodes.
+    timeout connect {connect}
+    timeout server {server}
+    retries {retries}
+    # Idle connections, per server (5.2).
+    default-server pool-max-conn {idle} pool-purge-delay {purge}
+",
+        connect = longest(|class| class.timeouts.connect),
+        server = longest(|class| class.timeouts.first_byte),
+        idle = backend.pool.idle.0,
+        purge = Millis(backend.pool.idle.1),
+    );
+    let failures = backend.pool.ejection.consecutive_failures;
+    if failures > 0 {
+        let _ = write!(
+            text,
+            "    # Passive ejection; the checks bring it back (5.2, observe).
+    default-server observe layer7 error-limit {failures} on-error mark-down
+"
+        );
+    }
+}
+
+/// Guaranteed rates before surplus, and the nearer deadline first among equals.
+fn precedence(text: &mut String, backend: &Backend<'_>) {
+    text.push_str(
+        "    # What a class sends within its guaranteed rate goes before all surplus; a request counts as within if in
+    # the last second fewer did so than are guaranteed. Counting all requests instead would take the floor from
+    # whoever sends more (4.2, http-request sc-inc-gpc0; 7.3.3, sc0_gpc0_rate).
+    stick-table type string len 64 size 1k store gpc0,gpc0_rate(1s)
+    http-request track-sc0 var(txn.class)
+",
+    );
+    for class in &backend.classes {
+        let is = format!("{{ var(txn.class) -m str {} }}", class.name);
+        if let Some(floor) = class.floor {
+            let rate = (floor * backend.within).ceil();
+            let _ =
+                writeln!(text, "    http-request set-var(txn.within) bool(true) if {is} {{ sc0_gpc0_rate lt {rate} }}");
+        }
+        if let Some(limit) = class.limit {
+            // HAProxy's queues reckon with at most 524 s.
+            let offset = limit.as_millis().min(500_000);
+            let _ = writeln!(
+                text,
+                "    # Among equals the nearer deadline first (4.2, set-priority-offset).\n    http-request set-priority-offset int({offset}) if {is}"
+            );
+        }
+    }
+    text.push_str(
+        "    http-request sc-inc-gpc0(0) if { var(txn.within) -m bool }
+    http-request set-priority-class int(1) unless { var(txn.within) -m bool }
+",
+    );
+}

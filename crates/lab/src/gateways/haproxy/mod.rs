@@ -1,0 +1,318 @@
+//! HAProxy, three times: as people start with it, tuned as far as its manual goes, and with physical partitions.
+//!
+//! Source: HAProxy 2.6, configuration manual ([`config`] names the sections) and management guide, Sec. 9.3 (runtime
+//! API); partitions: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.1.
+
+mod config;
+mod partition;
+
+use std::io::{Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::Command;
+use std::str::FromStr;
+use std::time::Duration;
+
+use self::config::{Backend, Style};
+use super::knob::{Knob, Share, Slots, Span, is};
+use super::launch::{Peer, SocketPath, check, version, write};
+use super::terms::{Class, Pool, Server, pools};
+use super::{Approach, Gateway, Kind, Setting, State};
+use crate::programs::Program;
+
+/// Knobs of the two that only spread load.
+const PLAIN: &[Knob] = &[
+    Knob {
+        name: "maxconn",
+        default: "workers",
+        about: "most requests in a server: as many as it has workers, a number, or off",
+        check: is::<Places>,
+    },
+    Knob { name: "queue", default: "5s", about: "longest wait for a place (timeout queue)", check: is::<Span> },
+];
+
+/// How many requests a server gets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Places {
+    /// As many as it works on at once.
+    Workers,
+    /// So many.
+    Slots(Slots),
+}
+
+impl FromStr for Places {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Places, String> {
+        if text == "workers" { Ok(Places::Workers) } else { text.parse().map(Places::Slots) }
+    }
+}
+
+impl Places {
+    fn of(self, server: &Server<'_>) -> Result<Option<u32>, &'static str> {
+        match self {
+            Places::Workers => Ok(server.workers),
+            Places::Slots(slots) => slots.of(server.slots),
+        }
+    }
+}
+
+/// Least connections and nothing else.
+pub(super) const LEASTCONN: Kind = Kind {
+    name: "haproxy-leastconn",
+    about: "HAProxy, least connections and nothing else: what people start with, and the paper's load balancer",
+    program: Some(Program::HaProxy),
+    knobs: PLAIN,
+    sweep: &["maxconn=off", "queue=60s"],
+    start: |setting, approach| start(setting, approach, plain, Style::Plain),
+};
+
+/// Every class on servers of its own.
+pub(super) const PARTITION: Kind = Kind {
+    name: "partition",
+    about: "HAProxy with servers of its own for each class, in proportion to rate x service time",
+    program: Some(Program::HaProxy),
+    knobs: PLAIN,
+    sweep: &["maxconn=off", "queue=60s"],
+    start: |setting, approach| start(setting, approach, partitioned, Style::Plain),
+};
+
+/// As much as HAProxy can be told.
+pub(super) const TUNED: Kind = Kind {
+    name: "haproxy-tuned",
+    about: "HAProxy with few requests in the servers, guaranteed rates before surplus, deadlines and a short queue",
+    program: Some(Program::HaProxy),
+    knobs: &[
+        Knob {
+            name: "maxconn",
+            default: "2x",
+            about: "most requests in a server: a number, or a multiple of its share of the guaranteed load",
+            check: is::<Slots>,
+        },
+        Knob {
+            name: "queue",
+            default: "50%",
+            about: "longest wait for a place, as a share of the smallest guaranteed response time of the pool",
+            check: is::<Share>,
+        },
+        Knob {
+            name: "within",
+            default: "105%",
+            about: "which share of a guaranteed rate goes before all surplus",
+            check: is::<Share>,
+        },
+    ],
+    sweep: &["maxconn=1.5x", "maxconn=4x", "maxconn=8x", "queue=25%", "queue=90%", "within=100%", "within=120%"],
+    start: |setting, approach| start(setting, approach, tuned, Style::Tuned),
+};
+
+/// What makes backends of the policy's pools.
+type Plan = for<'p> fn(&'p [Pool<'p>], &Approach) -> Result<Vec<Backend<'p>>, String>;
+
+fn plain<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'p>>, String> {
+    pools
+        .iter()
+        .map(|pool| backend(pool.name.to_owned(), pool, pool.classes.iter().collect(), pool.servers.clone(), approach))
+        .collect()
+}
+
+fn partitioned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'p>>, String> {
+    let mut backends = Vec::new();
+    for pool in pools {
+        for (class, servers) in pool.classes.iter().zip(partition::divide(pool)?) {
+            backends.push(backend(class.name.to_owned(), pool, vec![class], servers, approach)?);
+        }
+    }
+    Ok(backends)
+}
+
+/// A backend of those that only spread load.
+fn backend<'p>(
+    name: String,
+    pool: &'p Pool<'p>,
+    classes: Vec<&'p Class<'p>>,
+    servers: Vec<Server<'p>>,
+    approach: &Approach,
+) -> Result<Backend<'p>, String> {
+    let maxconn: Places = approach.knob("maxconn")?;
+    let bounded = |server: Server<'p>| match maxconn.of(&server) {
+        Ok(places) => Ok((places, server)),
+        Err(why) => Err(format!("pool {}: maxconn: {why}", pool.name)),
+    };
+    let servers: Result<_, String> = servers.into_iter().map(bounded).collect();
+    let Span(queue) = approach.knob("queue")?;
+    Ok(Backend { name, pool, classes, servers: servers?, queue, within: 1.0 })
+}
+
+fn tuned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'p>>, String> {
+    let maxconn: Slots = approach.knob("maxconn")?;
+    let Share(queue) = approach.knob("queue")?;
+    let Share(within) = approach.knob("within")?;
+    pools
+        .iter()
+        .map(|pool| {
+            let bounded = |server: &Server<'p>| match maxconn.of(server.slots) {
+                // A server has no more places than workers, whatever the policy would need.
+                Ok(places) => Ok((places.into_iter().chain(server.workers).min(), server.clone())),
+                Err(why) => Err(format!("pool {}: maxconn: {why}", pool.name)),
+            };
+            Ok(Backend {
+                name: pool.name.to_owned(),
+                pool,
+                classes: pool.classes.iter().collect(),
+                servers: pool.servers.iter().map(bounded).collect::<Result<_, _>>()?,
+                queue: pool.strictest().mul_f64(queue),
+                within,
+            })
+        })
+        .collect()
+}
+
+/// HAProxy under way.
+#[derive(Debug)]
+struct HaProxy {
+    peer: Peer,
+    version: String,
+    socket: SocketPath,
+    /// Per node of the policy its `backend/server`; `None` if no class uses it.
+    names: Vec<Option<String>>,
+    /// Per class of the policy its backend, if every one has its own.
+    own: Option<Vec<String>>,
+}
+
+/// How long an answer of the runtime API may take: it is served in between requests.
+const ANSWER: Duration = Duration::from_secs(5);
+
+fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -> Result<Box<dyn Gateway>, String> {
+    let program = Program::HaProxy.find()?;
+    let pools = pools(setting)?;
+    let backends = plan(&pools, approach)?;
+    let socket = SocketPath::new();
+    let peer = Peer::start("haproxy", setting, |address| {
+        let text = config::text(approach, style, &backends, address, &socket.0);
+        let file = write(setting, "haproxy.cfg", &text)?;
+        check(Command::new(&program).arg("-c").arg("-f").arg(&file))?;
+        let mut command = Command::new(&program);
+        // In the foreground, one process: it ends when it is told to.
+        command.arg("-db").arg("-f").arg(&file);
+        Ok(command)
+    })?;
+    let policy = &setting.experiment.site.policy;
+    let mut names = vec![None; policy.nodes.len()];
+    for backend in &backends {
+        for (_, server) in &backend.servers {
+            names[server.node] = Some(format!("{}/{}", backend.name, config::server_name(server)));
+        }
+    }
+    let own = |class: &str| backends.iter().find(|backend| backend.classes.iter().any(|of| of.name == class));
+    let alone = backends.iter().all(|backend| backend.classes.len() == 1);
+    let own = alone.then(|| policy.classes.iter().filter_map(|class| Some(own(&class.name)?.name.clone())).collect());
+    let version = name(&version(&program, "-v")?);
+    Ok(Box::new(HaProxy { peer, version, socket, names, own }))
+}
+
+/// `HAProxy 2.6.12-1+deb12u4` from `HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/`.
+fn name(words: &str) -> String {
+    format!("HAProxy {}", words.split_whitespace().nth(2).unwrap_or("of unknown version"))
+}
+
+/// Asks the runtime API.
+fn ask(socket: &Path, order: &str) -> Result<String, String> {
+    let failed = |error: std::io::Error| format!("HAProxy's runtime API, `{order}`: {error}");
+    let mut stream = UnixStream::connect(socket).map_err(failed)?;
+    stream.set_read_timeout(Some(ANSWER)).map_err(failed)?;
+    writeln!(stream, "{order}").map_err(failed)?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map_err(failed)?;
+    Ok(answer)
+}
+
+impl Gateway for HaProxy {
+    fn address(&self) -> SocketAddr {
+        self.peer.address
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+        let name = self.names.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
+        let Some(name) = name else { return Ok(()) };
+        let order = format!("set server {name} state {}", if out { "drain" } else { "ready" });
+        // Done orders are answered with an empty line.
+        match ask(&self.socket.0, &order)?.trim() {
+            "" => Ok(()),
+            words => Err(format!("HAProxy's runtime API, `{order}`: {words}")),
+        }
+    }
+
+    fn reload(&mut self) -> Result<(), String> {
+        // `-sf` starts a second process beside the first, which is a different trial.
+        Err("HAProxy loads its configuration in a new process, which the lab does not play".into())
+    }
+
+    fn state(&mut self) -> Option<State> {
+        // All proxies, backends (2) and servers (4).
+        let answer = ask(&self.socket.0, "show stat -1 6 -1").ok()?;
+        state(&answer, self.own.as_deref())
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.peer.cpu_time()
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        self.peer.ended()
+    }
+}
+
+/// Reads the CSV of `show stat` (management guide, Sec. 9.1).
+fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
+    let mut lines = answer.lines();
+    let header: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
+    let place = |name: &str| header.iter().position(|field| *field == name);
+    let (proxy, server) = (place("pxname")?, place("svname")?);
+    let (waiting, inside, most) = (place("qcur")?, place("scur")?, place("slim")?);
+    let mut state = State { window: Some(0), waiting: vec![0; own.map_or(0, <[_]>::len)], outstanding: 0 };
+    for line in lines.filter(|line| !line.is_empty()) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u32>().ok());
+        if *fields.get(server)? == "BACKEND" {
+            let class = own.and_then(|own| own.iter().position(|name| name == fields[proxy]));
+            if let Some(class) = class {
+                state.waiting[class] = number(waiting)?;
+            }
+        } else {
+            state.outstanding += number(inside)?;
+            // One server without a bound is none for all.
+            state.window = state.window.zip(number(most)).map(|(sum, most)| sum + most);
+        }
+    }
+    Some(state)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_are_read_by_the_names_of_their_columns() {
+        let text = "# pxname,svname,qcur,qmax,scur,smax,slim,stot\nA,node1,0,0,3,9,4,7\nA,node2,0,0,2,9,4,7\n\
+            A,BACKEND,5,9,10,9,800,7\nB,node3,0,0,1,1,4,7\nB,BACKEND,7,9,10,9,800,7\n\n";
+        let own = ["A".to_owned(), "B".to_owned()];
+        let read = state(text, Some(&own)).expect("it is sound");
+        assert_eq!(read, State { window: Some(12), outstanding: 6, waiting: vec![5, 7] });
+        assert_eq!(state(text, None).expect("it is sound").waiting, Vec::<u32>::new());
+        let unbounded = text.replace("node3,0,0,1,1,4", "node3,0,0,1,1,");
+        assert_eq!(state(&unbounded, None).expect("it is sound").window, None);
+        assert_eq!(state("Unknown command.\n", None), None);
+    }
+
+    #[test]
+    fn its_version_is_the_third_word() {
+        let words = "HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/\nStatus: ...";
+        assert_eq!(name(words), "HAProxy 2.6.12-1+deb12u4");
+    }
+}

@@ -1,0 +1,272 @@
+//! nginx's configuration, with the reason of every line in it.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::gateways::Approach;
+use crate::gateways::knob::{Millis, Share, Slots};
+use crate::gateways::terms::{Class, Pool, Server};
+
+/// The figures that the knobs make of the policy, per pool.
+pub(super) struct Figures(Vec<PoolFigures>);
+
+struct PoolFigures {
+    classes: Vec<ClassFigures>,
+    /// Per server.
+    max_conns: Vec<Option<u32>>,
+}
+
+struct ClassFigures {
+    /// Requests per second and how many may be early; `None` is no bound.
+    rate: Option<(f64, u32)>,
+    /// Most requests inside.
+    conn: Option<u32>,
+}
+
+/// Without a guaranteed response time a class may wait so long for its rate.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl Figures {
+    /// # Errors
+    /// A multiple of what the policy does not say.
+    pub(super) fn new(pools: &[Pool<'_>], approach: &Approach) -> Result<Figures, String> {
+        let Share(rate) = approach.knob("rate")?;
+        let Share(burst) = approach.knob("burst")?;
+        let conn: Slots = approach.knob("conn")?;
+        let max_conns: Slots = approach.knob("max_conns")?;
+        let of_class = |class: &Class<'_>, spare: Option<f64>| {
+            let rate = class.floor.map(|floor| {
+                let rate = floor * rate;
+                let early = rate * class.limit.unwrap_or(PATIENCE).as_secs_f64() * burst;
+                (rate, (early.ceil() as u32).max(1))
+            });
+            let base = if class.floor.is_some() { class.slots() } else { spare };
+            let conn = conn.of(base).map_err(|why| format!("class {}: conn: {why}", class.name))?;
+            Ok(ClassFigures { rate, conn })
+        };
+        let of_pool = |pool: &Pool<'_>| {
+            // A class without a floor has no rate; it gets the places that nobody is promised, one at least.
+            let promised: f64 = pool.classes.iter().filter_map(Class::slots).sum();
+            let spare = pool.slots().map(|slots| (slots - promised).max(0.0));
+            let classes: Result<_, String> = pool.classes.iter().map(|class| of_class(class, spare)).collect();
+            let most = |server: &Server<'_>| {
+                max_conns.of(server.slots).map_err(|why| format!("pool {}: max_conns: {why}", pool.name))
+            };
+            let max_conns: Result<_, String> = pool.servers.iter().map(most).collect();
+            Ok(PoolFigures { classes: classes?, max_conns: max_conns? })
+        };
+        pools.iter().map(of_pool).collect::<Result<_, String>>().map(Figures)
+    }
+}
+
+/// The whole configuration.
+pub(super) fn text(approach: &Approach, figures: &Figures, pools: &[Pool<'_>], address: SocketAddr) -> String {
+    let mut text = format!("# {approach}: {}.\n{HEAD}", approach.kind().about);
+    let classes = || pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class)));
+    if let Some((_, last)) = classes().find(|(_, class)| class.last) {
+        text.push_str("\n    # A request of no class that is listed is one of the last, as in the policy.\n");
+        map(&mut text, "$http_x_class", "$class", last.name, classes().map(|(_, class)| (class.name, class.name)));
+    }
+    let last_pool = classes().find(|(_, class)| class.last).map_or("", |(pool, _)| pool.name);
+    map(&mut text, "$class", "$pool", last_pool, classes().map(|(pool, class)| (class.name, pool.name)));
+    for (pool, PoolFigures { classes, .. }) in pools.iter().zip(&figures.0) {
+        for (class, figures) in pool.classes.iter().zip(classes) {
+            zones(&mut text, class, figures);
+        }
+    }
+    for (pool, figures) in pools.iter().zip(&figures.0) {
+        upstream(&mut text, pool, figures);
+    }
+    server(&mut text, pools, figures, address);
+    text.push_str("}\n");
+    text
+}
+
+const HEAD: &str = "# Modules are those of nginx.org/en/docs.
+
+daemon off;
+# One CPU is the budget of every approach.
+worker_processes 1;
+pid nginx.pid;
+# A message for every refused request would cost more than the request.
+error_log stderr crit;
+# A request takes two connections: these are 8192 requests, delayed ones included.
+events { worker_connections 16384; }
+
+http {
+    access_log off;
+    # Nothing is written to disk.
+    client_body_temp_path temp-body;
+    proxy_temp_path temp-proxy;
+    fastcgi_temp_path temp-fastcgi;
+    uwsgi_temp_path temp-uwsgi;
+    scgi_temp_path temp-scgi;
+    proxy_max_temp_file_size 0;
+    # Clients keep their connections between requests.
+    keepalive_timeout 600s;
+    keepalive_requests 100000000;
+    tcp_nodelay on;
+    # Over its rate: 429, as its contract is the reason. Over its connections: 503.
+    limit_req_status 429;
+    limit_conn_status 503;
+    # Names of classes may be long.
+    map_hash_bucket_size 256;
+";
+
+fn map<'p>(text: &mut String, from: &str, to: &str, default: &str, entries: impl Iterator<Item = (&'p str, &'p str)>) {
+    let _ = writeln!(text, "    map {from} {to} {{\n        default \"{default}\";");
+    for (name, value) in entries {
+        let _ = writeln!(text, "        \"{name}\" \"{value}\";");
+    }
+    text.push_str("    }\n");
+}
+
+/// The name by which a class's zones and variable go: names of classes may have characters that a variable's may not.
+fn zone(class: &Class<'_>) -> String {
+    format!("{}_{}", class.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"), class.index + 1)
+}
+
+/// A class's counters: they count what has a key, and only its requests have one.
+fn zones(text: &mut String, class: &Class<'_>, figures: &ClassFigures) {
+    let (name, zone) = (class.name, zone(class));
+    if figures.rate.is_none() && figures.conn.is_none() {
+        return;
+    }
+    let _ =
+        writeln!(text, "\n    # Class {name}: its requests alone have a key here (limit_req_zone, limit_conn_zone).");
+    map(text, "$class", &format!("$of_{zone}"), "", std::iter::once((name, "1")));
+    if let Some((rate, _)) = figures.rate {
+        // nginx takes whole numbers, per second or per minute.
+        let rate =
+            if rate.fract() == 0.0 { format!("{rate}r/s") } else { format!("{}r/m", (rate * 60.0).round().max(1.0)) };
+        let _ = writeln!(text, "    limit_req_zone $of_{zone} zone=rate_{zone}:64k rate={rate};");
+    }
+    if figures.conn.is_some() {
+        let _ = writeln!(text, "    limit_conn_zone $of_{zone} zone=conn_{zone}:64k;");
+    }
+}
+
+fn upstream(text: &mut String, pool: &Pool<'_>, figures: &PoolFigures) {
+    let (idle, idle_time) = pool.idle;
+    let _ = write!(
+        text,
+        "
+    upstream {} {{
+        # So that max_conns and failures are counted for all (ngx_http_upstream, zone).
+        zone {} 256k;
+        # The server with the fewest requests inside, relative to its weight.
+        least_conn;
+        keepalive {};
+        keepalive_timeout {};
+        keepalive_requests 100000000;
+        # nginx asks no server whether it lives: one that fails so often is left out for a while.
+",
+        pool.name,
+        pool.name,
+        idle.saturating_mul(pool.servers.len()).max(1),
+        Millis(idle_time),
+    );
+    for (server, most) in pool.servers.iter().zip(&figures.max_conns) {
+        let most = most.map(|most| format!(" max_conns={most}")).unwrap_or_default();
+        let _ = writeln!(
+            text,
+            "        server {} weight={}{most} max_fails={} fail_timeout={}s; # {} {}",
+            server.address,
+            server.weight,
+            pool.ejection.consecutive_failures,
+            // nginx counts whole seconds here, up from one.
+            pool.ejection.base.as_secs().max(1),
+            mark(server.node),
+            server.label,
+        );
+    }
+    text.push_str("    }\n");
+}
+
+fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: SocketAddr) {
+    let classes = || pools.iter().flat_map(|pool| &pool.classes);
+    let longest = |time: fn(&Class<'_>) -> Duration| Millis(classes().map(time).max().unwrap_or_default());
+    let tries = 1 + u32::from(classes().map(|class| class.retry.max_retries).max().unwrap_or_default());
+    let _ = write!(
+        text,
+        "
+    server {{
+        # Linux's own bound on connections that are not yet accepted.
+        listen {address} backlog=4096;
+"
+    );
+    for (pool, PoolFigures { classes, .. }) in pools.iter().zip(&figures.0) {
+        for (class, ClassFigures { rate, conn }) in pool.classes.iter().zip(classes) {
+            let zone = zone(class);
+            if let Some((_, early)) = rate {
+                let _ = writeln!(
+                    text,
+                    "        # {}: what is early is delayed to the rate; more than so many early ones are refused.
+        limit_req zone=rate_{zone} burst={early};",
+                    class.name
+                );
+            }
+            if let Some(conn) = conn {
+                let _ = writeln!(
+                    text,
+                    "        # {}: requests inside the servers.\n        limit_conn conn_{zone} {conn};",
+                    class.name
+                );
+            }
+        }
+    }
+    let _ = write!(
+        text,
+        "
+        location / {{
+            proxy_pass http://$pool;
+            # Connections to servers are kept, requests go on unchanged.
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_set_header Host $http_host;
+            # As the policy says of its nodes and retries.
+            proxy_connect_timeout {connect};
+            proxy_read_timeout {first_byte};
+            proxy_next_upstream error timeout http_500;
+            proxy_next_upstream_tries {tries};
+        }}
+    }}
+",
+        connect = longest(|class| class.timeouts.connect),
+        first_byte = longest(|class| class.timeouts.first_byte),
+    );
+}
+
+/// By what a node's line is known: its address may stand in several pools.
+fn mark(node: usize) -> String {
+    format!("node{}:", node + 1)
+}
+
+/// `text` with the nodes that are out marked as down: nginx's way of planned maintenance.
+pub(super) fn with_down(text: &str, out: &[bool]) -> String {
+    let marks: Vec<String> =
+        (0..out.len()).filter(|node| out[*node]).map(|node| format!("; # {} ", mark(node))).collect();
+    let mut marked = String::with_capacity(text.len());
+    for line in text.lines() {
+        match marks.iter().find_map(|mark| Some((line.split_once(mark.as_str())?, mark))) {
+            Some(((server, label), mark)) => _ = writeln!(marked, "{server} down{mark}{label}"),
+            None => _ = writeln!(marked, "{line}"),
+        }
+    }
+    marked
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_are_marked_down_wherever_their_addresses_stand() {
+        let text = "upstream a {\n    server 127.0.0.1:80; # node1: n1\n}\nupstream b {\n    server 127.0.0.1:80; # node2: n1\n    \
+            server 127.0.0.1:81; # node12: n2\n}\n";
+        let down = with_down(text, &[false, true]);
+        assert_eq!(down, text.replace("80; # node2: n1", "80 down; # node2: n1"));
+        assert_eq!(with_down(text, &[false; 12]), text);
+    }
+}

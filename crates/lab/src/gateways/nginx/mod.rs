@@ -1,0 +1,162 @@
+//! nginx with a rate, a burst and a number of connections per class.
+//!
+//! Source: nginx.org, modules ngx_http_limit_req, ngx_http_limit_conn and ngx_http_upstream, and "Controlling
+//! nginx" for the reload.
+
+mod config;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use self::config::Figures;
+use super::knob::{Knob, Share, Slots, is};
+use super::launch::{Peer, check, version, write};
+use super::terms::pools;
+use super::{Approach, Gateway, Kind, Setting, State};
+use crate::programs::Program;
+
+/// Rates and connections per class.
+pub(super) const NGINX: Kind = Kind {
+    name: "nginx",
+    about: "nginx with least connections, and a rate, a burst and a number of connections per class",
+    program: Some(Program::Nginx),
+    knobs: &[
+        Knob {
+            name: "rate",
+            default: "100%",
+            about: "requests let in per second, as a share of the guaranteed rate",
+            check: is::<Share>,
+        },
+        Knob {
+            name: "burst",
+            default: "50%",
+            about: "longest delay by the rate, as a share of the class's guaranteed response time",
+            check: is::<Share>,
+        },
+        Knob {
+            name: "conn",
+            default: "4x",
+            about: "most requests of a class inside the servers: a number, or a multiple of its guaranteed load",
+            check: is::<Slots>,
+        },
+        Knob {
+            name: "max_conns",
+            default: "8x",
+            about: "most requests in a server: a number, or a multiple of its share of the guaranteed load",
+            check: is::<Slots>,
+        },
+    ],
+    sweep: &["rate=110%", "rate=150%", "burst=25%", "burst=90%", "conn=2x", "conn=8x", "conn=off", "max_conns=off"],
+    start: |setting, approach| start(setting, approach),
+};
+
+/// nginx under way.
+#[derive(Debug)]
+struct Nginx {
+    peer: Peer,
+    version: String,
+    program: PathBuf,
+    /// The configuration with all nodes in, and its file.
+    text: String,
+    file: PathBuf,
+    /// Per node of the policy: is it out?
+    out: Vec<bool>,
+}
+
+fn start(setting: &Setting<'_>, approach: &Approach) -> Result<Box<dyn Gateway>, String> {
+    let program = Program::Nginx.find()?;
+    let pools = pools(setting)?;
+    let figures = Figures::new(&pools, approach)?;
+    let prepared = std::cell::RefCell::new((String::new(), PathBuf::new()));
+    let peer = Peer::start("nginx", setting, |address| {
+        let text = config::text(approach, &figures, &pools, address);
+        let file = write(setting, "nginx.conf", &text)?;
+        check(invoke(&program, &file).arg("-t"))?;
+        *prepared.borrow_mut() = (text, file.clone());
+        Ok(invoke(&program, &file))
+    })?;
+    let (text, file) = prepared.into_inner();
+    let words = version(&program, "-v")?;
+    let version = format!("nginx {}", words.trim().rsplit('/').next().unwrap_or_default());
+    let out = vec![false; setting.addresses.len()];
+    Ok(Box::new(Nginx { peer, version, program, text, file, out }))
+}
+
+/// nginx with this configuration; everything that it writes goes beside it, messages to standard error.
+fn invoke(program: &Path, file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.arg("-p").arg(file.parent().unwrap_or(Path::new("/"))).args(["-e", "stderr", "-c"]).arg(file);
+    command
+}
+
+impl Nginx {
+    /// Lets a new worker serve with the configuration in the file; back when no old one accepts.
+    fn load(&mut self) -> Result<(), String> {
+        check(invoke(&self.program, &self.file).arg("-t"))?;
+        let before = workers(self.peer.id())?;
+        let master = Pid::from_raw(self.peer.id() as i32).ok_or("nginx has no process id")?;
+        kill_process(master, Signal::HUP).map_err(|error| format!("nginx takes no signal: {error}"))?;
+        self.peer.wait_for_order("nginx serves with its new configuration", |peer| {
+            let now = workers(peer.id())?;
+            // Workers of before may still finish what they have; then they say so in their titles.
+            Ok(!now.is_empty() && now.iter().all(|worker| !before.contains(worker)))
+        })
+    }
+}
+
+/// The workers of a master that accept connections.
+fn workers(master: u32) -> Result<Vec<u32>, String> {
+    let failed = |error: std::io::Error| format!("/proc: {error}");
+    let mut workers = Vec::new();
+    for entry in std::fs::read_dir("/proc").map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // A process that has ended meanwhile is no worker.
+        let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
+        let Ok(title) = std::fs::read_to_string(entry.path().join("cmdline")) else { continue };
+        let child =
+            status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|of| of.trim() == master.to_string()));
+        // A worker that has just been forked still has its master's title; it is counted when it works.
+        if child && title.starts_with("nginx: worker process") && !title.contains("shutting down") {
+            workers.push(id);
+        }
+    }
+    Ok(workers)
+}
+
+impl Gateway for Nginx {
+    fn address(&self) -> SocketAddr {
+        self.peer.address
+    }
+
+    fn version(&self) -> &str {
+        &self.version
+    }
+
+    fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
+        *self.out.get_mut(node).ok_or_else(|| format!("the policy has no node {node}"))? = out;
+        std::fs::write(&self.file, config::with_down(&self.text, &self.out))
+            .map_err(|error| format!("{}: {error}", self.file.display()))?;
+        self.load()
+    }
+
+    fn reload(&mut self) -> Result<(), String> {
+        self.load()
+    }
+
+    fn state(&mut self) -> Option<State> {
+        None
+    }
+
+    fn cpu_time(&self) -> Duration {
+        self.peer.cpu_time()
+    }
+
+    fn ended(&mut self) -> Option<String> {
+        self.peer.ended()
+    }
+}

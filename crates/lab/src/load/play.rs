@@ -1,0 +1,333 @@
+//! The loop that sends: streams, errands of single clients, connections, records.
+//!
+//! Clients behave as in the simulator's driver: patience counts from each attempt's intended instant, a client tries
+//! again after a shed, a failure or its own leaving, and a user thinks after the last attempt. Departures: what is
+//! under way at the end may still be answered for a grace, the time that a client needs to turn around after a reply is
+//! the real one, and all clients have this machine's address.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use mio::Waker;
+use weirgate_config::Experiment;
+use weirgate_emulator::client::connections::{Connections, Over, Target, Ticket};
+use weirgate_emulator::clock;
+use weirgate_emulator::random::Random;
+use weirgate_experiment::random::{Purpose, generator};
+use weirgate_experiment::traffic::{Event, NOBODY, Stream};
+use weirgate_experiment::{Fate, Record};
+
+use super::Plan;
+use super::sent::{Answer, Books, Ended, Id, Sent, StreamSent, histogram, histograms, record};
+use super::template::{Filling, Head};
+
+/// How long after the end replies are waited for: longer than the longest limit of the published experiments (3.5 s),
+/// so that what is served in time counts. What takes longer has missed its limit and is cut.
+const GRACE: u64 = 5 * clock::SECOND;
+
+/// Errands run at once before replies are looked at again: a late generator catches up without making the replies
+/// late as well.
+const BATCH: usize = 256;
+
+/// No client turns around faster after anything but a reply that serves it, as in the simulator: a user who never
+/// thinks must not ask a dead address for ever.
+const TURNAROUND: u64 = 100_000;
+
+/// What one client wants of one request, through all its attempts. Times are nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Request {
+    traffic: u32,
+    user: u32,
+    cpu: u64,
+    io: u64,
+    key: u32,
+    word: u32,
+    patience: u64,
+    /// Attempts left.
+    retries: u32,
+}
+
+/// An attempt under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Attempt {
+    request: Request,
+    /// Index of its record.
+    record: u32,
+}
+
+/// What is to be done at an instant. At equal instants any order will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Errand {
+    /// This stream does what it said it would.
+    Stream(u32),
+    /// A user has thought.
+    User { traffic: u32, user: u32 },
+    /// A client tries again.
+    Retry(Request),
+    /// A client runs out of patience.
+    Leave(Ticket),
+}
+
+/// What needs no experiment to be made, so that its errors are those of the start.
+pub(super) struct Prepared {
+    connections: Connections<Attempt>,
+    heads: Vec<Head>,
+    books: Arc<[Books]>,
+    start: u64,
+    most_requests: u64,
+}
+
+/// A run.
+pub(super) struct Play<'a> {
+    experiment: &'a Experiment,
+    prepared: Prepared,
+    streams: Vec<Stream<'a>>,
+    /// What each stream does next.
+    coming: Vec<Option<Event>>,
+    words: Vec<Random>,
+    errands: BinaryHeap<Reverse<(u64, Errand)>>,
+    end: u64,
+    ended: Option<(u64, Ended)>,
+    records: Vec<Record>,
+    ids: Vec<Id>,
+    /// Attempts per traffic.
+    numbers: Vec<u32>,
+    traffic: Vec<StreamSent>,
+    lateness: Histogram<u32>,
+}
+
+impl<'a> Play<'a> {
+    /// Opens what a run needs.
+    pub(super) fn prepare(plan: &Plan, heads: Vec<Head>, books: Arc<[Books]>) -> io::Result<(Waker, Prepared)> {
+        let target = Target { address: plan.target, most: plan.connections };
+        let (connections, waker) = Connections::new(heads.iter().map(|_| target))?;
+        let (start, most_requests) = (plan.start, plan.most_requests);
+        Ok((waker, Prepared { connections, heads, books, start, most_requests }))
+    }
+
+    pub(super) fn new(experiment: &'a Experiment, seed: u64, prepared: Prepared) -> Play<'a> {
+        let indices = 0..experiment.traffic.len();
+        // The streams' keys have the numbers below.
+        let words = indices.clone().map(|index| generator(seed, Purpose::Keys, experiment.traffic.len() + index));
+        let mut play = Play {
+            experiment,
+            prepared,
+            streams: indices.clone().map(|index| Stream::new(experiment, index, seed)).collect(),
+            coming: vec![None; indices.len()],
+            words: words.collect(),
+            errands: BinaryHeap::new(),
+            end: clock::nanos(experiment.duration()),
+            ended: None,
+            records: Vec::new(),
+            ids: Vec::new(),
+            numbers: vec![0; indices.len()],
+            traffic: vec![StreamSent::default(); indices.len()],
+            lateness: histogram(),
+        };
+        indices.for_each(|index| play.expect(index as u32));
+        play
+    }
+
+    /// Plays the experiment; `stop` becomes true if its owner wants the end.
+    pub(super) fn play(mut self, stop: &AtomicBool) -> io::Result<Sent> {
+        loop {
+            let until = self.prepared.start.saturating_add(self.due());
+            self.prepared.connections.wait(Some(until))?;
+            self.run_errands();
+            self.prepared.connections.go_on();
+            self.take_over();
+            if let Some(error) = self.prepared.connections.trouble() {
+                let what =
+                    format!("the load lacks what it needs for its connections, so the run means nothing: {error}");
+                return Err(io::Error::new(error.kind(), what));
+            }
+            let now = self.now();
+            let schedule_over = now >= self.end && self.errands.peek().is_none_or(|Reverse((at, _))| *at > self.end);
+            if stop.load(Ordering::Relaxed) {
+                self.end(now, Ended::Asked);
+                return Ok(self.finish(now));
+            } else if schedule_over {
+                self.end(now, Ended::Schedule);
+            }
+            if let Some((at, _)) = self.ended
+                && (self.prepared.connections.under_way() == 0 || now >= at.saturating_add(GRACE))
+            {
+                return Ok(self.finish(now));
+            }
+        }
+    }
+
+    /// Nanoseconds since the start; 0 before it.
+    fn now(&self) -> u64 {
+        clock::now().saturating_sub(self.prepared.start)
+    }
+
+    /// When something is to be done without any event from outside.
+    fn due(&self) -> u64 {
+        let limit = self.ended.map_or(self.end, |(at, _)| at.saturating_add(GRACE));
+        self.errands.peek().map_or(limit, |Reverse((at, _))| limit.min(*at))
+    }
+
+    fn end(&mut self, now: u64, why: Ended) {
+        if self.ended.is_none() {
+            self.ended = Some((now, why));
+        }
+    }
+
+    fn errand(&mut self, at: u64, errand: Errand) {
+        self.errands.push(Reverse((at, errand)));
+    }
+
+    /// Looks up what a stream does next.
+    fn expect(&mut self, traffic: u32) {
+        let next = self.streams[traffic as usize].next_event();
+        self.coming[traffic as usize] = next.map(|(_, event)| event);
+        if let Some((at, _)) = next {
+            self.errand(at, Errand::Stream(traffic));
+        }
+    }
+
+    /// Does what is due.
+    fn run_errands(&mut self) {
+        for _ in 0..BATCH {
+            // Before the start nothing is due, not even what is to be done at 0.
+            let Some(now) = clock::now().checked_sub(self.prepared.start) else { return };
+            if self.errands.peek().is_none_or(|Reverse((at, _))| *at > now) {
+                return;
+            }
+            let Some(Reverse((at, errand))) = self.errands.pop() else { return };
+            match errand {
+                Errand::Leave(ticket) => {
+                    if let Some(attempt) = self.prepared.connections.give_up(ticket) {
+                        self.close(attempt, Fate::Left, now, false);
+                    }
+                }
+                // After the end nobody begins anything.
+                _ if at > self.end || self.ended.is_some() => {}
+                Errand::Stream(traffic) => {
+                    match self.coming[traffic as usize].take() {
+                        Some(Event::Arrival) => self.first_send(traffic, NOBODY, at),
+                        Some(Event::Users(count)) => {
+                            for (user, thinks) in self.streams[traffic as usize].want_users(count) {
+                                self.errand(at.saturating_add(thinks), Errand::User { traffic, user });
+                            }
+                        }
+                        None => {}
+                    }
+                    self.expect(traffic);
+                }
+                Errand::User { traffic, user } => {
+                    if self.streams[traffic as usize].is_wanted(user) {
+                        self.first_send(traffic, user, at);
+                    }
+                }
+                Errand::Retry(request) => self.send(request, at),
+            }
+        }
+    }
+
+    /// A new request is due at `at`.
+    fn first_send(&mut self, traffic: u32, user: u32, at: u64) {
+        let index = traffic as usize;
+        let draw = self.streams[index].draw(at, user);
+        let words = self.prepared.heads[index].words.len();
+        let word = if words == 0 { 0 } else { (self.words[index].unit() * words as f64) as u32 };
+        let request = Request {
+            traffic,
+            user,
+            cpu: draw.demand.cpu,
+            io: draw.demand.io,
+            key: draw.key,
+            word,
+            patience: draw.patience,
+            retries: self.streams[index].traffic.retries,
+        };
+        self.send(request, at);
+    }
+
+    /// An attempt that is due at `at` leaves now.
+    fn send(&mut self, request: Request, at: u64) {
+        let index = request.traffic as usize;
+        let late = self.now().saturating_sub(at) / 1000;
+        self.lateness.saturating_record(late.max(1));
+        let id = Id { traffic: request.traffic, number: self.numbers[index] };
+        self.numbers[index] += 1;
+        let attempt = Attempt { request, record: self.records.len() as u32 };
+        self.records.push(record(request.traffic, at, request.cpu, request.io));
+        self.ids.push(id);
+        let Prepared { connections, heads, books, .. } = &mut self.prepared;
+        books[index].sent();
+        let Request { cpu, io, key, word, .. } = request;
+        let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, cpu, io, key, word }, out);
+        let (ticket, waits) = connections.begin(index, attempt, heads[index].is_head, write);
+        self.traffic[index].delayed += u64::from(waits);
+        if request.patience != u64::MAX {
+            self.errand(at.saturating_add(request.patience), Errand::Leave(ticket));
+        }
+        if self.records.len() as u64 >= self.prepared.most_requests {
+            self.end(self.now(), Ended::Count);
+        }
+    }
+
+    /// Takes what is over from the connections.
+    fn take_over(&mut self) {
+        while let Some(Over { request: attempt, at, ending }) = self.prepared.connections.take() {
+            let index = attempt.request.traffic as usize;
+            let answer = Answer::of(ending);
+            *self.traffic[index].answers.entry(answer).or_default() += 1;
+            let fate = answer.fate(self.prepared.heads[index].signed);
+            let by_node = fate == Fate::Served || matches!(answer, Answer::Node(_));
+            self.close(attempt, fate, at.saturating_sub(self.prepared.start), by_node);
+        }
+    }
+
+    /// An attempt is over at `at`; did a node answer it? Its client may try again, or think.
+    fn close(&mut self, attempt: Attempt, fate: Fate, at: u64, by_node: bool) {
+        let Attempt { mut request, record } = attempt;
+        let record = &mut self.records[record as usize];
+        record.fate = fate;
+        record.ended = at;
+        record.released = if by_node { record.arrived.max(1) } else { 0 };
+        self.prepared.books[request.traffic as usize].ended(fate);
+        if fate == Fate::Cut {
+            return;
+        }
+        let stream = &mut self.streams[request.traffic as usize];
+        if fate != Fate::Served && request.retries > 0 {
+            request.retries -= 1;
+            let after = stream.retry_after().max(TURNAROUND);
+            self.errand(at.saturating_add(after), Errand::Retry(request));
+        } else if request.user != NOBODY {
+            let Request { traffic, user, .. } = request;
+            let least = if fate == Fate::Served { 0 } else { TURNAROUND };
+            let after = stream.think().max(least);
+            self.errand(at.saturating_add(after), Errand::User { traffic, user });
+        }
+    }
+
+    /// The end: what is under way is cut.
+    fn finish(mut self, now: u64) -> Sent {
+        self.take_over();
+        for attempt in self.prepared.connections.cut() {
+            self.close(attempt, Fate::Cut, now.max(self.records[attempt.record as usize].arrived), false);
+        }
+        for (index, traffic) in self.traffic.iter_mut().enumerate() {
+            traffic.connections = self.prepared.connections.opened(index);
+        }
+        let (elapsed, ended) = self.ended.unwrap_or((now, Ended::Schedule));
+        Sent {
+            histograms: histograms(self.experiment, &self.records),
+            records: self.records,
+            ids: self.ids,
+            traffic: self.traffic,
+            lateness: self.lateness,
+            ended,
+            elapsed: Duration::from_nanos(elapsed),
+        }
+    }
+}

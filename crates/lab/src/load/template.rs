@@ -1,0 +1,222 @@
+//! What a request of a traffic looks like on the wire.
+
+use weirgate_config::{Experiment, Key, Target, TrafficClass};
+use weirgate_emulator::client::{Text, digits};
+use weirgate_engine::TemplateId;
+
+use super::sent::Id;
+
+/// The header that every gateway can classify by.
+const CLASS: &str = "x-class";
+
+/// A request without a body, with marks that are filled in for each: `{cpu_us}` and `{io_us}` are its demand in whole
+/// microseconds, `{id}` its id, `{key}` its key of a template, `{word}` one of `words`. `X-Request-Id: {id}` is added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Template {
+    /// Its method.
+    pub method: String,
+    /// Path and query.
+    pub path: String,
+    /// Its `Host`.
+    pub host: String,
+    /// Further header fields: name, value.
+    pub headers: Vec<(String, String)>,
+    /// Drawn for every new request, all equally likely.
+    pub words: Vec<String>,
+    /// The nodes sign their replies with `X-Node`, as emulated ones do. Then what is not signed comes from the gateway
+    /// and serves nobody. Otherwise only 429 and 5xx can come from it.
+    pub signed: bool,
+}
+
+impl Template {
+    /// Requests of traffic number `traffic` to a service that understands `path`, unless the experiment says another.
+    /// They say their class, and their key where the policy looks for it.
+    ///
+    /// # Panics
+    /// There is no such traffic.
+    #[must_use]
+    pub fn new(experiment: &Experiment, traffic: usize, path: &str) -> Template {
+        let (site, traffic) = (&experiment.site, &experiment.traffic[traffic]);
+        let name = traffic.class.name(&site.policy);
+        let mut headers = vec![(CLASS.to_owned(), name.to_owned())];
+        if let TrafficClass::Template { template, .. } = traffic.class {
+            let of = |target: &Target| match target {
+                Target::Template(TemplateId(id), key) if *id as usize == template => Some(key.clone()),
+                _ => None,
+            };
+            headers.extend(site.rules.iter().find_map(|rule| of(&rule.target)).map(|key| match key {
+                Key::Header(header) => (header.as_str().to_owned(), "{key}".to_owned()),
+                Key::Cookie(cookie) => ("cookie".to_owned(), format!("{cookie}={{key}}")),
+            }));
+        }
+        let shape = &traffic.request;
+        // What the experiment says stands instead of what would be there.
+        headers.retain(|(name, _)| !shape.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
+        headers.extend(shape.headers.iter().cloned());
+        Template {
+            method: shape.method.clone(),
+            path: shape.path.clone().unwrap_or_else(|| path.to_owned()),
+            host: shape.host.clone().unwrap_or_else(|| name.to_owned()),
+            headers,
+            words: Vec::new(),
+            signed: false,
+        }
+    }
+
+    /// Requests of traffic number `traffic` to emulated nodes.
+    ///
+    /// # Panics
+    /// There is no such traffic.
+    #[must_use]
+    pub fn emulated(experiment: &Experiment, traffic: usize) -> Template {
+        Template { signed: true, ..Template::new(experiment, traffic, "/?demand={cpu_us}us&io={io_us}us") }
+    }
+
+    /// What goes over the wire.
+    ///
+    /// # Errors
+    /// What cannot be sent, and why.
+    pub(super) fn head(&self) -> Result<Head, String> {
+        let token = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        let line = |text: &str| !text.bytes().any(|b| b.is_ascii_control());
+        if !token(&self.method) || !token(&self.path) || !self.path.starts_with('/') || !line(&self.host) {
+            return Err(format!(
+                "{} {} to {:?} cannot be sent: write a method, a path from / on and a host, without spaces",
+                self.method, self.path, self.host
+            ));
+        }
+        if let Some((name, value)) = self.headers.iter().find(|(name, value)| !token(name) || !line(value)) {
+            return Err(format!("header {name:?}: {value:?} cannot be sent: write a name and a value in one line"));
+        }
+        if let Some(word) = self.words.iter().find(|word| !token(word)) {
+            return Err(format!("the word {word:?} cannot be sent: write it without spaces, percent-encoded"));
+        }
+        let mut text = format!("{} {} HTTP/1.1\r\nhost: {}\r\n", self.method, self.path, self.host);
+        // A method that means a body without one says so (RFC 9110, Sec. 8.6).
+        if ["POST", "PUT", "PATCH"].contains(&self.method.as_str()) {
+            text += "content-length: 0\r\n";
+        }
+        for (name, value) in &self.headers {
+            text += &format!("{name}: {value}\r\n");
+        }
+        text += "x-request-id: {id}\r\n\r\n";
+        let text = Text::cut(&text, &MARKS);
+        if text.has(WORD) && self.words.is_empty() {
+            return Err(format!("{} asks for a word, and there are none", self.path));
+        }
+        let words =
+            if text.has(WORD) { self.words.iter().map(|word| word.as_bytes().into()).collect() } else { vec![] };
+        Ok(Head { text, words, is_head: self.method == "HEAD", signed: self.signed })
+    }
+}
+
+/// The marks of a template.
+const MARKS: [&str; 5] = ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}"];
+/// Places in [`MARKS`].
+const ID: usize = 2;
+const WORD: usize = 4;
+
+/// A template that can be sent.
+#[derive(Debug)]
+pub(super) struct Head {
+    text: Text,
+    /// Empty if the text asks for none.
+    pub(super) words: Vec<Box<[u8]>>,
+    pub(super) is_head: bool,
+    pub(super) signed: bool,
+}
+
+/// What is filled in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Filling {
+    pub(super) id: Id,
+    /// Nanoseconds.
+    pub(super) cpu: u64,
+    pub(super) io: u64,
+    pub(super) key: u32,
+    /// Index of a word.
+    pub(super) word: u32,
+}
+
+impl Head {
+    pub(super) fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
+        let micros = |nanos: u64| nanos.saturating_add(500) / 1000;
+        self.text.write(out, |mark, out| match mark {
+            0 => digits(micros(filling.cpu), out),
+            1 => digits(micros(filling.io), out),
+            ID => filling.id.write(out),
+            WORD => out.extend_from_slice(self.words.get(filling.word as usize).map_or(&[], |word| &**word)),
+            _ => digits(u64::from(filling.key), out),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn experiment(traffic: &str) -> Experiment {
+        let text = format!(
+            "policy:\n  trusted_proxies: 127.0.0.1/32\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes:\n    \
+             - {{ name: gold }}\n    - {{ name: tenant, per: {{ header: X-Tenant }}, max_live: 10 }}\n    \
+             - {{ name: other }}\ntraffic:\n  - {{ {traffic}, rate: 1/s, demand: {{ cpu: 8ms, io: 1.5ms }} }}\n\
+             phases:\n  - {{ name: all, until: 60s }}\n"
+        );
+        let loaded = weirgate_config::load_experiment("test.yaml", &text, std::path::Path::new(""), &[]);
+        loaded.unwrap_or_else(|e| panic!("{e}")).experiment
+    }
+
+    fn written(template: &Template) -> String {
+        let filling = Filling { id: Id { traffic: 0, number: 7 }, cpu: 8_000_400, io: 1_500_000, key: 3, word: 1 };
+        let mut out = Vec::new();
+        template.head().expect("it can be sent").write(&filling, &mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    #[test]
+    fn emulated_nodes_are_told_the_demand_and_gateways_the_class() {
+        assert_eq!(
+            written(&Template::emulated(&experiment("class: gold"), 0)),
+            "GET /?demand=8000us&io=1500us HTTP/1.1\r\nhost: gold\r\nx-class: gold\r\nx-request-id: 0-7\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn requests_of_a_template_carry_their_key() {
+        let text = written(&Template::emulated(&experiment("class: tenant, keys: 5"), 0));
+        assert!(text.contains("\r\nx-class: tenant\r\nx-tenant: 3\r\n"), "{text}");
+    }
+
+    #[test]
+    fn an_experiment_may_say_what_goes_over_the_wire() {
+        let traffic =
+            "class: gold, request: { method: POST, path: '/p?q={word}', host: a.test, headers: { X-Class: x } }";
+        let template = Template::new(&experiment(traffic), 0, "/never");
+        let template = Template { words: vec!["one".into(), "two".into()], ..template };
+        assert_eq!(
+            written(&template),
+            "POST /p?q=two HTTP/1.1\r\nhost: a.test\r\ncontent-length: 0\r\nX-Class: x\r\nx-request-id: 0-7\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused() {
+        let sound = Template::emulated(&experiment("class: gold"), 0);
+        let of = |change: &dyn Fn(&mut Template)| {
+            let mut template = sound.clone();
+            change(&mut template);
+            template
+        };
+        for (words, template) in [
+            ("cannot be sent", of(&|t| t.path = "/a b".into())),
+            ("a path from /", of(&|t| t.path = "x".into())),
+            ("cannot be sent", of(&|t| t.host = "a\r\nb: c".into())),
+            ("in one line", of(&|t| t.headers.push(("a".into(), "b\r\nc: d".into())))),
+            ("percent-encoded", of(&|t| t.words.push("a b".into()))),
+            ("there are none", of(&|t| t.path = "/{word}".into())),
+        ] {
+            let error = template.head().expect_err("it cannot be sent");
+            assert!(error.contains(words), "{error:?} does not say {words:?}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+//! Two runs side by side: of the lab, or one of the lab and one of the simulator.
+//!
+//! Approaches, phases and classes are matched by their names. What differs by more than two runs of the same thing
+//! do is marked; what only one side has is listed.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use weirgate_experiment::Verdict;
+use weirgate_experiment::report::{PhaseRuns, Spread, Table};
+
+use super::directory::{from_json, parse, read};
+use super::run_file::RunFile;
+
+/// Percent that served requests per second may differ by. Arrivals are random: over a judged minute at 500/s their
+/// count has a standard deviation of 0.6 %, and two seeds differ by 3 % less than once in a thousand times.
+pub const SERVED_BAND: f64 = 3.0;
+
+/// Percent that the statistic of the response time may differ by. Real processes share their CPU with whatever else
+/// runs, and a percentile under load moves several times as much as the load does: 3 % of load near saturation are
+/// well over 10 % of waiting.
+pub const RESPONSE_BAND: f64 = 15.0;
+
+/// One of two runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Side {
+    /// How it is called in the comparison.
+    pub name: String,
+    /// Approaches (of the simulator: disciplines) and verdicts.
+    pub verdicts: Vec<(String, Verdict)>,
+}
+
+/// Two runs side by side.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Comparison {
+    /// What the two are called.
+    pub names: [String; 2],
+    /// Every approach, phase and class that both have.
+    pub rows: Vec<Row>,
+    /// What only one has.
+    pub missing: Vec<Missing>,
+}
+
+/// A class in a phase under one approach, in both runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// The experiment's name.
+    pub experiment: String,
+    /// The approach.
+    pub approach: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// Only what is judged can be out of band: a warm-up cannot.
+    pub judged: bool,
+    /// Name of the class.
+    pub class: String,
+    /// Requests served per second.
+    pub served: Gap,
+    /// Which statistic of the response time: `p95`, …; two with a stroke if the runs have different ones, which are not
+    /// compared.
+    pub statistic: String,
+    /// That statistic, in milliseconds.
+    pub response: Option<Gap>,
+}
+
+/// A figure in both runs, over the seeds of each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gap {
+    /// In the first run; `None` where there was nothing to measure.
+    pub a: Option<Spread>,
+    /// In the second.
+    pub b: Option<Spread>,
+    /// Percent that the medians may differ by.
+    pub band: f64,
+}
+
+/// Something that only one run has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Index of the run that has it.
+    pub side: usize,
+    /// What: `haproxy`, `weirgate, phase surge`, `weirgate, phase surge, class A`.
+    pub what: String,
+}
+
+impl Gap {
+    /// By how many percent the second median lies above the first; `None` if only one run has the figure, or the first
+    /// is 0 and the second is not.
+    #[must_use]
+    pub fn percent(&self) -> Option<f64> {
+        let (a, b) = (self.a?.median, self.b?.median);
+        if a == b { Some(0.0) } else { (a != 0.0).then(|| (b / a - 1.0) * 100.0) }
+    }
+
+    /// Do the runs differ by more than the band, or has only one of them the figure?
+    #[must_use]
+    pub fn out(&self) -> bool {
+        match (self.a, self.b) {
+            (None, None) => false,
+            // A difference of exactly the band may come out a rounding error above it.
+            _ => self.percent().is_none_or(|percent| percent.abs() > self.band + 1e-9),
+        }
+    }
+}
+
+impl Row {
+    /// Is a figure of it out of band?
+    #[must_use]
+    pub fn out(&self) -> bool {
+        self.judged && (self.served.out() || self.response.is_some_and(|gap| gap.out()))
+    }
+}
+
+impl From<&RunFile> for Side {
+    fn from(run: &RunFile) -> Side {
+        let trials = run.trials.iter().map(|trial| (trial.approach.clone(), trial.verdict.clone()));
+        Side { name: format!("{} of {}", run.experiment.name, run.date), verdicts: trials.collect() }
+    }
+}
+
+impl Side {
+    /// A run directory, its `run.json`, or what `weirgate sim --format json` has printed.
+    ///
+    /// # Errors
+    /// It cannot be read, or is none of these, with path, line and column.
+    pub fn read(path: &Path) -> Result<Side, String> {
+        let name = path.display().to_string();
+        if path.is_dir() {
+            return read(path).map(|run| Side { name, ..Side::from(&run) });
+        }
+        let text = fs::read_to_string(path).map_err(|error| format!("{name} cannot be read: {error}"))?;
+        Side::parse(&name, &text)
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Side, String> {
+        /// What tells a run from a verdict.
+        #[derive(Deserialize)]
+        struct Looks {
+            trials: Option<IgnoredAny>,
+            phases: Option<IgnoredAny>,
+        }
+        let verdicts: Vec<Verdict> = if text.trim_start().starts_with('[') {
+            from_json(name, text)?
+        } else {
+            let looks: Looks = from_json(name, text)?;
+            match (looks.trials, looks.phases) {
+                (Some(_), _) => return parse(name, text).map(|run| Side { name: name.to_owned(), ..Side::from(&run) }),
+                (None, Some(_)) => vec![from_json(name, text)?],
+                (None, None) => {
+                    return Err(format!(
+                        "{name}:1:1: neither a `run.json` nor a verdict: give a run directory of the lab, or what `weirgate sim --format json` prints"
+                    ));
+                }
+            }
+        };
+        Ok(Side { name: name.to_owned(), verdicts: verdicts.into_iter().map(|v| (v.discipline.clone(), v)).collect() })
+    }
+
+    /// The verdicts by experiment and approach, in order of first appearance.
+    fn groups(&self) -> Vec<Runs> {
+        let mut groups: Vec<Runs> = Vec::new();
+        for (approach, verdict) in &self.verdicts {
+            match groups.iter_mut().find(|g| g.approach == *approach && g.experiment == verdict.experiment) {
+                Some(group) => group.verdicts.push(verdict.clone()),
+                None => groups.push(Runs {
+                    experiment: verdict.experiment.clone(),
+                    approach: approach.clone(),
+                    verdicts: vec![verdict.clone()],
+                }),
+            }
+        }
+        groups
+    }
+}
+
+/// The runs of one approach.
+struct Runs {
+    experiment: String,
+    approach: String,
+    verdicts: Vec<Verdict>,
+}
+
+impl Runs {
+    fn name(&self) -> String {
+        format!("{}: {}", self.experiment, self.approach)
+    }
+
+    /// Phase names with their places, and with them the names of the classes.
+    fn phases(&self) -> impl Iterator<Item = (usize, &str, Vec<&str>)> {
+        let phases = self.verdicts.first().into_iter().flat_map(|verdict| verdict.phases.iter().enumerate());
+        phases.map(|(index, phase)| {
+            (index, phase.name.as_str(), phase.classes.iter().map(|class| class.class.as_str()).collect())
+        })
+    }
+}
+
+/// Two runs side by side.
+#[must_use]
+pub fn compare(a: &Side, b: &Side) -> Comparison {
+    let sides = [a.groups(), b.groups()];
+    let mut comparison = Comparison { names: [a.name.clone(), b.name.clone()], rows: Vec::new(), missing: Vec::new() };
+    let same = |x: &Runs, y: &Runs| x.experiment == y.experiment && x.approach == y.approach;
+    for ours in &sides[0] {
+        match sides[1].iter().find(|theirs| same(ours, theirs)) {
+            Some(theirs) => comparison.runs(ours, theirs),
+            None => comparison.miss(0, ours.name()),
+        }
+    }
+    for theirs in sides[1].iter().filter(|theirs| !sides[0].iter().any(|ours| same(ours, theirs))) {
+        comparison.miss(1, theirs.name());
+    }
+    comparison
+}
+
+impl Comparison {
+    /// Rows that are out of band.
+    pub fn out(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|row| row.out())
+    }
+
+    fn miss(&mut self, side: usize, what: String) {
+        self.missing.push(Missing { side, what });
+    }
+
+    fn runs(&mut self, a: &Runs, b: &Runs) {
+        for (ours, phase, classes) in a.phases() {
+            match b.phases().find(|(_, name, _)| *name == phase) {
+                None => self.miss(0, format!("{}, phase {phase}", a.name())),
+                Some((theirs, _, others)) => {
+                    for (index, class) in classes.iter().enumerate() {
+                        match others.iter().position(|other| other == class) {
+                            None => self.miss(0, format!("{}, phase {phase}, class {class}", a.name())),
+                            Some(other) => self.rows.extend(row((a, ours, index), (b, theirs, other))),
+                        }
+                    }
+                    for class in others.iter().filter(|other| !classes.contains(other)) {
+                        self.miss(1, format!("{}, phase {phase}, class {class}", b.name()));
+                    }
+                }
+            }
+        }
+        for (_, phase, _) in b.phases() {
+            if a.phases().all(|(_, name, _)| name != phase) {
+                self.miss(1, format!("{}, phase {phase}", b.name()));
+            }
+        }
+    }
+
+    /// The comparison as columns, and what only one side has.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let head = ["approach", "phase", "class", "served/s A", "B", "B-A", "", "", "response, ms A", "B", "B-A", ""];
+        let mut table = Table::new(&head, &[0, 1, 2, 6, 7, 11]);
+        for row in &self.rows {
+            let mut cells = vec![row.approach.clone(), row.phase.clone(), row.class.clone()];
+            cells.extend(cells_of(&row.served, row.judged));
+            cells.push(row.statistic.clone());
+            cells.extend(row.response.as_ref().map(|gap| cells_of(gap, row.judged)).into_iter().flatten());
+            table.row(cells);
+        }
+        let mut text = format!("A: {}\nB: {}\n\n{}\n", self.names[0], self.names[1], table.lines("  "));
+        for missing in &self.missing {
+            text += &format!("only in {}: {}\n", ["A", "B"][missing.side], missing.what);
+        }
+        text + &self.result() + "\n"
+    }
+
+    /// What it comes to.
+    #[must_use]
+    pub fn result(&self) -> String {
+        let compared = self.rows.len();
+        let bands = format!("{SERVED_BAND} % of served/s and {RESPONSE_BAND} % of the response time");
+        match (compared, self.out().count()) {
+            (0, _) => "nothing to compare: no approach, phase and class is in both".to_owned(),
+            (_, 0) => format!("all {compared} within {bands}"),
+            (_, out) => format!("{out} of {compared} not within {bands}"),
+        }
+    }
+}
+
+/// Both figures, the difference, and a mark if it is out of band.
+pub(super) fn cells_of(gap: &Gap, judged: bool) -> [String; 4] {
+    let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |spread| spread.text(1));
+    // Adding nothing turns a rounded −0 into 0.
+    let percent = gap.percent().map_or(String::new(), |p| format!("{:+.1} %", (p * 10.0).round() / 10.0 + 0.0));
+    let mark = match (judged, gap.out()) {
+        (false, _) => "not judged",
+        (true, true) => "✘",
+        (true, false) => "",
+    };
+    [show(gap.a), show(gap.b), percent, mark.to_owned()]
+}
+
+/// `None` if the class had no requests in either run.
+fn row((a, phase_a, class_a): (&Runs, usize, usize), (b, phase_b, class_b): (&Runs, usize, usize)) -> Option<Row> {
+    let phases = [PhaseRuns::new(&a.verdicts, phase_a), PhaseRuns::new(&b.verdicts, phase_b)];
+    let classes = [phases[0].class(class_a), phases[1].class(class_b)];
+    if !classes.iter().any(|class| class.any()) {
+        return None;
+    }
+    let first = phases[0].each().next()?;
+    let [served_a, served_b] = classes.map(|class| class.spread(|c| c.part.served_per_s));
+    let statistics = classes.map(|class| class.statistic());
+    let same = statistics[0] == statistics[1];
+    let [response_a, response_b] = classes.map(|class| class.response());
+    Some(Row {
+        experiment: a.experiment.clone(),
+        approach: a.approach.clone(),
+        phase: first.name.clone(),
+        judged: phases.iter().all(|phase| phase.each().all(|phase| phase.judged)),
+        class: classes[0].name().to_owned(),
+        served: Gap { a: served_a, b: served_b, band: SERVED_BAND },
+        statistic: if same { statistics[0].to_owned() } else { statistics.join("/") },
+        response: same.then_some(Gap { a: response_a, b: response_b, band: RESPONSE_BAND }),
+    })
+}

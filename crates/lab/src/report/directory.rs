@@ -1,0 +1,178 @@
+//! The run directory: written, read, and made again from `run.json`.
+
+use std::fs::{self, DirEntry};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
+
+use super::run_file::{ConfigFile, RunFile, VERSION};
+
+/// A configuration beyond this is linked from the page, not shown in it: people write far shorter ones.
+const MOST_SHOWN: u64 = 64 << 10;
+
+/// Writes everything but `config/` into `dir`, which is made if it is not there. What is there is replaced: a run may
+/// be written after each trial, and an old one again with the pages of a newer program.
+///
+/// # Errors
+/// A file cannot be written, or the run could not be read back: a figure is no number, say, or a trial is there
+/// twice. Then nothing is written.
+pub fn write(dir: &Path, run: &RunFile) -> Result<(), String> {
+    let json = json(run).map_err(|error| format!("run.json cannot be made: {error}"))?;
+    // Made from what is written, the page is the same when it is made again.
+    let run = parse("run.json, as it would be written", &json)?;
+    fs::create_dir_all(dir).map_err(|error| format!("{} cannot be made: {error}", dir.display()))?;
+    let files = [
+        ("experiment.yaml", run.experiment_file.clone()),
+        ("latency.csv", latency(&run)),
+        ("index.html", super::page(&run)),
+        // Last, so that a directory with it is complete.
+        ("run.json", json),
+    ];
+    for (name, text) in files {
+        let (path, part) = (dir.join(name), dir.join(format!("{name}.part")));
+        let put = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
+        put.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Reads `run.json` of a run directory.
+///
+/// # Errors
+/// It is not there or cannot be read, with the system's words; it is no `run.json` or one of another version, with
+/// its path, line and column.
+pub fn read(dir: &Path) -> Result<RunFile, String> {
+    let path = dir.join("run.json");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
+    parse(&path.display().to_string(), &text)
+}
+
+/// The run that `text` holds; `name` is what messages call it.
+pub(super) fn parse(name: &str, text: &str) -> Result<RunFile, String> {
+    #[derive(Deserialize)]
+    struct Head {
+        version: u32,
+    }
+    let head: Head = from_json(name, text)?;
+    if head.version != VERSION {
+        let at = text.find("\"version\"").unwrap_or(0);
+        let line = text[..at].matches('\n').count() + 1;
+        let column = at - text[..at].rfind('\n').map_or(0, |line| line + 1) + 1;
+        return Err(format!(
+            "{name}:{line}:{column}: version {} of the format, this program reads version {VERSION}: use the weirgate that wrote it",
+            head.version
+        ));
+    }
+    let run: RunFile = from_json(name, text)?;
+    match run.nonsense() {
+        Some(what) => Err(format!("{name}: {what}")),
+        None => Ok(run),
+    }
+}
+
+/// JSON decoded, or where it cannot be.
+pub(super) fn from_json<'a, T: Deserialize<'a>>(name: &str, text: &'a str) -> Result<T, String> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        let told = error.to_string();
+        let what = told.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&told);
+        format!("{name}:{line}:{column}: {what}")
+    })
+}
+
+/// Every file under `config/` of a run directory, in order of their paths. The directory below `config` is the approach.
+///
+/// # Errors
+/// What the system says. Without `config/` there are none.
+pub fn configuration(dir: &Path) -> io::Result<Vec<ConfigFile>> {
+    let mut files = Vec::new();
+    let mut left = vec![dir.join("config")];
+    while let Some(next) = left.pop() {
+        let entries: Vec<DirEntry> = match fs::read_dir(&next) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?.collect::<io::Result<_>>()?,
+        };
+        for entry in entries {
+            let kind = entry.file_type()?;
+            if kind.is_dir() {
+                left.push(entry.path());
+            } else if kind.is_file() {
+                files.extend(config_file(dir, &entry.path(), entry.metadata()?.len())?);
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
+fn config_file(dir: &Path, file: &Path, length: u64) -> io::Result<Option<ConfigFile>> {
+    let Ok(path) = file.strip_prefix(dir) else { return Ok(None) };
+    let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+    // Beside the directories of the approaches stands nothing.
+    let [_, approach, _, ..] = parts.as_slice() else { return Ok(None) };
+    let text = if length <= MOST_SHOWN { String::from_utf8(fs::read(file)?).ok() } else { None };
+    Ok(Some(ConfigFile { approach: approach.clone(), path: parts.join("/"), text }))
+}
+
+/// Where a run of `experiment` that began at `date` (RFC 3339) goes by default.
+#[must_use]
+pub fn default_directory(date: &str, experiment: &str) -> PathBuf {
+    // Colons in paths mean something to too many programs.
+    Path::new("lab-runs").join(format!("{}-{experiment}", date.replace(':', "")))
+}
+
+/// Objects over several lines, lists of figures in one: a person can read it, and `diff` too.
+#[derive(Default)]
+struct Lines(PrettyFormatter<'static>);
+
+impl Formatter for Lines {
+    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        CompactFormatter.begin_array_value(writer, first)
+    }
+}
+
+fn json(run: &RunFile) -> serde_json::Result<String> {
+    let mut bytes = Vec::new();
+    run.serialize(&mut serde_json::Serializer::with_formatter(&mut bytes, Lines::default()))?;
+    bytes.push(b'\n');
+    String::from_utf8(bytes).map_err(serde::ser::Error::custom)
+}
+
+/// `latency.csv`. Names of classes and phases hold neither commas nor quotes; those of approaches may.
+fn latency(run: &RunFile) -> String {
+    let mut csv = String::from("approach,seed,phase,class,count,p50_ms,p90_ms,p95_ms,p99_ms,p99.9_ms,max_ms\n");
+    let word = |word: &str| {
+        let plain = !word.contains([',', '"', '\n', '\r']);
+        if plain { word.to_owned() } else { format!("\"{}\"", word.replace('"', "\"\"")) }
+    };
+    for trial in &run.trials {
+        for row in &trial.latency {
+            let names = [word(&trial.approach), trial.seed.to_string(), word(&row.phase), word(&row.class)];
+            let times = [row.p50, row.p90, row.p95, row.p99, row.p99_9, row.max].map(|ms| format!("{ms:.3}"));
+            csv += &format!("{},{},{}\n", names.join(","), row.count, times.join(","));
+        }
+    }
+    csv
+}

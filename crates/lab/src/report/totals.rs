@@ -1,0 +1,149 @@
+//! Who did best: all classes together, every approach against Weirgate, and what a run comes to in a sentence.
+//!
+//! Weirgate is the approach of that name; without one the first approach takes its place.
+
+use weirgate_experiment::report::{Group, Kept, PhaseRuns, Report, Spread};
+
+use super::compare::SERVED_BAND;
+
+/// All classes of a phase under one approach together.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Total<'a> {
+    pub(super) phase: &'a str,
+    pub(super) approach: &'a str,
+    /// Requests served per second, late ones too.
+    pub(super) served: Spread,
+    /// Arrivals per second that were served in time.
+    pub(super) in_time: Spread,
+    /// Against the reference; `None` is the reference itself.
+    pub(super) against: Option<Against>,
+    /// Nobody served more in time.
+    pub(super) most: bool,
+    pub(super) utilisation: Option<Spread>,
+    pub(super) served_over_oracle: Option<Spread>,
+}
+
+/// How an approach's total stands to the reference's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Against {
+    /// More, by so many percent.
+    More(f64),
+    /// Within [`SERVED_BAND`], which two runs of the same may differ by.
+    Level(f64),
+    /// Less, by so many percent (which are negative).
+    Less(f64),
+}
+
+impl Against {
+    fn new(ours: f64, reference: f64) -> Against {
+        match (ours / reference - 1.0) * 100.0 {
+            percent if percent > SERVED_BAND => Against::More(percent),
+            percent if percent < -SERVED_BAND => Against::Less(percent),
+            percent if percent.is_finite() => Against::Level(percent),
+            // Of nothing there is no share.
+            _ => Against::Level(0.0),
+        }
+    }
+
+    /// As in `▲ +4.1 %`; what is level has no arrow.
+    pub(super) fn text(self) -> String {
+        match self {
+            Against::More(percent) if percent.is_infinite() => "▲ from nothing".to_owned(),
+            Against::More(percent) => format!("▲ {percent:+.1} %"),
+            Against::Level(percent) => format!("level {percent:+.1} %"),
+            Against::Less(percent) => format!("▼ {percent:+.1} %"),
+        }
+    }
+}
+
+/// The approach that the others are held against.
+pub(super) fn reference(groups: &[Group]) -> Option<&Group> {
+    groups.iter().find(|group| group.discipline == "weirgate").or(groups.first())
+}
+
+/// Every judged phase under every approach.
+pub(super) fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
+    let Some(reference) = reference(report.groups) else { return Vec::new() };
+    let mut totals = Vec::new();
+    for (index, phase) in report.outline.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
+        let in_time = |group: &Group| PhaseRuns::new(&group.verdicts, index).in_time();
+        let largest = report.groups.iter().filter_map(in_time).map(|rate| rate.median).fold(0.0, f64::max);
+        for group in report.groups {
+            let runs = PhaseRuns::new(&group.verdicts, index);
+            let (Some(ours), Some(theirs)) = (in_time(group), in_time(reference)) else { continue };
+            let Some(served) = runs.served() else { continue };
+            let other = group.discipline != reference.discipline;
+            totals.push(Total {
+                phase: &phase.name,
+                approach: &group.discipline,
+                served,
+                in_time: ours,
+                against: other.then(|| Against::new(ours.median, theirs.median)),
+                most: report.groups.len() > 1 && ours.median >= largest,
+                utilisation: runs.utilisation(),
+                served_over_oracle: runs.served_over_oracle(),
+            });
+        }
+    }
+    totals
+}
+
+/// What it comes to.
+pub(super) fn sentence(report: &Report<'_>) -> String {
+    let Some(reference) = reference(report.groups) else { return "Nothing was run.".to_owned() };
+    let name = reference.discipline.as_str();
+    let others = || report.groups.iter().filter(|group| group.discipline != name);
+    let mut parts = vec![match reference.missed() {
+        Kept { runs: 0, .. } => format!("of {name} nothing was judged"),
+        Kept { missed: 0, runs } => format!("{name} held all {runs} guarantees"),
+        Kept { missed, runs } => format!("{name} missed {missed} of {runs} guarantees"),
+    }];
+    let held: Vec<String> = others().filter(|group| holds(group)).map(|group| group.discipline.clone()).collect();
+    if !held.is_empty() {
+        let all = if holds(reference) { "so did" } else { "all were held by" };
+        parts.push(format!("{all} {}", listed(&held)));
+    }
+    let missed = others().filter(|group| group.missed().missed > 0).map(|group| {
+        let Kept { missed, runs } = group.missed();
+        format!("{} {missed} of {runs}", group.discipline)
+    });
+    let missed: Vec<String> = missed.collect();
+    if !missed.is_empty() {
+        parts.push(format!("missed by {}", listed(&missed)));
+    }
+    let violated = report.groups.iter().filter(|group| group.violations() > 0);
+    parts.extend(violated.map(|group| format!("{} VIOLATED an invariant", group.discipline)));
+    let totals = totals(report);
+    let more = others().filter_map(|group| {
+        let phases = totals.iter().filter(|total| total.approach == group.discipline);
+        let more = phases.filter_map(|total| match total.against {
+            Some(Against::More(percent)) if percent.is_infinite() => Some(total.phase.to_owned()),
+            Some(Against::More(percent)) => Some(format!("{} {percent:+.1} %", total.phase)),
+            _ => None,
+        });
+        let more: Vec<String> = more.collect();
+        (!more.is_empty()).then(|| format!("{} ({})", group.discipline, more.join(", ")))
+    });
+    let more: Vec<String> = more.collect();
+    if !more.is_empty() {
+        parts.push(format!("more than {name} was served in time by {}", listed(&more)));
+    } else if others().next().is_some() {
+        parts.push(format!("nobody served {SERVED_BAND} % more than {name} in time in any phase"));
+    }
+    let text = parts.join("; ") + ".";
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn holds(group: &Group) -> bool {
+    let missed = group.missed();
+    missed.runs > 0 && missed.missed == 0
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(all: &[String]) -> String {
+    match all {
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        one => one.concat(),
+    }
+}

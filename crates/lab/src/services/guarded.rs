@@ -1,0 +1,197 @@
+//! A server with all its children, which are gone when the lab is, however that comes about.
+//!
+//! Servers are families: Apache has a parent and a child, PHP a master and a pool. The family runs in a process
+//! group of its own, led by a shell that reads from a pipe. Nothing is ever written to the pipe. The read
+//! ends when the lab drops the value, fails, is interrupted or is killed; then the shell kills the group,
+//! itself included. When the server ends first, its status is written down and the group ends too.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::{clock, process};
+
+/// The shell's words. Its `$0` is the file that gets the server's process id and, when it ends, its status. A
+/// server may have made a group of its own, as PHP's process manager does: that is killed first.
+const GUARD: &str = r#"
+end() { kill -s KILL -- "-$1" 2>/dev/null; kill -s KILL 0; }
+{ "$@" & echo $! >"$0"; wait $!; echo $? >>"$0"; end $!; } &
+read -r _
+read -r server <"$0"
+end "$server"
+"#;
+
+/// Between two looks at what nothing announces: far below what anybody notices.
+pub(super) const LOOK: Duration = Duration::from_millis(10);
+
+/// How long a server may take to end when it is asked to: its last requests, which the lab has mostly waited
+/// for, and a virtual machine's clearing up. Also how long killed processes may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A server under way. Dropped, it and all its children are killed, and have ended.
+#[derive(Debug)]
+pub(super) struct Guarded {
+    name: String,
+    guard: Child,
+    /// Process id and status of the server.
+    state: PathBuf,
+    /// Standard output and error.
+    pub(super) log: PathBuf,
+}
+
+impl Guarded {
+    /// Starts `words` in `directory` on `cpu` (anywhere without one). What it says goes to `name.out` there.
+    pub(super) fn start<S: AsRef<OsStr>>(
+        name: &str,
+        words: &[S],
+        cpu: Option<usize>,
+        directory: &Path,
+    ) -> Result<Guarded, String> {
+        let log = directory.join(format!("{name}.out"));
+        let state = directory.join(format!("{name}.state"));
+        let spawn = || -> io::Result<Child> {
+            let output = File::create(&log)?;
+            let mut command = Command::new("sh");
+            command.args(["-c", GUARD]).arg(&state).args(words).current_dir(directory).process_group(0);
+            command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
+            let Some(cpu) = cpu else { return command.spawn() };
+            // What a pinned thread starts is pinned from its first instruction on.
+            std::thread::scope(|scope| {
+                let pinned = scope.spawn(|| process::pin(cpu).and_then(|()| command.spawn()));
+                pinned.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread has panicked")))
+            })
+        };
+        match spawn() {
+            Ok(guard) => Ok(Guarded { name: name.to_owned(), guard, state, log }),
+            Err(error) => Err(format!("{name} cannot be started in {}: {error}", directory.display())),
+        }
+    }
+
+    /// Has it ended by itself? Then with which words.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        match self.guard.try_wait() {
+            Ok(None) => None,
+            Ok(Some(_)) => {
+                let status = self.lines().nth(1).unwrap_or_else(|| "unknown".to_owned());
+                Some(format!("{} has ended with status {status}", self.name))
+            }
+            Err(error) => Some(format!("{} cannot be watched: {error}", self.name)),
+        }
+    }
+
+    /// Did it end by itself, and well?
+    pub(super) fn succeeded(&self) -> bool {
+        self.lines().nth(1).is_some_and(|status| status == "0")
+    }
+
+    /// User and system time of it and its children.
+    pub(super) fn cpu_time(&self) -> Duration {
+        // A `/proc` that cannot be read has been an error long before.
+        process::cpu_time(self.guard.id()).unwrap_or_default()
+    }
+
+    /// Sends `signal` to the server alone, the one that makes it finish what it has begun, and waits until it
+    /// has ended.
+    pub(super) fn stop(&mut self, signal: Signal) -> Result<(), String> {
+        let id = self.lines().next().and_then(|id| Pid::from_raw(id.parse().ok()?));
+        let id = id.ok_or_else(|| format!("{} has not told its process id in {}", self.name, self.state.display()))?;
+        let start = clock::now();
+        if self.ended().is_none() {
+            match kill_process(id, signal) {
+                // It has just ended by itself.
+                Ok(()) | Err(Errno::SRCH) => {}
+                Err(error) => return Err(format!("{} cannot be asked to stop: {error}", self.name)),
+            }
+        }
+        while self.ended().is_none() {
+            if clock::now() - start > PATIENCE {
+                return Err(format!("{} does not stop within {} s of being asked", self.name, PATIENCE.as_secs()));
+            }
+            clock::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// The guard's group, and the server's if it has made one.
+    fn groups(&self) -> Vec<String> {
+        self.lines().take(1).chain([self.guard.id().to_string()]).collect()
+    }
+
+    fn lines(&self) -> impl Iterator<Item = String> + use<> {
+        let text = std::fs::read_to_string(&self.state).unwrap_or_default();
+        text.lines().map(str::to_owned).collect::<Vec<_>>().into_iter()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let groups = self.groups();
+        drop(self.guard.stdin.take());
+        // The guard ends at once; what it said is of no interest.
+        let _ = self.guard.wait();
+        // The others die by the same signal, a moment later; until then they may still write files.
+        let start = clock::now();
+        while lives(&groups) && clock::now() - start < PATIENCE {
+            clock::sleep(LOOK);
+        }
+    }
+}
+
+/// Is there a living process in one of these groups? Zombies are dead: they wait for the system's first process.
+fn lives(groups: &[String]) -> bool {
+    let living = |entry: io::Result<std::fs::DirEntry>| {
+        let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
+        // After the name in parentheses: state, parent, group (proc(5)).
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        let state = fields.next()?;
+        let group = fields.nth(1)?;
+        (state != "Z" && state != "X" && groups.iter().any(|of| of == group)).then_some(())
+    };
+    std::fs::read_dir("/proc").is_ok_and(|mut entries| entries.any(|entry| living(entry).is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::directory::Directory;
+
+    #[test]
+    fn a_family_is_gone_when_dropped_also_one_with_a_group_of_its_own() {
+        for group in ["", "exec setsid "] {
+            let path = std::env::temp_dir().join(format!("weirgate-guarded-{}", std::process::id()));
+            let directory = Directory::new(path).expect("it is made");
+            let words = ["sh", "-c", &format!("{group}sh -c 'sleep 60 & sleep 60 & echo started; wait'")];
+            let server = Guarded::start("family", &words, None, directory.path()).expect("it starts");
+            while std::fs::read_to_string(&server.log).expect("it is there") != "started\n" {
+                clock::sleep(LOOK);
+            }
+            let groups = server.groups();
+            assert_eq!(lives(&groups[..1]), !group.is_empty(), "its own group");
+            assert!(lives(&groups[1..]));
+            drop(server);
+            assert!(!lives(&groups));
+        }
+    }
+
+    #[test]
+    fn it_tells_how_it_ended() {
+        let directory = Directory::new(std::env::temp_dir().join(format!("weirgate-ended-{}", std::process::id())));
+        let directory = directory.expect("it is made");
+        let mut server = Guarded::start("peer", &["sh", "-c", "exit 3"], None, directory.path()).expect("it starts");
+        let said = loop {
+            match server.ended() {
+                Some(said) => break said,
+                None => clock::sleep(LOOK),
+            }
+        };
+        assert_eq!(said, "peer has ended with status 3");
+        assert!(!server.succeeded());
+    }
+}

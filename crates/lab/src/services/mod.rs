@@ -1,0 +1,297 @@
+//! Real services for the lab: programs that the gateway knows nothing about, doing real work.
+//!
+//! An experiment's machines are emulated nodes (see [`nodes`](crate::nodes)) or instances of one of the [`Kind`]s
+//! here. Two burn exactly the CPU time that a request asks for: Apache with PHP, and Tomcat, the "CPU-loop
+//! service" of Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches: Xapian's Omega over
+//! the documentation of Linux, in place of the Teoma index search of its Sec. 4.1, which cannot be had.
+//!
+//! Programs are Debian's, unmodified. Each instance has a directory of its own with its configuration, its logs
+//! and nothing of the system's instance, and listens on a loopback port that the system chose. Everything
+//! ends with the [`Instances`].
+
+mod apache;
+mod calibration;
+mod directory;
+mod guarded;
+mod index;
+mod instance;
+mod tomcat;
+mod xapian;
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+pub use calibration::ServiceTime;
+use directory::Directory;
+use index::Index;
+use instance::{Instance, Place};
+
+/// The most requests that one instance may work on at once: enough for any experiment on one machine, and few
+/// enough that all threads or processes fit into its memory.
+const MOST_WORKERS: usize = 1000;
+
+/// The most instances: a Tomcat takes 150 MB.
+const MOST_INSTANCES: usize = 64;
+
+/// What a service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A page that burns CPU time, PHP behind Apache.
+    ApachePhp,
+    /// A page that burns CPU time, in Tomcat.
+    Tomcat,
+    /// A search in the documentation of Linux, Omega behind Apache and PHP.
+    Xapian,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Kind; 3] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian];
+
+    /// Its name in experiments and on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::ApachePhp => "apache-php",
+            Kind::Tomcat => "tomcat",
+            Kind::Xapian => "xapian",
+        }
+    }
+
+    /// What it is, in one line.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Kind::ApachePhp => "Apache and a pool of PHP processes; a request burns the CPU time that it asks for",
+            Kind::Tomcat => "Tomcat; a request burns the CPU time that it asks for (Quorum's CPU-loop service)",
+            Kind::Xapian => "Apache, PHP and Xapian Omega; a request searches the documentation of Linux",
+        }
+    }
+
+    /// The Debian packages that it needs, without those that come with them.
+    #[must_use]
+    pub fn packages(self) -> &'static [&'static str] {
+        match self {
+            Kind::ApachePhp => &["apache2", "php-fpm"],
+            Kind::Tomcat => &["tomcat10-common"],
+            Kind::Xapian => &["apache2", "linux-doc", "php-fpm", "xapian-omega", "xapian-tools"],
+        }
+    }
+
+    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn, in microseconds; `{word}` for one of
+    /// the service's [words](Instances::words).
+    #[must_use]
+    pub fn path(self) -> &'static str {
+        match self {
+            Kind::ApachePhp => "/loop.php?us={cpu_us}",
+            Kind::Tomcat => "/loop?us={cpu_us}",
+            // Any of the words, ten best pages with excerpts, and words that would narrow the search.
+            Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
+        }
+    }
+
+    /// Can it be started here?
+    ///
+    /// # Errors
+    /// Something is not installed: what, and the command that installs it.
+    pub fn check(self) -> Result<(), String> {
+        let needs: &[&str] = match self {
+            Kind::ApachePhp => &[apache::PROGRAM],
+            Kind::Tomcat => &tomcat::NEEDS,
+            Kind::Xapian => &[apache::PROGRAM, xapian::PROGRAM, index::INDEXER, index::READER, index::DOCUMENTS],
+        };
+        let missing = needs.iter().find(|need| !Path::new(need).exists()).map(|need| (*need).to_owned());
+        match missing {
+            Some(missing) => Err(self.missing(&missing)),
+            None if self != Kind::Tomcat && apache::php_fpm().is_none() => Err(self.missing("php-fpm")),
+            None => Ok(()),
+        }
+    }
+
+    fn missing(self, what: &str) -> String {
+        format!(
+            "{self} needs {what}, which is not here; `apt-get install --no-install-recommends {}` installs it",
+            self.packages().join(" ")
+        )
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Kind, String> {
+        let names = Kind::ALL.map(Kind::name).join(", ");
+        let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+        found.ok_or_else(|| format!("`{name}` is not a service; there are: {names}"))
+    }
+}
+
+/// Instances of one service under way, warm. Dropped, all their processes end and their directories go.
+#[derive(Debug)]
+pub struct Instances {
+    kind: Kind,
+    addresses: Vec<SocketAddr>,
+    words: Vec<String>,
+    /// The most requests in each.
+    workers: usize,
+    instances: Vec<Instance>,
+}
+
+impl Instances {
+    /// Starts `count` instances of `kind`, each with its own new directory in `directory` (which must exist, and which the
+    /// user `www-data` must be able to enter if the lab runs as root), all on `cpu` (anywhere without one). Each works
+    /// on at most `workers` requests at once; more wait in the system's queue of connections. Returns when all have
+    /// answered and are warm.
+    ///
+    /// The first start of [`Kind::Xapian`] on a machine builds its index, which takes a minute or so and is shown.
+    ///
+    /// # Errors
+    /// A program is missing; an instance does not start, or answers anything but 200: with what its logs say.
+    pub fn start(
+        kind: Kind,
+        count: usize,
+        workers: usize,
+        cpu: Option<usize>,
+        directory: &Path,
+    ) -> Result<Instances, String> {
+        for (what, value, most) in [("instances", count, MOST_INSTANCES), ("workers", workers, MOST_WORKERS)] {
+            if !(1..=most).contains(&value) {
+                return Err(format!("{kind}: {value} {what} cannot be had; there may be 1 to {most}"));
+            }
+        }
+        kind.check()?;
+        let index = if kind == Kind::Xapian { Some(Index::open()?) } else { None };
+        // A port is held until just before its instance is started, so that no two get the same.
+        let port = || -> std::io::Result<_> {
+            let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            Ok((held.local_addr()?, held))
+        };
+        let ports: Result<Vec<_>, _> = (0..count).map(|_| port()).collect();
+        let ports = ports.map_err(|error| format!("{kind}: no free port on 127.0.0.1: {error}"))?;
+        let addresses: Vec<SocketAddr> = ports.iter().map(|(address, _)| *address).collect();
+        let mut instances = Vec::with_capacity(count);
+        for (number, (address, held)) in (1..).zip(ports) {
+            let directory = Directory::new(directory.join(format!("{kind}-{number}")))?;
+            let place = Place { name: format!("{kind}-{number}"), directory, address, workers, cpu };
+            match &index {
+                Some(index) => xapian::prepare(&place, index)?,
+                None if kind == Kind::Tomcat => tomcat::prepare(&place)?,
+                None => apache::prepare_loop(&place)?,
+            }
+            drop(held);
+            instances.push(Instance::start(kind, place)?);
+        }
+        let words = index.map(|index| index.queries).unwrap_or_default();
+        let mut started = Instances { kind, addresses, words, workers, instances };
+        for number in 0..count {
+            let path = started.request(Duration::ZERO, 0);
+            started.instances[number].await_reply(&path)?;
+        }
+        started.warm()?;
+        Ok(started)
+    }
+
+    /// Which service they are.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Where they listen.
+    #[must_use]
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// The request, with `{cpu_us}` or `{word}` to be filled in: [`Kind::path`].
+    #[must_use]
+    pub fn path(&self) -> &'static str {
+        self.kind.path()
+    }
+
+    /// What `{word}` may be, as it stands in a URL; none for services that do not search. They are in no
+    /// particular order, the same ones on every machine with the same documentation.
+    #[must_use]
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    /// CPU time of all their processes since they started, children that have ended included
+    /// ([`process::cpu_time`](crate::process::cpu_time)).
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        self.instances.iter().map(Instance::cpu_time).sum()
+    }
+
+    /// Has one of them ended by itself? Then with which words.
+    pub fn ended(&mut self) -> Option<String> {
+        self.instances.iter_mut().find_map(Instance::ended)
+    }
+
+    /// Lets them finish what is inside, and ends them. Logs are complete afterwards.
+    ///
+    /// # Errors
+    /// One does not end in time; it is killed when this is dropped.
+    pub fn stop(&mut self) -> Result<(), String> {
+        self.instances.iter_mut().try_for_each(Instance::stop)
+    }
+
+    /// The request ids (`X-Request-Id`) of all replies with a status of 2xx that they have sent to the end, in the order
+    /// of their logs, one instance after the other. Ids must be without spaces. It [stops](Instances::stop) them.
+    ///
+    /// # Errors
+    /// They do not stop, or their logs cannot be read.
+    pub fn answered(&mut self) -> Result<Vec<String>, String> {
+        self.stop()?;
+        let mut ids = Vec::new();
+        for instance in &self.instances {
+            ids.extend(instance.answered()?);
+        }
+        Ok(ids)
+    }
+
+    /// The path of a request for `cpu`, or for the word of this `turn`.
+    fn request(&self, cpu: Duration, turn: usize) -> String {
+        let word = self.words.get(turn % self.words.len().max(1)).map_or("", String::as_str);
+        self.path().replace("{cpu_us}", &cpu.as_micros().to_string()).replace("{word}", word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_have_names() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+            assert!(!kind.packages().is_empty() && !kind.description().is_empty());
+        }
+        let error = "nginx".parse::<Kind>().expect_err("there is none");
+        assert_eq!(error, "`nginx` is not a service; there are: apache-php, tomcat, xapian");
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_the_command_that_installs_it() {
+        assert_eq!(
+            Kind::Tomcat.missing("/usr/bin/java"),
+            "tomcat needs /usr/bin/java, which is not here; \
+             `apt-get install --no-install-recommends tomcat10-common` installs it"
+        );
+    }
+
+    #[test]
+    fn counts_are_checked_first() {
+        let error = Instances::start(Kind::Tomcat, 1, 0, None, Path::new("/")).expect_err("no workers");
+        assert_eq!(error, "tomcat: 0 workers cannot be had; there may be 1 to 1000");
+    }
+}

@@ -1,0 +1,269 @@
+//! A trial: one experiment, one approach, one seed, on real processes.
+//!
+//! The axis of time is the experiment's: everything counts from the instant at which the first request may
+//! leave. The thread that calls [`play`] waits for the next thing to do on it: a fault begins or ends, a
+//! sample is due. Machines get their faults from the lab; a node that the operator takes out is taken out of
+//! the gateway, in the gateway's own way.
+//!
+//! Departures from the simulator: response times count from the instant at which a client meant to send
+//! until its last byte (Weirgate's own share of the CPU included), and a gateway learns of a removal when
+//! its manual's way is done.
+
+use std::path::Path;
+use std::time::Duration;
+
+use weirgate_config::{Experiment, FaultKind};
+use weirgate_emulator::clock;
+use weirgate_experiment::{Condition, Run, Sample, Verdict, condition, judge};
+
+use crate::backing::Backing;
+use crate::evidence::{evidence, quantiles, violations};
+use crate::gateways::{Approach, Gateway, Setting, Source};
+use crate::load::{self, Plan};
+use crate::report::{CoreUse, Evidence, Quantiles};
+
+/// What is played, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// The approach.
+    pub approach: &'a Approach,
+    /// Where the approach's policy comes from, if it is Weirgate's.
+    pub source: &'a Source,
+    /// The seed of the traffic.
+    pub seed: u64,
+    /// An empty directory for configuration and logs.
+    pub directory: &'a Path,
+    /// Who runs on which CPU.
+    pub cpus: Cpus,
+}
+
+/// Who runs on which CPU; `None` is on any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cpus {
+    /// The gateway.
+    pub gateway: Option<usize>,
+    /// The load generator.
+    pub load: Option<usize>,
+    /// The nodes.
+    pub nodes: Option<usize>,
+}
+
+impl Cpus {
+    /// Nodes on the last CPU, gateway and load on the first: as many requests as pass the gateway reach the nodes, and
+    /// what is shed costs gateway and load only. All are free on a machine with one CPU.
+    ///
+    /// # Errors
+    /// The system does not say which CPUs there are.
+    pub fn of_this_machine() -> Result<Cpus, String> {
+        let cpus = crate::process::cpus().map_err(|error| format!("which CPUs there are: {error}"))?;
+        Ok(match (cpus.first(), cpus.last()) {
+            (Some(&first), Some(&last)) if first != last => {
+                Cpus { gateway: Some(first), load: Some(first), nodes: Some(last) }
+            }
+            _ => Cpus::default(),
+        })
+    }
+
+    /// Which CPU is used for what.
+    #[must_use]
+    pub fn uses(&self) -> Vec<CoreUse> {
+        let mut uses: Vec<CoreUse> = Vec::new();
+        for (cpu, what) in [(self.gateway, "gateway"), (self.load, "load generator"), (self.nodes, "nodes")] {
+            let Some(core) = cpu else { continue };
+            match uses.iter_mut().find(|entry| entry.core == core) {
+                Some(entry) => entry.used_for = format!("{}, {what}", entry.used_for),
+                None => uses.push(CoreUse { core, used_for: what.to_owned() }),
+            }
+        }
+        uses
+    }
+}
+
+/// What a trial leaves.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What became of every request.
+    pub run: Run,
+    /// Which guarantees held.
+    pub verdict: Verdict,
+    /// The gateway's version.
+    pub version: String,
+    /// What shows that the figures can be trusted.
+    pub evidence: Evidence,
+    /// Response times per phase and class.
+    pub latency: Vec<Quantiles>,
+}
+
+/// How far a trial is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Progress {
+    /// Time since its start.
+    pub elapsed: Duration,
+    /// Of so long.
+    pub length: Duration,
+    /// Requests sent.
+    pub sent: u64,
+}
+
+/// From the end of all preparations to the first request: threads must have been started by then.
+const LEAD: Duration = Duration::from_millis(200);
+
+/// Between two samples, as in the simulator.
+const SAMPLE: Duration = Duration::from_millis(500);
+
+/// Most connections of one stream of requests. More requests than that wait in the gateway only if it queues
+/// for longer than any limit of ours.
+const CONNECTIONS: usize = 4096;
+
+/// A fault begins or ends.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    at: Duration,
+    begins: bool,
+    fault: usize,
+}
+
+/// Plays `trial`; `watch` is told now and then how far it is.
+///
+/// # Errors
+/// Something could not be started, ended early, or refused an order: with its words.
+pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outcome, String> {
+    let experiment = trial.experiment;
+    let backing = Backing::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
+    let mut gateway = trial.approach.start(&Setting {
+        experiment,
+        source: Some(trial.source),
+        addresses: backing.addresses(),
+        directory: trial.directory,
+        cpu: trial.cpus.gateway,
+    })?;
+    let used_before = gateway.cpu_time();
+    let start = clock::now() + clock::nanos(LEAD);
+    let load = load::start(&Plan {
+        experiment,
+        seed: trial.seed,
+        target: gateway.address(),
+        templates: &backing.templates(experiment)?,
+        cpu: trial.cpus.load,
+        connections: CONNECTIONS,
+        most_requests: load::MOST_REQUESTS,
+        start,
+    });
+    let load = load.map_err(|error| format!("load generator: {error}"))?;
+    let mut stage = Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new() };
+    let mut turns = turns(experiment).into_iter().peekable();
+    let mut samples = Vec::new();
+    let mut next_sample = Duration::ZERO;
+    let length = experiment.duration();
+    while next_sample <= length {
+        let turn = turns.peek().map_or(Duration::MAX, |turn| turn.at);
+        let due = start + clock::nanos(next_sample.min(turn));
+        clock::pause(Duration::from_nanos(due.saturating_sub(clock::now())));
+        if turn <= next_sample {
+            if let Some(turn) = turns.next() {
+                stage.turn(turn)?;
+            }
+            continue;
+        }
+        samples.push(stage.sample()?);
+        // A sample that came late is the one that was due.
+        let now = stage.now();
+        next_sample = (next_sample + SAMPLE).max(whole_steps(now));
+        let sent = load.progress().traffic.iter().map(|counts| counts.sent).sum();
+        watch(&Progress { elapsed: now, length, sent });
+    }
+    let sent = load.join().map_err(|error| format!("load generator: {error}"))?;
+    let used = gateway.cpu_time().saturating_sub(used_before);
+    if let Some(why) = gateway.ended() {
+        return Err(format!("{why}; its log is in {}", trial.directory.display()));
+    }
+    let version = gateway.version().to_owned();
+    drop(gateway);
+    let (evidence, proof) = evidence(&sent, &backing.close()?, used)?;
+    let latency = quantiles(experiment, &sent);
+    let run = Run {
+        seed: trial.seed,
+        discipline: trial.approach.to_string(),
+        violations: violations(&proof, length),
+        records: sent.records,
+        samples,
+    };
+    let verdict = judge(experiment, &run);
+    Ok(Outcome { run, verdict, version, evidence, latency })
+}
+
+/// The next multiple of [`SAMPLE`] not before `at`.
+fn whole_steps(at: Duration) -> Duration {
+    SAMPLE.mul_f64((at.as_secs_f64() / SAMPLE.as_secs_f64()).ceil())
+}
+
+/// When faults begin and end, in order; what ends goes first.
+fn turns(experiment: &Experiment) -> Vec<Turn> {
+    let turn = |(fault, spec): (usize, &weirgate_config::Fault)| {
+        let end = spec.until.map(|at| Turn { at, begins: false, fault });
+        [Some(Turn { at: spec.at, begins: true, fault }), end]
+    };
+    let mut turns: Vec<Turn> = experiment.faults.iter().enumerate().flat_map(turn).flatten().collect();
+    turns.sort_by_key(|turn| (turn.at, turn.begins));
+    turns
+}
+
+/// What faults and samples act on.
+struct Stage<'a> {
+    experiment: &'a Experiment,
+    backing: &'a Backing,
+    gateway: &'a mut dyn Gateway,
+    /// On the clock.
+    start: u64,
+    active: Vec<usize>,
+}
+
+impl Stage<'_> {
+    /// A fault begins or ends.
+    fn turn(&mut self, turn: Turn) -> Result<(), String> {
+        let experiment = self.experiment;
+        let fault = &experiment.faults[turn.fault];
+        let before: Vec<Condition> = fault.machines.iter().map(|&machine| self.condition(machine)).collect();
+        match turn.begins {
+            true => self.active.push(turn.fault),
+            false => self.active.retain(|active| *active != turn.fault),
+        }
+        if fault.kind == FaultKind::Reload && turn.begins {
+            self.gateway.reload()?;
+        }
+        for (&machine, before) in fault.machines.iter().zip(before) {
+            let now = self.condition(machine);
+            if now.removed != before.removed {
+                let nodes = experiment.machine_of.iter().enumerate().filter(|(_, of)| **of == machine);
+                for (node, _) in nodes {
+                    self.gateway.set_out(node, now.removed)?;
+                }
+            }
+            if (Condition { removed: false, ..now }) != (Condition { removed: false, ..before }) {
+                self.backing.set_condition(machine, now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Time since the start.
+    fn now(&self) -> Duration {
+        Duration::from_nanos(clock::now().saturating_sub(self.start))
+    }
+
+    fn condition(&self, machine: usize) -> Condition {
+        condition(machine, self.active.iter().copied(), self.experiment)
+    }
+
+    fn sample(&mut self) -> Result<Sample, String> {
+        if let Some(why) = self.gateway.ended() {
+            return Err(why);
+        }
+        let busy = self.backing.done()?;
+        let at = clock::nanos(self.now());
+        let state = self.gateway.state().unwrap_or_default();
+        Ok(Sample { at, window: state.window, outstanding: state.outstanding, waiting: state.waiting, busy })
+    }
+}

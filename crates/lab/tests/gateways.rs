@@ -1,0 +1,331 @@
+//! Every peer as a real process before real sockets: what it forwards, whom it leaves out, what it limits.
+//!
+//! A peer whose program is not installed is left out, and the test says so.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use weirgate_config::{Experiment, load_experiment};
+use weirgate_emulator::client::{ClassPlan, Load, Phase, Plan, Tally};
+use weirgate_emulator::{Cluster, Distribution, NodeSpec};
+use weirgate_lab::gateways::{Approach, Gateway, Setting};
+
+/// No answer of a peer takes longer, also on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A directory that goes with this value. There is a space in its path: a user's may have one.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("weirgate lab {} {name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a directory can be made");
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Two classes on two nodes, and a third on a node of its own.
+fn experiment(a: &str, b: &str) -> Experiment {
+    let text = format!(
+        "
+policy:
+  upstreams:
+    shared: {{ nodes: [{{ address: n1:80, capacity: 1 }}, {{ address: n2:80, capacity: 1 }}] }}
+    other: {{ nodes: [{{ address: n3:80, capacity: 1 }}] }}
+  classes:
+    - name: A.1
+      upstream: shared
+      service_time: 10ms
+      guarantee: {{ throughput: {a}/s, response_time: {{ p95: 300ms }} }}
+    - name: B-2
+      upstream: shared
+      service_time: 10ms
+      guarantee: {{ throughput: {b}/s, response_time: {{ p95: 500ms }} }}
+    - {{ name: rest, upstream: other }}
+machines: {{ cpus: 1, concurrency: 50 }}
+traffic:
+  - {{ class: A.1, rate: 1/s, demand: 10ms }}
+  - {{ class: B-2, rate: 1/s, demand: 10ms }}
+  - {{ class: rest, rate: 1/s, demand: 10ms }}
+phases: [{{ name: all, until: 10s }}]
+"
+    );
+    load_experiment("gateways-test.yaml", &text, Path::new(""), &[]).unwrap_or_else(|e| panic!("{e}")).experiment
+}
+
+/// The approaches whose programs are here.
+fn available() -> Vec<Approach> {
+    let mut approaches = Vec::new();
+    for kind in Approach::all() {
+        // Weirgate's own need its program, which this crate does not have: the command's tests play them.
+        if kind.is_ours() {
+            continue;
+        }
+        match kind.installed() {
+            Ok(()) => approaches.push(Approach::parse(kind.name).expect("its name")),
+            Err(why) => println!("{} is left out: {why}", kind.name),
+        }
+    }
+    approaches
+}
+
+fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {
+    let setting = Setting { experiment, addresses, directory, source: None, cpu: None };
+    approach.start(&setting).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// A node that keeps the heads of requests that have an id; health checks have none.
+struct Recorder {
+    address: SocketAddr,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+impl Recorder {
+    /// Its threads end with their connections, and the last with the test.
+    fn start() -> Recorder {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&heads);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let kept = Arc::clone(&kept);
+                std::thread::spawn(move || serve(&stream, &kept));
+            }
+        });
+        Recorder { address, heads }
+    }
+
+    fn three() -> ([Recorder; 3], [SocketAddr; 3]) {
+        let nodes = [Recorder::start(), Recorder::start(), Recorder::start()];
+        let addresses = [nodes[0].address, nodes[1].address, nodes[2].address];
+        (nodes, addresses)
+    }
+
+    /// What came since the last call.
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut *self.heads.lock().expect("nobody panics with it"))
+    }
+}
+
+/// The next message head of a connection; `None` at its end.
+fn head(reader: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if reader.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+fn serve(stream: &TcpStream, heads: &Mutex<Vec<String>>) {
+    let mut reader = BufReader::new(stream);
+    let mut writer = stream;
+    while let Some(head) = head(&mut reader) {
+        if field(&head, "x-request-id").is_some() {
+            heads.lock().expect("nobody panics with it").push(head);
+        }
+        if writer.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").is_err() {
+            return;
+        }
+    }
+}
+
+fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+/// Sends one request on a connection of its own; the status.
+fn get(address: SocketAddr, class: &str, id: &str) -> u16 {
+    let mut stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let request =
+        format!("GET /p?q={id} HTTP/1.1\r\nHost: site.test\r\nx-class: {class}\r\nX-Request-Id: {id}\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("it reads");
+    let head = head(&mut BufReader::new(&stream)).expect("it answers");
+    head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status line")
+}
+
+#[test]
+fn requests_arrive_unchanged_at_the_nodes_of_their_pool() {
+    let experiment = experiment("50", "50");
+    for approach in available() {
+        let (nodes, addresses) = Recorder::three();
+        let directory = Directory::new(&format!("unchanged {approach}"));
+        let gateway = start(&approach, &experiment, &addresses, &directory.0);
+        assert!(gateway.version().split(' ').nth(1).is_some_and(|v| v.starts_with(|c: char| c.is_ascii_digit())));
+        for (class, places) in [("A.1", 0..2), ("B-2", 0..2), ("rest", 2..3), ("unheard-of", 2..3)] {
+            for turn in 0..10 {
+                let id = format!("{class}/{turn}");
+                assert_eq!(get(gateway.address(), class, &id), 200, "{approach}: {id}");
+                let of_node = |(node, of): (usize, &Recorder)| of.take().into_iter().map(move |head| (node, head));
+                let arrived: Vec<(usize, String)> = nodes.iter().enumerate().flat_map(of_node).collect();
+                let [(node, head)] = arrived.as_slice() else { panic!("{approach}: {id}: {arrived:?}") };
+                assert!(places.contains(node), "{approach}: {id} went to node {node}");
+                assert!(head.starts_with(&format!("GET /p?q={id} HTTP/1.1\r\n")), "{approach}: {head}");
+                assert_eq!(field(head, "x-class"), Some(class), "{approach}");
+                assert_eq!(field(head, "x-request-id"), Some(id.as_str()), "{approach}");
+                assert_eq!(field(head, "host"), Some("site.test"), "{approach}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_node_that_is_out_gets_nothing_until_it_is_back() {
+    let experiment = experiment("50", "50");
+    for approach in available() {
+        let (nodes, addresses) = Recorder::three();
+        let directory = Directory::new(&format!("out {approach}"));
+        let mut gateway = start(&approach, &experiment, &addresses, &directory.0);
+        let send = |gateway: &dyn Gateway| -> Vec<u16> {
+            let class = |turn| if turn % 2 == 0 { "A.1" } else { "B-2" };
+            (0..40).map(|turn| get(gateway.address(), class(turn), &turn.to_string())).collect()
+        };
+        gateway.set_out(0, true).unwrap_or_else(|why| panic!("{approach}: {why}"));
+        let statuses = send(gateway.as_ref());
+        assert_eq!(nodes[0].take(), Vec::<String>::new(), "{approach}");
+        let reached = nodes[1].take().len();
+        if approach.kind().name == "partition" {
+            // Half of them have no node left.
+            assert_eq!((reached, statuses.iter().filter(|status| **status == 503).count()), (20, 20), "{statuses:?}");
+        } else {
+            assert_eq!((reached, statuses), (40, vec![200; 40]), "{approach}");
+        }
+        gateway.set_out(0, false).unwrap_or_else(|why| panic!("{approach}: {why}"));
+        assert_eq!(send(gateway.as_ref()), [200; 40], "{approach}");
+        assert!(!nodes[0].take().is_empty(), "{approach}: the node does not come back");
+        match (approach.kind().name, gateway.reload()) {
+            ("nginx", done) => assert_eq!((done, send(gateway.as_ref())), (Ok(()), vec![200; 40])),
+            (_, refused) => assert!(refused.is_err_and(|why| why.contains("new process")), "{approach}"),
+        }
+        assert!(gateway.set_out(9, true).is_err_and(|why| why.contains("no node 9")));
+        assert_eq!(gateway.ended(), None);
+        assert!(gateway.cpu_time() > Duration::ZERO, "{approach}");
+    }
+}
+
+/// What became of 60/s of A and 400/s of B, each guaranteed 80/s, of nodes that do 200/s together.
+fn overload(approach: &Approach) -> (Tally, Tally) {
+    let experiment = experiment("80", "80");
+    let spec = |name: &str| NodeSpec { concurrency: Some(50), ..NodeSpec::new(name, 1) };
+    let cluster = Cluster::start(vec![spec("n1"), spec("n2"), spec("n3")], 1).expect("nodes start");
+    let directory = Directory::new(&format!("overload {approach}"));
+    let mut gateway = start(approach, &experiment, cluster.addresses(), &directory.0);
+    let class = |name: &str| {
+        let mut class = ClassPlan::new(name, gateway.address(), "site.test");
+        class.headers.push(("x-class".into(), name.into()));
+        class
+    };
+    let demand = Distribution::Fixed(Duration::from_millis(10));
+    let load = |rate| Load::poisson(rate, demand, "/?demand={us}us");
+    let phase = Phase::new("overload", Duration::from_secs(5), vec![load(60.0), load(400.0)]);
+    let mut plan = Plan::new(vec![class("A.1"), class("B-2")], vec![phase]);
+    plan.settle = Duration::from_secs(1);
+    let report = plan.start().expect("it starts").join().expect("it ends");
+    if let Some(state) = gateway.state() {
+        // Each of the three nodes has a bounded number of places, and nothing is inside any more.
+        assert!(state.window.is_some_and(|window| window >= 3) && state.outstanding == 0, "{approach}: {state:?}");
+    }
+    let tally = |class: usize| report.classes[class].phases[0].settled.clone();
+    (tally(0), tally(1))
+}
+
+#[test]
+fn an_overloaded_class_is_limited_where_the_peer_claims_to() {
+    for approach in available() {
+        let (a, b) = overload(&approach);
+        let served = |tally: &Tally| tally.served as f64 / tally.arrivals as f64;
+        let p95 = |tally: &Tally| tally.response.value_at_quantile(0.95) as f64 / 1e3;
+        let figures = format!(
+            "{approach}: A {:?} of {}, p95 {:.0} ms; B {:?} of {}, p95 {:.0} ms",
+            a.statuses,
+            a.arrivals,
+            p95(&a),
+            b.statuses,
+            b.arrivals,
+            p95(&b)
+        );
+        println!("{figures}");
+        match approach.kind().name {
+            // It claims nothing: A waits in B's queue.
+            "haproxy-leastconn" => assert!(p95(&a) > 300.0, "{figures}"),
+            "haproxy-tuned" => {
+                assert!(served(&a) > 0.98 && p95(&a) < 300.0, "{figures}");
+                assert!(b.shed > 0 && p95(&b) < 500.0, "{figures}");
+            }
+            "partition" | "nginx" => assert!(served(&a) > 0.98 && p95(&a) < 300.0 && served(&b) < 0.8, "{figures}"),
+            // It has a least limit for each, and no queue in which a burst of A could wait.
+            "envoy-adaptive" => assert!(b.shed > 0 && served(&a) > 1.5 * served(&b), "{figures}"),
+            // It rejects whoever misses a deadline, whatever he is owed.
+            "envoy-admission" => assert!(b.shed > 0 && p95(&b) < 500.0, "{figures}"),
+            other => panic!("nothing is known of {other}"),
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_peer_that_is_dropped_also_in_a_panic() {
+    let experiment = experiment("50", "50");
+    for approach in available() {
+        let (_nodes, addresses) = Recorder::three();
+        let directory = Directory::new(&format!("gone {approach}"));
+        let gateway = start(&approach, &experiment, &addresses, &directory.0);
+        let address = gateway.address();
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _gateway = gateway;
+            panic!("this is meant");
+        }));
+        assert!(panicked.is_err());
+        // Any process of it would hold the listener open.
+        assert!(TcpStream::connect(address).is_err(), "{approach} still accepts at {address}");
+    }
+}
+
+#[test]
+fn what_a_peer_says_of_its_configuration_is_passed_on() {
+    let mut experiment = experiment("50", "50");
+    // HAProxy counts time in 31 bits of milliseconds: 24 days.
+    experiment.site.classes[0].timeouts.first_byte = Duration::from_secs(3_000_000);
+    let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
+    let directory = Directory::new("refused");
+    let setting =
+        Setting { experiment: &experiment, addresses: &addresses, directory: &directory.0, source: None, cpu: None };
+    for approach in available().into_iter().filter(|approach| approach.kind().name == "haproxy-tuned") {
+        let error = approach.start(&setting).err().expect("no time is that long");
+        assert!(error.contains("refuses its configuration") && error.contains("timer overflow"), "{error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_told_is_said_before_anything_starts() {
+    let mut experiment = experiment("50", "50");
+    experiment.site.policy.nodes.iter_mut().for_each(|node| node.capacity = None);
+    experiment.site.policy.classes[0].service_time = None;
+    let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
+    let directory = Directory::new("untold");
+    let setting =
+        Setting { experiment: &experiment, addresses: &addresses, directory: &directory.0, source: None, cpu: None };
+    for approach in available() {
+        let words = match approach.kind().name {
+            "haproxy-tuned" => "haproxy-tuned: pool shared: maxconn: a multiple needs `service_time`",
+            "partition" => "partition: class A.1 has no `service_time`",
+            "nginx" => "nginx: class A.1: conn: a multiple needs",
+            _ => continue,
+        };
+        let error = approach.start(&setting).err().unwrap_or_else(|| panic!("{approach} has been told"));
+        assert!(error.contains(words), "{error}");
+    }
+}

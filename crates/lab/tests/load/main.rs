@@ -1,0 +1,72 @@
+//! The load over real sockets: against emulated nodes, and beside wrk.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod clients;
+mod honesty;
+mod wrk;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use weirgate_config::Experiment;
+use weirgate_emulator::{Cluster, NodeSpec, clock};
+use weirgate_experiment::Record;
+use weirgate_lab::load::{self, Plan, Running, Sent, Template};
+
+const MS: u64 = 1_000_000;
+
+/// An experiment of `millis` ms with two classes, `A` and `B`, and this traffic.
+fn experiment(traffic: &str, millis: u64) -> Experiment {
+    let text = format!(
+        "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}, {{ name: B }}]\n\
+         traffic:\n{traffic}\nphases:\n  - {{ name: all, until: {millis}ms }}\nsettle: 0ms\n"
+    );
+    let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), &[]);
+    loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
+}
+
+/// One node with these CPUs that logs every id.
+fn node(spec: NodeSpec) -> Cluster {
+    Cluster::start(vec![NodeSpec { log: 1_000_000, ..spec }], 1).unwrap()
+}
+
+/// Begins to play; time 0 is 20 ms ahead, more than a thread takes to start.
+fn start(experiment: &Experiment, target: SocketAddr, change: impl FnOnce(&mut Plan)) -> Running {
+    let templates: Vec<Template> = (0..experiment.traffic.len()).map(|i| Template::emulated(experiment, i)).collect();
+    let mut plan = Plan {
+        experiment,
+        seed: 7,
+        target,
+        templates: &templates,
+        start: clock::now() + 20 * MS,
+        cpu: None,
+        connections: 1000,
+        most_requests: 1_000_000,
+    };
+    change(&mut plan);
+    load::start(&plan).unwrap()
+}
+
+fn play(experiment: &Experiment, cluster: &Cluster) -> Sent {
+    start(experiment, cluster.addresses()[0], |_| {}).join().unwrap()
+}
+
+/// Waits until something is so; a minute is more than any test takes.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !is_so() {
+        assert!(clock::now() - begun < 60 * clock::SECOND, "it never is");
+        clock::pause(Duration::from_millis(1));
+    }
+}
+
+/// What holds of every run: records in order, none ends before it came.
+fn check(sent: &Sent) {
+    assert!(sent.records.is_sorted_by_key(|record| record.arrived));
+    let sound = |r: &Record| r.ended >= r.arrived && (r.released == 0 || (r.arrived..=r.ended).contains(&r.released));
+    assert!(sent.records.iter().all(sound));
+    assert_eq!(sent.records.len(), sent.ids.len());
+    assert_eq!(sent.lateness.len(), sent.records.len() as u64);
+}

@@ -1,0 +1,37 @@
+//! Reports of hand-made runs: what they say, what becomes of them on disk, how two are compared.
+
+mod compare;
+mod directory;
+mod hand_made;
+mod page;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+/// Asserts that `text` is what the file of this name beside the tests holds. `UPDATE_GOLDEN=1 cargo test -p weirgate-lab`
+/// rewrites those files; read the difference before you keep it.
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1") {
+        std::fs::write(&path, text).expect("the golden file can be written");
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(text == expected, "{name} differs; UPDATE_GOLDEN=1 rewrites it. Now it is:\n{text}");
+}
+
+/// A directory of its own, gone when dropped.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Directory {
+        let path = std::env::temp_dir().join(format!("weirgate-lab-report-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Directory(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

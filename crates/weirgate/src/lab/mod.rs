@@ -1,0 +1,87 @@
+//! `weirgate lab`: experiments on real processes, Weirgate beside what people use today.
+
+mod install;
+mod list;
+mod play;
+mod provision;
+mod reports;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use clap::{Args as ClapArgs, Subcommand};
+use weirgate_config::Override;
+use weirgate_gateway::access_log::rfc3339;
+
+/// Play experiments on real processes: Weirgate and its peers in front of the same nodes, under the same load.
+///
+/// The lab starts everything itself: emulated nodes (or real services) on loopback, one gateway after the other as a
+/// process of its own, and an open-loop load generator. The judge is the simulator's.
+#[derive(Debug, ClapArgs)]
+#[command(after_long_help = "\
+Examples:
+  weirgate lab list
+  weirgate lab install
+  weirgate lab run experiments/quorum-fig9.yaml --compress 4
+  weirgate lab run experiments/quorum-fig9.yaml --approach weirgate --approach haproxy-tuned:maxconn=4 --seeds 3
+  weirgate lab run experiments/quorum-fig9.yaml --approach nginx --sweep
+  weirgate lab compare lab-runs/A lab-runs/B
+  weirgate lab provision experiments/quorum-table3.yaml --approach haproxy-leastconn
+
+Exit codes:
+  0  done; `run`: Weirgate's approaches held every guarantee that can be held, and no request was lost or doubled
+  1  a guarantee was missed, requests were lost or doubled, or two runs differ
+  2  something could not be played: messages on standard error say why and how to mend it")]
+#[group(id = "lab")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    List(list::Args),
+    Install(install::Args),
+    Run(play::Args),
+    Report(reports::ReportArgs),
+    Compare(reports::CompareArgs),
+    Provision(provision::Args),
+}
+
+/// An experiment as the lab plays it.
+#[derive(Clone, Debug, ClapArgs)]
+struct Played {
+    /// Put a value into the experiment first, such as `traffic.A.rate=800/s`; may be given several times.
+    #[arg(long = "set", value_name = "PATH=VALUE", value_parser = |text: &str| text.parse::<Override>())]
+    sets: Vec<Override>,
+    /// Divide all instants (phases, faults, changes) by this; rates and demands stay.
+    #[arg(long, value_name = "N", default_value_t = 1.0)]
+    compress: f64,
+}
+
+pub(crate) use crate::sim::CANNOT;
+
+/// Runs the command.
+pub(crate) fn run(args: Args) -> ExitCode {
+    match args.command {
+        Command::List(args) => list::run(&args),
+        Command::Install(args) => install::run(&args),
+        Command::Run(args) => play::run(&args),
+        Command::Report(args) => reports::report(&args),
+        Command::Compare(args) => reports::compare(&args),
+        Command::Provision(args) => provision::run(&args),
+    }
+}
+
+/// The date and time, to the second.
+#[expect(clippy::disallowed_methods, reason = "the date of a run is for the record: nothing is measured with it")]
+fn now() -> String {
+    let now = rfc3339(SystemTime::now());
+    now.split_once('.').map_or_else(|| now.clone(), |(seconds, _)| format!("{seconds}Z"))
+}
+
+/// The program that is running: its own approaches are other processes of it.
+fn program() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("where this program is: {error}"))
+}

@@ -1,0 +1,78 @@
+//! `weirgate lab report` and `weirgate lab compare`: what runs have left behind.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use weirgate_lab::report::{self, Side};
+
+use crate::exit;
+
+/// Print a run again, and write its page anew from its `run.json`.
+#[derive(Debug, clap::Args)]
+pub(super) struct ReportArgs {
+    /// The run's directory.
+    directory: PathBuf,
+}
+
+/// Compare two runs: directories of the lab, or verdicts of `weirgate sim --format json`.
+///
+/// Each class of each phase is set side by side, approach by approach (or all of B beside the one of A that has the
+/// same name). What differs by more than 3 % in throughput or 15 % in response time is marked.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  weirgate lab compare lab-runs/2026-11-22-fig9 lab-runs/2026-11-23-fig9
+  weirgate sim experiments/quorum-fig9.yaml --format json --output sim.json && weirgate lab compare sim.json lab-runs/X
+
+Exit codes:
+  0  nothing differs by more
+  1  something does
+  2  a run cannot be read")]
+pub(super) struct CompareArgs {
+    /// The first run.
+    a: PathBuf,
+    /// The second run.
+    b: PathBuf,
+    /// How to print.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A table.
+    Text,
+    /// A page.
+    Html,
+}
+
+/// Runs `report`.
+pub(super) fn report(args: &ReportArgs) -> ExitCode {
+    let again = report::read(&args.directory).and_then(|run| report::write(&args.directory, &run).map(|()| run));
+    match again {
+        Ok(run) => exit::print(&report::text(&run)),
+        Err(why) => exit::fail(&why),
+    }
+}
+
+/// Runs `compare`.
+pub(super) fn compare(args: &CompareArgs) -> ExitCode {
+    let sides = Side::read(&args.a).and_then(|a| Ok((a, Side::read(&args.b)?)));
+    let comparison = match sides.map(|(a, b)| report::compare(&a, &b)) {
+        Ok(comparison) => comparison,
+        Err(why) => {
+            exit::say(&why);
+            return ExitCode::from(super::CANNOT);
+        }
+    };
+    let text = match args.format {
+        Format::Text => comparison.text(),
+        Format::Html => comparison.html(),
+    };
+    match exit::write(&text) {
+        Err(error) => exit::fail(&format!("cannot write to standard output: {error}")),
+        Ok(()) if comparison.out().next().is_none() => ExitCode::SUCCESS,
+        Ok(()) => ExitCode::from(exit::NO),
+    }
+}

@@ -1,0 +1,96 @@
+//! The lab as people use it: the real command, real sockets, a peer.
+//!
+//! Figure 9 of the paper in ten seconds. What the machine's mood can change is not asserted: that every
+//! request is accounted for is, that both gateways saw the same traffic, and by how much they differ.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// Removed when it goes, also after a panic.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn weirgate(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weirgate")).args(arguments).output().expect("it starts")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+fn experiment() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/quorum-fig9.yaml").display().to_string()
+}
+
+#[test]
+fn fig_9_on_real_processes_beside_haproxy() {
+    let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-test-{}", std::process::id())));
+    let output = folder.0.display().to_string();
+    let short = ["--set", "settle=500ms", "--compress", "20"];
+    let approaches = ["--approach", "weirgate", "--approach", "haproxy-leastconn"];
+    let file = experiment();
+    let run = [&["lab", "run", &file, "--output", &output], &short[..], &approaches[..]].concat();
+    let played = weirgate(&run);
+    assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
+
+    let directory = folder.0.join("quorum-fig9");
+    let json = std::fs::read_to_string(directory.join("run.json")).expect("it was written");
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    let trials = json["trials"].as_array().expect("a list");
+    assert_eq!(trials.len(), 2, "{}", text(&played));
+    for trial in trials {
+        let evidence = &trial["evidence"];
+        for what in ["lost", "doubled", "phantom"] {
+            assert_eq!(evidence[what]["count"], 0, "{what}: {evidence}");
+        }
+        assert_eq!(evidence["sent"], trials[0]["evidence"]["sent"], "the same traffic");
+    }
+    // A surges to 2400/s: under Weirgate B does not notice, behind least connections it waits with A.
+    let p95 = |trial: usize| {
+        let surge = &trials[trial]["verdict"]["phases"][1]["classes"][1];
+        assert_eq!(surge["class"], "B");
+        surge["ceiling"]["value_ms"].as_f64().expect("B was served")
+    };
+    assert!(p95(0) < p95(1) / 2.0, "{} and {} ms", p95(0), p95(1));
+
+    for file in ["index.html", "latency.csv", "experiment.yaml", "config/weirgate/policy.yaml"] {
+        assert!(directory.join(file).exists(), "{file}");
+    }
+    let directory = directory.display().to_string();
+    let again = weirgate(&["lab", "report", &directory]);
+    assert!(again.stdout == played.stdout, "a report is the same when it is made again");
+    let same = weirgate(&["lab", "compare", &directory, &directory]);
+    assert_eq!(same.status.code(), Some(0), "{}", text(&same));
+
+    let simulated = folder.0.join("sim.json").display().to_string();
+    let sim = [&["sim", &file, "--format", "json", "--output", &simulated], &short[..]].concat();
+    assert_eq!(weirgate(&sim).status.code(), Some(0));
+    let compared = weirgate(&["lab", "compare", &simulated, &directory]);
+    assert!(matches!(compared.status.code(), Some(0 | 1)), "{}", text(&compared));
+    assert!(text(&compared).contains("surge"), "{}", text(&compared));
+
+    let refused = weirgate(&run);
+    assert_eq!(refused.status.code(), Some(2), "a run is never overwritten");
+    assert!(text(&refused).contains("holds a run already"), "{}", text(&refused));
+}
+
+#[test]
+fn what_cannot_be_played_is_said_before_anything_starts() {
+    for (arguments, words) in [
+        (&["--approach", "haproxi"][..], "there is no approach `haproxi`"),
+        (&["--approach", "haproxy-tuned:maxcon=4"], "there is no knob `maxcon`"),
+        (&["--compress", "1000"], "compress less"),
+        (&["--set", "traffic.Z.rate=1/s"], "no item of the list is `Z`"),
+    ] {
+        let output = weirgate(&[&["lab", "run", experiment().as_str(), "--output", "/nowhere"], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output));
+        assert!(text(&output).contains(words), "{arguments:?}: {}", text(&output));
+    }
+}
