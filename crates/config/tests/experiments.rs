@@ -275,6 +275,9 @@ fn an_override_names_the_discipline() {
     for (given, name) in [("none", "none"), ("quorum", "quorum"), ("{quorum: {delta: 4}}", "quorum")] {
         let loaded = load_experiment_file(&path, &[Override::discipline(given)]).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(loaded.experiment.site.policy.discipline.name, name);
+        if given == "quorum" {
+            assert_eq!(loaded.experiment.site.policy.discipline, weirgate_engine::Discipline::quorum());
+        }
     }
 }
 

@@ -190,10 +190,10 @@ impl Engine {
         let Some(limit) = self.steering.limit else { return Tightest::NoLimit };
         let admit = &self.policy.discipline.admit;
         let mut compute = |class: u32| {
+            let limit = self.classes.spec(class).guarantee.response_time;
             let state = &mut self.classes.all[class as usize];
-            // The mean steers, whatever is guaranteed.
-            state.expected.roll(now, state.outstanding > 0, admit, None);
-            state.expected.seconds().unwrap_or(0.0)
+            state.expected.roll(now, state.outstanding > 0, admit, limit);
+            state.expected.guaranteed().unwrap_or(0.0)
         };
         let mut slowest = None;
         for class in self.steering.seen.drain(..) {

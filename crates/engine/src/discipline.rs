@@ -142,10 +142,10 @@ pub struct Adaptive {
 /// When a linear window may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grow {
-    /// Whenever compute times allow, as published.
-    Always,
     /// Only if the window held a request back since the last step.
     WhileFull,
+    /// Whenever compute times allow, also in a calm: the letter of the paper. For study.
+    Always,
 }
 
 /// Stage *release*, precedence: which queue the next slot goes to.
@@ -288,14 +288,20 @@ impl Discipline {
         }
     }
 
-    /// Quorum as published: δ = 2, first window 10, least window 1. The paper is silent on estimates
-    /// that nothing confirms; they decay here (see `docs/adr/0002-stale-estimates-decay.md`).
+    /// Quorum as published: δ = 2, first window 10, least window 1. What the paper leaves open is argued in
+    /// `docs/adr`: estimates that nothing confirms decay (2), and the window grows only while it is full (6).
     #[must_use]
     pub fn quorum() -> Discipline {
         Discipline {
             name: "quorum".into(),
             admit: Admit::Deadline { stale: StaleEstimate::Decay },
-            load_control: LoadControl::WindowLinear { delta: 2, first: 10, least: 1, most: 65_536, grow: Grow::Always },
+            load_control: LoadControl::WindowLinear {
+                delta: 2,
+                first: 10,
+                least: 1,
+                most: 65_536,
+                grow: Grow::WhileFull,
+            },
             precedence: Precedence::WeightedFair,
         }
     }

@@ -106,7 +106,7 @@ impl Engine {
         let predicted = self.predicted(now, class);
         let free = self.classes.all[class as usize].queue.len == 0 && self.nodes.has_room(pool, &self.windows, None);
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
-            let expected = self.classes.all[class as usize].expected.seconds().unwrap_or(0.0);
+            let expected = self.classes.all[class as usize].expected.guaranteed().unwrap_or(0.0);
             if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
                 return self.refuse(now, class, ShedReason::Deadline);
             }
@@ -407,10 +407,7 @@ impl Engine {
         let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
         let state = &mut self.classes.all[class as usize];
         state.expected.roll(now, state.outstanding > 0, admit, limit);
-        let expected = match admit {
-            Admit::Predict(_) => state.expected.guaranteed(),
-            Admit::Deadline { .. } | Admit::None => state.expected.seconds(),
-        };
+        let expected = state.expected.guaranteed();
         let arrived = self.tickets[state.queue.head].arrived;
         let (limit, alone) = (limit.map(|rt| rt.limit), state.outstanding == 0);
         let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);

@@ -94,20 +94,70 @@ fn a_stale_estimate_starves_a_class_unless_it_decays() {
     assert!(served_after(StaleEstimate::Decay) > 0.99);
 }
 
-/// As published the window grows while nothing needs it; the variant stays.
+/// Quorum with windows that may also grow in a calm.
+fn grows_always() -> Discipline {
+    let mut discipline = Discipline::quorum();
+    if let LoadControl::WindowLinear { grow, .. } = &mut discipline.load_control {
+        *grow = Grow::Always;
+    }
+    discipline
+}
+
 #[test]
-fn an_idle_window_grows_as_published_and_stays_if_asked() {
-    let window_after = |grow: Grow| {
-        let mut discipline = Discipline::quorum();
-        if let LoadControl::WindowLinear { grow: g, .. } = &mut discipline.load_control {
-            *g = grow;
-        }
+fn an_idle_window_stays_unless_it_may_always_grow() {
+    let window_after = |discipline: Discipline| {
         let classes = vec![class("A", Some(100.0), p95(400), Some(8))];
         let loads = vec![Load { rate: 50.0, demand: 0.008, exponential: false }];
         let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, loads, 5);
         bench.run(60.2);
         bench.engine.snapshot(Time::ZERO).window.unwrap()
     };
-    assert_eq!(window_after(Grow::Always), 10 + 4 * 60);
-    assert_eq!(window_after(Grow::WhileFull), 10);
+    assert_eq!(window_after(grows_always()), 10 + 4 * 60);
+    assert_eq!(window_after(Discipline::quorum()), 10);
+}
+
+/// Sec. 5.2 in small: after two calm minutes A becomes five times dearer. A quarter of the cluster is B's, the rest
+/// serves 73/s of A at once, and no wave of requests that come too late. A window that grew through the calm lets one in.
+#[test]
+fn a_class_that_becomes_dearer_after_a_calm_is_served_at_once() {
+    let after_the_calm = |discipline: Discipline, seed: u64| {
+        let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
+        let load = |rate| Load { rate, demand: 0.00857, exponential: false };
+        let mut bench = Bench::new(policy(discipline, 2, classes), 2.0, vec![load(150.0), load(125.0)], seed);
+        bench.run(120.0);
+        bench.classes[0].demand = 0.040;
+        bench.run(125.0);
+        bench.reset();
+        bench.run(180.0);
+        let a = &bench.tallies[0].served;
+        (a.len() as f64 / 55.0, percentile(a, 0.95))
+    };
+    for seed in 1..=4 {
+        let (served, p95) = after_the_calm(Discipline::quorum(), seed);
+        assert!(served > 70.0 && p95 < 0.41, "seed {seed}: {served}/s, {p95} s");
+    }
+    let (served, p95) = after_the_calm(grows_always(), 1);
+    assert!(served < 60.0 && p95 > 0.6, "{served}/s, {p95} s");
+}
+
+/// Compute times are compared with the limit by the statistic that is guaranteed: exponential requests of an overloaded
+/// class reach its limit with their mean if that is guaranteed, with their 95th percentile if that is.
+#[test]
+fn the_guaranteed_statistic_rides_at_the_limit() {
+    for seed in 1..=4 {
+        let served = |statistic: Statistic| {
+            let classes = vec![class("A", Some(300.0), Some((statistic, 600)), Some(11))];
+            let loads = vec![Load { rate: 600.0, demand: 0.0108, exponential: true }];
+            let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, loads, seed);
+            bench.run(60.0);
+            bench.reset();
+            bench.run(160.0);
+            bench.tallies[0].served.clone()
+        };
+        let by_mean = served(Statistic::Average);
+        let mean = by_mean.iter().sum::<f64>() / by_mean.len() as f64;
+        assert!((0.58..0.61).contains(&mean), "seed {seed}: {mean} s");
+        let p95 = percentile(&served(Statistic::Percentile(95.0)), 0.95);
+        assert!((0.56..0.62).contains(&p95), "seed {seed}: {p95} s");
+    }
 }

@@ -70,7 +70,7 @@ impl Outcome {
             match run.proxy {
                 Proxy::Weirgate => weirgate.push(run),
                 Proxy::HaProxy | Proxy::HaProxyBounded => haproxy.push(run),
-                Proxy::QuorumBounded | Proxy::Quorum | Proxy::QuorumWhileFull => {}
+                Proxy::QuorumBounded | Proxy::Quorum | Proxy::QuorumAlways => {}
             }
         }
         let both = !weirgate.is_empty() && !haproxy.is_empty();

@@ -21,10 +21,10 @@ pub enum Proxy {
     Weirgate,
     /// Weirgate with Quorum and a bound on its window.
     QuorumBounded,
-    /// Weirgate with Quorum exactly as published: the window is not bounded, and grows in any calm.
+    /// Weirgate with Quorum as it comes: the window is not bounded, and grows while it is full.
     Quorum,
-    /// The same, but the window grows only while it is full.
-    QuorumWhileFull,
+    /// The same, but the window grows in any calm.
+    QuorumAlways,
     /// Debian's HAProxy, which sends each request to the server with the fewest connections, and to none more
     /// than it has workers.
     HaProxy,
@@ -40,7 +40,7 @@ impl Proxy {
         Proxy::HaProxyBounded,
         Proxy::QuorumBounded,
         Proxy::Quorum,
-        Proxy::QuorumWhileFull,
+        Proxy::QuorumAlways,
     ];
 
     /// Its name in tables and on the command line.
@@ -50,7 +50,7 @@ impl Proxy {
             Proxy::Weirgate => "weirgate",
             Proxy::QuorumBounded => "weirgate-quorum-bounded",
             Proxy::Quorum => "weirgate-quorum",
-            Proxy::QuorumWhileFull => "weirgate-quorum-while-full",
+            Proxy::QuorumAlways => "weirgate-quorum-always",
             Proxy::HaProxy => "haproxy",
             Proxy::HaProxyBounded => "haproxy-bounded",
         }
@@ -104,7 +104,7 @@ impl Proxy {
                 weirgate(&format!("{{ quorum: {{ first_window: {window}, most_window: {window} }} }}"))
             }
             Proxy::Quorum => weirgate("quorum"),
-            Proxy::QuorumWhileFull => weirgate("{ quorum: { grow: while_full } }"),
+            Proxy::QuorumAlways => weirgate("{ quorum: { grow: always } }"),
             Proxy::HaProxy => haproxy(WORKERS),
             Proxy::HaProxyBounded => haproxy(INSIDE),
         };

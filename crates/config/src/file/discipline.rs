@@ -109,8 +109,9 @@ record! {
         least_window: Defaulted<Count> = 1,
         /// Largest window. 65,536 by default: more than any cluster of this size serves at once.
         most_window: Defaulted<Count> = 65536,
-        /// When the window may grow. `always` by default, as published.
-        grow: Defaulted<GrowWhen> = "always",
+        /// When the window may grow. `while_full` by default: while it holds nothing back, compute times say nothing
+        /// about it.
+        grow: Defaulted<GrowWhen> = "while_full",
         /// What the estimate of a class's compute time is worth while none of its requests completes.
         /// `decay` by default: with `hold` a class can starve for good.
         stale_estimate: Defaulted<StaleEstimate> = "decay",
@@ -198,17 +199,17 @@ record! {
         /// Largest window.
         most_window: Defaulted<Count> = 65536,
         /// When the window may grow.
-        grow: Defaulted<GrowWhen> = "always",
+        grow: Defaulted<GrowWhen> = "while_full",
     }
 }
 
 words! {
     /// When a linear window may grow.
     pub(crate) enum GrowWhen {
-        /// Whenever compute times allow, as published.
-        Always = "always",
         /// Only if the window held a request back since the last step.
         WhileFull = "while_full",
+        /// Whenever compute times allow, also in a calm. For study.
+        Always = "always",
     }
 }
 

@@ -8,15 +8,17 @@
 //! What the paper leaves open and how it is read here:
 //! - *most restrictive* is the smallest limit; of several classes with that limit and traffic the one
 //!   expected to compute longest;
-//! - *compute time* is the mean of the period, whatever statistic is guaranteed;
+//! - *compute time* is the guaranteed statistic of it over the period, so that like is compared with like;
 //! - a class without completions keeps its last figure, decayed as in stage *admit*;
+//! - the window grows only if it held a request back since the last step: while it does not, compute times
+//!   say nothing about it. [`Grow::Always`] grows through any calm (4 a second at δ = 2) and lets in the surge
+//!   that ends it;
 //! - there is one window for the whole engine.
+//!
+//! Both are argued in `docs/adr/0006-two-readings-of-quorum.md`.
 //!
 //! An adaptive window ([`super::adaptive`]) stands for one group of nodes: those that serve the same
 //! classes.
-//!
-//! [`Grow::WhileFull`] departs from it: the window grows only if it held a request back. As published
-//! it grows through any calm (4 a second at δ = 2) and then lets a surge in.
 
 use core::time::Duration;
 
@@ -178,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn grows_only_while_full_if_asked() {
+    fn grows_only_while_full() {
         let mut window = linear(Grow::WhileFull);
         window.step(Time::ZERO, computing(10));
         assert_eq!((window.size, window.moved.why), (10, Why::NotFull));

@@ -36,8 +36,7 @@ const SURGING: usize = 1;
 /// of the capacity.
 const SURGE: f64 = 800.0;
 
-/// Longest calm phase. Quorum's window grows all the while, by four requests a second; after a longer
-/// calm it would take the surge longer than five seconds to bring it down again.
+/// Longest calm phase: there is nothing more to be seen in it.
 const LONGEST_CALM: f64 = 8.0;
 
 /// The first part of each phase is judged apart, as in all of Weirgate's experiments.

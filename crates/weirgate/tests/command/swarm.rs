@@ -6,14 +6,14 @@ use crate::{Scratch, run};
 
 #[test]
 fn a_swarm_is_a_table_with_a_row_per_family() {
-    let ended = run(&["sim", "--swarm", "2", "--seed", "36", "--discipline", "quorum", "--threads", "1"]);
+    let ended = run(&["sim", "--swarm", "2", "--seed", "54", "--discipline", "quorum", "--threads", "1"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     let has = |text: &str| assert!(ended.out.contains(text), "{text} is not in {}", ended.out);
     has("discipline quorum: misses per 1,000 runs\n");
     has("\nsurge    ");
     has("\ncostly    ");
     has("\nall    ");
-    // Seed 36 is a surge in which quorum does not keep a limit.
+    // Seed 55 is a surge beside dear requests in which quorum does not keep a limit.
     has("play the worst again: weirgate sim --swarm 1 --seed ");
 }
 
