@@ -1,7 +1,7 @@
 //! An experiment apart from who plays it.
 //!
 //! The simulator plays an experiment in virtual time, the lab on real sockets. Both take the same
-//! [`traffic`] with the same seeds, know the same [`condition`] of every machine, and leave a [`Run`]:
+//! [`traffic`] with the same seeds, know the same [`mod@condition`] of every machine, and leave a [`Run`]:
 //! one record per request. [`judge`] says which guarantees held in it, [`oracle`] what was possible, and
 //! [`report`] prints both, so that a figure of one can be held against a figure of the other.
 
