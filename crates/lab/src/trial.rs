@@ -12,6 +12,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::process::{Resource, getrlimit};
 use weirgate_config::{Experiment, FaultKind};
 use weirgate_emulator::clock;
 use weirgate_experiment::{Condition, Run, Sample, Verdict, condition, judge};
@@ -117,6 +118,13 @@ const SAMPLE: Duration = Duration::from_millis(500);
 /// for longer than any limit of ours.
 const CONNECTIONS: usize = 4096;
 
+/// How many connections each of so many streams may have: half of the descriptors that the system allows are for them,
+/// the rest for what the nodes, in this process too, accept.
+fn connections(streams: usize) -> usize {
+    let allowed = getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |most| most as usize);
+    CONNECTIONS.min(allowed / 2 / streams.max(1))
+}
+
 /// A fault begins or ends.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
@@ -147,7 +155,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         target: gateway.address(),
         templates: &backing.templates(experiment)?,
         cpu: trial.cpus.load,
-        connections: CONNECTIONS,
+        connections: connections(experiment.traffic.len()),
         most_requests: load::MOST_REQUESTS,
         start,
     });
