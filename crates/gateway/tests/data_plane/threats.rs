@@ -139,8 +139,10 @@ fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     let plain = policy(&[&node], PLAIN);
     stage.gateway.reload_site(site(&plain), &plain).expect("a good policy");
     assert_eq!(late.answer().status, 200);
-    client.get("/");
-    assert_eq!(client.answer().status, 200);
+    // The first connection was idle meanwhile and may have made room for the one that waited; new ones are served.
+    let mut next = stage.client();
+    next.get("/");
+    assert_eq!(next.answer().status, 200);
 }
 
 /// Tells the child of the next test where its node is.
