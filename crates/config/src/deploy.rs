@@ -13,7 +13,7 @@ use std::rc::Rc;
 use weirgate_engine as engine;
 
 use crate::errors::{Errors, Place};
-use crate::load_experiment::{LoadedExperiment, experiment_tree, load_experiment_file};
+use crate::load_experiment::{LoadedExperiment, load_with_policy};
 use crate::overrides::Override;
 use crate::tree::{Entry, Node, Value};
 
@@ -34,13 +34,12 @@ pub struct Deployment {
 /// The policy of the experiment in the file at `path`, with `overrides` in it, as a policy file for `deployment`.
 ///
 /// # Errors
-/// As [`load_experiment_file`].
+/// As [`crate::load_experiment_file`].
 pub fn deployed_policy(path: &Path, overrides: &[Override], deployment: &Deployment) -> Result<String, Errors> {
-    let LoadedExperiment { experiment, .. } = load_experiment_file(path, overrides)?;
-    let name = path.display().to_string();
-    let policy = experiment_tree(path, overrides)?;
+    let (LoadedExperiment { experiment, .. }, policy) = load_with_policy(path, overrides)?;
     let policy = deployed(&policy, &experiment.site.policy.pools, deployment);
-    let mut text = format!("# The policy of {} (experiment {}) at its real addresses.\n", name, experiment.name);
+    let (file, name) = (path.display(), &experiment.name);
+    let mut text = format!("# The policy of {file} (experiment {name}) at its real addresses.\n");
     print(&policy, 0, &mut text);
     Ok(text)
 }
@@ -178,6 +177,7 @@ fn scalar(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load_experiment_file;
 
     fn experiments() -> Vec<std::path::PathBuf> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");

@@ -38,10 +38,16 @@ impl LoadedExperiment {
 /// As [`load_experiment`], what the system says if it cannot be read, and the place of the first byte that is not
 /// UTF-8.
 pub fn load_experiment_file(path: &Path, overrides: &[Override]) -> Result<LoadedExperiment, Errors> {
+    load_with_policy(path, overrides).map(|(loaded, _)| loaded)
+}
+
+/// The experiment in the file at `path` and the tree of its policy, with `overrides` and what an experiment's policy
+/// may leave out.
+pub(crate) fn load_with_policy(path: &Path, overrides: &[Override]) -> Result<(LoadedExperiment, Rc<Node>), Errors> {
     let name = path.display().to_string();
     let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
     let text = sound_text(&name, &bytes)?;
-    load_experiment(&name, text, path.parent().unwrap_or(Path::new("")), overrides)
+    load(&name, text, path.parent().unwrap_or(Path::new("")), overrides)
 }
 
 /// Fields at the top of an experiment that no policy has.
@@ -70,6 +76,15 @@ pub fn load_experiment(
     base_dir: &Path,
     overrides: &[Override],
 ) -> Result<LoadedExperiment, Errors> {
+    load(name, text, base_dir, overrides).map(|(loaded, _)| loaded)
+}
+
+fn load(
+    name: &str,
+    text: &str,
+    base_dir: &Path,
+    overrides: &[Override],
+) -> Result<(LoadedExperiment, Rc<Node>), Errors> {
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems);
@@ -77,40 +92,23 @@ pub fn load_experiment(
     let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
     let experiment = tree.and_then(|tree| {
         let file = ExperimentFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
+        let written = tree.root.field("policy").map(Rc::clone);
         drop(tree);
         let policy = file.policy.get().and_then(|policy| resolve(&policy.0, true, &mut cx));
         if let Some(policy) = &policy {
             warn_if_infeasible(policy, &mut cx);
         }
         let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        resolve_experiment(&file, policy, &stem, base_dir, &mut cx)
+        Some((resolve_experiment(&file, policy, &stem, base_dir, &mut cx)?, written?))
     });
     match experiment {
-        Some(experiment) if cx.problems.reports() == 0 => {
-            Ok(LoadedExperiment { experiment, warnings: cx.warnings.into_sorted() })
+        Some((experiment, written)) if cx.problems.reports() == 0 => {
+            Ok((LoadedExperiment { experiment, warnings: cx.warnings.into_sorted() }, written))
         }
         _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
             unreadable(name, "the experiment cannot be used".to_owned(), "report this file: its error was lost")
         })),
     }
-}
-
-/// The policy's tree of the sound experiment file at `path`, with `overrides` and what an experiment's policy may
-/// leave out.
-pub(crate) fn experiment_tree(path: &Path, overrides: &[Override]) -> Result<Rc<Node>, Errors> {
-    let name = path.display().to_string();
-    let lost = || unreadable(&name, "the policy cannot be found".to_owned(), "write it in `policy:`");
-    let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
-    let text = sound_text(&name, &bytes)?;
-    let mut problems = Problems::default();
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems).ok_or_else(lost)?;
-    let tree = assemble(tree, path.parent().unwrap_or(Path::new("")), overrides, &mut problems);
-    match &tree.root.value {
-        Value::Map(entries) => entries.iter().find(|entry| &*entry.key == "policy").map(|entry| Rc::clone(&entry.node)),
-        _ => None,
-    }
-    .ok_or_else(lost)
 }
 
 /// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out.

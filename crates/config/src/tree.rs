@@ -73,6 +73,12 @@ impl Node {
         Node { place, height: 1 + below.unwrap_or(0), value }
     }
 
+    /// What the field `key` holds, if this is a map that has it.
+    pub(crate) fn field(&self, key: &str) -> Option<&Rc<Node>> {
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.node)
+    }
+
     /// Is it nested deeper than a file may be.
     pub(crate) fn too_deep(&self) -> bool {
         self.height > MAX_DEPTH

@@ -1,4 +1,6 @@
-//! What is wrong with a machine at an instant: the faults of an experiment, added up.
+//! What is wrong with a machine at an instant: the faults of an experiment, when they begin and end, and added up.
+
+use std::time::Duration;
 
 use weirgate_config::{Experiment, FaultKind};
 
@@ -40,10 +42,31 @@ pub fn condition(machine: usize, active: impl Iterator<Item = usize>, experiment
     condition
 }
 
+/// A fault begins or ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// When, from the start of the run.
+    pub at: Duration,
+    /// It begins; otherwise it ends.
+    pub begins: bool,
+    /// Index into [`Experiment::faults`].
+    pub fault: usize,
+}
+
+/// When faults begin and end, in order; at equal instants ends come first, so that one may follow another.
+#[must_use]
+pub fn turns(experiment: &Experiment) -> Vec<Turn> {
+    let mut turns = Vec::new();
+    for (fault, spec) in experiment.faults.iter().enumerate() {
+        turns.push(Turn { at: spec.at, begins: true, fault });
+        turns.extend(spec.until.map(|until| Turn { at: until, begins: false, fault }));
+    }
+    turns.sort_by_key(|turn| (turn.at, turn.begins));
+    turns
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use weirgate_config::Fault;
 
     use super::*;

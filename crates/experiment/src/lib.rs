@@ -17,7 +17,7 @@ pub mod scale;
 pub mod traffic;
 
 pub use compress::compressed;
-pub use condition::{Condition, condition};
+pub use condition::{Condition, Turn, condition, turns};
 pub use judge::{
     CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,
     Verdict, ViolationFound, Word, judge, judge_against_oracle,

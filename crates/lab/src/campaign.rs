@@ -62,7 +62,7 @@ impl Campaign {
         compressed(&loaded.experiment, self.compression).map_err(|why| format!("{}: {why}", self.file.display()))
     }
 
-    /// Plays everything.
+    /// Plays everything; the run as it is written.
     ///
     /// # Errors
     /// The experiment is not sound, or the directory cannot be written. A trial that could not be played is noted in
@@ -98,12 +98,12 @@ impl Campaign {
             }
             let read = report::configuration(&self.directory);
             run.configuration = read.map_err(|error| format!("{}: {error}", self.directory.display()))?;
-            report::write(&self.directory, &run)?;
+            run = report::write(&self.directory, &run)?;
         }
         Ok(run)
     }
 
-    /// One trial. Configuration and logs of the first seed are kept; those of the others are the same but for ports.
+    /// One trial. Configuration and logs of the last seed are kept; those of the others are the same but for ports.
     pub(crate) fn trial(
         &self,
         experiment: &Experiment,

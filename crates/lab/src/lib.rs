@@ -9,7 +9,6 @@
 
 pub mod backing;
 pub mod campaign;
-pub mod clock;
 pub mod evidence;
 pub mod gateways;
 pub mod load;

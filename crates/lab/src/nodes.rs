@@ -16,7 +16,7 @@ use weirgate_emulator::{Cluster, Health, NodeSpec, NodeStats, Thrashing};
 use weirgate_experiment::Condition;
 use weirgate_experiment::random::{Purpose, seed_for};
 
-use crate::process::pin;
+use crate::process::on_cpu;
 
 /// Most ids that a machine logs: twelve minutes, longer than any published experiment, at more requests a second
 /// than one emulating thread can take. [`crate::proof`] refuses a log that was too short.
@@ -47,14 +47,8 @@ impl Nodes {
         let mut next: Vec<usize> = Vec::with_capacity(specs.len());
         next.extend(specs.iter().scan(0, |ports, spec| Some(std::mem::replace(ports, *ports + spec.addresses.len()))));
         let seed = seed_for(seed, Purpose::FailFast, 0);
-        let begin = move || match cpu {
-            // A thread starts where its maker may run.
-            Some(cpu) => pin(cpu).and_then(|()| Cluster::start(specs, seed)),
-            None => Cluster::start(specs, seed),
-        };
-        let cluster = std::thread::scope(|scope| scope.spawn(begin).join())
-            .map_err(|_| "the thread that starts the nodes has panicked".to_owned())?
-            .map_err(|error| format!("emulated nodes: {error}"))?;
+        let cluster =
+            on_cpu(cpu, || Cluster::start(specs, seed)).map_err(|error| format!("emulated nodes: {error}"))?;
         let address = |machine: &usize| {
             let port = next.get_mut(*machine)?;
             *port += 1;

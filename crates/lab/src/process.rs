@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::clock;
+use weirgate_emulator::clock;
 
 /// Lets the calling thread, and what it starts from now on, run on CPU number `cpu` alone.
 ///
@@ -19,6 +19,19 @@ pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Does `start` on CPU number `cpu` (anywhere without one): the threads and programs that it starts stay there, from
+/// their first instruction on.
+///
+/// # Errors
+/// Those of [`pin`] and of `start`.
+pub fn on_cpu<T: Send>(cpu: Option<usize>, start: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let Some(cpu) = cpu else { return start() };
+    std::thread::scope(|scope| {
+        let pinned = scope.spawn(|| pin(cpu).and_then(|()| start()));
+        pinned.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread has panicked")))
+    })
 }
 
 /// The CPUs that this thread may use.
@@ -51,15 +64,7 @@ impl Process {
     pub fn start(name: &str, command: &mut Command, cpu: Option<usize>, log: &Path) -> io::Result<Process> {
         let output = File::create(log)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-        let spawn = |command: &mut Command| match cpu {
-            None => command.spawn(),
-            // What a pinned thread starts is pinned from its first instruction on.
-            Some(cpu) => std::thread::scope(|scope| {
-                let pinned = scope.spawn(|| pin(cpu).and_then(|()| command.spawn()));
-                pinned.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread has panicked")))
-            }),
-        };
-        let child = spawn(command).map_err(|error| {
+        let child = on_cpu(cpu, || command.spawn()).map_err(|error| {
             io::Error::new(
                 error.kind(),
                 format!("{name}: {} cannot be started: {error}", command.get_program().display()),
@@ -92,8 +97,8 @@ impl Process {
         {
             kill_process(pid, Signal::TERM)?;
             let asked = clock::now();
-            while self.child.try_wait()?.is_none() && clock::now() - asked < PATIENCE {
-                clock::sleep(LOOK);
+            while self.child.try_wait()?.is_none() && clock::now() - asked < clock::nanos(PATIENCE) {
+                clock::pause(LOOK);
             }
         }
         Ok(())

@@ -15,7 +15,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use weirgate_config::{Experiment, FaultKind};
 use weirgate_emulator::clock;
-use weirgate_experiment::{Condition, Run, Sample, Verdict, condition, judge};
+use weirgate_experiment::{Condition, Run, Sample, Turn, Verdict, condition, judge, turns};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};
@@ -125,14 +125,6 @@ fn connections(streams: usize) -> usize {
     CONNECTIONS.min(allowed / 2 / streams.max(1))
 }
 
-/// A fault begins or ends.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    at: Duration,
-    begins: bool,
-    fault: usize,
-}
-
 /// Plays `trial`; `watch` is told now and then how far it is.
 ///
 /// # Errors
@@ -205,17 +197,6 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
 /// The next multiple of [`SAMPLE`] not before `at`.
 fn whole_steps(at: Duration) -> Duration {
     SAMPLE.mul_f64((at.as_secs_f64() / SAMPLE.as_secs_f64()).ceil())
-}
-
-/// When faults begin and end, in order; what ends goes first.
-fn turns(experiment: &Experiment) -> Vec<Turn> {
-    let turn = |(fault, spec): (usize, &weirgate_config::Fault)| {
-        let end = spec.until.map(|at| Turn { at, begins: false, fault });
-        [Some(Turn { at: spec.at, begins: true, fault }), end]
-    };
-    let mut turns: Vec<Turn> = experiment.faults.iter().enumerate().flat_map(turn).flatten().collect();
-    turns.sort_by_key(|turn| (turn.at, turn.begins));
-    turns
 }
 
 /// What faults and samples act on.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Setting;
-use crate::clock;
 use crate::process::{Process, cpu_time};
+use weirgate_emulator::clock;
 
 /// Longest start: Envoy waits for its first health checks, on a busy machine that takes seconds.
 const START: Duration = Duration::from_secs(20);
@@ -108,10 +108,10 @@ impl Peer {
             if done(self)? {
                 return Ok(());
             }
-            if clock::now() - begun > patience {
+            if clock::now() - begun > clock::nanos(patience) {
                 return Err(format!("not within {patience:?}: {what}; its last words:\n{}", last_words(&self.log)));
             }
-            clock::sleep(LOOK);
+            clock::pause(LOOK);
         }
     }
 }

@@ -13,12 +13,13 @@ use super::run_file::{ConfigFile, RunFile, VERSION};
 const MOST_SHOWN: u64 = 64 << 10;
 
 /// Writes everything but `config/` into `dir`, which is made if it is not there. What is there is replaced: a run may
-/// be written after each trial, and an old one again with the pages of a newer program.
+/// be written after each trial, and an old one again with the pages of a newer program. Returns the run as it
+/// stands there, figures rounded.
 ///
 /// # Errors
 /// A file cannot be written, or the run could not be read back: a figure is no number, say, or a trial is there
 /// twice. Then nothing is written.
-pub fn write(dir: &Path, run: &RunFile) -> Result<(), String> {
+pub fn write(dir: &Path, run: &RunFile) -> Result<RunFile, String> {
     let json = json(run).map_err(|error| format!("run.json cannot be made: {error}"))?;
     // Made from what is written, the page is the same when it is made again.
     let run = parse("run.json, as it would be written", &json)?;
@@ -35,7 +36,7 @@ pub fn write(dir: &Path, run: &RunFile) -> Result<(), String> {
         let put = fs::write(&part, text).and_then(|()| fs::rename(&part, &path));
         put.map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
     }
-    Ok(())
+    Ok(run)
 }
 
 /// Reads `run.json` of a run directory.

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use super::Kind;
 use super::guarded::{Guarded, LOOK};
 use super::instance::{Place, Server};
-use crate::clock;
+use weirgate_emulator::clock;
 
 /// Where Debian has it.
 pub(super) const PROGRAM: &str = "/usr/sbin/apache2";
@@ -56,11 +56,11 @@ pub(super) fn start(place: &Place) -> Result<Vec<Server>, String> {
     let mut pool = Guarded::start("php-fpm", &words, place.cpu, place.directory.path())?;
     let (socket, start) = (socket(place)?, clock::now());
     while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-        if pool.ended().is_some() || clock::now() - start > PATIENCE {
+        if pool.ended().is_some() || clock::now() - start > clock::nanos(PATIENCE) {
             let said = fs::read_to_string(&pool.log).unwrap_or_default();
             return Err(format!("{}: {} does not listen:\n{said}", place.name, program.display()));
         }
-        clock::sleep(LOOK);
+        clock::pause(LOOK);
     }
     let words = [PROGRAM, "-d", place.directory.text()?, "-f", "apache.conf", "-D", "FOREGROUND"];
     let apache = Guarded::start("apache", &words, place.cpu, place.directory.path())?;

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::{Instances, Kind};
-use crate::clock;
+use weirgate_emulator::clock;
 
 /// Longest wait for a reply: a minute is the most CPU time that a page burns.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -62,7 +62,7 @@ impl Instances {
     pub fn capacity(&self, clients: usize, cpu: Duration, span: Duration) -> Result<f64, String> {
         let all = self.addresses().len() * clients.max(1);
         let start = clock::now();
-        let end = start + span;
+        let end = start + clock::nanos(span);
         let client = |number: usize, address: SocketAddr| {
             let mut done = 0_u32;
             // Every client begins elsewhere among the words, and no two meet soon.
@@ -79,7 +79,7 @@ impl Instances {
             let gone = || Err("a client of the calibration has panicked".to_owned());
             clients.into_iter().map(|client| client.join().unwrap_or_else(|_| gone())).collect()
         });
-        Ok(f64::from(done?.iter().sum::<u32>()) / (clock::now() - start).as_secs_f64())
+        Ok(f64::from(done?.iter().sum::<u32>()) / Duration::from_nanos(clock::now() - start).as_secs_f64())
     }
 
     /// Sends each instance requests until another one makes no difference: Tomcat until its code is compiled, the
@@ -121,7 +121,7 @@ pub(super) fn fetch(address: SocketAddr, path: &str, patience: Duration) -> Resu
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes())?;
         // The server closes after the last byte.
         stream.read_to_end(&mut reply)?;
-        Ok(clock::now() - start)
+        Ok(Duration::from_nanos(clock::now() - start))
     };
     let took = exchange().map_err(|error| format!("http://{address}{path}: {error}"))?;
     let mut headers = [httparse::EMPTY_HEADER; 32];

@@ -16,7 +16,9 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{clock, process};
+use weirgate_emulator::clock;
+
+use crate::process;
 
 /// The shell's words. Its `$0` is the file that gets the server's process id and, when it ends, its status. A
 /// server may have made a group of its own, as PHP's process manager does: that is killed first.
@@ -61,12 +63,7 @@ impl Guarded {
             let mut command = Command::new("sh");
             command.args(["-c", GUARD]).arg(&state).args(words).current_dir(directory).process_group(0);
             command.stdin(Stdio::piped()).stdout(output.try_clone()?).stderr(output);
-            let Some(cpu) = cpu else { return command.spawn() };
-            // What a pinned thread starts is pinned from its first instruction on.
-            std::thread::scope(|scope| {
-                let pinned = scope.spawn(|| process::pin(cpu).and_then(|()| command.spawn()));
-                pinned.join().unwrap_or_else(|_| Err(io::Error::other("the starting thread has panicked")))
-            })
+            process::on_cpu(cpu, || command.spawn())
         };
         match spawn() {
             Ok(guard) => Ok(Guarded { name: name.to_owned(), guard, state, log }),
@@ -111,10 +108,10 @@ impl Guarded {
             }
         }
         while self.ended().is_none() {
-            if clock::now() - start > PATIENCE {
+            if clock::now() - start > clock::nanos(PATIENCE) {
                 return Err(format!("{} does not stop within {} s of being asked", self.name, PATIENCE.as_secs()));
             }
-            clock::sleep(LOOK);
+            clock::pause(LOOK);
         }
         Ok(())
     }
@@ -138,8 +135,8 @@ impl Drop for Guarded {
         let _ = self.guard.wait();
         // The others die by the same signal, a moment later; until then they may still write files.
         let start = clock::now();
-        while lives(&groups) && clock::now() - start < PATIENCE {
-            clock::sleep(LOOK);
+        while lives(&groups) && clock::now() - start < clock::nanos(PATIENCE) {
+            clock::pause(LOOK);
         }
     }
 }
@@ -170,7 +167,7 @@ mod tests {
             let words = ["sh", "-c", &format!("{group}sh -c 'sleep 60 & sleep 60 & echo started; wait'")];
             let server = Guarded::start("family", &words, None, directory.path()).expect("it starts");
             while std::fs::read_to_string(&server.log).expect("it is there") != "started\n" {
-                clock::sleep(LOOK);
+                clock::pause(LOOK);
             }
             let groups = server.groups();
             assert_eq!(lives(&groups[..1]), !group.is_empty(), "its own group");
@@ -188,7 +185,7 @@ mod tests {
         let said = loop {
             match server.ended() {
                 Some(said) => break said,
-                None => clock::sleep(LOOK),
+                None => clock::pause(LOOK),
             }
         };
         assert_eq!(said, "peer has ended with status 3");

@@ -15,7 +15,7 @@ use weirgate_emulator::random::Random;
 
 use super::Kind;
 use super::guarded::Guarded;
-use crate::clock;
+use weirgate_emulator::clock;
 
 /// What builds it.
 pub(super) const INDEXER: &str = "/usr/bin/omindex";
@@ -115,7 +115,7 @@ fn build(directory: &Path) -> Result<(), String> {
             bar.inc(u64::from(line.ends_with("added")));
             seen + 1
         });
-        clock::sleep(LOOK);
+        clock::pause(LOOK);
     }
     bar.finish_and_clear();
     if indexer.succeeded() {

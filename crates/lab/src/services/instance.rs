@@ -10,7 +10,7 @@ use super::calibration::fetch;
 use super::directory::Directory;
 use super::guarded::{Guarded, LOOK};
 use super::{Kind, apache, tomcat};
-use crate::clock;
+use weirgate_emulator::clock;
 
 /// How long an instance may take to answer first. A JVM needs 3 s of CPU time, and several start at once on one
 /// CPU of a busy machine.
@@ -63,7 +63,7 @@ impl Instance {
         let start = clock::now();
         let mut answered = false;
         let mut obstacle = "no reply".to_owned();
-        while clock::now() - start < PATIENCE {
+        while clock::now() - start < clock::nanos(PATIENCE) {
             if let Some(ended) = self.ended() {
                 return Err(self.fault(&ended));
             }
@@ -78,7 +78,7 @@ impl Instance {
             if answered && self.access_log().metadata().is_ok_and(|log| log.len() > 0) {
                 return Ok(());
             }
-            clock::sleep(LOOK);
+            clock::pause(LOOK);
         }
         let whose = if answered { "somebody else answers" } else { obstacle.as_str() };
         Err(self.fault(&format!("it does not serve after {} s: {whose}", PATIENCE.as_secs())))

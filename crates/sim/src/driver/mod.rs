@@ -26,7 +26,7 @@ use crate::machine::Machines;
 use crate::requests::{Place, Requests};
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::{Event, Stream};
-use weirgate_experiment::{Fate, Record, Run, Sample, Violation};
+use weirgate_experiment::{Fate, Record, Run, Sample, Turn, Violation, turns};
 
 /// Between two samples: a quarter of the two-second windows in which guarantees are read.
 const SAMPLE_EVERY: u64 = 500_000_000;
@@ -135,14 +135,6 @@ enum Errand {
     CheckLate { node: u32, round: u32 },
 }
 
-/// A fault begins or ends.
-#[derive(Clone, Copy, Debug)]
-struct Turn {
-    at: u64,
-    begins: bool,
-    fault: usize,
-}
-
 /// The numbers of the agenda's sources. At equal instants messages come first and then the lower number:
 /// what the world does before what the gateway does, what frees before what takes, and the samples after
 /// everything.
@@ -237,7 +229,7 @@ impl<'a> Driver<'a> {
             self.plan_check(node);
         }
         self.checks.look(&self.engine.snapshot(Time::ZERO));
-        self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| turn.at));
+        self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
         self.settle();
     }
@@ -402,17 +394,6 @@ fn sample_times(experiment: &Experiment) -> Vec<u64> {
     times.sort_unstable();
     times.dedup();
     times
-}
-
-/// When faults begin and end; at equal instants ends come first, so that one may follow another.
-fn turns(experiment: &Experiment) -> Vec<Turn> {
-    let mut turns = Vec::new();
-    for (fault, spec) in experiment.faults.iter().enumerate() {
-        turns.push(Turn { at: nanos(spec.at), begins: true, fault });
-        turns.extend(spec.until.map(|until| Turn { at: nanos(until), begins: false, fault }));
-    }
-    turns.sort_by_key(|turn| (turn.at, turn.begins));
-    turns
 }
 
 /// A fresh record of an attempt that begins at `now`.

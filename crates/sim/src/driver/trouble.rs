@@ -7,17 +7,17 @@ use weirgate_config::FaultKind;
 use weirgate_emulator::station::Demand;
 use weirgate_engine::{NodeEvent, NodeId};
 
-use super::{CHECK, Driver, Errand, Message, News, Sources, Turn};
+use super::{CHECK, Driver, Errand, Message, News, Sources, nanos};
 use crate::machine::Reception;
 use crate::requests::Place;
-use weirgate_experiment::condition;
+use weirgate_experiment::{Turn, condition};
 
 impl Driver<'_> {
     /// A fault begins or ends.
     pub(super) fn turn(&mut self) {
         let Some(Turn { begins, fault, .. }) = self.faults.get(self.next_fault).copied() else { return };
         self.next_fault += 1;
-        self.agenda.set(Sources::FAULTS, self.faults.get(self.next_fault).map(|turn| turn.at));
+        self.agenda.set(Sources::FAULTS, self.faults.get(self.next_fault).map(|turn| nanos(turn.at)));
         if begins {
             self.active.push(fault);
         } else {

@@ -6,13 +6,18 @@ mod play;
 mod provision;
 mod reports;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::{Args as ClapArgs, Subcommand};
 use weirgate_config::Override;
 use weirgate_gateway::access_log::rfc3339;
+use weirgate_lab::campaign::Campaign;
+use weirgate_lab::gateways::Approach;
+use weirgate_lab::trial::Cpus;
+
+use crate::sim;
 
 /// Play experiments on real processes: Weirgate and its peers in front of the same nodes, under the same load.
 ///
@@ -58,6 +63,35 @@ struct Played {
     /// Divide all instants (phases, faults, changes) by this; rates and demands stay.
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     compress: f64,
+    /// Play with this seed.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+}
+
+impl Played {
+    /// A campaign of the experiment in `file` under `approaches`, with the one seed, into `directory`.
+    fn campaign(
+        &self,
+        file: &Path,
+        approaches: Vec<Approach>,
+        directory: PathBuf,
+        date: String,
+    ) -> Result<Campaign, String> {
+        let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
+        Ok(Campaign {
+            file: file.to_owned(),
+            overrides: self.sets.clone(),
+            compression: self.compress,
+            approaches,
+            seeds: vec![self.seed],
+            directory,
+            // Its own approaches are other processes of the program that is running.
+            program,
+            cpus: Cpus::of_this_machine()?,
+            command: sim::command_line(),
+            date,
+        })
+    }
 }
 
 pub(crate) use crate::sim::CANNOT;
@@ -79,9 +113,4 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn now() -> String {
     let now = rfc3339(SystemTime::now());
     now.split_once('.').map_or_else(|| now.clone(), |(seconds, _)| format!("{seconds}Z"))
-}
-
-/// The program that is running: its own approaches are other processes of it.
-fn program() -> Result<PathBuf, String> {
-    std::env::current_exe().map_err(|error| format!("where this program is: {error}"))
 }

@@ -7,10 +7,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_lab::campaign::{Campaign, Event};
 use weirgate_lab::gateways::{Approach, Kind};
 use weirgate_lab::report::{self, RunFile, Trial};
-use weirgate_lab::trial::{Cpus, Progress};
+use weirgate_lab::trial::Progress;
 
-use super::{CANNOT, Played, program};
-use crate::{exit, sim};
+use super::{CANNOT, Played};
+use crate::exit;
 
 /// Play experiments and write a run directory for each: a page with figures, JSON, configuration, latencies.
 #[derive(Debug, clap::Args)]
@@ -28,9 +28,6 @@ pub(super) struct Args {
     /// Play with the seeds 1 to N.
     #[arg(long, value_name = "N", conflicts_with = "seed", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
-    /// Play with this seed.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
     #[command(flatten)]
     played: Played,
     /// Where the results go, a directory for each experiment. By default below `lab-runs/`.
@@ -65,21 +62,11 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
     if directory.join("run.json").exists() {
         return Err(format!("{} holds a run already; name another: --output DIR", directory.display()));
     }
-    let campaign = Campaign {
-        file: file.to_owned(),
-        overrides: args.played.sets.clone(),
-        compression: args.played.compress,
-        approaches: approaches(args)?,
-        seeds: args.seeds.map_or_else(|| vec![args.seed], |count| (1..=count).collect()),
-        directory,
-        program: program()?,
-        cpus: Cpus::of_this_machine()?,
-        command: sim::command_line(),
-        date,
-    };
-    watched(&campaign)?;
-    // As it was written, so that the same is printed when the report is made again.
-    let run = report::read(&campaign.directory)?;
+    let mut campaign = args.played.campaign(file, approaches(args)?, directory, date)?;
+    if let Some(count) = args.seeds {
+        campaign.seeds = (1..=count).collect();
+    }
+    let run = watched(&campaign)?;
     exit::write(&report::text(&run)).map_err(|error| format!("cannot write to standard output: {error}"))?;
     if args.sweep {
         exit::write(&best(&run)).map_err(|error| format!("cannot write to standard output: {error}"))?;

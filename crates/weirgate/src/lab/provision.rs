@@ -8,10 +8,9 @@ use weirgate_lab::campaign::Campaign;
 use weirgate_lab::gateways::Approach;
 use weirgate_lab::provision::{Provision, Size, Step, provision, size};
 use weirgate_lab::report;
-use weirgate_lab::trial::Cpus;
 
-use super::{CANNOT, Played, program};
-use crate::{exit, sim};
+use super::{CANNOT, Played};
+use crate::exit;
 
 /// Find the smallest cluster with which each approach keeps the guarantees of an experiment, by trials on real
 /// processes.
@@ -22,9 +21,6 @@ pub(super) struct Args {
     /// For this approach, `NAME` or `NAME:knob=value,...`; may be given several times.
     #[arg(long = "approach", value_name = "A", required = true, value_parser = Approach::parse)]
     approaches: Vec<Approach>,
-    /// With this seed.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
     #[command(flatten)]
     played: Played,
     /// Where configuration and logs go. By default below `lab-runs/`.
@@ -48,18 +44,7 @@ fn all(args: &Args) -> Result<String, String> {
     let stem = args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let directory =
         args.output.clone().unwrap_or_else(|| report::default_directory(&date, &format!("{stem}-provision")));
-    let campaign = Campaign {
-        file: args.file.clone(),
-        overrides: args.played.sets.clone(),
-        compression: args.played.compress,
-        approaches: args.approaches.clone(),
-        seeds: vec![args.seed],
-        directory,
-        program: program()?,
-        cpus: Cpus::of_this_machine()?,
-        command: sim::command_line(),
-        date,
-    };
+    let campaign = args.played.campaign(&args.file, args.approaches.clone(), directory, date)?;
     let present = size(&campaign.experiment()?);
     let mut text = format!("{}: {} now\n", args.file.display(), told(present));
     for approach in &args.approaches {

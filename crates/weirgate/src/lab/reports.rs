@@ -49,7 +49,7 @@ enum Format {
 
 /// Runs `report`.
 pub(super) fn report(args: &ReportArgs) -> ExitCode {
-    let again = report::read(&args.directory).and_then(|run| report::write(&args.directory, &run).map(|()| run));
+    let again = report::read(&args.directory).and_then(|run| report::write(&args.directory, &run));
     match again {
         Ok(run) => exit::print(&report::text(&run)),
         Err(why) => exit::fail(&why),

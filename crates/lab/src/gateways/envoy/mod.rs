@@ -16,7 +16,7 @@ use self::config::{Endpoints, Filter};
 use super::knob::{Knob, Share, Slots, Span, is};
 use super::launch::{Peer, SocketPath, check, subdirectory, version, write};
 use super::terms::pools;
-use super::{Approach, Gateway, Kind, Setting, State};
+use super::{Approach, Gateway, Kind, Setting};
 use crate::programs::Program;
 
 /// One filter for each class, or one for all classes of a pool.
@@ -224,10 +224,6 @@ impl Gateway for Envoy {
             };
             Ok(hosts.iter().all(|host| draining(host) == out))
         })
-    }
-
-    fn state(&mut self) -> Option<State> {
-        None
     }
 
     fn cpu_time(&self) -> Duration {

@@ -16,7 +16,7 @@ use self::config::Figures;
 use super::knob::{Knob, Share, Slots, is};
 use super::launch::{Peer, check, version, write};
 use super::terms::pools;
-use super::{Approach, Gateway, Kind, Setting, State};
+use super::{Approach, Gateway, Kind, Setting};
 use crate::programs::Program;
 
 /// Rates and connections per class.
@@ -146,10 +146,6 @@ impl Gateway for Nginx {
 
     fn reload(&mut self) -> Result<(), String> {
         self.load()
-    }
-
-    fn state(&mut self) -> Option<State> {
-        None
     }
 
     fn cpu_time(&self) -> Duration {
