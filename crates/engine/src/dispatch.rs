@@ -51,6 +51,8 @@ pub(crate) struct NodeInfo {
     pub(crate) outstanding: u32,
     pub(crate) served: u64,
     pub(crate) failed: u64,
+    /// What its collector counted last: requests for static and for dynamic content.
+    pub(crate) reported: Option<[u32; 2]>,
     up: bool,
     draining: bool,
     ejected_until: Option<Time>,
@@ -169,6 +171,7 @@ impl Nodes {
                 outstanding: 0,
                 served: 0,
                 failed: 0,
+                reported: None,
                 up: true,
                 draining: false,
                 ejected_until: None,

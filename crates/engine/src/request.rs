@@ -165,6 +165,15 @@ pub enum NodeEvent {
     Resumed(NodeId),
     /// Its measured or configured capacity in slot-seconds per second; finite and > 0, else ignored.
     Capacity(NodeId, f64),
+    /// What its collector counted: requests being worked on.
+    Load {
+        /// Which node.
+        node: NodeId,
+        /// For static content.
+        static_content: u32,
+        /// For dynamic content.
+        dynamic_content: u32,
+    },
 }
 
 /// Something the engine wants done about a waiting request.

@@ -70,7 +70,8 @@ impl Nodes {
             | NodeEvent::Down(id)
             | NodeEvent::Draining(id)
             | NodeEvent::Resumed(id)
-            | NodeEvent::Capacity(id, _) => id,
+            | NodeEvent::Capacity(id, _)
+            | NodeEvent::Load { node: id, .. } => id,
         };
         let Some(node) = self.nodes.get_mut(id.0 as usize) else { return false };
         let before = node.usable();
@@ -83,6 +84,9 @@ impl Nodes {
                 if capacity.is_finite() && capacity > 0.0 {
                     node.capacity = Some(capacity);
                 }
+            }
+            NodeEvent::Load { static_content, dynamic_content, .. } => {
+                node.reported = Some([static_content, dynamic_content]);
             }
         }
         let changed = before != node.usable();

@@ -224,7 +224,7 @@ impl Checks {
             NodeEvent::Down(id) => self.nodes[id.0 as usize].is_down = true,
             NodeEvent::Draining(id) => self.nodes[id.0 as usize].is_drained = true,
             NodeEvent::Resumed(id) => self.nodes[id.0 as usize].is_drained = false,
-            NodeEvent::Capacity(..) => {}
+            NodeEvent::Capacity(..) | NodeEvent::Load { .. } => {}
         }
     }
 
