@@ -84,7 +84,7 @@ impl Engine {
                 }
                 self.plan();
             }
-            LoadControl::Fixed { .. } => {}
+            LoadControl::Fixed { .. } | LoadControl::Slots { .. } => {}
         }
     }
 
@@ -252,6 +252,8 @@ mod tests {
             guarantee: Guarantee { throughput: Some(10.0), response_time: Some(limit) },
             service_time: None,
             utility: 1.0,
+            tag: 0,
+            fallback: None,
             queue: QueueBounds::default(),
             retry: RetryBudget::default(),
         };

@@ -12,12 +12,47 @@ use crate::policy::InvalidPolicy;
 pub struct Discipline {
     /// The name under which the operator chose it (`quorum`, `none`, `custom`, …).
     pub name: String,
+    /// States of waiting requests, for the methods that look at them. A tag's code is its place here.
+    pub tags: Vec<Tag>,
     /// Stage *admit*.
     pub admit: Admit,
     /// Stage *release*, load control: how many requests may be inside.
     pub load_control: LoadControl,
     /// Stage *release*, precedence: whose turn it is.
     pub precedence: Precedence,
+}
+
+/// The state of a waiting request: SEDA's priority tag (Sec. 4.1). A class gives its requests their first one; being
+/// put back into the queue may change it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tag {
+    /// Unique name.
+    pub name: String,
+    /// Its place in the order of tags: greater ranks go first.
+    pub rank: u32,
+    /// [`Admit::Thresholds`]: it is admitted to queues shorter than so many times the threshold; > 0.
+    pub threshold: f64,
+    /// [`Admit::Thresholds`]: most requests with this tag that wait in a pool (numerus clausus).
+    pub quota: Option<u32>,
+    /// [`Admit::Thresholds`]: probability with which it is admitted to a longer queue, as long as any tag is.
+    pub beyond: f64,
+    /// [`Precedence::Reenqueue`]: is it handled when its turn comes.
+    pub handle: Handle,
+    /// [`Precedence::Reenqueue`]: the code that it has after it was put back.
+    pub reenqueued: u32,
+}
+
+/// [`Precedence::Reenqueue`]: is a request handled when its turn comes, or put back at the end of the queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Handle {
+    /// Handled.
+    Always,
+    /// Put back. Its next tag must be another.
+    Never,
+    /// Put back while a request with a greater rank waits in its pool.
+    Highest,
+    /// Handled with this probability, 0 to 1.
+    Chance(f64),
 }
 
 /// Stage *admit*: may a request wait here, and for how long.
@@ -34,6 +69,12 @@ pub enum Admit {
     /// Prediction at arrival: who would wait too long is turned away at once, and the head of a queue is
     /// dropped when it is too late for it.
     Predict(Predict),
+    /// SEDA's thresholds (Sec. 4.2): a queue takes requests of a tag while it is shorter than that tag's multiple of
+    /// its threshold.
+    Thresholds {
+        /// The threshold of each pool's queue, in waiting requests, at least 1.
+        queue: u32,
+    },
 }
 
 /// Figures of [`Admit::Predict`]. The reasons for the values stand at their defaults.
@@ -90,6 +131,12 @@ pub enum LoadControl {
     /// A window per group of nodes that seeks the point from which on more requests inside only make all
     /// of them slower.
     WindowAdaptive(Adaptive),
+    /// So many requests inside each node per CPU: the threads of a stage. A node's CPUs are its capacity, or else
+    /// its weight; it takes at least one request.
+    Slots {
+        /// Requests per CPU; finite and > 0.
+        per_cpu: f64,
+    },
 }
 
 /// Figures of [`LoadControl::WindowAdaptive`]. The reasons for the values stand at their defaults.
@@ -159,6 +206,10 @@ pub enum Precedence {
     /// Every class its guaranteed rate first, by token buckets; what is left in proportion to the
     /// weights, in slot-seconds.
     Tokens(Tokens),
+    /// The greatest rank first, arrival order within it: the priority queue that SEDA's Sec. 3.3 asks for.
+    Priority,
+    /// Arrival order, but a request whose tag says so is put back at the end of the queue (SEDA Sec. 4.3).
+    Reenqueue,
 }
 
 /// Figures of [`Precedence::Tokens`].
@@ -276,12 +327,62 @@ impl Default for Tokens {
     }
 }
 
+impl Tag {
+    /// The paper's table (Sec. 4.1): `basic`, `again`, `premium`, with codes 0, 1, 2.
+    #[must_use]
+    pub fn seda() -> Vec<Tag> {
+        let tag = |name: &str, rank, threshold, handle, reenqueued| Tag {
+            name: name.into(),
+            rank,
+            threshold,
+            quota: None,
+            beyond: 0.0,
+            handle,
+            reenqueued,
+        };
+        vec![
+            tag("basic", 0, 1.0, Handle::Never, 1),
+            tag("again", 1, 1.5, Handle::Always, 1),
+            tag("premium", 2, 2.0, Handle::Always, 2),
+        ]
+    }
+
+    /// Checks a table of tags.
+    fn validate(tags: &[Tag]) -> Result<(), InvalidPolicy> {
+        for (code, tag) in tags.iter().enumerate() {
+            let fail = |what: &str| Err(InvalidPolicy(format!("tag {}: {what}", tag.name)));
+            if !(tag.threshold.is_finite() && tag.threshold > 0.0) {
+                return fail("threshold must be finite and > 0");
+            }
+            let chance = if let Handle::Chance(p) = tag.handle { p } else { 0.0 };
+            if !(0.0..=1.0).contains(&tag.beyond) || !(0.0..=1.0).contains(&chance) {
+                return fail("probabilities must lie between 0 and 1");
+            }
+            if tag.reenqueued as usize >= tags.len() {
+                return fail("it turns into a tag that does not exist");
+            }
+            // Whoever is never handled must become somebody who is.
+            let mut next = code;
+            for _ in 0..tags.len() {
+                if tags[next].handle == Handle::Never {
+                    next = tags[next].reenqueued as usize;
+                }
+            }
+            if tags[next].handle == Handle::Never {
+                return fail("its requests are put back for ever");
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Discipline {
     /// Weirgate's own: see `docs/disciplines/weirgate.md`.
     #[must_use]
     pub fn weirgate() -> Discipline {
         Discipline {
             name: "weirgate".into(),
+            tags: Vec::new(),
             admit: Admit::Predict(Predict::default()),
             load_control: LoadControl::WindowAdaptive(Adaptive::default()),
             precedence: Precedence::Tokens(Tokens::default()),
@@ -294,6 +395,7 @@ impl Discipline {
     pub fn quorum() -> Discipline {
         Discipline {
             name: "quorum".into(),
+            tags: Vec::new(),
             admit: Admit::Deadline { stale: StaleEstimate::Decay },
             load_control: LoadControl::WindowLinear {
                 delta: 2,
@@ -306,15 +408,34 @@ impl Discipline {
         }
     }
 
+    /// SEDA's differentiated queues as published (Le Baron and Elkan): tags `basic`, `again` (a basic request that was
+    /// put back once) and `premium` with thresholds i, 3i/2 and 2i, i = 50; a bottleneck of one thread a CPU.
+    #[must_use]
+    pub fn seda() -> Discipline {
+        Discipline {
+            name: "seda".into(),
+            tags: Tag::seda(),
+            admit: Admit::Thresholds { queue: 50 },
+            load_control: LoadControl::Slots { per_cpu: 1.0 },
+            precedence: Precedence::Reenqueue,
+        }
+    }
+
     /// No control at all: a plain reverse proxy.
     #[must_use]
     pub fn none() -> Discipline {
         Discipline {
             name: "none".into(),
+            tags: Vec::new(),
             admit: Admit::None,
             load_control: LoadControl::Fixed { window: None },
             precedence: Precedence::Fifo,
         }
+    }
+
+    /// The rank of a tag; 0 where there are none.
+    pub(crate) fn rank(&self, code: u32) -> u32 {
+        self.tags.get(code as usize).map_or(0, |tag| tag.rank)
     }
 
     /// Checks the figures.
@@ -322,8 +443,20 @@ impl Discipline {
         let fail = |text: &str| Err(InvalidPolicy(text.into()));
         let share = |x: f64| (0.0..=1.0).contains(&x);
         let positive = |x: f64| x.is_finite() && x > 0.0;
+        Tag::validate(&self.tags)?;
+        let tagged = matches!(self.admit, Admit::Thresholds { .. })
+            || matches!(self.precedence, Precedence::Priority | Precedence::Reenqueue);
+        if tagged && self.tags.is_empty() {
+            return fail("thresholds, priority and re-enqueueing need tags");
+        }
+        if matches!(self.admit, Admit::Thresholds { queue: 0 }) {
+            return fail("the threshold of a queue must be at least 1");
+        }
         match self.load_control {
             LoadControl::Fixed { window: Some(0) } => return fail("a fixed window must be at least 1"),
+            LoadControl::Slots { per_cpu } if !positive(per_cpu) => {
+                return fail("requests per CPU must be finite and > 0");
+            }
             LoadControl::WindowLinear { delta, first, least, most, .. }
                 if delta == 0 || least == 0 || first < least || most < first =>
             {

@@ -161,13 +161,14 @@ impl Nodes {
         let mut nodes: Vec<NodeInfo> = policy
             .nodes
             .iter()
-            .map(|n| NodeInfo {
+            .enumerate()
+            .map(|(index, n)| NodeInfo {
                 pool: n.pool,
                 machine: 0,
                 lane: 0,
                 weight: n.weight,
                 capacity: n.capacity,
-                max_outstanding: n.max_outstanding.unwrap_or(u32::MAX),
+                max_outstanding: policy.most_inside(index),
                 outstanding: 0,
                 served: 0,
                 failed: 0,

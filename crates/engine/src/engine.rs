@@ -7,7 +7,7 @@ use crate::discipline::{Admit, Infeasible, Precedence as Method};
 use crate::dispatch::Nodes;
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
-use crate::queue::Queues;
+use crate::queue::{Bounds, Queues};
 use crate::random::Random;
 use crate::release::{Bucket, Claim, Claimed, Precedence, Window};
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
@@ -52,7 +52,7 @@ impl Engine {
             now,
             sequence: 0,
             tickets: Tickets::new(),
-            queues: Queues::new(policy.max_waiting),
+            queues: Queues::new(policy.max_waiting, policy.pools.len(), policy.discipline.tags.len()),
             windows: vec![window; nodes.groups.len()],
             nodes,
             precedence: Precedence::new(policy.discipline.precedence, policy.pools.len(), live),
@@ -90,6 +90,11 @@ impl Engine {
             Some(state) if state.live => arrival.class.0,
             _ => self.classes.default_class(),
         };
+        self.enter(now, class, &arrival).unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason)))
+    }
+
+    /// Stages *admit* and *queue*: takes a request in, or says why not.
+    fn enter(&mut self, now: Time, class: u32, arrival: &Arrival) -> Result<Verdict, ShedReason> {
         let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
@@ -101,34 +106,36 @@ impl Engine {
         let pool = state.pool;
         self.promote(now);
         if self.nodes.usable(pool) == 0 {
-            return self.refuse(now, class, ShedReason::NoNode);
+            return Err(ShedReason::NoNode);
         }
         let predicted = self.predicted(now, class);
         let free = self.classes.all[class as usize].queue.len == 0 && self.nodes.has_room(pool, &self.windows, None);
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             let expected = self.classes.all[class as usize].expected.guaranteed().unwrap_or(0.0);
             if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
-                return self.refuse(now, class, ShedReason::Deadline);
+                return Err(ShedReason::Deadline);
             }
-            let index = self.accept(now, class, &arrival);
+            let index = self.accept(now, class, arrival);
             let node = self.send(now, index);
-            return Verdict::Release { ticket: self.tickets.ticket(index), node };
+            return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
         }
-        if let Err(reason) = self.queues.room(class, arrival.flow, &self.classes.all[class as usize].queue, bounds) {
-            return self.refuse(now, class, reason);
-        }
+        self.queues.room(class, arrival.flow, &self.classes.all[class as usize].queue, bounds)?;
         if let Some(reason) = predicted {
-            return self.refuse(now, class, reason);
+            return Err(reason);
         }
-        let index = self.accept(now, class, &arrival);
+        if !self.admits(pool, self.classes.spec(class).tag, None) {
+            return Err(ShedReason::Threshold);
+        }
+        let index = self.accept(now, class, arrival);
         let weight = self.fair_weight(class);
+        let bounds = self.bounds(class);
         let state = &mut self.classes.all[class as usize];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
             state.backlogged = now;
             state.tag = self.precedence.start(state.tag, weight);
             self.rank(class);
         }
-        Verdict::Wait { ticket: self.tickets.ticket(index) }
+        Ok(Verdict::Wait { ticket: self.tickets.ticket(index) })
     }
 
     /// The client of a *waiting* request left, or the driver gave it up: its place is free at once.
@@ -163,33 +170,46 @@ impl Engine {
 
     fn next_action(&mut self, now: Time) -> Option<Action> {
         self.promote(now);
-        while let Some((at, class)) = self.expiry.peek(0) {
-            if at > now {
-                break;
-            }
+        while let Some((_, class)) = self.expiry.peek(0).filter(|(at, _)| *at <= now) {
             let head = self.classes.all[class as usize].queue.head;
             let (due, reason) = self.drop_at(now, class);
             if due <= now {
-                return Some(self.drop_head(now, head, reason));
+                return Some(self.turn_away(now, head, reason));
             }
             self.expiry.set(0, class, due);
         }
-        if self.queues.waiting == 0 {
-            return None;
+        if let Some((_, index)) = self.queues.first_behind().filter(|(at, _)| *at <= now) {
+            return Some(self.turn_away(now, index, ShedReason::QueueTimeout));
         }
-        let class = self.next()?;
-        let index = self.classes.all[class as usize].queue.head;
-        let (due, reason) = self.drop_at(now, class);
-        if due <= now {
-            return Some(self.drop_head(now, index, reason));
+        // Whoever is put back is passed over once: the round after the next request is handled as it is.
+        let mut passed = self.queues.waiting;
+        while self.queues.waiting > 0 {
+            let class = self.next()?;
+            let index = self.classes.all[class as usize].queue.head;
+            let (due, reason) = self.drop_at(now, class);
+            if due <= now {
+                return Some(self.turn_away(now, index, reason));
+            }
+            if passed == 0 || !self.is_put_back(index) {
+                return Some(self.release(now, index));
+            }
+            passed -= 1;
+            if let Some(refused) = self.put_back(now, index) {
+                return Some(refused);
+            }
         }
-        self.tickets[index].fair = self.precedence.charges(class);
+        None
+    }
+
+    /// Stage *release*: the head of a class's queue goes inside.
+    fn release(&mut self, now: Time, index: u32) -> Action {
+        self.tickets[index].fair = self.precedence.charges(self.tickets[index].class);
         // The release ranks its class anew.
         self.dequeue(index);
         let node = self.send(now, index);
         let entry = &self.tickets[index];
         let waited = now.since(entry.arrived);
-        Some(Action::Release { ticket: self.tickets.ticket(index), tag: entry.tag, node, waited })
+        Action::Release { ticket: self.tickets.ticket(index), tag: entry.tag, node, waited }
     }
 
     /// When [`Engine::poll`] must be called next even if nothing else happens: the next drop, the next
@@ -197,7 +217,8 @@ impl Engine {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
-        let next = self.steering.next.min(expiry).min(self.nodes.next_return());
+        let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
+        let next = self.steering.next.min(expiry).min(behind).min(self.nodes.next_return());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -295,6 +316,7 @@ impl Engine {
         }
         self.sequence += 1;
         let index = self.tickets.insert(class, arrival.flow, arrival.tag, now, self.sequence);
+        self.tickets[index].code = self.classes.spec(class).tag;
         let known = self.classes.all[class as usize].expected.seconds();
         let charge = arrival.cost.map(|cost| f64::from(cost.0[0])).or(known).unwrap_or(ASSUMED_COMPUTE);
         self.tickets[index].charged = if charge.is_finite() { charge.clamp(0.0, 1e6) } else { ASSUMED_COMPUTE };
@@ -343,7 +365,7 @@ impl Engine {
     fn dearness(&self, class: u32) -> f64 {
         let dear = match self.policy.discipline.precedence {
             Method::Tokens(figures) => figures.dear,
-            Method::Fifo | Method::WeightedFair => return 1.0,
+            _ => return 1.0,
         };
         let state = &self.classes.all[class as usize];
         let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
@@ -368,7 +390,7 @@ impl Engine {
     /// Takes a waiting request out of its queue. True if it was the head: then its class must be ranked anew.
     fn dequeue(&mut self, index: u32) -> bool {
         let class = self.tickets[index].class;
-        let bounds = self.classes.spec(class).queue;
+        let bounds = self.bounds(class);
         let queue = &mut self.classes.all[class as usize].queue;
         self.queues.unlink(&mut self.tickets, queue, index, bounds)
     }
@@ -385,19 +407,25 @@ impl Engine {
         }
     }
 
-    fn drop_head(&mut self, now: Time, index: u32, reason: ShedReason) -> Action {
+    /// A waiting request is turned away.
+    pub(crate) fn turn_away(&mut self, now: Time, index: u32, reason: ShedReason) -> Action {
         let entry = &self.tickets[index];
         let (class, tag, waited) = (entry.class, entry.tag, now.since(entry.arrived));
         let ticket = self.tickets.ticket(index);
-        let retry_after = self.retry_after(class, reason);
-        self.classes.all[class as usize].observed.shed(now, reason);
+        let shed = self.refuse(now, class, reason);
         self.forget(index);
-        Action::Shed { ticket, tag, shed: Shed { reason, retry_after }, waited }
+        Action::Shed { ticket, tag, shed, waited }
     }
 
-    fn refuse(&mut self, now: Time, class: u32, reason: ShedReason) -> Verdict {
+    fn refuse(&mut self, now: Time, class: u32, reason: ShedReason) -> Shed {
         self.classes.all[class as usize].observed.shed(now, reason);
-        Verdict::Shed(Shed { reason, retry_after: self.retry_after(class, reason) })
+        let fallback = self.classes.spec(class).fallback.map(|index| ClassId(index as u32));
+        Shed { reason, retry_after: self.retry_after(class, reason), fallback }
+    }
+
+    /// What the queues need to know of a class.
+    pub(crate) fn bounds(&self, class: u32) -> Bounds {
+        Bounds { pool: self.classes.all[class as usize].pool, queue: self.classes.spec(class).queue }
     }
 
     /// When the head of the class's queue is dropped, and why.
@@ -432,6 +460,7 @@ impl Engine {
             outstanding: state.outstanding,
             tag: state.tag,
             sequence: self.tickets[state.queue.head].sequence,
+            rank: self.policy.discipline.rank(self.tickets[state.queue.head].code),
             claimed: Claimed::Guaranteed { rank: 0.0 },
         };
         let claimed = self.claimed(class);

@@ -11,7 +11,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::discipline::Discipline;
+use crate::discipline::{Discipline, LoadControl};
 
 /// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +96,11 @@ pub struct Class {
     /// What serving one request is worth where the guarantees do not all fit; see
     /// [`crate::Infeasible`]. Finite and > 0; 1 is usual.
     pub utility: f64,
+    /// The first tag of its requests: a code, an index into [`Discipline::tags`]; 0 where there are none.
+    pub tag: u32,
+    /// The class as which a request may arrive once more that was turned away as one of this class, as an index into
+    /// [`Policy::classes`]; see [`crate::Shed::fallback`]. That class has no fallback itself.
+    pub fallback: Option<usize>,
     /// Bounds of its queue.
     pub queue: QueueBounds,
     /// How often failed requests may be tried again.
@@ -245,6 +250,13 @@ impl Policy {
         }
         for class in self.classes.iter().chain(self.templates.iter().map(|t| &t.class)) {
             class.validate(self.pools.len())?;
+            if class.tag != 0 && class.tag as usize >= self.discipline.tags.len() {
+                return fail(format!("class {}: its tag does not exist", class.name));
+            }
+            let Some(fallback) = class.fallback else { continue };
+            if self.classes.get(fallback).is_none_or(|other| other.fallback.is_some()) {
+                return fail(format!("class {}: its fallback does not exist, or has one itself", class.name));
+            }
         }
         for template in &self.templates {
             if template.max_live == 0 {
@@ -252,6 +264,25 @@ impl Policy {
             }
         }
         self.discipline.validate()
+    }
+}
+
+impl Policy {
+    /// Most requests inside a node at once, by its own bound and by load control.
+    ///
+    /// # Panics
+    /// If there is no such node.
+    #[must_use]
+    pub fn most_inside(&self, node: usize) -> u32 {
+        let node = &self.nodes[node];
+        let own = node.max_outstanding.unwrap_or(u32::MAX);
+        match self.discipline.load_control {
+            LoadControl::Slots { per_cpu } => {
+                let slots = per_cpu * node.capacity.unwrap_or(node.weight);
+                own.min(slots.round().clamp(1.0, 1e9) as u32)
+            }
+            _ => own,
+        }
     }
 }
 

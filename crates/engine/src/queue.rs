@@ -3,13 +3,22 @@
 //! One first-in-first-out queue per class, a doubly linked list through the ticket slab, so that a
 //! client that leaves frees its place at once wherever it stands: O(1) to enqueue, dequeue, cancel.
 //! Bounds per class, per source inside a class, and over all queues.
+//!
+//! The head of a queue is its oldest request, but for those that were put back; these have their own places in a heap
+//! of longest waits.
+//!
+//! Methods that look at tags see the queues of a pool as one (SEDA's queue of a stage): how many wait there, with
+//! which tag.
 
+use core::time::Duration;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::heap::Heaps;
 use crate::policy::QueueBounds;
 use crate::request::ShedReason;
 use crate::ticket::{NONE, Tickets};
+use crate::time::Time;
 
 /// One class's queue.
 #[derive(Clone, Copy, Debug)]
@@ -31,11 +40,41 @@ pub(crate) struct Queues {
     max_waiting: u32,
     /// Requests waiting per class and source, kept only for classes that bound it.
     flows: HashMap<(u32, u64), u32, BuildHasherDefault<FlowHasher>>,
+    /// Requests that stand behind younger ones, by the instant at which they have waited too long.
+    behind: Heaps<Time>,
+    /// Requests waiting per pool and tag.
+    tagged: Vec<u32>,
+    /// Tags, at least one.
+    tags: usize,
+}
+
+/// What the queues need to know of a class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) pool: usize,
+    pub(crate) queue: QueueBounds,
 }
 
 impl Queues {
-    pub(crate) fn new(max_waiting: u32) -> Queues {
-        Queues { waiting: 0, max_waiting, flows: HashMap::default() }
+    /// `pools` and `tags` say how many there are.
+    pub(crate) fn new(max_waiting: u32, pools: usize, tags: usize) -> Queues {
+        let tags = tags.max(1);
+        let (flows, behind, tagged) = (HashMap::default(), Heaps::new(1, 0), vec![0; pools * tags]);
+        Queues { waiting: 0, max_waiting, flows, behind, tagged, tags }
+    }
+
+    /// The request that stands behind younger ones and is to be dropped first, and when.
+    pub(crate) fn first_behind(&self) -> Option<(Time, u32)> {
+        self.behind.peek(0)
+    }
+
+    /// How many wait in a pool with each tag.
+    pub(crate) fn tagged(&self, pool: usize) -> &[u32] {
+        &self.tagged[pool * self.tags..][..self.tags]
+    }
+
+    fn count(&mut self, pool: usize, code: u32) -> &mut u32 {
+        &mut self.tagged[pool * self.tags + code as usize]
     }
 
     /// Is there a place for one more of this class and source?
@@ -53,9 +92,17 @@ impl Queues {
     }
 
     /// Appends a ticket. True if it is the new head.
-    pub(crate) fn push(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: QueueBounds) -> bool {
+    pub(crate) fn push(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
         tickets[index].prev = queue.tail;
         tickets[index].next = NONE;
+        self.behind.grow(tickets.entries.len());
+        if queue.tail != NONE {
+            let (tail, arrived) = (queue.tail, tickets[index].arrived);
+            if self.behind.contains(tail) || tickets[tail].arrived > arrived {
+                // Exactly on time is still in time.
+                self.behind.set(0, index, arrived + bounds.queue.max_wait + Duration::from_nanos(1));
+            }
+        }
         if queue.tail == NONE {
             queue.head = index;
         } else {
@@ -64,16 +111,18 @@ impl Queues {
         queue.tail = index;
         queue.len += 1;
         self.waiting += 1;
-        if bounded(bounds) {
+        *self.count(bounds.pool, tickets[index].code) += 1;
+        if bounded(bounds.queue) {
             *self.flows.entry((tickets[index].class, tickets[index].flow)).or_insert(0) += 1;
         }
         queue.head == index
     }
 
     /// Takes a ticket out, wherever it stands. True if it was the head.
-    pub(crate) fn unlink(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: QueueBounds) -> bool {
+    pub(crate) fn unlink(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
         let (prev, next) = (tickets[index].prev, tickets[index].next);
         let was_head = queue.head == index;
+        self.behind.remove(0, index);
         if prev == NONE {
             queue.head = next;
         } else {
@@ -86,7 +135,8 @@ impl Queues {
         }
         queue.len -= 1;
         self.waiting -= 1;
-        if bounded(bounds) {
+        *self.count(bounds.pool, tickets[index].code) -= 1;
+        if bounded(bounds.queue) {
             let key = (tickets[index].class, tickets[index].flow);
             if let Some(count) = self.flows.get_mut(&key) {
                 *count -= 1;

@@ -132,7 +132,7 @@ impl Engine {
         let discipline = &self.policy.discipline;
         self.precedence = Precedence::new(discipline.precedence, self.policy.pools.len(), live);
         self.expiry = Heaps::new(1, live);
-        self.queues = Queues::new(self.policy.max_waiting);
+        self.queues = Queues::new(self.policy.max_waiting, self.policy.pools.len(), discipline.tags.len());
         for window in &mut self.windows {
             window.outstanding = 0;
         }
@@ -165,7 +165,9 @@ impl Engine {
         waiting.sort_unstable_by_key(|index| self.tickets[*index].sequence);
         for index in waiting {
             let class = self.tickets[index].class;
-            let bounds = self.classes.spec(class).queue;
+            // The new table of tags may be another one.
+            self.tickets[index].code = self.classes.spec(class).tag;
+            let bounds = self.bounds(class);
             let queue = &mut self.classes.all[class as usize].queue;
             if self.queues.push(&mut self.tickets, queue, index, bounds) {
                 let arrived = self.tickets[index].arrived;

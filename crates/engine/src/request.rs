@@ -69,6 +69,9 @@ pub struct Shed {
     pub reason: ShedReason,
     /// When trying again makes sense; whole seconds, at least one.
     pub retry_after: Duration,
+    /// Degraded service: let it arrive once more, as one of this class, before it is answered. Should that be refused as
+    /// well, this refusal stands.
+    pub fallback: Option<ClassId>,
 }
 
 /// Why a request was turned away.
@@ -88,11 +91,13 @@ pub enum ShedReason {
     NoNode,
     /// Its class asks for more than it is guaranteed, gets what can be spared, and has a queue already.
     Overload,
+    /// The queue is too long for a request of its tag.
+    Threshold,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order: counters are arrays in this order.
-    pub const ALL: [ShedReason; 7] = [
+    pub const ALL: [ShedReason; 8] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -100,6 +105,7 @@ impl ShedReason {
         ShedReason::QueueTimeout,
         ShedReason::NoNode,
         ShedReason::Overload,
+        ShedReason::Threshold,
     ];
 
     /// Its place in [`ShedReason::ALL`].
@@ -119,6 +125,7 @@ impl ShedReason {
             ShedReason::QueueTimeout => "queue_timeout",
             ShedReason::NoNode => "no_node",
             ShedReason::Overload => "overload",
+            ShedReason::Threshold => "threshold",
         }
     }
 }

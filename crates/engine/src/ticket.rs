@@ -33,8 +33,10 @@ pub(crate) struct Entry {
     pub(crate) group: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
-    /// Order of arrival.
+    /// Order of arrival; one that is put back arrives again.
     pub(crate) sequence: u64,
+    /// Its tag.
+    pub(crate) code: u32,
     pub(crate) tag: u64,
     pub(crate) flow: u64,
     pub(crate) arrived: Time,
@@ -73,6 +75,7 @@ impl Tickets {
             next: NONE,
             prev: NONE,
             sequence,
+            code: 0,
             tag,
             flow,
             arrived,

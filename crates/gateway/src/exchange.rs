@@ -37,7 +37,7 @@ use crate::reply::{self, NodeError};
 use crate::subject::Subject;
 use crate::trace::TraceId;
 use crate::upstream::{RequestBody, TOO_LARGE, Upload, account};
-use crate::worker::Admitted;
+use crate::worker::{Admitted, Worker};
 
 /// Bodies up to this size are received before the request is admitted: a slow sender then holds no slot,
 /// and an idempotent request can be sent again.
@@ -264,27 +264,29 @@ impl Classified {
                     Err(refusal) => return exchange.refuse(refusal),
                 }
             }
-            let (at, admitted) = worker.arrive(exchange.edition.version, class, flow);
+            let version = exchange.edition.version;
+            let (at, admitted) = worker.arrive(version, class, flow);
             exchange.arrived = at;
-            let (permit, target) = match admitted {
-                Admitted::Stale => {
+            let mut settled = settle(&worker, at, admitted).await;
+            if let Settled::Shed(_, refusal) = settled
+                && let Some(fallback) = refusal.fallback
+            {
+                let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), flow);
+                settled = match settle(&worker, at, admitted).await {
+                    // The first refusal stands.
+                    Settled::Shed(at, _) => Settled::Shed(at, refusal),
+                    other => other,
+                };
+            }
+            let (permit, target) = match settled {
+                Settled::Stale => {
                     exchange.edition = worker.edition();
                     continue;
                 }
-                Admitted::Shed(shed) => return exchange.shed(at, shed),
-                Admitted::Release(permit, target) => {
+                Settled::Shed(at, shed) => return exchange.shed(at, shed),
+                Settled::Released(at, permit, target) => {
                     exchange.release(at, &target);
                     (permit, target)
-                }
-                Admitted::Wait(place) => {
-                    let ticket = place.ticket();
-                    match place.await {
-                        (at, Decision::Shed(shed)) => return exchange.shed(at, shed),
-                        (at, Decision::Release(target)) => {
-                            exchange.release(at, &target);
-                            (Permit::new(&worker, ticket), target)
-                        }
-                    }
                 }
             };
             let (body, progress) = match (whole, body) {
@@ -312,6 +314,32 @@ impl Classified {
             return forward::forward(&mut forward, permit, target, exchange).await;
         }
         exchange.fail(NodeError::Unavailable)
+    }
+}
+
+/// The engine's last word about an arrival.
+enum Settled {
+    /// It goes inside.
+    Released(Time, Permit, Arc<Target>),
+    /// It is turned away.
+    Shed(Time, Shed),
+    /// There is a new policy: classify again.
+    Stale,
+}
+
+/// Stages *queue* and *release*: waits where the engine said so.
+async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted) -> Settled {
+    match admitted {
+        Admitted::Stale => Settled::Stale,
+        Admitted::Shed(shed) => Settled::Shed(at, shed),
+        Admitted::Release(permit, target) => Settled::Released(at, permit, target),
+        Admitted::Wait(place) => {
+            let ticket = place.ticket();
+            match place.await {
+                (at, Decision::Shed(shed)) => Settled::Shed(at, shed),
+                (at, Decision::Release(target)) => Settled::Released(at, Permit::new(worker, ticket), target),
+            }
+        }
     }
 }
 

@@ -107,10 +107,14 @@ pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
         }
         None => text(StatusCode::SERVICE_UNAVAILABLE, "overloaded"),
     };
+    // Who gets a simpler page instead has no reason to come back.
+    let refused = !response.status().is_success();
     let headers = response.headers_mut();
-    // Whole seconds, rounded up: a client that comes earlier comes in vain.
-    let seconds = shed.retry_after.as_secs() + u64::from(shed.retry_after.subsec_nanos() > 0);
-    headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    if refused {
+        // Whole seconds, rounded up: a client that comes earlier comes in vain.
+        let seconds = shed.retry_after.as_secs() + u64::from(shed.retry_after.subsec_nanos() > 0);
+        headers.insert(RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+    }
     headers.insert(
         PROXY_STATUS,
         HeaderValue::from_static(match shed.reason {
@@ -120,6 +124,7 @@ pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
             ShedReason::TotalFull => "weirgate; error=connection_limit_reached; details=\"all_queues_full\"",
             ShedReason::QueueTimeout => "weirgate; error=connection_limit_reached; details=\"queue_timeout\"",
             ShedReason::Overload => "weirgate; error=connection_limit_reached; details=\"overload\"",
+            ShedReason::Threshold => "weirgate; error=connection_limit_reached; details=\"threshold\"",
             ShedReason::NoNode => "weirgate; error=destination_unavailable; details=\"no_node\"",
         }),
     );
@@ -174,7 +179,8 @@ mod tests {
             assert_eq!(failed(error).headers()[PROXY_STATUS], format!("weirgate; error={}", error.as_str()));
         }
         for reason in ShedReason::ALL {
-            let answer = shed(Shed { reason, retry_after: std::time::Duration::from_millis(1500) }, None);
+            let answer =
+                shed(Shed { reason, retry_after: std::time::Duration::from_millis(1500), fallback: None }, None);
             let status = answer.headers()[PROXY_STATUS].to_str().expect("ASCII");
             assert!(status.ends_with(&format!("details=\"{reason}\"")), "{status}");
             assert_eq!(answer.headers()[RETRY_AFTER], "2");

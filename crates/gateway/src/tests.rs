@@ -31,6 +31,8 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 guarantee: engine::Guarantee::default(),
                 service_time: None,
                 utility: 1.0,
+                tag: 0,
+                fallback: None,
                 queue: engine::QueueBounds::default(),
                 retry: engine::RetryBudget::default(),
             }],

@@ -35,6 +35,8 @@ impl Place {
 pub(crate) struct Request {
     /// Which stream.
     pub(crate) traffic: u32,
+    /// As one of which class or template it is at the gateway: its place in the books.
+    pub(crate) spec: u32,
     /// Whose, or [`weirgate_experiment::traffic::NOBODY`].
     pub(crate) user: u32,
     /// What it is like.

@@ -34,8 +34,13 @@ record! {
         /// What serving one of its requests is worth where the guarantees do not all fit, relative to other
         /// classes; see `infeasible` in discipline `weirgate`.
         utility: Defaulted<Amount> = 1,
+        /// The first tag of its requests, where the discipline has tags (`seda`). By default the highest for a class that
+        /// is promised something, the lowest for best effort.
+        tag: Optional<Name>,
         /// Bounds of its queue.
         queue: Defaulted<Queue> = {},
+        /// Degraded service instead of the answer below.
+        fallback: Optional<Fallback>,
         /// The answer to a request that is turned away.
         shed: Defaulted<Shed> = {},
         /// How often failed requests are tried again: a map, or `off`.
@@ -104,6 +109,21 @@ record! {
         body: Defaulted<Text> = "overloaded, please try again\n",
         /// The body's media type.
         content_type: Defaulted<Text> = "text/plain; charset=utf-8",
+    }
+}
+
+record! {
+    /// What a request gets that is turned away: the answer of another upstream, a fixed body, or the one and, if that
+    /// is overloaded as well, the other.
+    pub(crate) struct Fallback {
+        /// Another upstream, with a queue of its own: it is served there as one of the class `NAME/fallback`.
+        upstream: Optional<Name>,
+        /// A body, at most 64 KiB.
+        body: Optional<Text>,
+        /// The body's status. 200 by default: a simpler page is a page.
+        status: Defaulted<Count> = 200,
+        /// The body's media type.
+        content_type: Defaulted<Text> = "text/html; charset=utf-8",
     }
 }
 

@@ -2,7 +2,8 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::decode::{Context, Decode, Defaulted, FromText, Optional, Required, record, unknown_word, words};
+use super::tags::{Seda, TagForm};
+use crate::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, record, unknown_word, words};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node, Value};
 use crate::unit::{Amount, Count, Span};
@@ -16,6 +17,8 @@ pub(crate) enum Discipline {
     Weirgate(Box<Weirgate>),
     /// Quorum with its figures.
     Quorum(Box<Quorum>),
+    /// SEDA's differentiated queues with their figures.
+    Seda(Box<Seda>),
     /// One method per stage.
     Custom(Box<Custom>),
 }
@@ -27,6 +30,8 @@ record! {
         weirgate: Optional<Weirgate>,
         /// Quorum (Blanquer et al., NSDI 2005) with its own figures.
         quorum: Optional<Quorum>,
+        /// SEDA's differentiated queues (Le Baron and Elkan) with their own figures.
+        seda: Optional<Seda>,
         /// One method per stage, for study.
         custom: Optional<Custom>,
     }
@@ -127,6 +132,8 @@ record! {
         load_control: Required<LoadControl>,
         /// Stage release: whose turn it is.
         precedence: Required<Precedence>,
+        /// The table of tags, for `thresholds`, `reenqueue` and `priority`. By default SEDA's.
+        tags: Optional<Vec<At<TagForm>>>,
     }
 }
 
@@ -139,6 +146,8 @@ pub(crate) enum Admit {
     Deadline(StaleEstimate),
     /// Prediction at arrival.
     Predict(Box<Predict>),
+    /// SEDA's thresholds.
+    Thresholds(Box<Thresholds>),
 }
 
 record! {
@@ -148,6 +157,24 @@ record! {
         deadline: Optional<DeadlineFigures>,
         /// Who would wait too long is shed at arrival.
         predict: Optional<Predict>,
+        /// SEDA's thresholds: the longer the queue, the fewer tags are admitted.
+        thresholds: Optional<Thresholds>,
+    }
+}
+
+record! {
+    /// Figures of SEDA's thresholds.
+    pub(crate) struct Thresholds {
+        /// Threshold of each upstream's queue, in waiting requests.
+        queue: Defaulted<Count> = 50,
+    }
+}
+
+record! {
+    /// Figures of slots per CPU.
+    pub(crate) struct Slots {
+        /// Requests inside a node per CPU (its `capacity`, else its `weight`).
+        per_cpu: Defaulted<Amount> = 1,
     }
 }
 
@@ -168,6 +195,8 @@ record! {
         window_linear: Optional<LinearWindow>,
         /// A window per group of nodes that seeks the knee.
         window_adaptive: Optional<AdaptiveWindow>,
+        /// So many requests inside each node per CPU.
+        slots: Optional<Slots>,
     }
 }
 
@@ -180,6 +209,8 @@ pub(crate) enum LoadControl {
     Linear(Box<LinearWindow>),
     /// Windows that seek the knee.
     Adaptive(Box<AdaptiveWindow>),
+    /// Slots per CPU.
+    Slots(Box<Slots>),
 }
 
 /// A window that does not move; `None` is no limit.
@@ -232,6 +263,10 @@ pub(crate) enum Precedence {
     Fifo,
     /// Guaranteed rates first.
     Tokens(Box<PrecedenceForm>),
+    /// Order of arrival; who is not to be handled yet goes back to the end.
+    Reenqueue,
+    /// By tag.
+    Priority,
 }
 
 record! {
@@ -266,7 +301,7 @@ fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Opt
 }
 
 /// Words that name a discipline.
-const DISCIPLINES: &[&str] = &["weirgate", "quorum", "none", "custom"];
+const DISCIPLINES: &[&str] = &["weirgate", "quorum", "seda", "none", "custom"];
 
 /// A record with every default.
 fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
@@ -279,6 +314,7 @@ impl Decode for Discipline {
             Value::Text(text) => match &**text {
                 "weirgate" => defaults(node, cx).map(Discipline::Weirgate),
                 "quorum" => defaults(node, cx).map(Discipline::Quorum),
+                "seda" => defaults(node, cx).map(Discipline::Seda),
                 "none" => Some(Discipline::None),
                 "custom" => {
                     let mend = "write `discipline: { custom: { admit: …, load_control: …, precedence: … } }`";
@@ -292,16 +328,17 @@ impl Decode for Discipline {
             },
             Value::Map(_) => {
                 let form = DisciplineForm::decode(node, cx)?;
-                let bad = form.weirgate.bad || form.quorum.bad || form.custom.bad;
+                let bad = form.weirgate.bad || form.quorum.bad || form.seda.bad || form.custom.bad;
                 let fields = vec![
                     ("weirgate", form.weirgate.value.map(|w| Discipline::Weirgate(Box::new(w)))),
                     ("quorum", form.quorum.value.map(|q| Discipline::Quorum(Box::new(q)))),
+                    ("seda", form.seda.value.map(|s| Discipline::Seda(Box::new(s)))),
                     ("custom", form.custom.value.map(|c| Discipline::Custom(Box::new(c)))),
                 ];
                 one_of(fields, bad, cx)
             }
             _ => {
-                cx.mismatch("`weirgate`, `quorum`, `none` or a map", node);
+                cx.mismatch("`weirgate`, `quorum`, `seda`, `none` or a map", node);
                 None
             }
         }
@@ -315,22 +352,24 @@ impl Decode for Admit {
                 "none" => Some(Admit::None),
                 "deadline" => Some(Admit::Deadline(StaleEstimate::Decay)),
                 "predict" => defaults(node, cx).map(Admit::Predict),
+                "thresholds" => defaults(node, cx).map(Admit::Thresholds),
                 word => {
-                    cx.complain(unknown_word(word, &["none", "deadline", "predict"]));
+                    cx.complain(unknown_word(word, &["none", "deadline", "predict", "thresholds"]));
                     None
                 }
             },
             Value::Map(_) => {
                 let form = AdmitForm::decode(node, cx)?;
-                let bad = form.deadline.bad || form.predict.bad;
+                let bad = form.deadline.bad || form.predict.bad || form.thresholds.bad;
                 let fields = vec![
                     ("deadline", form.deadline.value.map(|figures| Admit::Deadline(*figures.stale_estimate.get()))),
                     ("predict", form.predict.value.map(|figures| Admit::Predict(Box::new(figures)))),
+                    ("thresholds", form.thresholds.value.map(|figures| Admit::Thresholds(Box::new(figures)))),
                 ];
                 one_of(fields, bad, cx)
             }
             _ => {
-                cx.mismatch("`none`, `deadline`, `predict` or a map", node);
+                cx.mismatch("`none`, `deadline`, `predict`, `thresholds` or a map", node);
                 None
             }
         }
@@ -342,12 +381,14 @@ impl Decode for LoadControl {
         match &node.value {
             Value::Text(text) if **text == *"window_adaptive" => defaults(node, cx).map(LoadControl::Adaptive),
             Value::Text(text) if **text == *"window_linear" => defaults(node, cx).map(LoadControl::Linear),
+            Value::Text(text) if **text == *"slots" => defaults(node, cx).map(LoadControl::Slots),
             _ => {
                 let form = LoadControlForm::decode(node, cx)?;
-                let bad = form.fixed.bad || form.window_linear.bad || form.window_adaptive.bad;
+                let bad = form.fixed.bad || form.window_linear.bad || form.window_adaptive.bad || form.slots.bad;
                 let fields = vec![
                     ("fixed", form.fixed.value.map(LoadControl::Fixed)),
                     ("window_linear", form.window_linear.value.map(|l| LoadControl::Linear(Box::new(l)))),
+                    ("slots", form.slots.value.map(|s| LoadControl::Slots(Box::new(s)))),
                     ("window_adaptive", form.window_adaptive.value.map(|a| LoadControl::Adaptive(Box::new(a)))),
                 ];
                 one_of(fields, bad, cx)
@@ -363,14 +404,17 @@ impl Decode for Precedence {
                 "weighted_fair" => Some(Precedence::WeightedFair),
                 "fifo" => Some(Precedence::Fifo),
                 "tokens" => defaults(node, cx).map(Precedence::Tokens),
+                "reenqueue" => Some(Precedence::Reenqueue),
+                "priority" => Some(Precedence::Priority),
                 word => {
-                    cx.complain(unknown_word(word, &["weighted_fair", "fifo", "tokens"]));
+                    let known = &["weighted_fair", "fifo", "tokens", "reenqueue", "priority"];
+                    cx.complain(unknown_word(word, known));
                     None
                 }
             },
             Value::Map(_) => PrecedenceForm::decode(node, cx).map(|form| Precedence::Tokens(Box::new(form))),
             _ => {
-                cx.mismatch("`weighted_fair`, `fifo`, `tokens` or a map", node);
+                cx.mismatch("`weighted_fair`, `fifo`, `tokens`, `reenqueue`, `priority` or a map", node);
                 None
             }
         }
@@ -411,9 +455,9 @@ macro_rules! form_schema {
 }
 
 form_schema! {
-    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "none"] } long DisciplineForm;
-    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict"] } long AdmitForm;
-    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive"] } long LoadControlForm;
-    Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens"] } long PrecedenceForm;
+    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "none"] } long DisciplineForm;
+    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds"] } long AdmitForm;
+    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots"] } long LoadControlForm;
+    Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens", "reenqueue", "priority"] } long PrecedenceForm;
     FixedWindow: "A window that does not move." short { "const": "unlimited" } long Count;
 }

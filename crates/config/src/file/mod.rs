@@ -10,6 +10,7 @@ mod conditions;
 mod discipline;
 mod experiment;
 mod gateway;
+mod tags;
 mod upstream;
 
 use crate::decode::{Defaulted, Named, OneOrMany, Optional, Required, Switch, record};
@@ -28,6 +29,7 @@ pub(crate) use experiment::{
     Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
+pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
 pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 
 record! {
@@ -41,7 +43,7 @@ record! {
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
         classes: Required<Vec<crate::decode::At<Class>>>,
-        /// How the guarantees are kept: `weirgate`, `quorum`, `none`, or a map with a discipline's own
+        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `none`, or a map with a discipline's own
         /// figures. Weirgate's own by default: it keeps more guarantees than the published methods.
         discipline: Defaulted<Discipline> = "weirgate",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
@@ -85,7 +87,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
-    ("classes", &["weirgate", "quorum", "custom"], "it belongs in `discipline:`"),
+    ("classes", &["weirgate", "quorum", "seda", "custom"], "it belongs in `discipline:`"),
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
     ("policy", &["listen", "upstreams", "classes", "discipline"], "it belongs in `policy:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),

@@ -10,7 +10,7 @@ use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
-use super::{number_text, span_text};
+use super::{number_text, span_text, tags};
 use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, nearest, quoted};
 use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
@@ -47,7 +47,7 @@ struct Taken {
     matches: Match,
 }
 
-pub(super) fn classes(file: &PolicyFile, pools: &Pools, cx: &mut Context) -> Classes {
+pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Discipline, cx: &mut Context) -> Classes {
     let mut all = Classes::default();
     let mut compiler = Compiler::new(listening_ports(file));
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
@@ -91,16 +91,19 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, cx: &mut Context) -> Cla
             }
             taken.push(Taken { name: name.to_owned(), mark: item.mark, matches: matches.clone() });
         }
+        let fallback = fallback(class, pools, &mut all, cx);
         let resolved = engine::Class {
             name: name.to_owned(),
             pool: pool(class, item.mark, pools, cx),
             guarantee: guarantee(class, cx),
             service_time: class.service_time.get().map(|span| span.0),
             utility: utility(class, cx),
+            tag: tags::tag(class, discipline, cx),
+            fallback,
             queue: queue(class.queue.get(), cx),
             retry: retry(class.retry.get(), cx),
         };
-        let class_site = ClassSite { shed: shed(class.shed.get(), cx), timeouts: timeouts(class.timeouts.get(), cx) };
+        let class_site = ClassSite { shed: answer(class, cx), timeouts: timeouts(class.timeouts.get(), cx) };
         let target = match template_key(class, cx) {
             Some(key) => {
                 let template = engine::TemplateId(index(all.templates.len()));
@@ -176,6 +179,8 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         guarantee: engine::Guarantee::default(),
         service_time: None,
         utility: 1.0,
+        tag: 0,
+        fallback: None,
         queue: queue(class.queue.get(), cx),
         retry: retry(class.retry.get(), cx),
     });
@@ -203,11 +208,7 @@ fn pool(class: &Class, mark: Mark, pools: &Pools, cx: &mut Context) -> usize {
     match class.upstream.get() {
         Some(Name(name)) => pools.index.get(name).copied().unwrap_or_else(|| {
             if pools.complete {
-                let mend = match nearest(name, known()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("known here: {}", listed(known())),
-                };
-                cx.fail(class.upstream.mark, Complaint::new(format!("upstream {} is unknown", quoted(name)), mend));
+                cx.fail(class.upstream.mark, unknown_upstream(name, pools));
             }
             0
         }),
@@ -219,6 +220,15 @@ fn pool(class: &Class, mark: Mark, pools: &Pools, cx: &mut Context) -> usize {
             0
         }
     }
+}
+
+fn unknown_upstream(name: &str, pools: &Pools) -> Complaint {
+    let known = || pools.index.keys().map(String::as_str);
+    let mend = match nearest(name, known()) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("known here: {}", listed(known())),
+    };
+    Complaint::new(format!("upstream {} is unknown", quoted(name)), mend)
 }
 
 fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
@@ -285,17 +295,68 @@ fn shed(shed: &Shed, cx: &mut Context) -> ShedReply {
         let mend = "write 503 (overload) or 429 (over the contract): clients know how to wait on these";
         cx.fail(shed.status.mark, Complaint::new(format!("status {status} does not say \"later\""), mend));
     }
-    let body = shed.body.get().0.clone();
-    if body.len() as u64 > MAX_SHED_BODY.0 {
-        let what = format!("the body has {} bytes", body.len());
-        cx.fail(shed.body.mark, Complaint::new(what, "an overloaded gateway has better to send: at most 64 KiB"));
+    reply(status, (&shed.body.get().0, shed.body.mark), (&shed.content_type.get().0, shed.content_type.mark), cx)
+}
+
+fn reply(status: u32, body: (&str, Mark), content_type: (&str, Mark), cx: &mut Context) -> ShedReply {
+    if body.0.len() as u64 > MAX_SHED_BODY.0 {
+        let what = format!("the body has {} bytes", body.0.len());
+        cx.fail(body.1, Complaint::new(what, "an overloaded gateway has better to send: at most 64 KiB"));
     }
-    let content_type = shed.content_type.get().0.clone();
-    if HeaderValue::from_str(&content_type).is_err() || !content_type.contains('/') {
-        let what = format!("{} is not a media type", quoted(&content_type));
-        cx.fail(shed.content_type.mark, Complaint::new(what, "write one such as `text/html; charset=utf-8`"));
+    if HeaderValue::from_str(content_type.0).is_err() || !content_type.0.contains('/') {
+        let what = format!("{} is not a media type", quoted(content_type.0));
+        cx.fail(content_type.1, Complaint::new(what, "write one such as `text/html; charset=utf-8`"));
     }
-    ShedReply { status: u16::try_from(status).unwrap_or(503), content_type, body }
+    let status = u16::try_from(status).unwrap_or(503);
+    ShedReply { status, content_type: content_type.0.to_owned(), body: body.0.to_owned() }
+}
+
+/// Adds the class as which requests are tried that this one turns away; its index.
+fn fallback(class: &Class, pools: &Pools, all: &mut Classes, cx: &mut Context) -> Option<usize> {
+    let file = class.fallback.get()?;
+    if !file.upstream.given && !file.body.given {
+        let mend = "give it `upstream:` or `body:`, or remove it";
+        cx.fail(class.fallback.mark, Complaint::new("this fallback is nothing", mend));
+    }
+    let Name(upstream) = file.upstream.get()?;
+    let Some(pool) = pools.index.get(upstream).copied() else {
+        if pools.complete {
+            cx.fail(file.upstream.mark, unknown_upstream(upstream, pools));
+        }
+        return None;
+    };
+    all.class_sites.push(ClassSite { shed: answer(class, cx), timeouts: timeouts(class.timeouts.get(), cx) });
+    all.class_marks.push(None);
+    all.classes.push(engine::Class {
+        name: format!("{}/fallback", class.name.get().map_or("", |name| name.0.as_str())),
+        pool,
+        guarantee: engine::Guarantee::default(),
+        service_time: None,
+        utility: 1.0,
+        tag: 0,
+        fallback: None,
+        queue: queue(class.queue.get(), cx),
+        retry: retry(class.retry.get(), cx),
+    });
+    Some(all.classes.len() - 1)
+}
+
+/// The answer to what is turned away for good.
+fn answer(class: &Class, cx: &mut Context) -> ShedReply {
+    let Some(fallback) = class.fallback.get().filter(|fallback| fallback.body.given) else {
+        return shed(class.shed.get(), cx);
+    };
+    if class.shed.given {
+        let mend = "remove one of them: the body of `fallback` is the answer";
+        cx.fail(class.shed.mark, Complaint::new("`shed` is never sent: `fallback` has a body", mend));
+    }
+    let Count(status) = *fallback.status.get();
+    if !matches!(status, 200 | 203 | 429 | 503) {
+        let mend = "write 200 (a simpler page), 203 (not what the server says), 429 or 503";
+        cx.fail(fallback.status.mark, Complaint::new(format!("status {status} is no degraded service"), mend));
+    }
+    let body = fallback.body.get().map(|text| text.0.clone()).unwrap_or_default();
+    reply(status, (&body, fallback.body.mark), (&fallback.content_type.get().0, fallback.content_type.mark), cx)
 }
 
 /// A limit that lies within `total`; a default that does not is shortened.

@@ -2,7 +2,7 @@
 
 use weirgate_engine as engine;
 
-use super::number_text;
+use super::{number_text, tags};
 use crate::decode::{Context, Defaulted, Mark};
 use crate::errors::Complaint;
 use crate::file::{
@@ -31,11 +31,13 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 ..engine::Discipline::quorum()
             }
         }
+        Discipline::Seda(figures) => tags::seda(figures, cx),
         Discipline::Custom(custom) => {
             let published = engine::Discipline::quorum();
             let admit = match custom.admit.get() {
                 Some(Admit::None) | None => engine::Admit::None,
                 Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
+                Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
                 Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: stale(*estimate) },
             };
             let load_control = match custom.load_control.get() {
@@ -46,16 +48,22 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                     linear((delta, first_window, least_window, most_window), *grow.get(), mark, cx)
                 }
                 Some(LoadControl::Adaptive(figures)) => adaptive(figures, cx),
+                Some(LoadControl::Slots(figures)) => tags::slots(&figures.per_cpu, cx),
                 None => published.load_control,
             };
             let precedence = match custom.precedence.get() {
                 Some(Precedence::Fifo) => engine::Precedence::Fifo,
+                Some(Precedence::Reenqueue) => engine::Precedence::Reenqueue,
+                Some(Precedence::Priority) => engine::Precedence::Priority,
                 Some(Precedence::Tokens(form)) => {
                     engine::Precedence::Tokens(tokens(form.tokens.get(), *form.infeasible.get(), cx))
                 }
                 Some(Precedence::WeightedFair) | None => engine::Precedence::WeightedFair,
             };
-            engine::Discipline { name: "custom".into(), admit, load_control, precedence }
+            let tagged = matches!(admit, engine::Admit::Thresholds { .. })
+                || matches!(precedence, engine::Precedence::Reenqueue | engine::Precedence::Priority);
+            let tags = if tagged || custom.tags.given { tags::table(&custom.tags, cx) } else { Vec::new() };
+            engine::Discipline { name: "custom".into(), tags, admit, load_control, precedence }
         }
     }
 }

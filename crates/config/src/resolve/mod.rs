@@ -11,6 +11,7 @@ mod experiment;
 mod gateway;
 mod reach;
 mod rule;
+mod tags;
 mod upstream;
 
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     let threads = gateway::threads(file, cx);
     let pools = upstream::pools(file, cx);
     let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
-    let classes = class::classes(file, &pools, cx);
+    let classes = class::classes(file, &pools, &discipline, cx);
     class::warn(file, &classes, &discipline, cx);
 
     if cx.problems.reports() > 0 {

@@ -108,7 +108,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0],
+        shed: [1, 0, 0, 0, 2, 0, 0, 0],
         retried: 1,
         waiting: 0,
         outstanding: 1,

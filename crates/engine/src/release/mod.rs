@@ -2,6 +2,7 @@
 
 mod adaptive;
 mod precedence;
+mod reenqueue;
 mod tokens;
 mod window;
 

@@ -28,6 +28,12 @@
 //! strict instead. What the claims leave is shared by start-time fair queueing as above, in slot-seconds of the
 //! surplus alone.
 //!
+//! # Tags
+//! SEDA (Le Baron and Elkan, Secs. 3.3, 4.3) orders by tag, not by share. [`Method::Priority`] is the priority queue
+//! that the paper describes and did not build: the greatest rank first. [`Method::Reenqueue`] is what it built: the
+//! order of arrival, in which a request that is not to be handled yet goes back to the end; see `reenqueue`. The
+//! paper's batches make no difference to that order and are not there.
+//!
 //! One heap per step and pool: a pool without room is passed over without touching its classes. A
 //! choice costs O(pools + log classes).
 
@@ -50,6 +56,8 @@ pub(crate) struct Claim {
     pub(crate) tag: f64,
     /// Arrival number of its head.
     pub(crate) sequence: u64,
+    /// Under [`Method::Priority`]: the rank of its head's tag.
+    pub(crate) rank: u32,
     /// Under [`Method::Tokens`]: what is claimed.
     pub(crate) claimed: Claimed,
 }
@@ -67,7 +75,8 @@ pub(crate) enum Claimed {
 #[derive(Clone, Debug)]
 pub(crate) struct Precedence {
     method: Method,
-    /// Waiting classes with φ > 0 by (out + 1)/φ; under `fifo` all waiting classes by arrival.
+    /// Waiting classes with φ > 0 by (out + 1)/φ. Under `fifo` and `reenqueue` all waiting classes by arrival, under
+    /// `priority` by rank, then by arrival.
     partition: Heaps<(f64, u64)>,
     /// The same classes by tag.
     surplus: Heaps<(f64, u64)>,
@@ -124,7 +133,10 @@ impl Precedence {
     pub(crate) fn set(&mut self, claim: &Claim) {
         let tie = claim.sequence;
         match (self.method, claim.weight) {
-            (Method::Fifo, _) => self.partition.set(claim.pool, claim.class, (claim.sequence as f64, tie)),
+            (Method::Fifo | Method::Reenqueue, _) => {
+                self.partition.set(claim.pool, claim.class, (claim.sequence as f64, tie));
+            }
+            (Method::Priority, _) => self.partition.set(claim.pool, claim.class, (-f64::from(claim.rank), tie)),
             (Method::Tokens(_), weight) => match claim.claimed {
                 Claimed::Guaranteed { rank } => {
                     self.surplus.remove(claim.pool, claim.class);
@@ -179,8 +191,8 @@ impl Precedence {
             return first.or_else(|| best(&self.surplus, &has_room).map(|(_, class)| class));
         }
         if let Some(((key, _), class)) = best(&self.partition, &has_room) {
-            let within = self.method == Method::Fifo || key * self.claimed as f64 <= f64::from(window) * EXACT;
-            if within {
+            let divided = self.method == Method::WeightedFair;
+            if !divided || key * self.claimed as f64 <= f64::from(window) * EXACT {
                 return Some(class);
             }
             return best(&self.surplus, &has_room).map(|(_, class)| class);

@@ -46,6 +46,8 @@ impl Window {
     pub(crate) fn new(now: Time, method: LoadControl) -> Window {
         let size = match method {
             LoadControl::Fixed { window } => window.unwrap_or(u32::MAX),
+            // The nodes have bounds of their own.
+            LoadControl::Slots { .. } => u32::MAX,
             LoadControl::WindowLinear { first, .. } => first,
             LoadControl::WindowAdaptive(_) => 1,
         };

@@ -37,6 +37,8 @@ impl Steady {
             },
             retry: RetryBudget::default(),
             utility: 1.0,
+            tag: 0,
+            fallback: None,
         };
         if matches!(discipline.load_control, LoadControl::WindowLinear { .. }) {
             discipline.load_control = LoadControl::Fixed { window: Some(64) };

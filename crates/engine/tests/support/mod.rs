@@ -47,6 +47,8 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
         },
         service_time: service_ms.map(ms),
         utility: 1.0,
+        tag: 0,
+        fallback: None,
         queue: QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait: ms(600_000) },
         retry: RetryBudget::default(),
     }
@@ -72,6 +74,7 @@ pub fn node(name: &str, pool: usize) -> Node {
 pub fn partitioned(window: u32) -> Discipline {
     Discipline {
         name: "custom".into(),
+        tags: Vec::new(),
         admit: Admit::None,
         load_control: LoadControl::Fixed { window: Some(window) },
         precedence: Precedence::WeightedFair,

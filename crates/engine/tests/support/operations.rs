@@ -13,7 +13,7 @@ use weirgate_engine::*;
 const MAX_WAIT: u64 = 2_000_000_000;
 
 /// Variants of the policy.
-pub const VARIANTS: u64 = 960;
+pub const VARIANTS: u64 = 2160;
 
 /// Where the numbers come from: a seed in tests, bytes in the fuzzer.
 pub trait Source {
@@ -69,31 +69,48 @@ pub fn policy(variant: u64) -> Policy {
         queue: QueueBounds { max_waiting: waiting, max_waiting_per_flow: 3, max_wait: Duration::from_nanos(MAX_WAIT) },
         retry: RetryBudget::default(),
         utility: 1.0 + waiting as f64,
+        tag: 0,
+        fallback: None,
     };
-    let admit = match variant % 4 {
+    let mut digits = variant;
+    let mut digit = |base: u64| {
+        let digit = digits % base;
+        digits /= base;
+        digit
+    };
+    let admit = match digit(5) {
         0 => Admit::None,
         1 => Admit::Deadline { stale: StaleEstimate::Decay },
         2 => Admit::Predict(Predict::default()),
+        3 => Admit::Thresholds { queue: 4 },
         _ => Admit::Deadline { stale: StaleEstimate::Hold },
     };
-    let load_control = match variant / 4 % 5 {
+    let load_control = match digit(6) {
         0 => LoadControl::Fixed { window: Some(4) },
         1 => LoadControl::Fixed { window: None },
         2 => LoadControl::WindowAdaptive(Adaptive::default()),
+        5 => LoadControl::Slots { per_cpu: 1.0 },
         3 => LoadControl::WindowLinear { delta: 2, first: 6, least: 1, most: 40, grow: Grow::Always },
         _ => LoadControl::WindowLinear { delta: 1, first: 3, least: 2, most: 9, grow: Grow::WhileFull },
     };
     let tokens = |infeasible| Precedence::Tokens(Tokens { infeasible, ..Tokens::default() });
-    let precedence = match variant / 20 % 4 {
+    let precedence = match digit(6) {
         0 => Precedence::WeightedFair,
         1 => Precedence::Fifo,
         2 => tokens(Infeasible::Proportional),
+        3 => Precedence::Priority,
+        4 => Precedence::Reenqueue,
         _ => tokens(Infeasible::Utility),
     };
+    let (spread, two, templated) = (digit(3), digit(2) == 0, digit(2) == 0);
+    let mut tags = Tag::seda();
+    tags[0].handle = [Handle::Never, Handle::Highest, Handle::Chance(0.3)][(variant % 3) as usize];
+    tags[1].beyond = 0.5;
+    tags[2].quota = Some(3);
     let dispatch = [Dispatch::LeastOutstanding, Dispatch::WeightedRoundRobin, Dispatch::PowerOfTwo];
     let pool = |name: &str, shift| Pool {
         name: name.into(),
-        dispatch: dispatch[((variant / 80 + shift) % 3) as usize],
+        dispatch: dispatch[((spread + shift) % 3) as usize],
         ejection: Ejection { consecutive_failures: 2, base: Duration::from_millis(300), max_share: 0.5 },
     };
     let node = |pool: usize, n: u64, max_outstanding| Node {
@@ -106,20 +123,22 @@ pub fn policy(variant: u64) -> Policy {
     };
     let mut nodes = vec![node(0, 0, None), node(0, 1, Some(2)), node(0, 2, None), node(1, 0, Some(1))];
     let mut classes = vec![class("A", 0, Some(20.0), Some(300), 5), class("B", 0, Some(5.0), Some(401), 4)];
-    if (variant / 240).is_multiple_of(2) {
+    if two {
         nodes.push(node(1, 7, None));
         classes.push(class("C", 1, Some(10.0), None, 3));
     } else {
         nodes.remove(1);
     }
     classes.push(class("other", 1, None, None, 4));
-    let templates = if (variant / 480).is_multiple_of(2) {
+    classes[0].tag = 2;
+    classes[0].fallback = two.then_some(classes.len() - 1);
+    let templates = if templated {
         vec![Template { class: class("tenant", 0, Some(1.0), Some(300), 2), max_live: 3 }]
     } else {
         Vec::new()
     };
     Policy {
-        discipline: Discipline { name: "custom".into(), admit, load_control, precedence },
+        discipline: Discipline { name: "custom".into(), tags, admit, load_control, precedence },
         pools: vec![pool("p0", 0), pool("p1", 1)],
         nodes,
         classes,
@@ -214,8 +233,7 @@ impl Model {
         assert!(group.window.is_none_or(|w| group.outstanding < w), "released beyond the window");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
-        let bound = self.engine.policy().nodes[node.0 as usize].max_outstanding;
-        assert!(bound.is_none_or(|b| state.outstanding < b), "released beyond the node's bound");
+        assert!(state.outstanding < bound(self.engine.policy(), node.0 as usize), "released beyond the node's bound");
     }
 
     fn pick(&self, source: &mut impl Source, waiting: bool) -> Option<Option<(Ticket, Request)>> {
@@ -381,8 +399,8 @@ impl Model {
                 let group = &snapshot.groups[node.group as usize];
                 spec.pool == pool && node.room && group.window.is_none_or(|window| group.outstanding < window)
             });
-            for (spec, node) in policy.nodes.iter().zip(&snapshot.nodes) {
-                let free = node.state == NodeState::Up && spec.max_outstanding.is_none_or(|b| node.outstanding < b);
+            for (index, node) in snapshot.nodes.iter().enumerate() {
+                let free = node.state == NodeState::Up && node.outstanding < bound(policy, index);
                 assert!(free || !node.room, "{} is not to be used", node.name);
                 // Under one window for all, a node's own bound is the only one.
                 assert!(node.room || !free || snapshot.groups.len() > 1 || adaptive(policy), "{} is free", node.name);
@@ -390,6 +408,16 @@ impl Model {
             assert!(!room, "{} waits while a slot and a node are free", class.name);
         }
     }
+}
+
+/// Most requests inside a node.
+fn bound(policy: &Policy, node: usize) -> u32 {
+    let spec = &policy.nodes[node];
+    let slots = match policy.discipline.load_control {
+        LoadControl::Slots { per_cpu } => (per_cpu * spec.weight) as u32,
+        _ => u32::MAX,
+    };
+    slots.min(spec.max_outstanding.unwrap_or(u32::MAX))
 }
 
 /// Does load control bound what a machine gets?

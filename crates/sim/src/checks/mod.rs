@@ -84,9 +84,9 @@ pub(crate) struct Checks {
 impl Checks {
     /// Empty books.
     pub(crate) fn new(policy: &Policy) -> Checks {
-        let node = |n: &weirgate_engine::Node| Node {
-            pool: n.pool,
-            bound: n.max_outstanding.unwrap_or(u32::MAX),
+        let node = |index: usize| Node {
+            pool: policy.nodes[index].pool,
+            bound: policy.most_inside(index),
             is_down: false,
             is_drained: false,
             is_ejected: false,
@@ -98,7 +98,7 @@ impl Checks {
             violations: Vec::new(),
             tallies: vec![Tally::default(); policy.classes.len() + policy.templates.len()],
             classes: policy.classes.len(),
-            nodes: policy.nodes.iter().map(node).collect(),
+            nodes: (0..policy.nodes.len()).map(node).collect(),
             now: 0,
             waiting: 0,
             inside: 0,

@@ -76,6 +76,7 @@ fn a_lost_or_doubled_request_is_found() {
     let (ticket, node) = inside[0];
     let request = |place, ticket| Request {
         traffic: 0,
+        spec: 0,
         user: 0,
         demand: Default::default(),
         key: 0,

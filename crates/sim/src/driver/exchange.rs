@@ -1,7 +1,7 @@
 //! One request, from its sending to its end: the calls of the engine in their order.
 
 use weirgate_config::TrafficClass;
-use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, TemplateId, Ticket, Verdict};
+use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, Shed, TemplateId, Ticket, Verdict};
 
 use super::{CHECK, Driver, Errand, Message, News, Sources, record};
 use crate::late::{Deadline, Limit};
@@ -43,6 +43,7 @@ impl Driver<'_> {
         let draw = self.streams[stream].draw(self.now, user);
         let slot = self.requests.insert(Request {
             traffic: stream as u32,
+            spec: 0,
             user,
             demand: draw.demand,
             key: draw.key,
@@ -72,25 +73,40 @@ impl Driver<'_> {
                 self.engine.class(now, TemplateId(template as u32), &request.key.to_be_bytes())
             }
         };
-        self.checks.arrived(self.specs[stream]);
-        let (flow, patience, life) = (request.flow, request.patience, request.life);
-        match self.engine.arrive(now, Arrival { class, flow, cost: None, tag: u64::from(slot) }) {
+        let (patience, life) = (request.patience, request.life);
+        self.knock(slot, class, self.specs[stream]);
+        if patience != u64::MAX && self.requests[slot].life == life {
+            self.errand(patience, Errand::Leave { slot, life });
+        }
+        self.settle();
+    }
+
+    /// *admit* and *queue*: a request asks to be taken in as one of `class`, whose place in the books is `spec`.
+    fn knock(&mut self, slot: u32, class: ClassId, spec: usize) {
+        let request = &mut self.requests[slot];
+        request.spec = spec as u32;
+        let arrival = Arrival { class, flow: request.flow, cost: None, tag: u64::from(slot) };
+        self.checks.arrived(spec);
+        match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),
             Verdict::Wait { ticket } => {
                 let request = &mut self.requests[slot];
                 request.place = Place::Waiting;
                 request.ticket = Some(ticket);
-                self.checks.waits(self.specs[stream]);
+                self.checks.waits(spec);
             }
-            Verdict::Shed(_) => {
-                self.checks.tallies[self.specs[stream]].shed += 1;
-                self.end(slot, Fate::Shed);
-            }
+            Verdict::Shed(shed) => self.turned_away(slot, shed),
         }
-        if patience != u64::MAX && self.requests[slot].life == life {
-            self.errand(patience, Errand::Leave { slot, life });
+    }
+
+    /// A request is turned away; its class may have a fallback.
+    fn turned_away(&mut self, slot: u32, shed: Shed) {
+        let spec = self.requests[slot].spec as usize;
+        self.checks.tallies[spec].shed += 1;
+        match shed.fallback {
+            Some(class) => self.knock(slot, class, class.0 as usize),
+            None => self.end(slot, Fate::Shed),
         }
-        self.settle();
     }
 
     /// Does what the engine wants done, until it wants nothing more.
@@ -102,11 +118,9 @@ impl Driver<'_> {
                         self.release(slot, ticket, node);
                     }
                 }
-                Action::Shed { ticket, tag, .. } => {
+                Action::Shed { ticket, tag, shed, .. } => {
                     if let Some(slot) = self.waiting(tag, ticket) {
-                        let spec = self.specs[self.requests[slot].traffic as usize];
-                        self.checks.tallies[spec].shed += 1;
-                        self.end(slot, Fate::Shed);
+                        self.turned_away(slot, shed);
                     }
                 }
             }
@@ -128,7 +142,7 @@ impl Driver<'_> {
             return None;
         }
         let slot = tag as u32;
-        self.checks.waits_no_more(self.specs[self.requests[slot].traffic as usize]);
+        self.checks.waits_no_more(self.requests[slot].spec as usize);
         Some(slot)
     }
 
@@ -138,7 +152,7 @@ impl Driver<'_> {
         request.ticket = Some(ticket);
         // 0 says that it never was.
         self.records[request.record as usize].released = self.now.max(1);
-        let (life, spec) = (request.life, self.specs[request.traffic as usize]);
+        let (life, spec) = (request.life, request.spec as usize);
         let must_look = self.checks.released(spec, node);
         self.limit(self.limits[spec][1], slot, life);
         self.forward(slot, spec, node);
@@ -254,12 +268,21 @@ impl Driver<'_> {
             News::Request => {}
             News::Broken => self.fail(slot, true),
             News::Status(status) => {
-                let (fate, spec) = (status < 500, self.specs[request.traffic as usize]);
-                let fate = if fate { Fate::Served } else { Fate::Failed };
+                let (served, spec) = (status < 500, request.spec as usize);
+                // Degraded service is not what was promised; but it is an answer, and its client is content.
+                let degraded = spec != self.specs[request.traffic as usize];
                 let tally = &mut self.checks.tallies[spec];
-                tally.served += u64::from(fate == Fate::Served);
-                tally.failed += u64::from(fate == Fate::Failed);
+                tally.served += u64::from(served);
+                tally.failed += u64::from(!served);
                 self.give_back(slot, Outcome::LastByte { status });
+                let fate = match served {
+                    true if degraded => {
+                        self.requests[slot].retries = 0;
+                        Fate::Shed
+                    }
+                    true => Fate::Served,
+                    false => Fate::Failed,
+                };
                 self.end(slot, fate);
             }
         }
@@ -270,7 +293,7 @@ impl Driver<'_> {
     fn fail(&mut self, slot: u32, retryable: bool) {
         let request = &mut self.requests[slot];
         request.attempt = request.attempt.wrapping_add(1);
-        let (ticket, spec, from) = (request.ticket, self.specs[request.traffic as usize], NodeId(request.node));
+        let (ticket, spec, from) = (request.ticket, request.spec as usize, NodeId(request.node));
         let Some(ticket) = ticket else { return };
         self.checks.tallies[spec].failed += 1;
         if let Some(node) = self.engine.observe(self.time(), ticket, Outcome::Failed { retryable }) {
@@ -292,7 +315,7 @@ impl Driver<'_> {
     /// Reports the end of a request that is inside, other than a failure to be retried.
     fn give_back(&mut self, slot: u32, outcome: Outcome) {
         let request = &self.requests[slot];
-        let (ticket, spec, node) = (request.ticket, self.specs[request.traffic as usize], NodeId(request.node));
+        let (ticket, spec, node) = (request.ticket, request.spec as usize, NodeId(request.node));
         let Some(ticket) = ticket else { return };
         self.engine.observe(self.time(), ticket, outcome);
         self.checks.freed(spec, node);
@@ -330,7 +353,7 @@ impl Driver<'_> {
         if request.life != life || request.place == Place::Free {
             return;
         }
-        let (place, ticket, spec) = (request.place, request.ticket, self.specs[request.traffic as usize]);
+        let (place, ticket, spec) = (request.place, request.ticket, request.spec as usize);
         let Some(ticket) = ticket else { return };
         if place == Place::Waiting {
             let cancelled = self.engine.cancel(self.time(), ticket);

@@ -1,0 +1,122 @@
+//! Tags: the table, and which class's requests begin with which.
+
+use weirgate_engine as engine;
+
+use super::number_text;
+use crate::decode::{At, Context, Defaulted, Optional};
+use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::file::{Class, HandleForm, Scheduling, Seda, TagForm};
+use crate::unit::{Amount, Count, Name, Share};
+
+/// SEDA with its figures.
+pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {
+    engine::Discipline {
+        tags: table(&file.tags, cx),
+        admit: engine::Admit::Thresholds { queue: file.threshold.get().0 },
+        load_control: slots(&file.threads, cx),
+        precedence: match file.scheduling.get() {
+            Scheduling::Reenqueue => engine::Precedence::Reenqueue,
+            Scheduling::Priority => engine::Precedence::Priority,
+        },
+        ..engine::Discipline::seda()
+    }
+}
+
+/// Requests inside a node per CPU.
+pub(super) fn slots(field: &Defaulted<Amount>, cx: &mut Context) -> engine::LoadControl {
+    /// More is no bound.
+    const MOST: f64 = 10_000.0;
+    let Amount(per_cpu) = *field.get();
+    if !(per_cpu > 0.0 && per_cpu <= MOST) {
+        let what = format!("{} requests a CPU cannot be", number_text(per_cpu));
+        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 10000; 1 is usual"));
+        return engine::Discipline::seda().load_control;
+    }
+    engine::LoadControl::Slots { per_cpu }
+}
+
+/// The table of tags; the paper's if there is none.
+pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec<engine::Tag> {
+    let Some(list) = field.get() else { return engine::Tag::seda() };
+    if list.is_empty() && !field.bad {
+        cx.fail(field.mark, Complaint::new("this table is empty", "give it a tag, or remove it for the paper's three"));
+    }
+    let names: Vec<&str> = list.iter().map(|item| item.value.name.get().map_or("", |name| name.0.as_str())).collect();
+    let mut tags: Vec<engine::Tag> = Vec::new();
+    for (code, item) in list.iter().enumerate() {
+        let file = &item.value;
+        if !names[code].is_empty() && names[..code].contains(&names[code]) {
+            let what = format!("the name `{}` is taken by an earlier tag", names[code]);
+            cx.fail(file.name.mark, Complaint::new(what, "give each tag its own name"));
+        }
+        let Amount(threshold) = *file.threshold.get();
+        if threshold <= 0.0 {
+            let mend = "write more than 0: 1.5 is one and a half times `threshold`";
+            cx.fail(file.threshold.mark, Complaint::new("this tag is never admitted to a queue", mend));
+        }
+        let reenqueued = match file.reenqueued.get() {
+            None => code,
+            Some(name) => named(name, &names, "tag", file.reenqueued.mark, cx).unwrap_or(code),
+        };
+        tags.push(engine::Tag {
+            name: names[code].to_owned(),
+            rank: u32::try_from(code).unwrap_or(u32::MAX),
+            threshold,
+            quota: file.quota.get().map(|Count(most)| *most),
+            beyond: file.beyond.get().0,
+            handle: match *file.handle.get() {
+                HandleForm::Always => engine::Handle::Always,
+                HandleForm::Never => engine::Handle::Never,
+                HandleForm::Highest => engine::Handle::Highest,
+                HandleForm::Chance(Share(share)) => engine::Handle::Chance(share),
+            },
+            reenqueued: u32::try_from(reenqueued).unwrap_or(0),
+        });
+    }
+    for (code, item) in list.iter().enumerate() {
+        if item.bad || tags.iter().any(|tag| tag.reenqueued as usize >= tags.len()) {
+            continue;
+        }
+        let mut next = code;
+        for _ in 0..tags.len() {
+            if tags[next].handle == engine::Handle::Never {
+                next = tags[next].reenqueued as usize;
+            }
+        }
+        if tags[next].handle == engine::Handle::Never {
+            let what = format!("requests with the tag `{}` are put back for ever", names[code]);
+            cx.fail(item.mark, Complaint::new(what, "name a tag in `reenqueued` that is handled in the end"));
+        }
+    }
+    if tags.is_empty() { engine::Tag::seda() } else { tags }
+}
+
+/// The first tag of a class's requests: what it says, or the last tag of the table for a class that is promised
+/// something and the first one for best effort.
+pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Context) -> u32 {
+    let last = discipline.tags.len().saturating_sub(1);
+    let code = match class.tag.get() {
+        Some(name) if !discipline.tags.is_empty() => {
+            let names: Vec<&str> = discipline.tags.iter().map(|tag| tag.name.as_str()).collect();
+            named(name, &names, "tag", class.tag.mark, cx).unwrap_or(0)
+        }
+        // Another discipline is tried on a policy that has tags: they say nothing then.
+        Some(_) => 0,
+        None if class.guarantee.given => last,
+        None => 0,
+    };
+    u32::try_from(code).unwrap_or(0)
+}
+
+/// The index of a name.
+fn named(Name(name): &Name, names: &[&str], what: &str, mark: crate::decode::Mark, cx: &mut Context) -> Option<usize> {
+    let found = names.iter().position(|known| known == name);
+    if found.is_none() {
+        let mend = match nearest(name, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known here: {}", listed(names.iter().copied())),
+        };
+        cx.fail(mark, Complaint::new(format!("{what} {} is unknown", quoted(name)), mend));
+    }
+    found
+}

@@ -1,0 +1,74 @@
+//! [`crate::Admit::Thresholds`]: a queue that is harder to enter the longer it is, by the request's tag.
+//!
+//! Source: Le Baron and Elkan, *A New Architecture for Differentiated Quality of Services in Web Applications*,
+//! Sec. 4.2. A tag is admitted while fewer requests wait than its multiple of the threshold: i, 3i/2 and 2i for the
+//! published three, any number of tags here. The paper's other options are there as well: a *numerus clausus* (most
+//! requests of a tag that wait), and a probability with which a tag is admitted beyond its threshold. The greatest
+//! threshold bounds the queue for all.
+//!
+//! Departures. What waits is what counts: the paper's stage takes its whole queue out as a batch, and requests of the
+//! batch must not be forgotten, or premium requests are refused far too early. There is no batch here: one
+//! request leaves the queue when a node has room for it, and everything that is not yet inside a node waits.
+//! And a request that finds room inside a node does not wait at all.
+
+use crate::discipline::Tag;
+use crate::random::Random;
+
+/// How many requests wait in a pool's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiting {
+    /// With any tag.
+    pub(crate) all: u32,
+    /// With the tag in question.
+    pub(crate) alike: u32,
+}
+
+/// May a request with tag `code` enter? `queue` is the threshold.
+pub(crate) fn admits(tags: &[Tag], code: u32, queue: u32, waiting: Waiting, random: &mut Random) -> bool {
+    let Some(tag) = tags.get(code as usize) else { return true };
+    let below = |tag: &Tag| f64::from(waiting.all) < tag.threshold * f64::from(queue);
+    if tag.quota.is_some_and(|most| waiting.alike >= most) {
+        return false;
+    }
+    below(tag) || (tag.beyond > 0.0 && tags.iter().any(below) && random.unit() < tag.beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admitted(tags: &[Tag], code: u32, all: u32, alike: u32) -> bool {
+        admits(tags, code, 50, Waiting { all, alike }, &mut Random::new(1))
+    }
+
+    #[test]
+    fn each_tag_has_its_own_threshold() {
+        let tags = Tag::seda();
+        for (code, most) in [(0, 50), (1, 75), (2, 100)] {
+            assert!(admitted(&tags, code, most - 1, 0) && !admitted(&tags, code, most, 0), "code {code}");
+        }
+    }
+
+    #[test]
+    fn a_quota_counts_its_own_tag_alone() {
+        let mut tags = Tag::seda();
+        tags[0].quota = Some(10);
+        assert!(admitted(&tags, 0, 40, 9) && !admitted(&tags, 0, 40, 10));
+        assert!(admitted(&tags, 2, 40, 10));
+    }
+
+    #[test]
+    fn chance_opens_a_queue_up_to_the_greatest_threshold() {
+        let mut tags = Tag::seda();
+        tags[0].beyond = 0.25;
+        let mut random = Random::new(7);
+        let mut share = |all: u32| {
+            let entered = (0..10_000).filter(|_| admits(&tags, 0, 50, Waiting { all, alike: 0 }, &mut random)).count();
+            entered as f64 / 10_000.0
+        };
+        assert!(share(49) >= 1.0);
+        // Four standard deviations of 10,000 draws are 1.7 %.
+        assert!((share(60) - 0.25).abs() < 0.018 && (share(99) - 0.25).abs() < 0.018);
+        assert!(share(100) <= 0.0);
+    }
+}

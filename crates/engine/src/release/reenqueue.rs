@@ -1,0 +1,182 @@
+//! [`crate::Precedence::Reenqueue`]: a request that is not to be handled yet goes back to the end of the queue.
+//!
+//! Source: Le Baron and Elkan, Secs. 3.3 and 4.3. A stage goes through its queue in the order of arrival. A request
+//! whose tag is to be handled is; another one is put back, which may change its tag by the table
+//! (tag, put back) → tag and asks for admission once more, under its new tag. The published table puts basic
+//! requests back once; putting back while a greater rank waits (their strict policy) and by chance (their random
+//! one) are there as well: [`Handle`].
+//!
+//! A queue in which nobody is to be handled would go round for ever while a node is idle. So a request is passed
+//! over at most once per release; then whoever is next is handled. Under the published table nothing is ever passed
+//! over twice, and putting back costs each basic request O(log classes) once. Under the other two a release costs up
+//! to as many steps as requests wait, which the thresholds bound.
+//!
+//! The other action of the paper's table, handling, needs no new tag here: what is handled leaves the only queue
+//! there is. See `docs/adr/0007-tags-do-not-order-replies.md`.
+
+use crate::admit::{self, Waiting};
+use crate::discipline::{Admit, Handle, Precedence};
+use crate::engine::Engine;
+use crate::request::{Action, ShedReason};
+use crate::time::Time;
+
+impl Engine {
+    /// Is the request, whose turn it is, put back?
+    pub(crate) fn is_put_back(&mut self, index: u32) -> bool {
+        if self.policy.discipline.precedence != Precedence::Reenqueue {
+            return false;
+        }
+        let entry = &self.tickets[index];
+        let tags = &self.policy.discipline.tags;
+        let Some(tag) = tags.get(entry.code as usize) else { return false };
+        match tag.handle {
+            Handle::Always => false,
+            Handle::Never => true,
+            Handle::Highest => {
+                let pool = self.classes.all[entry.class as usize].pool;
+                let waiting = self.queues.tagged(pool).iter().zip(tags);
+                waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > tag.rank)
+            }
+            Handle::Chance(chance) => self.random.unit() >= chance,
+        }
+    }
+
+    /// Puts a request, the head of its class's queue, back at the end. It may be refused there: the answer says so.
+    pub(crate) fn put_back(&mut self, now: Time, index: u32) -> Option<Action> {
+        let entry = &self.tickets[index];
+        let (class, code) = (entry.class, self.policy.discipline.tags[entry.code as usize].reenqueued);
+        let pool = self.classes.all[class as usize].pool;
+        if !self.admits(pool, code, Some(index)) {
+            return Some(self.turn_away(now, index, ShedReason::Threshold));
+        }
+        let bounds = self.bounds(class);
+        let queue = &mut self.classes.all[class as usize].queue;
+        self.queues.unlink(&mut self.tickets, queue, index, bounds);
+        self.sequence += 1;
+        self.tickets[index].sequence = self.sequence;
+        self.tickets[index].code = code;
+        self.queues.push(&mut self.tickets, queue, index, bounds);
+        self.rank(class);
+        None
+    }
+
+    /// Do the thresholds of its pool let a request with tag `code` wait? `itself` waits there already and does not
+    /// count.
+    pub(crate) fn admits(&mut self, pool: usize, code: u32, itself: Option<u32>) -> bool {
+        let Admit::Thresholds { queue } = self.policy.discipline.admit else { return true };
+        let counts = self.queues.tagged(pool);
+        let own = itself.map(|index| self.tickets[index].code);
+        let waiting = Waiting {
+            all: counts.iter().sum::<u32>() - u32::from(own.is_some()),
+            alike: counts[code as usize] - u32::from(own == Some(code)),
+        };
+        admit::admits(&self.policy.discipline.tags, code, queue, waiting, &mut self.random)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::discipline::{Discipline, Tag};
+    use crate::policy::{Class, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
+    use crate::request::{Arrival, ClassId, Outcome, Ticket, Verdict};
+    use crate::ticket::State;
+
+    fn policy(tags: Vec<Tag>) -> Policy {
+        let class = |name: &str, tag| Class {
+            name: name.into(),
+            pool: 0,
+            guarantee: Guarantee::default(),
+            service_time: None,
+            utility: 1.0,
+            tag,
+            fallback: None,
+            queue: QueueBounds::default(),
+            retry: RetryBudget::default(),
+        };
+        let node =
+            Node { name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None };
+        Policy {
+            discipline: Discipline { admit: Admit::Thresholds { queue: 6 }, tags, ..Discipline::seda() },
+            pools: vec![Pool { name: "p".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default() }],
+            nodes: vec![node],
+            classes: vec![class("basic", 0), class("premium", 2)],
+            templates: Vec::new(),
+            max_waiting: 1000,
+        }
+    }
+
+    /// Random arrivals and completions under the three ways to put requests back: tags move along the table alone, a
+    /// basic request is admitted only below the threshold, and the counts per tag are those of the requests.
+    #[test]
+    fn tags_move_along_the_table_and_thresholds_hold() {
+        for (seed, handle) in [Handle::Never, Handle::Highest, Handle::Chance(0.4)].into_iter().enumerate() {
+            let mut tags = Tag::seda();
+            tags[0].handle = handle;
+            let mut engine = Engine::new(Time::ZERO, policy(tags), seed as u64).expect("a valid policy");
+            let mut source = crate::random::Random::new(40 + seed as u64);
+            let mut codes: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+            let mut inside: Vec<Ticket> = Vec::new();
+            let (mut moved, mut refused) = (0, 0);
+            for step in 0..20_000u64 {
+                let now = Time::from_millis(step);
+                if source.below(5) < 3 {
+                    let class = ClassId(source.below(2) as u32);
+                    let before = engine.queues.waiting;
+                    match engine.arrive(now, Arrival { class, flow: step, cost: None, tag: step }) {
+                        Verdict::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
+                        Verdict::Release { ticket, .. } => inside.push(ticket),
+                        Verdict::Shed(shed) => {
+                            assert_eq!(shed.reason, ShedReason::Threshold);
+                            assert!(before >= [6, 12][class.0 as usize], "{class:?} at {before}");
+                            refused += 1;
+                        }
+                    }
+                } else if let Some(ticket) = inside.pop() {
+                    engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+                }
+                while let Some(action) = engine.poll(now) {
+                    if let Action::Release { ticket, .. } = action {
+                        inside.push(ticket);
+                    }
+                }
+                let mut counts = [0; 3];
+                for (index, entry) in engine.tickets.entries.iter().enumerate() {
+                    let ticket = (index, entry.generation);
+                    if entry.state != State::Waiting {
+                        codes.remove(&ticket);
+                        continue;
+                    }
+                    counts[entry.code as usize] += 1;
+                    let Some(code) = codes.insert(ticket, entry.code) else { continue };
+                    assert!(code == entry.code || (code, entry.code) == (0, 1), "{code} became {}", entry.code);
+                    moved += u32::from(code != entry.code);
+                }
+                assert_eq!(engine.queues.tagged(0), counts);
+            }
+            assert!(moved > 100 && refused > 1000, "{handle:?}: {moved} moved, {refused} refused");
+        }
+    }
+
+    /// Nobody waits for a premium request that is not there, whatever the table says.
+    #[test]
+    fn a_node_is_never_idle_while_a_request_waits() {
+        for handle in [Handle::Never, Handle::Highest, Handle::Chance(0.0)] {
+            let mut tags = Tag::seda();
+            // Put back as itself, for ever, if it were not for the bound on a round.
+            (tags[0].handle, tags[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
+            let mut engine = Engine::new(Time::ZERO, policy(tags), 1).expect("a valid policy");
+            let arrival = |tag| Arrival { class: ClassId(0), flow: 0, cost: None, tag };
+            let Verdict::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
+            for tag in 1..=3 {
+                assert!(matches!(engine.arrive(Time::ZERO, arrival(tag)), Verdict::Wait { .. }));
+            }
+            let end = Time::ZERO + Duration::from_millis(20);
+            engine.observe(end, ticket, Outcome::LastByte { status: 200 });
+            assert!(matches!(engine.poll(end), Some(Action::Release { tag: 1, .. })), "{handle:?}");
+        }
+    }
+}
