@@ -54,6 +54,7 @@ fn published_figures_and_the_oracle_stand_beside_ours() {
         class: 0,
         served_per_s: Some(100.0),
         response_time_ms: Some(25.0),
+        shed: None,
     };
     played.experiment.published = vec![figure("quorum"), figure("seda")];
     let verdict = judge_against_oracle(&played.experiment, &runs()[0]);

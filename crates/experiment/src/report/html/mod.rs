@@ -1,11 +1,13 @@
 //! One page with everything: figures, verdicts, published figures beside ours, and what was run. It needs no other file
 //! and no script.
 
+mod curve;
 mod tables;
 
 use std::fmt::Write as _;
 
 use super::{Group, Kept, Outline, Played, svg};
+pub use curve::curve;
 pub use svg::{escape, figure_text};
 pub use tables::{configuration, published, spread_cell, verdicts};
 
@@ -62,6 +64,7 @@ fn section(played: &Played) -> String {
     html += "<p>";
     html.extend(played.groups.iter().map(word));
     html += "</p>";
+    html += &curve(&report);
     if let Some(series) = played.groups.iter().find_map(|group| group.series.as_ref()) {
         let _ = write!(html, "<h2>Over time</h2>{}", legend(series.step));
     }
