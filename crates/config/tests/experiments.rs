@@ -217,6 +217,27 @@ fn the_three_services_share_machines_as_published() {
 }
 
 #[test]
+fn published_points_belong_to_the_phase_with_their_x() {
+    let published = "published=[{discipline: none, class: guests, shed: [[200, 0%], [20, 7.5%]], served: [[200, 40/s]]}, \
+                     {class: members, phase: u40, response_time: 1s}]";
+    let experiment = load("more-users", &[published, "phases.u5.judged=no"]).experiment;
+    assert_eq!(experiment.axis.as_deref(), Some("users"));
+    assert_eq!(
+        experiment.phases.iter().filter_map(|p| p.x).collect::<Vec<_>>(),
+        [5.0, 20.0, 40.0, 60.0, 100.0, 150.0, 200.0]
+    );
+    let figure = |p: &weirgate_config::Published| {
+        (p.discipline.clone(), p.phase, p.class, p.served_per_s, p.response_time_ms, p.shed)
+    };
+    let expected = [
+        ("none".to_owned(), 1, 1, None, None, Some(0.075)),
+        ("none".to_owned(), 6, 1, Some(40.0), None, Some(0.0)),
+        ("quorum".to_owned(), 2, 0, None, Some(1000.0), None),
+    ];
+    assert_eq!(experiment.published.iter().map(figure).collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn every_broken_experiment_says_what_is_wrong() {
     let folder = Path::new(EXPERIMENTS).join("broken");
     let files = yaml(&folder);

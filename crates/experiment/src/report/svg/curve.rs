@@ -115,14 +115,15 @@ fn panels(curve: &Curve<'_>, across: bool, width: f64, top: f64) -> [Panel; 3] {
         (None, axis_for(longest))
     };
     let (start, length) = extent(curve.places[0].0, curve.places[curve.places.len() - 1].0);
-    let wide = if across { (width + LEFT) / 3.0 } else { 0.0 };
     let scales = [(None, served), response, (None, 100.0)];
+    let columns = if across { 3.0 } else { 1.0 };
+    let wide = (width - BORDER - LEFT * columns) / columns;
     std::array::from_fn(|index| {
-        let left = if across { LEFT + wide * index as f64 - BORDER / 3.0 * index as f64 } else { LEFT };
-        let right = if across { left + wide - LEFT - BORDER } else { width - BORDER };
-        let top = if across { top } else { top + (HEIGHT + BELOW) * index as f64 };
+        let (column, row) = if across { (index, 0) } else { (0, index) };
+        let left = LEFT + (wide + LEFT) * column as f64;
+        let top = top + (HEIGHT + BELOW) * row as f64;
         let (lowest, highest) = scales[index];
-        Panel { left, right, top, bottom: top + HEIGHT, start, length, lowest, highest }
+        Panel { left, right: left + wide, top, bottom: top + HEIGHT, start, length, lowest, highest }
     })
 }
 
@@ -226,6 +227,11 @@ fn lines(svg: &mut String, panel: &Panel, drawn: &[Drawn<'_>], which: usize) {
             _ => {}
         }
     }
+    if which == 1 {
+        // On the left, where there is little load and room below the limits, and under the lines.
+        let limited = drawn.iter().filter_map(|o| Some((o.class.name, o.class.statistic, o.class.limit_ms?)));
+        limits(svg, panel, (panel.left + 4.0, "start"), limited);
+    }
     for (index, one) in drawn.iter().enumerate() {
         let medians = || one.points.iter().map(|(x, point)| (*x, spread(point).map(|spread| spread.median)));
         panel.line(svg, &format!("served c{index}"), medians());
@@ -237,9 +243,6 @@ fn lines(svg: &mut String, panel: &Panel, drawn: &[Drawn<'_>], which: usize) {
         for (x, figure) in one.paper.iter().filter_map(|(x, figure)| Some((*x, PAPERS[which](figure)?))) {
             diamond(svg, &format!("paper c{index}"), (panel.x(x), panel.y(figure)));
         }
-    }
-    if which == 1 {
-        limits(svg, panel, drawn.iter().filter_map(|o| Some((o.class.name, o.class.statistic, o.class.limit_ms?))));
     }
 }
 

@@ -72,7 +72,7 @@ const STYLE: &str = "\
 .weir path{fill:none;stroke-linejoin:round;stroke-linecap:round}\
 .weir .served{stroke-width:2}.weir .offered{stroke-width:1.2;stroke-dasharray:5 4;stroke-opacity:.85}\
 .weir .promised{stroke-width:1.1;stroke-dasharray:1 3.2}.weir .limit{stroke-width:1.1;stroke-dasharray:1 3.2}\
-.weir .band{fill:currentColor;fill-opacity:.17;stroke:none}.weir .dot{fill:currentColor;stroke:none}\
+.weir path.band{fill:currentColor;fill-opacity:.17;stroke:none}.weir circle.dot{fill:currentColor;stroke:none}\
 .weir .paper{stroke-width:1.6}.weir .plain{stroke:#57606a;color:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
 .weir .hit{fill:#1f2328;fill-opacity:0}.weir .hit:hover{fill-opacity:.12}\
 .weir .c0{stroke:#0072b2;color:#0072b2}.weir .c1{stroke:#d55e00;color:#d55e00}.weir .c2{stroke:#009e73;color:#009e73}.weir .c3{stroke:#cc79a7;color:#cc79a7}\
@@ -254,15 +254,21 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
             queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
         }
     }
-    limits(svg, times, classes.iter().filter_map(|c| Some((c.name.as_str(), c.statistic.as_str(), c.limit_ms?))));
+    let limited = classes.iter().filter_map(|c| Some((c.name.as_str(), c.statistic.as_str(), c.limit_ms?)));
+    limits(svg, times, (times.right - 4.0, "end"), limited);
     if let [state, _] = rest {
         state.line(svg, "inside", series.outstanding.iter().map(|(at, n)| (*at, Some(*n))));
         state.line(svg, "plain", series.window.iter().map(|(at, n)| (*at, Some(*n))));
     }
 }
 
-/// What each limit line is, all of one height in one text.
-fn limits<'a>(svg: &mut String, panel: &Panel, classes: impl Iterator<Item = (&'a str, &'a str, f64)>) {
+/// What each limit line is, all of one height in one text, which begins or ends at `x`: `anchor` is SVG's word for it.
+fn limits<'a>(
+    svg: &mut String,
+    panel: &Panel,
+    (x, anchor): (f64, &str),
+    classes: impl Iterator<Item = (&'a str, &'a str, f64)>,
+) {
     let mut named: Vec<(f64, String)> = Vec::new();
     for (name, statistic, limit) in classes {
         let name = format!("{name} {statistic}");
@@ -274,9 +280,9 @@ fn limits<'a>(svg: &mut String, panel: &Panel, classes: impl Iterator<Item = (&'
     for (limit, names) in named {
         let y = panel.y(limit) - 4.0;
         let what = escape(&format!("{names} ≤ {} ms", figure_text(limit)));
-        let x = panel.right - 4.0;
-        let _ = write!(svg, r#"<text class="tick ground" x="{x:.1}" y="{y:.1}" text-anchor="end">{what}</text>"#);
-        let _ = write!(svg, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="end">{what}</text>"#);
+        for class in ["tick ground", "tick"] {
+            let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{what}</text>"#);
+        }
     }
 }
 
