@@ -234,7 +234,7 @@ fn a_curve_is_drawn_with_its_band_and_the_published_points() {
     let figures = page.split("<svg").skip(1).take(2).filter_map(|rest| rest.split("</svg>").next());
     let figures: Vec<&str> = figures.collect();
     assert!(figures.iter().all(|figure| figure.contains("viewBox=\"0 0 500") && figure.contains(">800</text>")));
-    assert!(!figures[1].contains("class=\"band") && !figures[1].contains("published"), "{}", figures[1]);
+    assert!(!figures[1].contains("class=\"band") && !figures[1].contains("paper c"), "{}", figures[1]);
 }
 
 /// Nothing served, one point alone, no axis, nothing judged on it.

@@ -122,7 +122,7 @@ fn phases_with_a_place_on_an_axis_are_a_curve_of_all_seeds() {
     let (ended, _) = sim("120/s", &points);
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     let has = |text: &str| assert!(ended.out.contains(text), "{text} is not in {}", ended.out);
-    has("\nquorum over requests/s, medians\n  requests/s    A/s");
+    has("\nquorum over requests/s, medians\n  requests/s   A/s");
     has("\n          20  ");
     assert!(!ended.out.contains("6–12 s"), "{}", ended.out);
     let (ended, _) = sim("120/s", &[&points[..], &["--format", "svg"]].concat());

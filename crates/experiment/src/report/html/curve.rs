@@ -37,20 +37,20 @@ fn table(curve: &Curve<'_>) -> String {
         escape(curve.axis)
     );
     for class in &curve.classes {
-        let _ = write!(html, "<th colspan=\"5\" class=\"l\">{}", escape(class.name));
+        let _ = write!(html, "<th colspan=\"5\" class=\"l part\">{}", escape(class.name));
     }
     html += "</tr><tr>";
     for class in &curve.classes {
-        let _ = write!(html, "<th>served/s<th><th>{}, ms<th><th>shed, %", escape(class.statistic));
+        let _ = write!(html, "<th class=\"part\">served/s<th><th>{}, ms<th><th>shed, %", escape(class.statistic));
     }
     html += "</tr>";
     for place in &curve.places {
         let mut first = true;
         for group in curve.report.groups {
             html += if first { "<tr class=\"first\">" } else { "<tr>" };
-            let x = if first { place.0.to_string() } else { String::new() };
+            let x = if first { format!("<b>{}</b>", place.0) } else { String::new() };
             first = false;
-            let _ = write!(html, "<td><b>{x}</b><td class=\"l\">{}", escape(&group.discipline));
+            let _ = write!(html, "<td>{x}<td class=\"l\">{}", escape(&group.discipline));
             html.extend(curve.classes.iter().map(|class| cells(curve, group, class, *place)));
             html += "</tr>";
             let paper: Vec<_> = curve.classes.iter().map(|class| curve.published(group, class, *place)).collect();
@@ -65,17 +65,21 @@ fn table(curve: &Curve<'_>) -> String {
 }
 
 fn cells(curve: &Curve<'_>, group: &Group, class: &CurveClass<'_>, place: (f64, usize)) -> String {
-    let Some(point) = curve.point(group, class, place) else { return "<td><td><td><td><td>".to_owned() };
+    let Some(point) = curve.point(group, class, place) else { return "<td class=\"part\"><td><td><td><td>".to_owned() };
     let [floor, ceiling] = curve.kept(group, class, place).map(mark);
     let response = spread_cell(point.response, 1);
-    format!("<td>{}{floor}{response}{ceiling}<td>{}", spread_text(&point.served, 1), spread_text(&point.shed, 1))
+    format!(
+        "<td class=\"part\">{}{floor}{response}{ceiling}<td>{}",
+        spread_text(&point.served, 1),
+        spread_text(&point.shed, 1)
+    )
 }
 
 fn published(figure: Option<&OutlinedFigure>) -> String {
     let cell = |figure: Option<f64>| figure.map_or(String::new(), |figure| format!("{figure:.1}"));
     let of = |which: fn(&OutlinedFigure) -> Option<f64>| cell(figure.and_then(which));
     format!(
-        "<td>{}<td><td>{}<td><td>{}",
+        "<td class=\"part\">{}<td><td>{}<td><td>{}",
         of(|f| f.served_per_s),
         of(|f| f.response_time_ms),
         of(|f| f.shed.map(|share| share * 100.0))

@@ -49,9 +49,10 @@ const PAPERS: [fn(&OutlinedFigure) -> Option<f64>; 3] =
 pub fn curve(curve: &Curve<'_>, group: &Group) -> String {
     let across = curve.report.groups.len() == 1;
     let width = if across { WHOLE.width } else { MULTIPLE.width };
+    let all: Vec<Drawn<'_>> = curve.report.groups.iter().flat_map(|group| drawn(curve, group)).collect();
     let drawn = drawn(curve, group);
-    let (entries, below) = legend(curve, &drawn, width - BORDER);
-    let panels = panels(curve, across, width, below + LINE);
+    let (entries, below) = legend(curve, &all, width - BORDER);
+    let panels = panels(curve, &all, across, width, below + LINE);
     let bottom = panels[2].bottom;
     let who = escape(&group.discipline);
     let axis = escape(curve.axis);
@@ -94,8 +95,7 @@ fn drawn<'a>(curve: &'a Curve<'a>, group: &Group) -> Vec<Drawn<'a>> {
 }
 
 /// The panels, whose axes are the same for all groups.
-fn panels(curve: &Curve<'_>, across: bool, width: f64, top: f64) -> [Panel; 3] {
-    let all: Vec<Drawn<'_>> = curve.report.groups.iter().flat_map(|group| drawn(curve, group)).collect();
+fn panels(curve: &Curve<'_>, all: &[Drawn<'_>], across: bool, width: f64, top: f64) -> [Panel; 3] {
     let of = |which: usize| -> Vec<f64> {
         let ours =
             all.iter().flat_map(|one| one.points.iter().filter_map(|(_, point)| FIGURES[which](point.as_ref()?)));
@@ -138,21 +138,22 @@ fn extent(least: f64, most: f64) -> (f64, f64) {
     }
 }
 
-/// Classes; what the dotted line, the area and the hollow marks are, where there are any.
-fn legend(curve: &Curve<'_>, drawn: &[Drawn<'_>], right: f64) -> (String, f64) {
+/// Classes; what the dotted line, the area and the hollow marks are, if any group has them: so the panels of all groups
+/// begin at the same height.
+fn legend(curve: &Curve<'_>, all: &[Drawn<'_>], right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
     let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
         let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
     };
-    for (index, one) in drawn.iter().enumerate() {
-        legend.entry(one.class.name, |svg, (x, y)| {
+    for (index, class) in curve.classes.iter().take(MOST_CLASSES).enumerate() {
+        legend.entry(class.name, |svg, (x, y)| {
             line(svg, &format!("served c{index}"), (x, y));
             dot(svg, index, (x + MARK / 2.0, y));
         });
     }
-    let points = || drawn.iter().flat_map(|one| &one.points).filter_map(|(_, point)| *point);
+    let points = || all.iter().flat_map(|one| &one.points).filter_map(|(_, point)| *point);
     let floors = points().any(|point| point.owed.is_some());
-    let limits = drawn.iter().any(|one| one.class.limit_ms.is_some());
+    let limits = all.iter().any(|one| one.class.limit_ms.is_some());
     match (floors, limits) {
         (true, true) => legend.entry("owed, limit", |svg, at| line(svg, "plain promised", at)),
         (true, false) => legend.entry("owed", |svg, at| line(svg, "plain promised", at)),
@@ -164,10 +165,10 @@ fn legend(curve: &Curve<'_>, drawn: &[Drawn<'_>], right: f64) -> (String, f64) {
             let _ = write!(svg, r#"<path class="plain band" d="M{x:.1} {:.1}h{MARK}v10h-{MARK}z"/>"#, y - 5.0);
         });
     }
-    if drawn.iter().any(|one| !one.paper.is_empty()) {
+    if all.iter().any(|one| !one.paper.is_empty()) {
         legend.entry("published", |svg, (x, y)| diamond(svg, "plain paper", (x + MARK / 2.0, y)));
     }
-    let more = curve.classes.len() - drawn.len();
+    let more = curve.classes.len().saturating_sub(MOST_CLASSES);
     if more > 0 {
         legend.entry(&format!("{more} further classes are not drawn"), |_, _| ());
     }
