@@ -29,6 +29,8 @@ pub struct Experiment {
     pub traffic: Vec<Traffic>,
     /// Named stretches of time, one after the other from 0 on; the run ends with the last.
     pub phases: Vec<Phase>,
+    /// What the phases vary, with its unit; then at least one judged phase has an `x`.
+    pub axis: Option<String>,
     /// How much of the beginning of a phase is judged apart.
     pub settle: Duration,
     /// What goes wrong, in order of time.
@@ -38,7 +40,7 @@ pub struct Experiment {
 }
 
 /// A named stretch of time.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Its name, unique.
     pub name: String,
@@ -46,6 +48,8 @@ pub struct Phase {
     pub until: Duration,
     /// Is it judged? A warm-up is not.
     pub judged: bool,
+    /// Its place on the axis, finite and ≥ 0; no two phases have the same.
+    pub x: Option<f64>,
 }
 
 /// A machine, or several identical ones behind one address.
@@ -283,8 +287,10 @@ pub struct Published {
     pub class: usize,
     /// Requests served per second.
     pub served_per_s: Option<f64>,
-    /// The guaranteed statistic of the response time, in milliseconds.
+    /// The guaranteed statistic of the response time, or its mean if none is guaranteed, in milliseconds.
     pub response_time_ms: Option<f64>,
+    /// Share of the requests that was turned away, 0 to 1.
+    pub shed: Option<f64>,
 }
 
 impl Experiment {

@@ -125,12 +125,17 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 .map(|traffic| {
                     let TrafficClass::Class(class) = traffic.class else { panic!("no templates yet") };
                     let class = &experiment.site.policy.classes[class];
-                    let Source::Open { rate, .. } = &traffic.source else { panic!("no users yet") };
                     let demand = traffic.demand.iter().rfind(|d| d.at <= at).expect("one from 0 on");
                     let floor = class.guarantee.throughput.expect("a floor");
                     let agreed = class.service_time.expect("an agreed time").as_secs_f64();
                     let mean = demand.cpu.mean() + demand.io.mean();
-                    let owed = rate.at(at).min(floor) * (agreed / mean).min(1.0);
+                    let rate = match &traffic.source {
+                        Source::Open { rate, .. } => rate.at(at),
+                        // No user has more than one request at a time.
+                        Source::Users { users, think } => users.at(at) / (think.mean() + mean),
+                        Source::Trace(_) => panic!("no traces yet"),
+                    };
+                    let owed = rate.min(floor) * (agreed / mean).min(1.0);
                     owed * demand.cpu.mean()
                 })
                 .sum();
@@ -214,6 +219,27 @@ fn the_three_services_share_machines_as_published() {
     assert!((auction.cpu.mean() - 0.022).abs() < 1e-9 && (auction.cpu.mean() + auction.io.mean() - 0.149).abs() < 1e-4);
     let node = Fault { at: seconds(475), until: Some(seconds(595)), kind: FaultKind::Removed, machines: vec![0] };
     assert_eq!(fig13.faults, [node]);
+}
+
+#[test]
+fn published_points_belong_to_the_phase_with_their_x() {
+    let published = "published=[{discipline: none, class: guests, shed: [[200, 0%], [20, 7.5%]], served: [[200, 40/s]]}, \
+                     {class: members, phase: u40, response_time: 1s}]";
+    let experiment = load("more-users", &[published, "phases.u5.judged=no"]).experiment;
+    assert_eq!(experiment.axis.as_deref(), Some("users"));
+    assert_eq!(
+        experiment.phases.iter().filter_map(|p| p.x).collect::<Vec<_>>(),
+        [5.0, 20.0, 40.0, 60.0, 100.0, 150.0, 200.0]
+    );
+    let figure = |p: &weirgate_config::Published| {
+        (p.discipline.clone(), p.phase, p.class, p.served_per_s, p.response_time_ms, p.shed)
+    };
+    let expected = [
+        ("none".to_owned(), 1, 1, None, None, Some(0.075)),
+        ("none".to_owned(), 6, 1, Some(40.0), None, Some(0.0)),
+        ("quorum".to_owned(), 2, 0, None, Some(1000.0), None),
+    ];
+    assert_eq!(experiment.published.iter().map(figure).collect::<Vec<_>>(), expected);
 }
 
 #[test]

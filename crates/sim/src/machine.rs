@@ -192,6 +192,7 @@ mod tests {
             network_delay: Duration::ZERO,
             traffic: Vec::new(),
             phases: Vec::new(),
+            axis: None,
             settle: Duration::ZERO,
             faults: Vec::new(),
             published: Vec::new(),

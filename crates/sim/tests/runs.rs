@@ -112,7 +112,9 @@ fn disciplines_meet_the_same_traffic() {
 #[test]
 fn samples_come_every_half_second_and_at_the_ends_of_phases() {
     let mut experiment = overloaded("none", 3);
-    experiment.phases.insert(0, weirgate_config::Phase { name: "early".into(), until: ms(1200), judged: true });
+    experiment
+        .phases
+        .insert(0, weirgate_config::Phase { name: "early".into(), until: ms(1200), judged: true, x: None });
     let mut told = Vec::new();
     let run = run(&experiment, 1, |at| told.push(at));
     let at: Vec<u64> = run.samples.iter().map(|sample| sample.at / 1_000_000).collect();

@@ -121,18 +121,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             json::text(&groups.flat_map(|group| &group.verdicts).collect::<Vec<&Verdict>>())
         }
         Format::Html => html::page(&played, &command_line()),
-        Format::Svg => played.iter().flat_map(figures).collect(),
+        Format::Svg => played.iter().filter_map(svg::played).collect(),
     };
     if let Err(why) = write(&report, args.output.as_deref()) {
         exit::say(&why);
         return ExitCode::from(CANNOT);
     }
     if played.iter().all(Played::sound) { ExitCode::SUCCESS } else { ExitCode::from(exit::NO) }
-}
-
-fn figures(played: &Played) -> impl Iterator<Item = String> {
-    let series = played.groups.iter().filter_map(|group| group.series.as_ref());
-    series.map(|series| svg::figure(&played.experiment, series))
 }
 
 /// An experiment, once per discipline.

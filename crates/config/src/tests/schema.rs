@@ -117,7 +117,7 @@ fn valid(schema: &Json, value: &Json, root: &Json) -> Result<(), String> {
                     return fail(&argument.to_string());
                 }
             }
-            "minItems" | "minProperties" | "minLength" | "maxProperties" | "maxLength" => {
+            "minItems" | "maxItems" | "minProperties" | "minLength" | "maxProperties" | "maxLength" => {
                 let size = match value {
                     Json::Array(items) => items.len(),
                     Json::Object(fields) => fields.len(),

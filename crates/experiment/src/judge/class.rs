@@ -295,6 +295,7 @@ fn sheds(attempts: &[Attempt]) -> Sheds {
     waited.sort_unstable();
     Sheds {
         count: shed.len() as u64,
+        share: shed.len() as f64 / attempts.len().max(1) as f64,
         wrong: shed.iter().filter(|a| a.wronged).count() as u64,
         latency_ms: ShedLatency {
             p50: percentile(&waited, 50.0) as f64 * MILLIS,

@@ -45,7 +45,8 @@ pub(crate) fn experiment() -> Experiment {
         retry_after: fixed(0),
         request: weirgate_config::RequestShape::default(),
     };
-    let phase = |name: &str, until| Phase { name: name.into(), until: Duration::from_secs(until), judged: true };
+    let phase =
+        |name: &str, until| Phase { name: name.into(), until: Duration::from_secs(until), judged: true, x: None };
     Experiment {
         name: "hand-made".into(),
         title: String::new(),
@@ -55,6 +56,7 @@ pub(crate) fn experiment() -> Experiment {
         network_delay: Duration::ZERO,
         traffic: (0..3).map(traffic).collect(),
         phases: vec![phase("before", 20), phase("surge", 40), phase("after", 60)],
+        axis: None,
         settle: Duration::from_secs(5),
         faults: Vec::new(),
         published: Vec::new(),

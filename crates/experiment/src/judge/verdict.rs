@@ -143,6 +143,9 @@ pub struct CeilingVerdict {
 pub struct Sheds {
     /// How many.
     pub count: u64,
+    /// Of all arrivals this share, 0 to 1.
+    #[serde(default, serialize_with = "rounded")]
+    pub share: f64,
     /// Of these, how many the class was owed.
     pub wrong: u64,
     /// From arrival to refusal.

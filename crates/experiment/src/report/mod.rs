@@ -3,6 +3,7 @@
 //! The simulator reports what it [`Played`]; the lab reports run files. Both come down to a [`Report`]: the
 //! experiment's [`Outline`] and the runs, grouped by who had to keep the guarantees.
 
+mod curve;
 pub mod html;
 pub mod json;
 mod outline;
@@ -18,6 +19,7 @@ use weirgate_config::Experiment;
 
 use crate::judge::Verdict;
 
+pub use curve::Curve;
 pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
 pub use series::{ClassSeries, Series};
 pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};

@@ -17,6 +17,9 @@ pub struct Outline {
     pub name: String,
     /// One line for people; may be empty.
     pub title: String,
+    /// What the phases vary, with its unit, if they are points of a curve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub axis: Option<String>,
     /// So many seconds of the beginning of a phase are judged apart.
     pub settle_s: f64,
     /// Its phases, in order of time.
@@ -44,6 +47,9 @@ pub struct OutlinedPhase {
     pub to_s: f64,
     /// Is it judged? A warm-up is not.
     pub judged: bool,
+    /// Its place on the axis.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub x: Option<f64>,
 }
 
 /// A class and what it is promised.
@@ -83,8 +89,11 @@ pub struct OutlinedFigure {
     pub class: String,
     /// Requests served per second.
     pub served_per_s: Option<f64>,
-    /// The guaranteed statistic of the response time, in milliseconds.
+    /// The guaranteed statistic of the response time, or its mean if none is guaranteed, in milliseconds.
     pub response_time_ms: Option<f64>,
+    /// Share of the requests that was turned away, 0 to 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shed: Option<f64>,
 }
 
 impl Outline {
@@ -98,6 +107,7 @@ impl Outline {
             from_s: experiment.phase_from(index).as_secs_f64(),
             to_s: phase.until.as_secs_f64(),
             judged: phase.judged,
+            x: phase.x,
         });
         let classes = policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
         let classes = classes.map(|class| OutlinedClass {
@@ -121,10 +131,12 @@ impl Outline {
             class: policy.classes.get(figure.class).map_or_else(String::new, |class| class.name.clone()),
             served_per_s: figure.served_per_s,
             response_time_ms: figure.response_time_ms,
+            shed: figure.shed,
         });
         Outline {
             name: experiment.name.clone(),
             title: experiment.title.clone(),
+            axis: experiment.axis.clone(),
             settle_s: experiment.settle.as_secs_f64(),
             phases: phases.collect(),
             classes: classes.collect(),

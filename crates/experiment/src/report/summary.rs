@@ -164,6 +164,12 @@ impl<'a> ClassRuns<'a> {
         self.ceilings().next().map_or("avg", |ceiling| ceiling.statistic.as_str())
     }
 
+    /// Requests turned away, in percent of those that arrived.
+    #[must_use]
+    pub fn shed_percent(&self) -> Option<Spread> {
+        self.spread(|class| class.part.shed.share * 100.0)
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'a str {

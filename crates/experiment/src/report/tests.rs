@@ -54,6 +54,7 @@ fn published_figures_and_the_oracle_stand_beside_ours() {
         class: 0,
         served_per_s: Some(100.0),
         response_time_ms: Some(25.0),
+        shed: None,
     };
     played.experiment.published = vec![figure("quorum"), figure("seda")];
     let verdict = judge_against_oracle(&played.experiment, &runs()[0]);
@@ -75,6 +76,15 @@ fn violations_are_told_and_nothing_judged_is_no_success() {
     let text = text::text(&played);
     assert!(text.contains(", 1 VIOLATION\n  VIOLATION of window with seed 1, 1.500 s: 12 inside of 10"), "{text}");
     assert!(html::page(&[played], "").contains("1 violation of an invariant"));
+}
+
+/// One SVG whose tags are all closed, without figures that are none.
+fn sound(figure: &str) {
+    assert!(figure.starts_with("<svg") && figure.ends_with("</svg>\n") && figure.matches("</svg>").count() == 1);
+    let strange = ["NaN", "inf", "<m>", "<script"];
+    assert!(strange.iter().all(|strange| !figure.contains(strange)), "{figure}");
+    let opened = figure.matches('<').count();
+    assert_eq!(opened, figure.matches("</").count() * 2 + figure.matches("/>").count(), "every tag is closed");
 }
 
 /// Names that want out of their place, every kind of fault, no samples, no replies: the figure stays a figure.
@@ -115,15 +125,7 @@ fn a_figure_stands_anything() {
     let full = svg::figure(&experiment, &Series::new(&experiment, &sampled));
     let empty = svg::figure(&experiment, &Series::new(&experiment, &run(Vec::new())));
     for figure in [&figure, &full, &empty] {
-        assert!(figure.starts_with("<svg") && figure.ends_with("</svg>\n") && figure.matches("</svg>").count() == 1);
-        assert!(
-            !figure.contains("NaN")
-                && !figure.contains("inf\"")
-                && !figure.contains("<m>")
-                && !figure.contains("<script")
-        );
-        let opened = figure.matches('<').count();
-        assert_eq!(opened, figure.matches("</").count() * 2 + figure.matches("/>").count(), "every tag is closed");
+        sound(figure);
         for told in [
             "out",
             "crashed",
@@ -149,4 +151,111 @@ fn long_runs_get_longer_points() {
     assert_eq!((short.step, short.classes.len()), (2.0, 2));
     assert_eq!((short.classes[0].offered[3], short.classes[0].response_ms[3]), (90.0, Some(30.0)));
     assert_eq!((short.classes[1].guaranteed.as_ref().map(|g| g[3]), short.classes[1].limit_ms), (Some(200.0), None));
+}
+
+/// The phases are points in another order than that of their places; one of them is none.
+fn curve() -> Played {
+    let of = |seed: u64, slow: u64| {
+        let mut run = run(vec![
+            requests(0, 90, 0..20, served(30)),
+            requests(0, 90, 20..40, served(slow)),
+            requests(1, 250, 0..40, of_ten(7 + seed)),
+        ]);
+        run.seed = seed;
+        run
+    };
+    let mut experiment = experiment();
+    experiment.axis = Some("<m> clients".into());
+    experiment.phases[0].x = Some(800.0);
+    experiment.phases[1].x = Some(2.5);
+    experiment.phases[2].judged = false;
+    experiment.phases[2].x = Some(900.0);
+    let at = |phase, response_time_ms, shed| Published {
+        discipline: "quorum".into(),
+        phase,
+        class: 0,
+        served_per_s: None,
+        response_time_ms,
+        shed,
+    };
+    experiment.published = vec![at(0, Some(45.0), Some(0.25)), at(1, None, Some(0.0))];
+    let runs = [of(1, 6000), of(2, 5000)];
+    let verdicts = runs.iter().map(|run| judge(&experiment, run)).collect();
+    let series = Some(Series::new(&experiment, &runs[0]));
+    Played { experiment, groups: vec![Group { discipline: "quorum".into(), verdicts, series }] }
+}
+
+#[test]
+fn a_curve_is_a_table_over_its_axis() {
+    let text = text::text(&curve());
+    let table = "
+quorum over <m> clients, medians
+  <m> clients   A/s         p95, ms         shed, %    B/s     avg, ms  shed, %
+          2.5  87.0  ✘ 1/2   5500.0  ✘ 2/2      0.0  212.5  ✔     20.0     15.0
+        paper                                   0.0
+          800  90.0  ✔         30.0  ✔          0.0  212.5  ✔     20.0     15.0
+        paper                  45.0            25.0
+
+after  40–60 s, not judged
+";
+    assert!(text.contains(table), "{text}");
+    assert!(!text.contains("before  0–20 s") && text.contains("  surge A: p95 6000.00 of 400 ms (2 seeds, worst 1)"));
+}
+
+#[test]
+fn a_curve_is_drawn_with_its_band_and_the_published_points() {
+    let mut played = curve();
+    let figure = svg::played(&played).expect("a figure");
+    sound(&figure);
+    let has = |what: &str| assert!(figure.contains(what), "{what} is not in {figure}");
+    has("quorum, seeds 1–2: requests served per second, response time and percentage shed at 2 points from 2.5 to 800");
+    has("Response time (avg, p95), ms, log");
+    has(
+        "\nA: 87.0 (84.0–90.0)/s served of 90.0/s owed, p95 5500.0 (5000.0–6000.0) ms, 0.0 % shed\n  published: 0 % shed",
+    );
+    has("published: 45 ms, 25 % shed");
+    has("A p95 ≤ 400 ms");
+    // The legend's mark, and two and one of A's points.
+    assert_eq!((figure.matches("plain paper").count(), figure.matches("paper c0").count()), (1, 3));
+    assert_eq!(figure.matches("class=\"band c").count(), 6, "two classes in three panels");
+    let page = html::page(std::slice::from_ref(&played), "");
+    let heads = ["<h2>Over &lt;m&gt; clients", "<b>2.5</b>", "<h2>Over time", "<h2>Verdicts", "<th>shed, %, paper"];
+    let places = heads.map(|head| page.find(head).unwrap_or_else(|| panic!("{head} is not in {page}")));
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(page.contains("<td>25<td>0.0<td>-25.0 points") && page.contains("<td>0<td>0.0<td>+0.0 points"), "{page}");
+
+    // Beside another group the panels stand above each other, on the same axes.
+    let mut other = played.groups[0].clone();
+    other.discipline = "none".into();
+    other.verdicts.truncate(1);
+    other.verdicts[0].phases[0].classes[0].part.served_per_s = 700.0;
+    played.groups.push(other);
+    let page = html::page(&[played], "");
+    let figures = page.split("<svg").skip(1).take(2).filter_map(|rest| rest.split("</svg>").next());
+    let figures: Vec<&str> = figures.collect();
+    assert!(figures.iter().all(|figure| figure.contains("viewBox=\"0 0 500") && figure.contains(">800</text>")));
+    assert!(!figures[1].contains("class=\"band") && !figures[1].contains("paper c"), "{}", figures[1]);
+}
+
+/// Nothing served, one point alone, no axis, nothing judged on it.
+#[test]
+fn a_curve_may_have_gaps_and_be_none() {
+    let mut played = curve();
+    for verdict in &mut played.groups[0].verdicts {
+        verdict.phases[1].classes[0].part.response_ms = None;
+        verdict.phases[1].classes[0].part.ceiling.as_mut().expect("it has one").value_ms = None;
+    }
+    let figure = svg::played(&played).expect("a figure");
+    sound(&figure);
+    assert!(figure.contains("A: 87.0 (84.0–90.0)/s served of 90.0/s owed, 0.0 % shed"), "{figure}");
+    played.experiment.phases[0].x = None;
+    sound(&svg::played(&played).expect("one point"));
+    let over_time = |played: &Played| svg::played(played).is_some_and(|figure| figure.contains("over time"));
+    for verdict in &mut played.groups[0].verdicts {
+        verdict.phases[1].judged = false;
+    }
+    assert!(over_time(&played) && !text::text(&played).contains("quorum over"));
+    let mut none = curve();
+    none.experiment.axis = None;
+    assert!(over_time(&none) && text::text(&none).contains("before  0–20 s"));
 }

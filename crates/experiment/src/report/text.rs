@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::summary::{Kept, PhaseRuns, Spread};
 use super::svg::figure_text;
 use super::table::Table;
-use super::{Group, Outline, Played, Report};
+use super::{Curve, Group, Outline, OutlinedFigure, Played, Report};
 use crate::judge::{ClassVerdict, Kind};
 
 /// Misses that are listed one by one; more are counted.
@@ -25,7 +25,12 @@ pub fn report(report: &Report<'_>) -> String {
         "" => format!("{}\n", outline.name),
         title => format!("{}: {title}\n", outline.name),
     };
-    for (index, phase) in outline.phases.iter().enumerate() {
+    let curve = Curve::of(report);
+    if let Some(curve) = &curve {
+        text.extend(report.groups.iter().map(|group| over_axis(curve, group)));
+    }
+    let points = |index: &usize| curve.as_ref().is_some_and(|curve| curve.has(*index));
+    for (index, phase) in outline.phases.iter().enumerate().filter(|(index, _)| !points(index)) {
         let _ = write!(text, "\n{}  {}–{} s", phase.name, phase.from_s, phase.to_s);
         text += if phase.judged { "\n" } else { ", not judged\n" };
         for group in report.groups {
@@ -37,6 +42,50 @@ pub fn report(report: &Report<'_>) -> String {
         text += &result(outline, group);
     }
     text
+}
+
+/// The points of a curve: a line for each place on the axis, its published figures below it. Per class what was served,
+/// the response time and what was shed; of several runs the medians.
+fn over_axis(curve: &Curve<'_>, group: &Group) -> String {
+    let mut head = vec![curve.axis.to_owned()];
+    for class in &curve.classes {
+        let (served, response) = (format!("{}/s", class.name), format!("{}, ms", class.statistic));
+        head.extend([served, String::new(), response, String::new(), "shed, %".to_owned()]);
+    }
+    head.push(String::new());
+    let marks = |class: usize| [class * 5 + 2, class * 5 + 4];
+    let left: Vec<usize> = (0..curve.classes.len()).flat_map(marks).chain([head.len() - 1]).collect();
+    let mut table = Table::new(&head.iter().map(String::as_str).collect::<Vec<&str>>(), &left);
+    let show = |spread: Option<Spread>| spread.map_or(String::new(), |spread| format!("{:.1}", spread.median));
+    for place in &curve.places {
+        let mut row = vec![place.0.to_string()];
+        for class in &curve.classes {
+            let point = curve.point(group, class, *place);
+            let [floor, ceiling] =
+                curve.kept(group, class, *place).map(|kept| kept.map_or(String::new(), |kept| kept.text()));
+            let [served, shed] = [show(point.map(|p| p.served)), show(point.map(|p| p.shed))];
+            row.extend([served, floor, show(point.and_then(|p| p.response)), ceiling, shed]);
+        }
+        let infeasible = PhaseRuns::new(&group.verdicts, place.1).infeasible().missed > 0;
+        row.push(if infeasible { "infeasible: floors do not count".to_owned() } else { String::new() });
+        table.row(row);
+        let paper = |class| curve.published(group, class, *place);
+        if curve.classes.iter().any(|class| paper(class).is_some()) {
+            let figures = curve.classes.iter().flat_map(|class| published(paper(class)));
+            table.row(std::iter::once("paper".to_owned()).chain(figures).collect());
+        }
+    }
+    let medians = if group.verdicts.len() > 1 { ", medians" } else { "" };
+    format!("\n{} over {}{medians}\n{}", group.discipline, curve.axis, table.lines("  "))
+}
+
+/// The cells of a class's published figures.
+fn published(figure: Option<&OutlinedFigure>) -> [String; 5] {
+    let cell = |of: fn(&OutlinedFigure) -> Option<f64>| {
+        figure.and_then(of).map_or(String::new(), |figure| format!("{figure:.1}"))
+    };
+    let [none, neither] = [const { String::new() }; 2];
+    [cell(|f| f.served_per_s), none, cell(|f| f.response_time_ms), neither, cell(|f| f.shed.map(|share| share * 100.0))]
 }
 
 /// Utilisation and the like, which belong to the phase as a whole.

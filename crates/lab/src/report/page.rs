@@ -31,6 +31,7 @@ pub fn page(run: &RunFile) -> String {
             run.trials.len()
         );
     }
+    body += &html::curve(&report);
     body += &total_table(&report);
     body += &html::verdicts(&report);
     body += &figures(run);

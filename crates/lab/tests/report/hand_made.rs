@@ -127,6 +127,7 @@ pub(crate) fn run() -> RunFile {
         from_s,
         to_s,
         judged,
+        x: None,
     };
     let class = |name: &str, response_time: Option<(String, f64)>| OutlinedClass {
         name: name.into(),
@@ -138,6 +139,7 @@ pub(crate) fn run() -> RunFile {
     let outline = Outline {
         name: "hand-made".into(),
         title: "Two classes & a node that is out".into(),
+        axis: None,
         settle_s: 5.0,
         phases: PHASES.map(phase).to_vec(),
         classes: vec![class("A", Some(("p95".into(), 50.0))), class("B", None)],
@@ -150,6 +152,7 @@ pub(crate) fn run() -> RunFile {
             class: "A".into(),
             served_per_s: Some(100.0),
             response_time_ms: None,
+            shed: None,
         }],
     };
     let mut trials = vec![

@@ -99,6 +99,21 @@ fn figures_of_all_approaches_have_the_same_axes() {
 }
 
 #[test]
+fn a_curve_comes_first_and_has_every_approach() {
+    let mut run = run();
+    run.experiment.axis = Some("users & more".into());
+    (run.experiment.phases[1].x, run.experiment.phases[2].x) = (Some(10.0), Some(20.0));
+    let page = page(&run);
+    assert_eq!(balance(&page), Ok(()));
+    let curve = page.split("<h2>").nth(1).expect("a part");
+    assert!(curve.starts_with("Over users &amp; more"), "{curve}");
+    assert_eq!((curve.matches("<svg").count(), curve.matches("<b>10</b>").count()), (3, 1));
+    for approach in ["weirgate", "quorum", "proxy:limit=&lt;4&gt;"] {
+        assert_eq!(curve.matches(&format!("<td class=\"l\">{approach}")).count(), 2, "{approach}");
+    }
+}
+
+#[test]
 fn a_run_without_figures_or_trials_still_has_a_page() {
     let mut run = run();
     run.trials.iter_mut().for_each(|trial| trial.series = None);

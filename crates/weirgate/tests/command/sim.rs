@@ -116,6 +116,25 @@ fn a_figure_is_of_one_run() {
 }
 
 #[test]
+fn phases_with_a_place_on_an_axis_are_a_curve_of_all_seeds() {
+    let points =
+        ["--set", "axis=requests/s", "--set", "phases.first.x=10", "--set", "phases.second.x=20", "--seeds", "2"];
+    let (ended, _) = sim("120/s", &points);
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    let has = |text: &str| assert!(ended.out.contains(text), "{text} is not in {}", ended.out);
+    has("\nquorum over requests/s, medians\n  requests/s   A/s");
+    has("\n          20  ");
+    assert!(!ended.out.contains("6–12 s"), "{}", ended.out);
+    let (ended, _) = sim("120/s", &[&points[..], &["--format", "svg"]].concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(
+        ended.out.starts_with("<svg") && ended.out.contains("at 2 points from 10 to 20 requests/s"),
+        "{}",
+        ended.out
+    );
+}
+
+#[test]
 fn a_set_value_changes_the_experiment() {
     let (ended, _) = sim("120/s", &["--set", "traffic.B.rate=10/s", "--format", "json"]);
     let verdict: Value = serde_json::from_str(&ended.out).expect("JSON");

@@ -6,6 +6,7 @@
 
 mod change;
 mod demand;
+mod published;
 mod traffic;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -14,10 +15,11 @@ use super::PolicyFile;
 use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record, words};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Count, Frequency, Moment, Name, Share, Span, Text, Whole, text_schema};
+use crate::unit::{Amount, Count, Moment, Name, Share, Span, Text, Whole, text_schema};
 
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use demand::{Demand, Times};
+pub(crate) use published::{Curve, PublishedForm};
 pub(crate) use traffic::{Arrivals, RequestForm, TrafficForm};
 
 record! {
@@ -41,6 +43,9 @@ record! {
         traffic: Required<Vec<At<TrafficForm>>>,
         /// Named stretches of time, one after the other from 0 on. The run ends with the last.
         phases: Required<Vec<At<PhaseForm>>>,
+        /// What the phases vary, with its unit, as in `clients` or `requests/s`: reports then draw every judged phase
+        /// with an `x` as a point over this axis.
+        axis: Optional<Text>,
         /// How much of the beginning of a phase is judged apart. 5 s are ten steps of the slowest window and
         /// far less than any phase.
         settle: Defaulted<Moment> = "5s",
@@ -113,6 +118,8 @@ record! {
         until: Required<Span>,
         /// Are its guarantees judged: `yes` or `no`. A warm-up is not.
         judged: Defaulted<Answer> = "yes",
+        /// Its place on the `axis`.
+        x: Optional<Amount>,
     }
 }
 
@@ -155,22 +162,6 @@ words! {
         LostReports = "lost_reports",
         /// The policy is loaded again.
         Reload = "reload",
-    }
-}
-
-record! {
-    /// Published figures of one class in one phase.
-    pub(crate) struct PublishedForm {
-        /// The discipline that they are about.
-        discipline: Defaulted<Name> = "quorum",
-        /// The phase.
-        phase: Required<Name>,
-        /// The class.
-        class: Required<Name>,
-        /// Requests served per second.
-        served: Optional<Frequency>,
-        /// The guaranteed statistic of the response time.
-        response_time: Optional<Span>,
     }
 }
 

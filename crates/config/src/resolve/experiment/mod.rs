@@ -53,6 +53,7 @@ pub(crate) fn resolve_experiment(
         network_delay: file.network_delay.get().0,
         traffic,
         phases,
+        axis: file.axis.get().map(|axis| axis.0.clone()),
         settle: file.settle.get().0,
         faults,
         published,

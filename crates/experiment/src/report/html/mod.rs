@@ -1,11 +1,13 @@
 //! One page with everything: figures, verdicts, published figures beside ours, and what was run. It needs no other file
 //! and no script.
 
+mod curve;
 mod tables;
 
 use std::fmt::Write as _;
 
 use super::{Group, Kept, Outline, Played, svg};
+pub use curve::curve;
 pub use svg::{escape, figure_text};
 pub use tables::{configuration, published, spread_cell, verdicts};
 
@@ -21,7 +23,7 @@ h3{font-size:1rem;margin:1.6rem 0 .5rem}section+section{margin-top:4rem;border-t
 table{border-collapse:collapse;font-size:.87rem;font-variant-numeric:tabular-nums;white-space:nowrap}\
 th{font-weight:600;text-align:right;vertical-align:bottom;color:#57606a;padding:.3rem .6rem;border-bottom:1px solid #d1d9e0}\
 td{text-align:right;padding:.22rem .6rem;border-bottom:1px solid #eaeef2}tr.first td{border-top:1px solid #afb8c1}\
-th.l,td.l{text-align:left}.y{color:#1a7f37;font-weight:700}.n{color:#cf222e;font-weight:700}.m{color:#57606a}\
+th.l,td.l{text-align:left}th.part,td.part{padding-left:2rem}.y{color:#1a7f37;font-weight:700}.n{color:#cf222e;font-weight:700}.m{color:#57606a}\
 .spread{color:#57606a;font-size:.92em}.paper td{color:#57606a;font-style:italic}\
 figure{margin:1.2rem 0}figure svg{display:block;width:100%;height:auto}figcaption{margin:.2rem 0 .4rem;font-weight:600}\
 .grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,29rem),1fr));gap:0 2rem}\
@@ -62,6 +64,7 @@ fn section(played: &Played) -> String {
     html += "<p>";
     html.extend(played.groups.iter().map(word));
     html += "</p>";
+    html += &curve(&report);
     if let Some(series) = played.groups.iter().find_map(|group| group.series.as_ref()) {
         let _ = write!(html, "<h2>Over time</h2>{}", legend(series.step));
     }

@@ -102,14 +102,15 @@ fn median(spread: Option<Spread>) -> String {
 }
 
 /// The figure; of several the extremes in smaller print.
-fn spread_text(spread: &Spread, digits: usize) -> String {
+pub(super) fn spread_text(spread: &Spread, digits: usize) -> String {
     match spread.text(digits).split_once(" (") {
         Some((median, rest)) => format!("{median} <span class=\"spread\">({rest}</span>"),
         None => spread.text(digits),
     }
 }
 
-fn mark(kept: Option<Kept>) -> String {
+/// A cell that says whether a guarantee was held.
+pub(super) fn mark(kept: Option<Kept>) -> String {
     match kept {
         None => "<td>".to_owned(),
         Some(kept) => format!("<td class=\"{}\">{}", if kept.missed == 0 { "y" } else { "n" }, kept.text()),
@@ -120,6 +121,7 @@ fn mark(kept: Option<Kept>) -> String {
 #[must_use]
 pub fn published(report: &Report<'_>) -> String {
     let mut rows = String::new();
+    let sheds = report.outline.published.iter().any(|figure| figure.shed.is_some());
     for group in report.groups {
         for figure in report.outline.published.iter().filter(|p| p.discipline == group.discipline) {
             let Some(phase) = report.outline.phases.iter().position(|phase| phase.name == figure.phase) else {
@@ -128,7 +130,7 @@ pub fn published(report: &Report<'_>) -> String {
             let runs = PhaseRuns::new(&group.verdicts, phase);
             let class =
                 (0..report.class_count(phase)).map(|class| runs.class(class)).find(|of| of.name() == figure.class);
-            rows.extend(class.map(|ours| published_row(figure, ours)));
+            rows.extend(class.map(|ours| published_row(figure, ours, sheds)));
         }
     }
     if rows.is_empty() {
@@ -136,12 +138,13 @@ pub fn published(report: &Report<'_>) -> String {
     }
     format!(
         "<h2>Paper and ours</h2><div class=\"wide\"><table><tr><th class=\"l\">{}<th class=\"l\">phase<th class=\"l\">class\
-         <th>served/s, paper<th>ours<th>difference<th>response time, ms, paper<th>ours<th>difference</tr>{rows}</table></div>",
-        report.by
+         <th>served/s, paper<th>ours<th>difference<th>response time, ms, paper<th>ours<th>difference{}</tr>{rows}</table></div>",
+        report.by,
+        if sheds { "<th>shed, %, paper<th>ours<th>difference" } else { "" }
     )
 }
 
-fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>) -> String {
+fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>, sheds: bool) -> String {
     let pair = |paper: Option<f64>, ours: Option<Spread>| match (paper, ours) {
         (Some(paper), Some(ours)) => {
             // Adding nothing turns a rounded −0 into 0.
@@ -152,13 +155,22 @@ fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>) -> String {
         (Some(paper), None) => format!("<td>{}<td><td>", figure_text(paper)),
         (None, _) => "<td><td><td>".to_owned(),
     };
+    // Percentages are compared by their difference: 1 % instead of 2 % is not half the sheds of anybody.
+    let shed = match (figure.shed.map(|share| share * 100.0), ours.shed_percent()) {
+        (Some(paper), Some(ours)) => {
+            let points = ours.median - paper + 0.0;
+            format!("<td>{}{}<td>{points:+.1} points", figure_text(paper), spread_cell(Some(ours), 1))
+        }
+        _ => "<td><td><td>".to_owned(),
+    };
     format!(
-        "<tr><td class=\"l\">{}<td class=\"l\">{}<td class=\"l\">{}{}{}</tr>",
+        "<tr><td class=\"l\">{}<td class=\"l\">{}<td class=\"l\">{}{}{}{}</tr>",
         escape(&figure.discipline),
         escape(&figure.phase),
         escape(&figure.class),
         pair(figure.served_per_s, ours.spread(|c| c.part.served_per_s)),
-        pair(figure.response_time_ms, ours.response())
+        pair(figure.response_time_ms, ours.response()),
+        if sheds { shed } else { String::new() }
     )
 }
 

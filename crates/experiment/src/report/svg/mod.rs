@@ -1,9 +1,12 @@
 //! The figure of a run, in the form of the published ones: throughput per class over time above response time,
-//! and below them the window and the queues. Phases and faults are shaded and named.
+//! and below them the window and the queues. Phases and faults are shaded and named. `curve.rs` has the figure of an
+//! experiment whose phases are points of a curve.
 //!
 //! Source of the form: Blanquer et al., *Quorum* (NSDI 2005), Figs. 9–11 and 13. Colours: Okabe and Ito's, which people
 //! with any colour vision tell apart; lighter ones on a dark ground.
 
+mod curve;
+mod legend;
 mod marks;
 mod plot;
 
@@ -13,6 +16,9 @@ use weirgate_config::Experiment;
 
 use super::outline::Outline;
 use super::series::{ClassSeries, Series};
+use super::{Curve, Played};
+pub use curve::curve;
+use legend::{Legend, MARK};
 use marks::Marks;
 use plot::{Panel, axis_for, round_step, text};
 pub use plot::{escape, figure_text};
@@ -66,16 +72,17 @@ const STYLE: &str = "\
 .weir path{fill:none;stroke-linejoin:round;stroke-linecap:round}\
 .weir .served{stroke-width:2}.weir .offered{stroke-width:1.2;stroke-dasharray:5 4;stroke-opacity:.85}\
 .weir .promised{stroke-width:1.1;stroke-dasharray:1 3.2}.weir .limit{stroke-width:1.1;stroke-dasharray:1 3.2}\
-.weir .plain{stroke:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
+.weir path.band{fill:currentColor;fill-opacity:.17;stroke:none}.weir circle.dot{fill:currentColor;stroke:none}\
+.weir .paper{stroke-width:1.6}.weir .plain{stroke:#57606a;color:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
 .weir .hit{fill:#1f2328;fill-opacity:0}.weir .hit:hover{fill-opacity:.12}\
-.weir .c0{stroke:#0072b2}.weir .c1{stroke:#d55e00}.weir .c2{stroke:#009e73}.weir .c3{stroke:#cc79a7}\
-.weir .c4{stroke:#b58900}.weir .c5{stroke:#56b4e9}.weir .c6{stroke:#7a5195}\
+.weir .c0{stroke:#0072b2;color:#0072b2}.weir .c1{stroke:#d55e00;color:#d55e00}.weir .c2{stroke:#009e73;color:#009e73}.weir .c3{stroke:#cc79a7;color:#cc79a7}\
+.weir .c4{stroke:#b58900;color:#b58900}.weir .c5{stroke:#56b4e9;color:#56b4e9}.weir .c6{stroke:#7a5195;color:#7a5195}\
 @media (prefers-color-scheme:dark){.weir text{fill:#e6edf3}.weir .tick{fill:#9198a1}.weir .ground{fill:#0d1117;stroke:#0d1117}.weir .fault{fill:#ff8e85}\
 .weir .grid,.weir .border,.weir .axis{stroke:#e6edf3}.weir .odd{fill:#9198a1;fill-opacity:.08}\
 .weir .settle{fill:#9198a1;fill-opacity:.12}.weir .broken{fill:#ff6b61;fill-opacity:.14}.weir .span{stroke:#ff6b61}\
-.weir .plain,.weir .inside{stroke:#b6bec8}.weir .hit{fill:#e6edf3}\
-.weir .c0{stroke:#4aa8e0}.weir .c1{stroke:#f5894a}.weir .c2{stroke:#2cc295}.weir .c3{stroke:#e5a0c8}\
-.weir .c4{stroke:#e3b341}.weir .c5{stroke:#8fd0f5}.weir .c6{stroke:#b794d6}}";
+.weir .plain,.weir .inside{stroke:#b6bec8;color:#b6bec8}.weir .hit{fill:#e6edf3}\
+.weir .c0{stroke:#4aa8e0;color:#4aa8e0}.weir .c1{stroke:#f5894a;color:#f5894a}.weir .c2{stroke:#2cc295;color:#2cc295}.weir .c3{stroke:#e5a0c8;color:#e5a0c8}\
+.weir .c4{stroke:#e3b341;color:#e3b341}.weir .c5{stroke:#8fd0f5;color:#8fd0f5}.weir .c6{stroke:#b794d6;color:#b794d6}}";
 
 /// The largest figure of each panel: with the same ones, figures of several runs can be compared by eye.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -110,6 +117,17 @@ impl Scale {
             highest[1] = highest[1].clamp(limits, CUT * limits);
         }
         Scale { highest }
+    }
+}
+
+/// The figure of what was played under its first discipline: a curve of all seeds if the experiment has an axis,
+/// otherwise the first run over time. `None` if nothing was kept to draw.
+#[must_use]
+pub fn played(played: &Played) -> Option<String> {
+    let (outline, group) = (Outline::new(&played.experiment), played.groups.first()?);
+    match Curve::of(&played.report(&outline)) {
+        Some(points) => Some(curve(&points, group)),
+        None => group.series.as_ref().map(|series| whole(&outline, series)),
     }
 }
 
@@ -169,7 +187,9 @@ fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
             right: form.width - BORDER,
             top: at,
             bottom: at + height,
+            start: 0.0,
             length: length.max(f64::MIN_POSITIVE),
+            lowest: None,
             highest: axis_for(highest),
         };
         at += height + BETWEEN;
@@ -178,29 +198,23 @@ fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
     form.heights.iter().zip(scale.highest).map(panel).collect()
 }
 
-/// What the lines are, in as many rows as it takes, and where the last one stands.
+/// What the lines are, and where the names of the phases stand.
 fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64) {
-    let (mut svg, mut x, mut y) = (String::new(), LEFT, LINE - 2.0);
-    let mut entry = |class: &str, name: &str| {
-        let width = 50.0 + name.chars().count() as f64 * CHARACTER;
-        if x > LEFT && x + width - 22.0 > right {
-            (x, y) = (LEFT, y + LINE);
-        }
-        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {:.1}h22"/>"#, y - 4.0);
-        text(&mut svg, "", (x + 27.0, y), name);
-        x += width;
+    let mut legend = Legend::new(right);
+    let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
+        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
     };
     for (index, class) in classes.iter().enumerate() {
-        entry(&format!("served c{index}"), &class.name);
+        legend.entry(&class.name, |svg, at| line(svg, &format!("served c{index}"), at));
     }
     for (class, name) in [("offered", "asked for"), ("served", "served"), ("promised", "guaranteed, limit")] {
-        entry(&format!("plain {class}"), name);
+        legend.entry(name, |svg, at| line(svg, &format!("plain {class}"), at));
     }
     let more = series.classes.len() - classes.len();
     if more > 0 {
-        entry("", &format!("{more} further classes are not drawn"));
+        legend.entry(&format!("{more} further classes are not drawn"), |_, _| ());
     }
-    (svg, y + LINE)
+    legend.end()
 }
 
 fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &Series) {
@@ -240,19 +254,24 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
             queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
         }
     }
-    limits(svg, times, classes);
+    let limited = classes.iter().filter_map(|c| Some((c.name.as_str(), c.statistic.as_str(), c.limit_ms?)));
+    limits(svg, times, (times.right - 4.0, "end"), limited);
     if let [state, _] = rest {
         state.line(svg, "inside", series.outstanding.iter().map(|(at, n)| (*at, Some(*n))));
         state.line(svg, "plain", series.window.iter().map(|(at, n)| (*at, Some(*n))));
     }
 }
 
-/// What each limit line is, all of one height in one text.
-fn limits(svg: &mut String, panel: &Panel, classes: &[&ClassSeries]) {
+/// What each limit line is, all of one height in one text, which begins or ends at `x`: `anchor` is SVG's word for it.
+fn limits<'a>(
+    svg: &mut String,
+    panel: &Panel,
+    (x, anchor): (f64, &str),
+    classes: impl Iterator<Item = (&'a str, &'a str, f64)>,
+) {
     let mut named: Vec<(f64, String)> = Vec::new();
-    for class in classes {
-        let Some(limit) = class.limit_ms else { continue };
-        let name = format!("{} {}", class.name, class.statistic);
+    for (name, statistic, limit) in classes {
+        let name = format!("{name} {statistic}");
         match named.iter_mut().find(|(at, _)| *at == limit) {
             Some((_, names)) => *names += &format!(", {name}"),
             None => named.push((limit, name)),
@@ -261,9 +280,9 @@ fn limits(svg: &mut String, panel: &Panel, classes: &[&ClassSeries]) {
     for (limit, names) in named {
         let y = panel.y(limit) - 4.0;
         let what = escape(&format!("{names} ≤ {} ms", figure_text(limit)));
-        let x = panel.right - 4.0;
-        let _ = write!(svg, r#"<text class="tick ground" x="{x:.1}" y="{y:.1}" text-anchor="end">{what}</text>"#);
-        let _ = write!(svg, r#"<text class="tick" x="{x:.1}" y="{y:.1}" text-anchor="end">{what}</text>"#);
+        for class in ["tick ground", "tick"] {
+            let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{what}</text>"#);
+        }
     }
 }
 

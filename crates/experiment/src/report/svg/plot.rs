@@ -9,26 +9,39 @@ pub(crate) struct Panel {
     pub(crate) right: f64,
     pub(crate) top: f64,
     pub(crate) bottom: f64,
-    /// Seconds at the right border.
+    /// Seconds (of a curve: its x) at the left border.
+    pub(crate) start: f64,
+    /// Seconds from the left border to the right one.
     pub(crate) length: f64,
-    /// Figure at the upper border; 0 is at the lower one.
+    /// Figure at the lower border of a logarithmic scale; without one it is 0, and the scale is even.
+    pub(crate) lowest: Option<f64>,
+    /// Figure at the upper border.
     pub(crate) highest: f64,
 }
 
 impl Panel {
     pub(crate) fn x(&self, seconds: f64) -> f64 {
-        self.left + (self.right - self.left) * (seconds / self.length).clamp(0.0, 1.0)
+        self.left + (self.right - self.left) * ((seconds - self.start) / self.length).clamp(0.0, 1.0)
     }
 
     /// What is higher than the panel is drawn at its upper border.
     pub(crate) fn y(&self, figure: f64) -> f64 {
-        self.bottom - (self.bottom - self.top) * (figure / self.highest).clamp(0.0, 1.0)
+        let part = match self.lowest {
+            None => figure / self.highest,
+            // 0 has no logarithm: it is drawn at the lower border.
+            Some(lowest) => (figure.max(lowest) / lowest).ln() / (self.highest / lowest).ln(),
+        };
+        self.bottom - (self.bottom - self.top) * part.clamp(0.0, 1.0)
     }
 
     /// Horizontal lines at round figures, each with its figure.
     pub(crate) fn grid(&self, svg: &mut String) {
         let step = round_step(self.highest, ((self.bottom - self.top) / 34.0).max(2.0));
-        for figure in ticks(self.highest, step) {
+        let marks: Vec<f64> = match self.lowest {
+            None => ticks(self.highest, step).collect(),
+            Some(lowest) => decades(lowest, self.highest).collect(),
+        };
+        for figure in marks {
             let y = self.y(figure);
             let _ = write!(
                 svg,
@@ -37,7 +50,7 @@ impl Panel {
                 self.right,
                 self.left - 8.0,
                 y + 4.0,
-                figure_text(figure)
+                if figure > 0.0 && figure < 0.01 { figure.to_string() } else { figure_text(figure) }
             );
         }
     }
@@ -71,6 +84,18 @@ impl Panel {
 /// Marks of an axis from 0 to `highest`; never more than a figure has room for, whatever the figures.
 pub(crate) fn ticks(highest: f64, step: f64) -> impl Iterator<Item = f64> {
     (0..100_u32).map(move |i| f64::from(i) * step).take_while(move |at| *at <= highest * 1.000_001)
+}
+
+/// Powers of ten from `lowest`, which is one, to `highest`.
+fn decades(lowest: f64, highest: f64) -> impl Iterator<Item = f64> {
+    let first = lowest.log10().round() as i32;
+    (first..first.saturating_add(40)).map(|power| 10_f64.powi(power)).take_while(move |at| *at <= highest * 1.000_001)
+}
+
+/// A logarithmic axis for figures from `least` to `most`, both above 0: from the power of ten below the least to 1, 2 or
+/// 5 times one above the largest.
+pub(crate) fn log_axis_for(least: f64, most: f64) -> (f64, f64) {
+    (10_f64.powf(least.log10().floor()), round_step(most * 1.04, 1.0))
 }
 
 /// Text at a place.
@@ -134,13 +159,33 @@ mod tests {
     }
 
     #[test]
+    fn a_logarithmic_scale_has_the_same_room_for_each_power_of_ten() {
+        assert_eq!((log_axis_for(3.0, 700.0), log_axis_for(0.5, 97.0)), ((1.0, 1000.0), (0.1, 200.0)));
+        let (start, length) = (100.0, 200.0);
+        let panel =
+            Panel { left: 0.0, right: 100.0, top: 0.0, bottom: 30.0, start, length, lowest: Some(1.0), highest: 1e3 };
+        assert_eq!([0.0, 1.0, 10.0, 100.0, 1e3, 1e9].map(|ms| panel.y(ms).round()), [30.0, 30.0, 20.0, 10.0, 0.0, 0.0]);
+        assert_eq!([0.0, 100.0, 200.0, 300.0].map(|x| panel.x(x)), [0.0, 0.0, 50.0, 100.0]);
+        assert_eq!(decades(0.1, 200.0).map(figure_text).collect::<Vec<_>>(), ["0.1", "1", "10", "100"]);
+    }
+
+    #[test]
     fn names_cannot_leave_their_place() {
         assert_eq!(escape("<a href=\"x\">&'\u{0}"), "&lt;a href=&quot;x&quot;&gt;&amp;&#39; ");
     }
 
     #[test]
     fn gaps_lift_the_pen_and_figures_stay_inside() {
-        let panel = Panel { left: 0.0, right: 100.0, top: 0.0, bottom: 10.0, length: 10.0, highest: 5.0 };
+        let panel = Panel {
+            left: 0.0,
+            right: 100.0,
+            top: 0.0,
+            bottom: 10.0,
+            start: 0.0,
+            length: 10.0,
+            lowest: None,
+            highest: 5.0,
+        };
         let mut svg = String::new();
         panel.line(&mut svg, "c0", [(0.0, Some(0.0)), (1.0, Some(50.0)), (2.0, None), (3.0, Some(5.0))].into_iter());
         assert_eq!(svg, r#"<path class="c0" d="M0.0 10.0L10.0 0.0M30.0 0.0"/>"#);

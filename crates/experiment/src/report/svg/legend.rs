@@ -1,0 +1,39 @@
+//! What the lines of a figure are: entries beside one another, in as many rows as it takes.
+
+use super::plot::text;
+use super::{CHARACTER, LEFT, LINE};
+
+/// Width of the mark in front of an entry's name.
+pub(super) const MARK: f64 = 22.0;
+
+/// A legend that is being written.
+#[derive(Debug)]
+pub(super) struct Legend {
+    svg: String,
+    right: f64,
+    x: f64,
+    y: f64,
+}
+
+impl Legend {
+    /// An empty one, no wider than up to `right`.
+    pub(super) fn new(right: f64) -> Legend {
+        Legend { svg: String::new(), right, x: LEFT, y: LINE - 2.0 }
+    }
+
+    /// An entry; `mark` draws what is in front of its name, from a place on, [`MARK`] wide.
+    pub(super) fn entry(&mut self, name: &str, mark: impl FnOnce(&mut String, (f64, f64))) {
+        let width = MARK + 28.0 + name.chars().count() as f64 * CHARACTER;
+        if self.x > LEFT && self.x + width - MARK > self.right {
+            (self.x, self.y) = (LEFT, self.y + LINE);
+        }
+        mark(&mut self.svg, (self.x, self.y - 4.0));
+        text(&mut self.svg, "", (self.x + MARK + 5.0, self.y), name);
+        self.x += width;
+    }
+
+    /// The legend, and where the line below it stands.
+    pub(super) fn end(self) -> (String, f64) {
+        (self.svg, self.y + LINE)
+    }
+}
