@@ -4,6 +4,7 @@
 //! addresses at which nodes, clients and admin really are; all else stays as it is written, so that the
 //! policy resolves to the same classes, guarantees and discipline (a test holds it to that). Nodes keep
 //! their names and machines; those that they had from their addresses lose the colon, which no name may have.
+//! Collectors ask the nodes themselves, which report on their own ports.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -63,6 +64,15 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
             let Value::Map(fields) = &upstream.node.value else { continue };
             let mut fields = fields.clone();
             put(&mut fields, place, "nodes", Node::new(place, Value::List(nodes)));
+            if let Some(collector) = fields.iter_mut().find(|entry| &*entry.key == "collector")
+                && let Value::Map(written) = &collector.node.value
+            {
+                // Emulated nodes report on their own ports, at the usual path, to everybody.
+                let mut written = written.clone();
+                written.retain(|entry| !["path", "token_file"].contains(&&*entry.key));
+                set(&mut written, place, "port", "node");
+                collector.node = Rc::new(Node::new(place, Value::Map(written)));
+            }
             upstream.node = Rc::new(Node::new(place, Value::Map(fields)));
         }
         upstreams.node = Rc::new(Node::new(place, Value::Map(written)));
