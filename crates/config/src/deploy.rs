@@ -225,6 +225,25 @@ mod tests {
     }
 
     #[test]
+    fn collectors_ask_the_nodes_themselves() {
+        let text = "policy:\n  upstreams:\n    web:\n      nodes: [n1:80]\n      collector: { path: /x, port: 9000, every: \
+                    5s, token_file: /y }\n    off: { nodes: [n2:80], collector: off }\n  classes: [{ name: all, upstream: \
+                    web }]\ntraffic: [{ class: all, rate: 1/s, demand: 1ms }]\nphases: [{ name: all, until: 60s }]\n";
+        let directory = std::env::temp_dir().join(format!("weirgate-deploy-{}", std::process::id()));
+        std::fs::write(&directory, text).expect("it can be written");
+        let experiment = load_experiment_file(&directory, &[]).expect("it is sound").experiment;
+        let address = |n: u16| SocketAddr::from(([127, 0, 0, 1], 20_000 + n));
+        let nodes = experiment.site.policy.nodes.iter().cloned().zip([address(1), address(2)]).collect();
+        let deployment = Deployment { listen: address(0), admin: "off".to_owned(), threads: 1, nodes };
+        let text = deployed_policy(&directory, &[], &deployment).expect("it can be deployed");
+        std::fs::remove_file(&directory).expect("it is there");
+        let pools = crate::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site.pools;
+        let collector = pools[0].collector.as_ref().expect("it is asked");
+        assert_eq!((collector.path.as_str(), collector.port, collector.every.as_secs()), ("/weirgate/report", None, 5));
+        assert_eq!((&collector.token_file, &pools[1].collector), (&None, &None));
+    }
+
+    #[test]
     fn texts_are_read_back_as_they_are() {
         for text in ["null", "~", "a: b", "#x", "", " ", "'", "\"", "1e3", "off", "p95", "a\nb", "ä", "-", "[", "*"] {
             let yaml = format!("x: {}\n", scalar(text));
