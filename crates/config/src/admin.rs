@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use weirgate_engine as engine;
 
+use crate::report::Active;
 use crate::resolve::span_text;
 
 /// Most characters of a template's key that are shown.
@@ -93,6 +94,24 @@ pub struct Node {
     /// Slot-seconds per second; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<f64>,
+    /// What its collector said; absent if it is not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collector: Option<Collector>,
+}
+
+/// What a node's collector said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Collector {
+    /// Requests that the node is working on; absent before the first report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub active: Option<Active>,
+    /// Seconds since that report came; absent before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub age_seconds: Option<f64>,
+    /// So many reports have been missed in a row that the last one says little.
+    pub stale: bool,
+    /// Reports missed since the gateway has asked this node.
+    pub failures: u64,
 }
 
 /// May a node get requests.
@@ -296,6 +315,8 @@ impl From<&engine::NodeSnapshot> for Node {
             served: node.served,
             failed: node.failed,
             capacity: node.capacity,
+            // The engine does not keep it: the driver adds it.
+            collector: None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! addresses at which nodes, clients and admin really are; all else stays as it is written, so that the
 //! policy resolves to the same classes, guarantees and discipline (a test holds it to that). Nodes keep
 //! their names and machines; those that they had from their addresses lose the colon, which no name may have.
+//! Collectors ask the nodes themselves, which report on their own ports.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -63,6 +64,15 @@ fn deployed(policy: &Node, pools: &[engine::Pool], deployment: &Deployment) -> N
             let Value::Map(fields) = &upstream.node.value else { continue };
             let mut fields = fields.clone();
             put(&mut fields, place, "nodes", Node::new(place, Value::List(nodes)));
+            if let Some(collector) = fields.iter_mut().find(|entry| &*entry.key == "collector")
+                && let Value::Map(written) = &collector.node.value
+            {
+                // Emulated nodes report on their own ports, at the usual path, to everybody.
+                let mut written = written.clone();
+                written.retain(|entry| !["path", "token_file"].contains(&&*entry.key));
+                set(&mut written, place, "port", "node");
+                collector.node = Rc::new(Node::new(place, Value::Map(written)));
+            }
             upstream.node = Rc::new(Node::new(place, Value::Map(fields)));
         }
         upstreams.node = Rc::new(Node::new(place, Value::Map(written)));
@@ -212,6 +222,25 @@ mod tests {
                 assert_eq!((site.listeners[0].address, site.threads), (listen, Some(1)));
             }
         }
+    }
+
+    #[test]
+    fn collectors_ask_the_nodes_themselves() {
+        let text = "policy:\n  upstreams:\n    web:\n      nodes: [n1:80]\n      collector: { path: /x, port: 9000, every: \
+                    5s, token_file: /y }\n    off: { nodes: [n2:80], collector: off }\n  classes: [{ name: all, upstream: \
+                    web }]\ntraffic: [{ class: all, rate: 1/s, demand: 1ms }]\nphases: [{ name: all, until: 60s }]\n";
+        let directory = std::env::temp_dir().join(format!("weirgate-deploy-{}", std::process::id()));
+        std::fs::write(&directory, text).expect("it can be written");
+        let experiment = load_experiment_file(&directory, &[]).expect("it is sound").experiment;
+        let address = |n: u16| SocketAddr::from(([127, 0, 0, 1], 20_000 + n));
+        let nodes = experiment.site.policy.nodes.iter().cloned().zip([address(1), address(2)]).collect();
+        let deployment = Deployment { listen: address(0), admin: "off".to_owned(), threads: 1, nodes };
+        let text = deployed_policy(&directory, &[], &deployment).expect("it can be deployed");
+        std::fs::remove_file(&directory).expect("it is there");
+        let pools = crate::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site.pools;
+        let collector = pools[0].collector.as_ref().expect("it is asked");
+        assert_eq!((collector.path.as_str(), collector.port, collector.every.as_secs()), ("/weirgate/report", None, 5));
+        assert_eq!((&collector.token_file, &pools[1].collector), (&None, &None));
     }
 
     #[test]

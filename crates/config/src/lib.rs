@@ -1,4 +1,5 @@
-//! Every serialised form of Weirgate: the policy file, the experiment file, their JSON Schemas, and the admin JSON.
+//! Every serialised form of Weirgate: the policy file, the experiment file, their JSON Schemas, agents' reports,
+//! and the admin JSON.
 //!
 //! A policy file takes three steps, each in its own module: the text becomes a tree in which every
 //! node knows its place (`tree`), the tree becomes typed records (`file`, by `decode`), and the records
@@ -17,8 +18,10 @@ mod health;
 mod load;
 mod load_experiment;
 mod overrides;
+mod report;
 mod resolve;
 mod site;
+mod token;
 mod tree;
 mod unit;
 
@@ -31,5 +34,7 @@ pub use health::HealthVerdict;
 pub use load::{Loaded, load, load_bytes, load_file};
 pub use load_experiment::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file};
 pub use overrides::{InvalidOverride, Override};
+pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, Report};
 pub use site::*;
+pub use token::{Token, bearer};
 pub use tree::MAX_BYTES;

@@ -217,6 +217,8 @@ pub struct Limits {
 pub struct PoolSite {
     /// Active health checks; `None` switches them off.
     pub health: Option<HealthCheck>,
+    /// How the nodes' own counts are learned; `None` is not at all.
+    pub collector: Option<Collector>,
     /// Idle connections kept per node and thread.
     pub idle_connections: usize,
     /// How long an idle connection is kept.
@@ -238,6 +240,21 @@ pub struct HealthCheck {
     pub fall: u32,
     /// Successes in a row that bring it back.
     pub rise: u32,
+}
+
+/// How a node's agent is asked for its report.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    /// What is requested with GET; the answer is a [`crate::Report`].
+    pub path: String,
+    /// The agent's port on the node's host; `None` is the node's own.
+    pub port: Option<u16>,
+    /// Between two questions.
+    pub every: Duration,
+    /// A report that takes longer is missed.
+    pub timeout: Duration,
+    /// File with the token that is sent along.
+    pub token_file: Option<PathBuf>,
 }
 
 /// Where a node is.

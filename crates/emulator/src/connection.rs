@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mio::net::TcpStream;
 
 use crate::body::Body;
-use crate::request::{self, Request};
+use crate::request::{self, Content, Request};
 
 /// Largest request head; the gateway lets 64 KiB through and may add to it.
 const HEAD: usize = 80 * 1024;
@@ -48,6 +48,8 @@ pub(crate) struct Answer {
     pub(crate) is_head: bool,
     /// The request's id, sent back.
     pub(crate) id: Option<Arc<str>>,
+    /// What the request asked for.
+    pub(crate) content: Content,
 }
 
 /// How a request is answered.
@@ -108,9 +110,27 @@ impl Connection {
         matches!(self.stage, Stage::Inside)
     }
 
+    /// What is asked for by the request that the node is working on: at work, waiting or being sent.
+    pub(crate) fn active(&self) -> Option<Content> {
+        matches!(self.stage, Stage::Inside | Stage::Reply { counts: true, .. }).then_some(self.answer.content)
+    }
+
+    /// Begins to answer with a report of so many requests for static and dynamic content.
+    pub(crate) fn report(&mut self, static_content: usize, dynamic_content: usize) {
+        let active = format!("{{\"static\":{static_content},\"dynamic\":{dynamic_content}}}");
+        let body = format!("{{\"version\":1,\"active\":{active}}}\n");
+        let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{connection}\r\n{}",
+            body.len(),
+            if self.answer.is_head { "" } else { &body }
+        );
+        self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true };
+    }
+
     /// Begins the reply that [`Connection::answer`] says.
     pub(crate) fn reply(&mut self, node: &str) {
-        let Answer { status, bytes, is_head, ref id } = self.answer;
+        let Answer { status, bytes, is_head, ref id, content: _ } = self.answer;
         let line = match status {
             Status::Done => "200 OK",
             Status::Failed => "500 Internal Server Error",

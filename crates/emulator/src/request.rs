@@ -35,7 +35,24 @@ pub(crate) struct Request {
     pub(crate) object: Option<u64>,
     /// Its id, if it has one.
     pub(crate) id: Option<Arc<str>>,
+    /// What it asks for.
+    pub(crate) content: Content,
 }
+
+/// What a request asks for, as a collector tells requests apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// A file.
+    Static,
+    /// A page that is made for the request, as it is unless the request says otherwise.
+    #[default]
+    Dynamic,
+    /// The node's report (`GET /weirgate/report`), which is no work.
+    Report,
+}
+
+/// Where a node tells how many requests are inside it.
+const REPORT: &str = "/weirgate/report";
 
 /// Largest reply that a request may ask for.
 const LARGEST_REPLY: usize = 1 << 30;
@@ -67,8 +84,10 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
         bytes: None,
         object: None,
         id: None,
+        content: Content::default(),
     };
-    let query = head.path.and_then(|p| p.split_once('?')).map_or("", |(_, query)| query);
+    let target = head.path.unwrap_or_default();
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         request.say(name, value)?;
     }
@@ -104,6 +123,9 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
             request.say(&rest.to_ascii_lowercase(), value)?;
         }
     }
+    if path == REPORT {
+        request.content = Content::Report;
+    }
     Ok(Some(request))
 }
 
@@ -119,6 +141,13 @@ impl Request {
             "object" => {
                 let number = value.parse().map_err(|_| format!("object {value:?}: want a whole number"))?;
                 self.object = Some(number);
+            }
+            "content" => {
+                self.content = match value {
+                    "static" => Content::Static,
+                    "dynamic" => Content::Dynamic,
+                    _ => return Err(format!("content {value:?}: want static or dynamic")),
+                }
             }
             "id" => {
                 let end = value.floor_char_boundary(LONGEST_ID);
@@ -161,6 +190,11 @@ mod tests {
         assert_eq!((request.bytes, request.object, request.id.as_deref()), (Some(7), Some(31_000), Some("h")));
         assert_eq!(request.body, Body::Length(3));
         assert!(request.keep_alive && request.expects && !request.is_head);
+        assert_eq!(request.content, Content::Dynamic);
+        let content = |text: &str| parse(text.as_bytes()).unwrap().unwrap().content;
+        assert_eq!(content("GET /?content=static HTTP/1.1\r\n\r\n"), Content::Static);
+        assert_eq!(content("GET /?content=static HTTP/1.1\r\nX-Content: dynamic\r\n\r\n"), Content::Dynamic);
+        assert_eq!(content("GET /weirgate/report?x HTTP/1.1\r\n\r\n"), Content::Report);
     }
 
     #[test]
@@ -182,6 +216,7 @@ mod tests {
             ("GET /?demand=1.2.3s HTTP/1.1\r\n\r\n", "want 0 to 3600 s"),
             ("GET /?bytes=x HTTP/1.1\r\n\r\n", "bytes"),
             ("GET /?object=a.html HTTP/1.1\r\n\r\n", "want a whole number"),
+            ("GET /?content=html HTTP/1.1\r\n\r\n", "want static or dynamic"),
             ("GET / HTTP/1.1\r\nContent-Length: 1a\r\n\r\n", "Content-Length"),
             ("GET / HTTP/1.1\r\nTransfer-Encoding: gzip\r\n\r\n", "Transfer-Encoding"),
         ] {

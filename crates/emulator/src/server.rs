@@ -14,7 +14,7 @@ use crate::machine::{Machine, Reception};
 use crate::node::{Health, NodeSpec, NodeStats};
 use crate::port::Port;
 use crate::random::Random;
-use crate::request::Request;
+use crate::request::{Content, Request};
 use crate::station::Demand;
 
 /// What a [`crate::Cluster`] asks of its thread.
@@ -294,8 +294,17 @@ impl Server {
         let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
         let demand = Demand { cpu: clock::nanos(cpu), io: clock::nanos(io) };
         let work = Work { demand, object: request.object, bytes: if request.is_head { 0 } else { bytes as u64 } };
+        let content = request.content;
         node.machine.advance(clock::now(), &mut node.finished);
         let Health { garbles, stalled, .. } = node.machine.health();
+        if content == Content::Report && !garbles {
+            connection.answer = Answer { is_head: request.is_head, content, ..Answer::default() };
+            // The agent of a stalled node answers as little as the rest of it.
+            if !stalled {
+                self.report(place);
+            }
+            return self.schedule(n);
+        }
         let status = if garbles && !stalled {
             Status::Garbage
         } else {
@@ -309,11 +318,26 @@ impl Server {
         node.stats.failed += u64::from(status == Status::Failed);
         node.stats.refused += u64::from(status == Status::Full);
         let bytes = if matches!(status, Status::Failed | Status::Full) { 0 } else { bytes };
-        connection.answer = Answer { status, bytes, is_head: request.is_head, id: request.id };
+        connection.answer = Answer { status, bytes, is_head: request.is_head, id: request.id, content };
         if matches!(status, Status::Full | Status::Garbage) {
             connection.reply(&node.spec.name);
         }
         self.schedule(n);
+    }
+
+    /// Answers the connection at `place` with what is inside its node. Costs O(connections), a few times a minute.
+    fn report(&mut self, place: usize) {
+        let Some(Some(asking)) = self.connections.get(place) else { return };
+        let n = asking.node;
+        let of_node = self.connections.iter().flatten().filter(|connection| connection.node == n);
+        let (mut files, mut pages) = (0, 0);
+        for content in of_node.filter_map(Connection::active) {
+            files += usize::from(content == Content::Static);
+            pages += usize::from(content == Content::Dynamic);
+        }
+        if let Some(Some(asking)) = self.connections.get_mut(place) {
+            asking.report(files, pages);
+        }
     }
 
     /// The client of the request inside has left.
@@ -321,7 +345,7 @@ impl Server {
         let Some(Some(connection)) = self.connections.get(place) else { return };
         let (n, id) = (connection.node, key(connection.generation, place));
         let node = &mut self.nodes[n];
-        if node.spec.drops_abandoned {
+        if node.spec.drops_abandoned && connection.active() != Some(Content::Report) {
             node.machine.advance(clock::now(), &mut node.finished);
             node.machine.remove(id);
             // It may have been finished just now.

@@ -178,12 +178,12 @@ impl Control {
         self.with(None, &mut Vec::new(), |state, now| state.engine.node(now, event));
     }
 
-    /// Tells the engine whether a node answers its health checks; a node that is gone is none.
-    pub(crate) fn health(&self, target: u64, up: bool) {
+    /// Tells the engine what was learned about a node; one that is gone is none.
+    pub(crate) fn tell(&self, target: u64, event: impl FnOnce(NodeId) -> NodeEvent) {
         self.with(None, &mut Vec::new(), |state, now| {
             let found = state.edition.nodes.iter().position(|t| t.id == target);
             if let Some(node) = found.and_then(|index| u32::try_from(index).ok()).map(NodeId) {
-                state.engine.node(now, if up { NodeEvent::Up(node) } else { NodeEvent::Down(node) });
+                state.engine.node(now, event(node));
             }
         });
     }

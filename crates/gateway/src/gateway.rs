@@ -1,5 +1,6 @@
 //! The gateway as a whole: its threads, its phases, and what the admin plane may ask of it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::hash::RandomState;
 use std::io;
@@ -13,8 +14,9 @@ use tokio::sync::Notify;
 use weirgate_config::Site;
 
 use crate::clock::Clock;
+use crate::collector::Reports;
 use crate::control::{Control, MAX_THREADS};
-use crate::edition::{Edition, ReloadError, ReloadSource};
+use crate::edition::{Edition, ReloadError, ReloadSource, Target};
 use crate::listener;
 use crate::memory::Memory;
 use crate::record::{AccessRecord, Observer};
@@ -30,6 +32,8 @@ pub struct Gateway {
 pub(crate) struct Shared {
     pub(crate) control: Control,
     pub(crate) counters: Counters,
+    /// What the nodes' collectors said.
+    pub(crate) reports: Reports,
     /// The same key on all threads, so that a client is the same flow on each.
     pub(crate) hasher: RandomState,
     /// Bytes that may be buffered for slow clients, all together.
@@ -193,6 +197,7 @@ impl Gateway {
         let shared = Arc::new(Shared {
             control,
             counters: Counters::default(),
+            reports: Reports::default(),
             hasher: Clock::keyed_hasher(),
             buffer_total,
             memory,
@@ -279,6 +284,15 @@ impl Gateway {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// What is known of the collector of each node of the site in force, by the names of its pool and its own. Nodes
+    /// that are not asked are left out.
+    #[must_use]
+    pub fn collectors(&self) -> BTreeMap<(String, String), weirgate_config::admin::Collector> {
+        let (edition, now) = (self.edition(), self.shared.control.clock().now());
+        let of = |t: &Arc<Target>| Some(((t.pool.clone(), t.name.clone()), self.shared.reports.of(t.id, now)?));
+        edition.nodes.iter().filter_map(of).collect()
     }
 
     /// Reads the policy file again and puts it in force; returns the new edition. Blocks for as long as

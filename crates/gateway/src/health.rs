@@ -1,63 +1,24 @@
-//! Active health checks: a task per node, on one thread.
+//! Active health checks of a node.
 //!
 //! Each check is a GET on a connection of its own, so that it tests what a new client would meet. Checks
 //! of many nodes are spread over the interval by a hash of the node, and each interval varies by a tenth,
 //! so that they neither start together nor fall into step.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::task::JoinHandle;
+use tokio::io::AsyncReadExt;
 use weirgate_config::{HealthCheck, HealthVerdict};
+use weirgate_engine::NodeEvent;
 
 use crate::clock::Clock;
-use crate::edition::{Edition, Target};
+use crate::edition::Target;
 use crate::gateway::Shared;
-
-/// The checks under way.
-#[derive(Default)]
-pub(crate) struct Checks {
-    tasks: HashMap<u64, JoinHandle<()>>,
-    /// The version that is followed.
-    version: u64,
-}
-
-impl Checks {
-    /// Checks the nodes of `edition` and no others.
-    pub(crate) fn follow(&mut self, edition: &Edition, shared: &Arc<Shared>) {
-        if std::mem::replace(&mut self.version, edition.version) == edition.version {
-            return;
-        }
-        self.tasks.retain(|id, task| {
-            let stays = edition.nodes.iter().any(|t| t.id == *id);
-            if !stays {
-                task.abort();
-            }
-            stays
-        });
-        for target in &edition.nodes {
-            if let Some(check) = &target.settings.health {
-                self.tasks.entry(target.id).or_insert_with(|| {
-                    tokio::task::spawn_local(watch(Arc::clone(target), check.clone(), Arc::clone(shared)))
-                });
-            }
-        }
-    }
-
-    /// Ends all checks.
-    pub(crate) fn stop(&mut self) {
-        for (_, task) in self.tasks.drain() {
-            task.abort();
-        }
-    }
-}
+use crate::polling;
 
 /// Checks one node until it is aborted.
-async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
+pub(crate) async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
     let mut verdict = HealthVerdict::default();
     let mut round = 0u64;
     loop {
@@ -68,7 +29,7 @@ async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
         round += 1;
         let healthy = Clock::within(check.timeout, probe(&target, &check)).await.unwrap_or(false);
         if let Some(up) = verdict.hear(healthy, &check) {
-            shared.control.health(target.id, up);
+            shared.control.tell(target.id, if up { NodeEvent::Up } else { NodeEvent::Down });
         }
     }
 }
@@ -76,13 +37,12 @@ async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
 /// One check.
 async fn probe(target: &Target, check: &HealthCheck) -> bool {
     let asked = async {
-        let mut stream = TcpStream::connect(target.address.as_str()).await?;
         let host = check.host.as_deref().unwrap_or(&target.address);
         let request = format!(
             "GET {} HTTP/1.1\r\nhost: {host}\r\nuser-agent: weirgate-health\r\nconnection: close\r\n\r\n",
             check.path
         );
-        stream.write_all(request.as_bytes()).await?;
+        let mut stream = polling::send(&target.address, &request).await?;
         // "HTTP/1.1 200" is all that matters.
         let mut head = [0; 12];
         stream.read_exact(&mut head).await?;

@@ -22,10 +22,10 @@ use crate::connection;
 use crate::control::{Arrived, Delivery};
 use crate::edition::{Hold, Target};
 use crate::gateway::{Command, Shared};
-use crate::health::Checks;
 use crate::line::Line;
 use crate::memory::Pressure;
 use crate::permit::Permit;
+use crate::polling::Polls;
 use crate::timer::{TICK, Timers};
 use crate::trace::TraceIds;
 use crate::upstream::Pools;
@@ -225,11 +225,11 @@ async fn serve(
 ) {
     let ticker = tokio::task::spawn_local(tick(Rc::clone(worker)));
     let mut keeper = None;
-    let mut checks = Checks::default();
+    let mut polls = Polls::default();
     if worker.index == 0 {
         let shared = Arc::clone(&worker.shared);
         keeper = Some(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
-        checks.follow(&worker.edition(), &worker.shared);
+        polls.follow(&worker.edition(), &worker.shared);
     }
     let clock = worker.shared.control.clock();
     let mut deadline = None;
@@ -270,10 +270,10 @@ async fn serve(
             Order::Cut => break,
         }
         if worker.index == 0 && deadline.is_none() {
-            checks.follow(&worker.edition(), &worker.shared);
+            polls.follow(&worker.edition(), &worker.shared);
         }
     }
-    checks.stop();
+    polls.stop();
     ticker.abort();
     if let Some(keeper) = keeper {
         keeper.abort();

@@ -186,6 +186,14 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
             machine.name
         ));
     }
+    let pools = experiment.site.policy.pools.iter().zip(&experiment.site.pools);
+    if let Some((pool, _)) = pools.into_iter().find(|(_, site)| site.collector.is_some()) {
+        return Err(format!(
+            "upstream {} asks collectors, which real services do not have here; make the machines emulated or the \
+             collector `off`",
+            pool.name
+        ));
+    }
     let strikes = |kind: &FaultKind| !matches!(kind, FaultKind::Removed | FaultKind::Reload | FaultKind::LostReports);
     match experiment.faults.iter().find(|fault| strikes(&fault.kind)) {
         Some(fault) => Err(format!(

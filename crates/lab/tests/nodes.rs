@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::Experiment;
+use weirgate_config::{Active, Experiment, Report};
 use weirgate_emulator::clock;
 use weirgate_experiment::{Condition, Fate};
 use weirgate_lab::nodes::Nodes;
@@ -75,6 +75,34 @@ fn nodes_of_a_machine_share_it_and_it_works_at_its_speed() {
     let stats = nodes.stats().unwrap();
     assert_eq!((stats[0].busy.as_millis(), stats[0].name.as_str()), (160, "slow"));
     assert!(stats[0].lateness.len() >= 4);
+}
+
+/// What the node at `address` reports.
+fn report(address: SocketAddr) -> Active {
+    let mut answer = String::new();
+    let mut stream = send(address, "/weirgate/report");
+    stream.get_mut().shutdown(std::net::Shutdown::Write).unwrap();
+    stream.read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    Report::parse(body.as_bytes()).unwrap().active
+}
+
+#[test]
+fn a_machine_reports_what_is_inside_it_by_content() {
+    let nodes = Nodes::start(&experiment(), 1, None).unwrap();
+    let [left, pair, right] = *nodes.addresses() else { panic!("three nodes") };
+    let mut held = vec![send(left, "/?demand=600s&content=static"), send(right, "/?demand=600s")];
+    held.push(send(right, "/?demand=600s&content=dynamic"));
+    wait_for(|| nodes.stats().unwrap()[0].inside == 3);
+    let busy = Active { static_content: 1, dynamic_content: 2 };
+    assert_eq!((report(left), report(right)), (busy, busy), "both are on one machine");
+    assert_eq!(report(pair), Active::default());
+    // Nor are answers that are on their way forgotten: this one is larger than any socket's buffer.
+    held.push(send(pair, "/?bytes=100000000&content=static"));
+    wait_for(|| report(pair) == Active { static_content: 1, dynamic_content: 0 });
+    assert_eq!(nodes.stats().unwrap()[1].inside, 0);
+    drop(held);
+    wait_for(|| [left, pair].map(report) == [Active::default(); 2]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{demo, lab, plan, sim};
+use crate::{agent, demo, lab, plan, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Sim(sim::Args),
     Plan(plan::Args),
     Lab(lab::Args),
+    Agent(agent::Args),
 }
 
 /// Serve the policy of FILE until told to stop.

@@ -1,9 +1,10 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `agent`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
 //! programs read to standard output. Exit codes: see [`exit`].
 
+mod agent;
 mod args;
 mod check;
 mod demo;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Agent(args) => agent::run(args),
     }
 }
 

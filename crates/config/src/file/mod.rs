@@ -30,7 +30,7 @@ pub(crate) use experiment::{
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
-pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};
+pub(crate) use upstream::{Collector, CollectorPort, Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 
 record! {
     /// A policy of Weirgate: where clients connect, which servers answer them, and what each class

@@ -3,9 +3,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::address::NodeAddress;
-use crate::decode::{At, Context, Decode, Defaulted, OneOrMany, Optional, Required, Switch, record, words};
+use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record, words};
+use crate::errors::{Complaint, quoted};
 use crate::tree::{Node as Tree, Value};
-use crate::unit::{Amount, Count, Name, Share, Span, Text};
+use crate::unit::{Amount, Count, Name, Share, Span, Text, text_schema};
 
 record! {
     /// A pool of servers that answer the same requests.
@@ -18,6 +19,9 @@ record! {
         /// Active health checks: a map, or `off`. Off by default: only the operator knows a path that
         /// is cheap and tells the truth.
         health_check: Defaulted<Switch<HealthCheck>> = "off",
+        /// How the nodes' own counts of requests are learned: a map, or `off`. Off by default: the gateway's
+        /// live counts need no help from the nodes and are never old.
+        collector: Defaulted<Switch<Collector>> = "off",
         /// When a failing node is left out for a while: a map, or `off`.
         ejection: Defaulted<Switch<Ejection>> = {},
         /// Idle connections kept per node and thread. 64 serve bursts of 64 requests without a new
@@ -111,6 +115,51 @@ record! {
         /// Successes in a row that bring it back. One success may be luck.
         rise: Defaulted<Count> = 2,
     }
+}
+
+record! {
+    /// A collector: the agent beside each node is asked how many requests the node is working on.
+    pub(crate) struct Collector {
+        /// What is requested; the answer is a report in JSON.
+        path: Defaulted<Text> = "/weirgate/report",
+        /// The agent's port on the node's host, or `node` if the node answers on its own. 9902 is where
+        /// `weirgate agent` listens.
+        port: Defaulted<CollectorPort> = 9902,
+        /// Time between two questions. 10 s are the published figure (web switch, Sec. 2).
+        every: Defaulted<Span> = "10s",
+        /// A report that takes longer is missed. At most `every`, so that questions do not pile up.
+        timeout: Defaulted<Span> = "2s",
+        /// File with the token that agents which others can reach ask for. By default none is sent.
+        token_file: Optional<Text>,
+    }
+}
+
+/// Where on a node's host its agent listens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CollectorPort {
+    /// There.
+    Port(u16),
+    /// Where the node itself does.
+    Node,
+}
+
+impl FromText for CollectorPort {
+    const EXPECTED: &'static str = "a port such as `9902`, or `node`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text.parse() {
+            _ if text == "node" => Ok(CollectorPort::Node),
+            Ok(port) if port > 0 && text.bytes().all(|b| b.is_ascii_digit()) => Ok(CollectorPort::Port(port)),
+            _ => Err(Complaint::new(
+                format!("{} is not a port", quoted(text)),
+                "write a number from 1 to 65535, or `node` for the port of the node itself",
+            )),
+        }
+    }
+}
+
+text_schema! {
+    CollectorPort: { "anyOf": [{ "const": "node" }, { "type": "integer", "minimum": 1, "maximum": 65535 }] };
 }
 
 record! {

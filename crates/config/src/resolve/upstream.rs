@@ -1,17 +1,21 @@
 //! Upstreams: pools, nodes, machines.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use http::HeaderValue;
 use weirgate_engine as engine;
 
 use super::gateway::count;
 use super::{number_text, span_text};
-use crate::decode::{Context, Mark, Optional, Switch};
+use crate::decode::{Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, quoted};
-use crate::file::{Dispatch, Ejection, HealthCheck, NodeAddress, NodeForm, PolicyFile, Upstream, nodes};
+use crate::file::{
+    Collector, CollectorPort, Dispatch, Ejection, HealthCheck, NodeAddress, NodeForm, PolicyFile, Upstream, nodes,
+};
 use crate::site::{self, NodeSite, PoolSite};
-use crate::unit::{Amount, Count};
+use crate::unit::{Amount, Count, Span};
 
 /// Largest ratio of two weights that makes sense; past it a node gets nothing.
 const MAX_WEIGHT: f64 = 1e6;
@@ -52,6 +56,10 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
             health: match upstream.health_check.get() {
                 Switch::Off => None,
                 Switch::On(check) => health(check, cx),
+            },
+            collector: match upstream.collector.get() {
+                Switch::Off => None,
+                Switch::On(form) => Some(collector(form, cx)),
             },
             // Per node and thread: more would be descriptors for nothing.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
@@ -164,14 +172,7 @@ fn ejection(switch: &Switch<Ejection>) -> engine::Ejection {
 
 fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
     let interval = check.interval.get().0;
-    let mut timeout = check.timeout.get().0;
-    if timeout > interval {
-        if check.timeout.given {
-            let what = format!("the timeout {} exceeds the interval {}", span_text(timeout), span_text(interval));
-            cx.fail(check.timeout.mark, Complaint::new(what, "checks would pile up: make it at most the interval"));
-        }
-        timeout = interval;
-    }
+    let timeout = at_most(&check.timeout, interval, "the interval", "checks", cx);
     let host = check.host.get().map(|host| host.0.clone());
     if let Some(host) = &host
         && (host.is_empty() || host.contains(['/', ' ']) || HeaderValue::from_str(host).is_err())
@@ -179,11 +180,45 @@ fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
         let what = format!("{} does not serve as a `Host` header", quoted(host));
         cx.fail(check.host.mark, Complaint::new(what, "write a host name, with a port if the node wants one"));
     }
-    let path = check.path.get()?.0.clone();
-    if !path.starts_with('/') || !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
-        let what = format!("{} is not a path", quoted(&path));
-        cx.fail(check.path.mark, Complaint::new(what, "write one such as `/healthz`, percent-encoded"));
-    }
+    let path = path(&check.path.get()?.0, check.path.mark, "/healthz", cx);
     let (fall, rise) = (count(&check.fall, 1_000, cx), count(&check.rise, 1_000, cx));
     Some(site::HealthCheck { path, host, interval, timeout, fall, rise })
+}
+
+fn collector(form: &Collector, cx: &mut Context) -> site::Collector {
+    let every = form.every.get().0;
+    let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
+    if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
+        cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));
+    }
+    site::Collector {
+        path: path(&form.path.get().0, form.path.mark, "/weirgate/report", cx),
+        port: match form.port.get() {
+            CollectorPort::Port(port) => Some(*port),
+            CollectorPort::Node => None,
+        },
+        every,
+        timeout: at_most(&form.timeout, every, "`every`", "questions", cx),
+        token_file,
+    }
+}
+
+/// A time limit of what happens every `interval`, which is called `name`: a given one that exceeds it is wrong.
+fn at_most(timeout: &Defaulted<Span>, interval: Duration, name: &str, what: &str, cx: &mut Context) -> Duration {
+    let span = timeout.get().0;
+    if span > interval && timeout.given {
+        let (long, short) = (span_text(span), span_text(interval));
+        let mend = format!("{what} would pile up: make it at most {name}");
+        cx.fail(timeout.mark, Complaint::new(format!("the timeout {long} exceeds {name} {short}"), mend));
+    }
+    span.min(interval)
+}
+
+/// What a node is asked for.
+fn path(path: &str, mark: Mark, example: &str, cx: &mut Context) -> String {
+    if !path.starts_with('/') || !path.bytes().all(|b| b.is_ascii_graphic()) || path.contains('#') {
+        let what = format!("{} is not a path", quoted(path));
+        cx.fail(mark, Complaint::new(what, format!("write one such as `{example}`, percent-encoded")));
+    }
+    path.to_owned()
 }

@@ -18,10 +18,10 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use weirgate_config::AdminAddress;
+use weirgate_config::{AdminAddress, Token, bearer};
 
 use super::answer;
-use super::token::{Attempts, Token};
+use super::token::Attempts;
 use crate::clock::Clock;
 use crate::framing;
 
@@ -124,11 +124,7 @@ impl Guard {
         if reads && OPEN.contains(&request.uri().path()) {
             return Ok(());
         }
-        let given = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        let given = given.and_then(|value| match value.split_at_checked(7) {
-            Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => Some(given.trim_ascii()),
-            _ => None,
-        });
+        let given = request.headers().get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
         if given.is_some_and(|given| token.is(given)) {
             return Ok(());
         }

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
-use weirgate_config::Admin;
+use weirgate_config::{Admin, Token};
 
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
 pub use token::TOKEN_VARIABLE;
@@ -31,7 +31,6 @@ pub use token::TOKEN_VARIABLE;
 use guard::Guard;
 use listen::Socket;
 use routes::Routes;
-use token::Token;
 
 /// An admin listener that is open and not yet served: made before the gateway starts, so that nothing has
 /// to be undone when it cannot be.
@@ -56,7 +55,7 @@ impl AdminListener {
     /// The token cannot be read or is too weak; the address is open to others and there is no token; the
     /// address is in use or cannot be opened.
     pub fn open(config: Admin, variable: Option<String>) -> io::Result<AdminListener> {
-        let token = Token::find(config.token_file.as_deref(), variable)?;
+        let token = Token::find("admin", config.token_file.as_deref(), variable.map(|value| (TOKEN_VARIABLE, value)))?;
         let socket = listen::open(&config.address, token.is_some())?;
         Ok(AdminListener { config, socket, token })
     }

@@ -118,13 +118,13 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let mut classes = control.classes(ClassId(from), limit + 1);
     let next = classes.get(limit).map(|class| class.class.0);
     classes.truncate(limit);
-    json(StatusCode::OK, &view::snapshot(&edition, &whole, &classes, next))
+    json(StatusCode::OK, &view::snapshot(&edition, &whole, &classes, next, &operations.gateway().collectors()))
 }
 
 async fn nodes(State(operations): Shared) -> Response {
     let edition = operations.gateway().edition();
     let whole = operations.gateway().control().snapshot();
-    json(StatusCode::OK, &view::nodes(&edition, &whole))
+    json(StatusCode::OK, &view::nodes(&edition, &whole, &operations.gateway().collectors()))
 }
 
 /// A body that says nothing: none at all, or `{}`.

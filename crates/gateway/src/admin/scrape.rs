@@ -33,6 +33,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
     Scrape {
         metrics: Arc::clone(operations.metrics()),
         engine: control.snapshot(),
+        collectors: gateway.collectors(),
         classes,
         process: process(operations),
         policy: (edition.version, edition.checksum.clone()),

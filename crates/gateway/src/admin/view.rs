@@ -3,6 +3,8 @@
 //! Secrets are left out: the token and its file, and the values that rules compare headers, cookies
 //! and query parameters with, which may be keys of clients.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use weirgate_config::{AdminAddress, ClassSite, Site, Target, admin as shape};
 use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
@@ -68,19 +70,29 @@ pub(super) fn snapshot(
     whole: &Snapshot,
     classes: &[ClassSnapshot],
     next: Option<u32>,
+    collectors: &Collectors,
 ) -> SnapshotPage {
     let named = &edition.site.policy.classes;
     let name = |class: ClassId| {
         let known = classes.iter().find(|c| c.class == class).map(|c| c.name.clone());
         known.or_else(|| named.get(class.0 as usize).map(|c| c.name.clone())).unwrap_or_else(|| class.0.to_string())
     };
+    let mut engine = shape::Snapshot::new(whole, name);
+    engine.nodes.iter_mut().for_each(|node| add(collectors, node));
     SnapshotPage {
         version: edition.version,
         checksum: edition.checksum.clone(),
-        engine: shape::Snapshot::new(whole, name),
+        engine,
         classes: classes.iter().map(shape::Class::from).collect(),
         next,
     }
+}
+
+/// What collectors said, by the names of pool and node.
+pub(super) type Collectors = BTreeMap<(String, String), shape::Collector>;
+
+fn add(collectors: &Collectors, node: &mut shape::Node) {
+    node.collector = collectors.get(&(node.pool.clone(), node.name.clone())).copied();
 }
 
 /// `/nodes`.
@@ -98,12 +110,16 @@ struct NodeLine {
     address: Option<String>,
 }
 
-pub(super) fn nodes(edition: &Edition, whole: &Snapshot) -> Nodes {
+pub(super) fn nodes(edition: &Edition, whole: &Snapshot, collectors: &Collectors) -> Nodes {
     let address = |node: &weirgate_engine::NodeSnapshot| {
         let place = edition.nodes.iter().find(|place| place.pool == node.pool && place.name == node.name);
         place.map(|place| place.address.clone())
     };
-    let line = |node| NodeLine { node: shape::Node::from(node), address: address(node) };
+    let line = |known| {
+        let mut node = shape::Node::from(known);
+        add(collectors, &mut node);
+        NodeLine { node, address: address(known) }
+    };
     Nodes { version: edition.version, nodes: whole.nodes.iter().map(line).collect() }
 }
 
@@ -131,6 +147,7 @@ struct UpstreamView {
     name: String,
     dispatch: &'static str,
     health_check: Option<String>,
+    collector: Option<String>,
     nodes: Vec<PlaceView>,
 }
 
@@ -211,6 +228,7 @@ fn upstream(site: &Site, pool: usize) -> UpstreamView {
             Some(Dispatch::LeastOutstanding) | None => "least_outstanding",
         },
         health_check: site.pools.get(pool).and_then(|p| p.health.as_ref()).map(|h| h.path.clone()),
+        collector: site.pools.get(pool).and_then(|p| p.collector.as_ref()).map(|c| c.path.clone()),
         nodes: nodes
             .map(|(node, place)| PlaceView {
                 name: node.name.clone(),

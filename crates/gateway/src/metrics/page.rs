@@ -27,6 +27,8 @@ const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 pub(crate) struct Scrape {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: Snapshot,
+    /// What the nodes' collectors said, by the names of pool and node.
+    pub(crate) collectors: BTreeMap<(String, String), weirgate_config::admin::Collector>,
     /// Live classes, summed up by the names in the policy.
     pub(crate) classes: BTreeMap<String, Live>,
     /// Counters and gauges without labels: name, help, unit, value.
@@ -167,6 +169,7 @@ impl Collector for Scrape {
         self.guarantees(&mut page)?;
         self.engine(&mut page)?;
         self.nodes(&mut page)?;
+        self.collectors(&mut page)?;
         self.process(&mut page)
     }
 }
@@ -359,6 +362,26 @@ impl Scrape {
         )?;
         page.counters("node_served", "Requests that the node finished", None, nodes().map(|(l, n)| (l, n.served)))?;
         page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))
+    }
+
+    fn collectors(&self, page: &mut Page<'_>) -> fmt::Result {
+        let collectors = || {
+            self.collectors
+                .iter()
+                .map(|((pool, node), said)| (vec![("pool", pool.as_str()), ("node", node.as_str())], said))
+        };
+        page.gauges(
+            "collector_age",
+            "Age of the last report of the node's collector; absent before the first",
+            Some(Unit::Seconds),
+            collectors().filter_map(|(labels, said)| said.age_seconds.map(|age| (labels, age))),
+        )?;
+        page.counters(
+            "collector_failures",
+            "Reports of the node's collector that were missed",
+            None,
+            collectors().map(|(labels, said)| (labels, said.failures)),
+        )
     }
 
     fn process(&self, page: &mut Page<'_>) -> fmt::Result {

@@ -1,5 +1,7 @@
 //! What the pages show.
 
+use std::io::{Read, Write};
+
 use serde_json::json;
 
 use crate::{Start, exchange, node};
@@ -106,4 +108,44 @@ fn the_first_page_lists_the_others_and_unknown_ones_are_404() {
     }
     let missing = running.get("/nothing");
     assert_eq!((missing.status, missing.json()["error"].is_string()), (404, true));
+}
+
+#[test]
+fn what_collectors_said_is_shown_with_its_age() {
+    let answer =
+        |body: &str| format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+    let agent = answer("{\"version\":1,\"active\":{\"static\":2,\"dynamic\":7}}");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let mut stream = stream;
+            let mut head = [0; 4096];
+            let asked = stream.read(&mut head).unwrap_or(0);
+            assert!(head[..asked].starts_with(b"GET /weirgate/report "));
+            let _ = stream.write_all(agent.as_bytes());
+        }
+    });
+    let running = Start::default().before(node());
+    assert_eq!(running.get("/nodes").json()["nodes"][0]["collector"], json!(null));
+    let text = std::fs::read_to_string(&running.file).expect("the policy");
+    let text = text.replace("] } }", &format!("], collector: {{ port: {port}, every: 1h, timeout: 10s }} }} }}"));
+    std::fs::write(&running.file, text).expect("it can be written");
+    assert_eq!(running.post("/reload", &[]).status, 200);
+    let said = loop {
+        let said = running.get("/nodes").json()["nodes"][0]["collector"].clone();
+        if said["active"].is_object() {
+            break said;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!((&said["active"], &said["stale"]), (&json!({ "static": 2, "dynamic": 7 }), &json!(false)));
+    assert_eq!((&said["failures"], said["age_seconds"].is_f64()), (&json!(0), true));
+    assert_eq!(running.get("/snapshot").json()["engine"]["nodes"][0]["collector"]["active"], said["active"]);
+    assert_eq!(running.get("/policy").json()["upstreams"][0]["collector"], json!("/weirgate/report"));
+    let page = running.get("/metrics").body;
+    let name = &running.gateway.edition().nodes[0].name;
+    let labels = format!("{{pool=\"web\",node=\"{name}\"}} ");
+    assert!(page.contains(&format!("weirgate_collector_failures_total{labels}0")), "{page}");
+    assert!(page.contains(&format!("weirgate_collector_age_seconds{labels}")), "{page}");
 }

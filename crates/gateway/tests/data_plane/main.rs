@@ -2,6 +2,7 @@
 
 mod bodies;
 mod clients;
+mod collectors;
 mod forwarding;
 mod framing;
 mod lifecycle;

@@ -1,0 +1,83 @@
+//! Patterns of paths as people write them: `*.php`, `/cgi-bin/*`.
+
+/// A list of patterns. A path fits if it fits one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Globs(Vec<String>);
+
+impl Globs {
+    /// Patterns in which `*` stands for anything, slashes included, and everything else for itself.
+    ///
+    /// # Errors
+    /// A pattern fits no path.
+    pub fn new(patterns: Vec<String>) -> Result<Globs, String> {
+        match patterns.iter().find(|pattern| !pattern.starts_with(['/', '*'])) {
+            Some(odd) => Err(format!("{odd:?} fits no path: a path begins with `/`, so write `/{odd}` or `*{odd}`")),
+            None => Ok(Globs(patterns)),
+        }
+    }
+
+    /// Does `path` fit.
+    #[must_use]
+    pub fn fit(&self, path: &str) -> bool {
+        self.0.iter().any(|pattern| fits(pattern.as_bytes(), path.as_bytes()))
+    }
+}
+
+/// Takes O(pattern × path) at worst: only the last `*` is ever tried again.
+fn fits(pattern: &[u8], path: &[u8]) -> bool {
+    let (mut p, mut at) = (0, 0);
+    // Behind the last `*`, and up to where that `*` stretches.
+    let mut star: Option<(usize, usize)> = None;
+    while at < path.len() {
+        match (pattern.get(p), star) {
+            (Some(b'*'), _) => {
+                p += 1;
+                star = Some((p, at));
+            }
+            (Some(byte), _) if path.get(at) == Some(byte) => {
+                p += 1;
+                at += 1;
+            }
+            (_, Some((behind, stretched))) => {
+                star = Some((behind, stretched + 1));
+                (p, at) = (behind, stretched + 1);
+            }
+            (_, None) => return false,
+        }
+    }
+    pattern.get(p..).unwrap_or_default().iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, path, fit) in [
+            ("*.php", "/a/b.php", true),
+            ("*.php", "/a/b.php5", false),
+            ("/cgi-bin/*", "/cgi-bin/a/b", true),
+            ("/cgi-bin/*", "/cgi-bin/", true),
+            ("/cgi-bin/*", "/cgi-bin", false),
+            ("/a*b*c", "/abxbc", true),
+            ("/a*b*c", "/acb", false),
+            ("*", "/", true),
+            ("/", "/", true),
+            ("/", "/x", false),
+            ("**a", "/a", true),
+        ] {
+            assert_eq!(Globs::new(vec![pattern.into()]).expect("sound").fit(path), fit, "{pattern} {path}");
+        }
+        assert!(!Globs::new(Vec::new()).expect("sound").fit("/"));
+        // Many stars cost no more than the product of the lengths.
+        let many = Globs::new(vec![format!("{}b", "*a".repeat(50))]).expect("sound");
+        assert!(!many.fit(&"a".repeat(10_000)));
+    }
+
+    #[test]
+    fn what_fits_no_path_is_refused() {
+        let error = Globs::new(vec!["*.php".into(), ".cgi".into()]).expect_err("it fits nothing");
+        assert!(error.contains("`*.cgi`"), "{error}");
+    }
+}

@@ -1,0 +1,151 @@
+//! Where the counts come from: the status page of the server on this machine.
+
+use std::io;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use weirgate_config::Active;
+
+use crate::glob::Globs;
+use crate::{apache, clock, nginx};
+
+/// Longest time for a status page: less than the 2 s that a gateway waits for the report.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+/// Longest status page: Apache's has some 300 bytes a worker, so this is 13,000 workers.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// The address of a status page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusPage {
+    /// `host:port`.
+    address: String,
+    path: String,
+    query: Option<String>,
+}
+
+/// What requests ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Files.
+    Static,
+    /// Pages that are made for the request.
+    #[default]
+    Dynamic,
+}
+
+/// A server that is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Apache's page for people: requests whose path fits are dynamic.
+    Apache(StatusPage, Globs),
+    /// Apache's page for programs, on which all requests look alike.
+    ApacheAuto(StatusPage, Content),
+    /// nginx, on whose page all requests look alike.
+    Nginx(StatusPage, Content),
+}
+
+impl StatusPage {
+    /// Reads a URL such as `http://127.0.0.1/server-status`.
+    ///
+    /// # Errors
+    /// It is none of a page that can be asked for.
+    pub fn parse(url: &str) -> Result<StatusPage, String> {
+        let wrong = |why: &str| format!("{url:?} {why}; write one such as http://127.0.0.1/server-status");
+        let uri: http::Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err(wrong("does not begin with http://"));
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("has no host"))?;
+        if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+            return Err(wrong("has a user, who cannot be logged in here"));
+        }
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        Ok(StatusPage { address, path: uri.path().to_owned(), query: uri.query().map(str::to_owned) })
+    }
+
+    /// Whether the page is that for programs.
+    #[must_use]
+    pub fn is_auto(&self) -> bool {
+        self.query.as_deref().is_some_and(|query| query.split('&').any(|word| word == "auto" || word == "auto="))
+    }
+
+    /// The page's text.
+    async fn read(&self) -> Result<String, String> {
+        let Self { address, path, query } = self;
+        let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
+        // Version 1.0: the answer is not chunked and ends with the connection.
+        let request = format!("GET {path}{query} HTTP/1.0\r\nHost: {address}\r\nUser-Agent: weirgate-agent\r\n\r\n");
+        let exchange = async {
+            let mut stream = TcpStream::connect(address.as_str()).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            stream.take(MOST_BYTES + 1).read_to_end(&mut answer).await?;
+            Ok::<_, io::Error>(answer)
+        };
+        let answer = match clock::within(PATIENCE, exchange).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => return Err(format!("{address}: {error}")),
+            None => return Err(format!("{address}: no whole answer within {} s", PATIENCE.as_secs_f64())),
+        };
+        if answer.len() as u64 > MOST_BYTES {
+            return Err(format!("{address}{path}: the page is longer than {MOST_BYTES} bytes"));
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: the answer is not HTTP"))?;
+        let status = head.strip_prefix("HTTP/1.").and_then(|head| head.get(2..5)).unwrap_or("none");
+        match status {
+            "200" => Ok(body.to_owned()),
+            "401" | "403" => Err(format!("{address}{path}: status {status}: allow this machine to see the page")),
+            _ => Err(format!("{address}{path}: status {}", status.escape_default())),
+        }
+    }
+}
+
+impl Content {
+    fn all(self, count: u32) -> Active {
+        match self {
+            Content::Static => Active { static_content: count, dynamic_content: 0 },
+            Content::Dynamic => Active { static_content: 0, dynamic_content: count },
+        }
+    }
+}
+
+impl Source {
+    /// Requests that the server is working on now.
+    ///
+    /// # Errors
+    /// Why it does not tell.
+    pub async fn active(&self) -> Result<Active, String> {
+        match self {
+            Source::Apache(page, dynamic) => apache::active(&page.read().await?, &page.path, dynamic),
+            Source::ApacheAuto(page, content) => apache::busy(&page.read().await?).map(|count| content.all(count)),
+            Source::Nginx(page, content) => nginx::active(&page.read().await?).map(|count| content.all(count)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_read() {
+        let page = StatusPage::parse("http://127.0.0.1/server-status?refresh=5&auto").expect("sound");
+        assert_eq!((page.address.as_str(), page.path.as_str()), ("127.0.0.1:80", "/server-status"));
+        assert!(page.is_auto() && !StatusPage::parse("http://a/automatic?autos").expect("sound").is_auto());
+        assert_eq!(StatusPage::parse("http://[::1]:8080").expect("sound").address, "[::1]:8080");
+        for (url, problem) in [
+            ("https://a/", "begin with http://"),
+            ("127.0.0.1/server-status", "is not a URL"),
+            ("/server-status", "begin with http://"),
+            ("http://", "is not a URL"),
+            ("http://a b/", "is not a URL"),
+            ("http://u:p@a/", "has a user"),
+        ] {
+            let error = StatusPage::parse(url).expect_err(url);
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What a node's agent says of the node: the JSON that a collector asks for.
+//!
+//! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2: each
+//! server counts its active HTTP connections, static and dynamic pages apart. Departures: the paper does not print
+//! its format, ours is versioned JSON over HTTP; fields that are unknown here are skipped, so that an agent may say
+//! more (processors, disks, cgroups) than this gateway reads; and the counts are of requests, not of connections,
+//! because a connection that only waits for its next request is no load.
+//!
+//! A report comes from another machine: it is bounded, every figure in it is checked, and an error names the field.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The version that is written and read. It grows when a field changes its meaning, not when one is added.
+pub const REPORT_VERSION: u32 = 1;
+
+/// Longest report that is read. Counts take a hundred bytes; the rest is room for what agents may add about
+/// hundreds of cgroups.
+pub const MAX_REPORT_BYTES: usize = 64 * 1024;
+
+/// A report of a node's agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Requests being worked on.
+    pub active: Active,
+}
+
+/// Requests being worked on, by what they ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+pub struct Active {
+    /// Files.
+    #[serde(rename = "static")]
+    pub static_content: u32,
+    /// Pages that are made for the request.
+    #[serde(rename = "dynamic")]
+    pub dynamic_content: u32,
+}
+
+impl Report {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// What is wrong with it, with the field's name.
+    pub fn parse(bytes: &[u8]) -> Result<Report, String> {
+        if bytes.len() > MAX_REPORT_BYTES {
+            return Err(format!("the report has {} bytes; at most {MAX_REPORT_BYTES} are read", bytes.len()));
+        }
+        let whole: Value = serde_json::from_slice(bytes).map_err(|error| format!("the report is not JSON: {error}"))?;
+        if !whole.is_object() {
+            return Err(format!("the report is {}, not an object", kind(&whole)));
+        }
+        let version = count(&whole, "version", "version")?;
+        if version != REPORT_VERSION {
+            return Err(format!("the report has version {version}; version {REPORT_VERSION} is read here"));
+        }
+        let active = whole.get("active").ok_or("the report lacks `active`")?;
+        if !active.is_object() {
+            return Err(format!("`active` is {}, not an object", kind(active)));
+        }
+        Ok(Report {
+            active: Active {
+                static_content: count(active, "static", "active.static")?,
+                dynamic_content: count(active, "dynamic", "active.dynamic")?,
+            },
+        })
+    }
+
+    /// The report as JSON, in one line.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let Active { static_content, dynamic_content } = self.active;
+        let active = serde_json::json!({ "static": static_content, "dynamic": dynamic_content });
+        format!("{}\n", serde_json::json!({ "version": REPORT_VERSION, "active": active }))
+    }
+}
+
+/// The whole number `name` of `object`, which is called `path` in errors.
+fn count(object: &Value, name: &str, path: &str) -> Result<u32, String> {
+    let value = object.get(name).ok_or_else(|| format!("the report lacks `{path}`"))?;
+    value.as_u64().and_then(|count| u32::try_from(count).ok()).ok_or_else(|| {
+        let what = if value.is_number() { value.to_string() } else { kind(value).to_owned() };
+        format!("`{path}` is {what}, not a whole number from 0 to {}", u32::MAX)
+    })
+}
+
+/// What a value is, without repeating what a stranger wrote.
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a truth value",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: Report = Report { active: Active { static_content: 12, dynamic_content: 30 } };
+
+    #[test]
+    fn what_is_written_is_read() {
+        assert_eq!(REPORT.to_json(), "{\"active\":{\"dynamic\":30,\"static\":12},\"version\":1}\n");
+        assert_eq!(Report::parse(REPORT.to_json().as_bytes()), Ok(REPORT));
+    }
+
+    #[test]
+    fn agents_may_say_more() {
+        let text =
+            r#"{"version":1,"cpu":{"cores":4,"busy":[0.5]},"active":{"static":12,"dynamic":30,"waiting":-1},"x":null}"#;
+        assert_eq!(Report::parse(text.as_bytes()), Ok(REPORT));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, problem) in [
+            ("", "not JSON: EOF"),
+            ("<html>", "not JSON"),
+            ("[1]", "the report is a list, not an object"),
+            ("{}", "lacks `version`"),
+            (r#"{"version":"1"}"#, "`version` is a text"),
+            (r#"{"version":2,"active":{"static":1,"dynamic":1}}"#, "version 2; version 1 is read here"),
+            (r#"{"version":1}"#, "lacks `active`"),
+            (r#"{"version":1,"active":7}"#, "`active` is a number"),
+            (r#"{"version":1,"active":{"static":1}}"#, "lacks `active.dynamic`"),
+            (r#"{"version":1,"active":{"static":-3,"dynamic":1}}"#, "`active.static` is -3, not a whole number"),
+            (r#"{"version":1,"active":{"static":1,"dynamic":1.5}}"#, "`active.dynamic` is 1.5"),
+            (r#"{"version":1,"active":{"static":1,"dynamic":4294967296}}"#, "`active.dynamic` is 4294967296"),
+            (r#"{"version":1,"active":{"static":"\u001b[2J","dynamic":1}}"#, "`active.static` is a text"),
+            (r#"{"version":1,"active":{"static":null,"dynamic":1}}"#, "`active.static` is null"),
+            (r#"{"version":1,"active":{"static":NaN,"dynamic":1}}"#, "not JSON"),
+            (r#"{"version":1,"active":{"static":1e999,"dynamic":1}}"#, "not JSON"),
+            (r#"{"version":1,"active":{"static":1,"dynamic":1}} {}"#, "not JSON: trailing"),
+        ] {
+            let error = Report::parse(text.as_bytes()).expect_err(text);
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+        let deep = "[".repeat(MAX_REPORT_BYTES);
+        assert!(Report::parse(deep.as_bytes()).is_err());
+        assert!(Report::parse(&vec![b' '; MAX_REPORT_BYTES + 1]).expect_err("too long").contains("65537 bytes"));
+    }
+}

@@ -1,0 +1,302 @@
+//! Collectors: what the nodes themselves count, asked for every few seconds.
+//!
+//! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2: the
+//! manager in the switch gathers the servers' counts every 10 s through a socket; ours is an HTTP request. All nodes
+//! are asked at the same instants, the multiples of `every`, as in the paper and unlike health checks: the loads are
+//! summed up and compared, so they must be of one moment, and a question costs a node far less than a request.
+//!
+//! A report that does not come leaves the last one in force, since no load at all would be a worse guess. From the
+//! third miss on it is marked stale, which is said once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use weirgate_config::admin as shape;
+use weirgate_config::{Active, Collector, MAX_REPORT_BYTES, Report, Token};
+use weirgate_engine::{NodeEvent, Time};
+
+use crate::clock::Clock;
+use crate::edition::Target;
+use crate::gateway::Shared;
+use crate::polling;
+
+/// Reports missed in a row after which the last one is stale: as many as take a node out, see
+/// [`weirgate_config::HealthCheck`]. One or two are a lost packet or a pause.
+const STALE_AFTER: u32 = 3;
+
+/// Longest head of an answer; a dozen fields are less than 1 KiB.
+const MOST_HEAD: usize = 8 * 1024;
+
+/// What every collector said last.
+#[derive(Debug, Default)]
+pub(crate) struct Reports(Mutex<BTreeMap<u64, Heard>>);
+
+/// What one collector said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Heard {
+    last: Option<(Time, Active)>,
+    /// In a row.
+    missed: u32,
+    failures: u64,
+}
+
+/// What is worth saying about an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// Too many reports in a row were missed. The last one is so old, if there is one.
+    Stale(Option<Duration>),
+    /// After that, a report has come.
+    Fresh,
+}
+
+impl Reports {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Heard>> {
+        // Plain data, as good as it was.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Knows exactly these targets.
+    pub(crate) fn retain(&self, targets: BTreeSet<u64>) {
+        let mut heard = self.lock();
+        heard.retain(|id, _| targets.contains(id));
+        for id in targets {
+            heard.entry(id).or_default();
+        }
+    }
+
+    /// One more answer of a target at `now`: its counts, or none.
+    fn hear(&self, target: u64, now: Time, active: Option<Active>) -> Option<Change> {
+        let mut all = self.lock();
+        let heard = all.get_mut(&target)?;
+        let before = heard.missed;
+        match active {
+            Some(active) => {
+                heard.missed = 0;
+                heard.last = Some((now, active));
+                (before >= STALE_AFTER).then_some(Change::Fresh)
+            }
+            None => {
+                heard.missed = before.saturating_add(1);
+                heard.failures += 1;
+                (heard.missed == STALE_AFTER).then(|| Change::Stale(heard.last.map(|(at, _)| now.since(at))))
+            }
+        }
+    }
+
+    /// What is known at `now` of a target's collector; `None` if it is not asked.
+    pub(crate) fn of(&self, target: u64, now: Time) -> Option<shape::Collector> {
+        self.lock().get(&target).map(|heard| shape::Collector {
+            active: heard.last.map(|(_, active)| active),
+            age_seconds: heard.last.map(|(at, _)| now.since(at).as_secs_f64()),
+            stale: heard.missed >= STALE_AFTER,
+            failures: heard.failures,
+        })
+    }
+}
+
+/// Asks the collector of one node until it is aborted.
+pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc<Shared>) {
+    let address = address(&target.address, collector.port);
+    let clock = shared.control.clock();
+    loop {
+        let asked = Clock::within(collector.timeout, ask(&address, &collector)).await;
+        let late = || Err(format!("no whole report within {} s", collector.timeout.as_secs_f64()));
+        let report = asked.unwrap_or_else(late).and_then(|body| Report::parse(&body));
+        let now = clock.now();
+        let active = report.as_ref().ok().map(|report| report.active);
+        if let Some(Active { static_content, dynamic_content }) = active {
+            shared.control.tell(target.id, |node| NodeEvent::Load { node, static_content, dynamic_content });
+        }
+        if let Some(change) = shared.reports.hear(target.id, now, active) {
+            let line = line(&target, &address, change, &report.err().unwrap_or_default());
+            // Not here: a reader of standard error that does not keep up would hold requests.
+            tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
+        }
+        Clock::sleep(until_next(clock.now(), collector.every)).await;
+    }
+}
+
+/// Where the agent of the node at `node` is.
+fn address(node: &str, port: Option<u16>) -> String {
+    match (port, node.rsplit_once(':')) {
+        (Some(port), Some((host, _))) => format!("{host}:{port}"),
+        _ => node.to_owned(),
+    }
+}
+
+/// From `now` to the next multiple of `every`.
+fn until_next(now: Time, every: Duration) -> Duration {
+    let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
+    Duration::from_nanos(every - now.as_nanos() % every)
+}
+
+/// What the log says of a change, in a line.
+fn line(target: &Target, address: &str, change: Change, why: &str) -> String {
+    let who = format!("weirgate: the collector of {} in {} ({address})", target.name, target.pool);
+    match change {
+        Change::Fresh => format!("{who} reports again\n"),
+        Change::Stale(None) => format!("{who} has not reported yet: {why}\n"),
+        Change::Stale(Some(age)) => {
+            let age = age.as_secs_f64();
+            format!("{who} has missed {STALE_AFTER} reports: {why}; the last one, {age:.0} s old, stays in force\n")
+        }
+    }
+}
+
+/// The body of the answer to one question.
+///
+/// # Errors
+/// Why there is none.
+async fn ask(address: &str, collector: &Collector) -> Result<Vec<u8>, String> {
+    let authorization = match collector.token_file.clone() {
+        // Read each time, so that a new token needs no reload.
+        Some(file) => tokio::task::spawn_blocking(move || Token::find("collector", Some(&file), None))
+            .await
+            .map_err(|error| error.to_string())?
+            .map_err(|error| error.to_string())?
+            .map(|token| format!("authorization: {}\r\n", token.authorization())),
+        None => None,
+    };
+    // Version 1.0: the answer is not chunked.
+    let request = format!(
+        "GET {} HTTP/1.0\r\nhost: {address}\r\nuser-agent: weirgate-collector\r\naccept: application/json\r\n\
+         connection: close\r\n{}\r\n",
+        collector.path,
+        authorization.unwrap_or_default()
+    );
+    let mut stream = polling::send(address, &request).await.map_err(|error| error.to_string())?;
+    let mut answer = Vec::new();
+    loop {
+        let read = stream.read_buf(&mut answer).await.map_err(|error| error.to_string())?;
+        if let Some(body) = body(&answer, read == 0)? {
+            return Ok(body.to_vec());
+        }
+    }
+}
+
+/// The body of `answer`, which is all that has come: `None` if more is to come. `ended`: nothing will.
+///
+/// # Errors
+/// The answer is none, or too long.
+fn body(answer: &[u8], ended: bool) -> Result<Option<&[u8]>, String> {
+    let line = answer.get(..answer.len().min(12)).unwrap_or_default();
+    let is_http = line.len() < 12 || (line.starts_with(b"HTTP/1.") && line.get(8) == Some(&b' '));
+    if !is_http {
+        return Err("the answer is not HTTP/1".to_owned());
+    }
+    if let Some(status) = answer.get(9..12).filter(|status| *status != b"200") {
+        return Err(format!("the answer has status {}", status.escape_ascii()));
+    }
+    let Some(end) = answer.windows(4).take(MOST_HEAD).position(|end| end == b"\r\n\r\n") else {
+        return match (ended, answer.len() > MOST_HEAD) {
+            (_, true) => Err(format!("the head of the answer is longer than {MOST_HEAD} bytes")),
+            (true, false) => Err("the connection was closed before the end of the answer's head".to_owned()),
+            (false, false) => Ok(None),
+        };
+    };
+    let (head, body) = (answer.get(..end).unwrap_or_default(), answer.get(end + 4..).unwrap_or_default());
+    let head = String::from_utf8_lossy(head);
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    let length = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let length = match length {
+        Some((_, text)) => {
+            Some(text.trim().parse::<usize>().map_err(|_| "the answer's Content-Length is no number".to_owned())?)
+        }
+        None => None,
+    };
+    if body.len().max(length.unwrap_or(0)) > MAX_REPORT_BYTES {
+        return Err(format!("the report is longer than {MAX_REPORT_BYTES} bytes"));
+    }
+    match length {
+        Some(length) if body.len() >= length => Ok(body.get(..length)),
+        Some(_) if ended => Err("the connection was closed before the end of the report".to_owned()),
+        None if ended => Ok(Some(body)),
+        _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ACTIVE: Active = Active { static_content: 3, dynamic_content: 4 };
+
+    #[test]
+    fn the_last_report_stays_and_grows_stale_with_the_third_miss() {
+        let reports = Reports::default();
+        let at = Time::from_millis;
+        assert_eq!(reports.of(7, at(0)), None);
+        reports.retain([7].into());
+        assert_eq!(reports.of(7, at(0)), Some(shape::Collector::default()));
+        assert_eq!(reports.hear(7, at(0), Some(ACTIVE)), None);
+        assert_eq!([10_000, 20_000].map(|ms| reports.hear(7, at(ms), None)), [None, None]);
+        assert!(!reports.of(7, at(20_000)).expect("known").stale);
+        assert_eq!(reports.hear(7, at(30_000), None), Some(Change::Stale(Some(Duration::from_secs(30)))));
+        assert_eq!(reports.hear(7, at(40_000), None), None, "once");
+        let view = reports.of(7, at(40_500)).expect("known");
+        assert_eq!((view.active, view.age_seconds, view.stale, view.failures), (Some(ACTIVE), Some(40.5), true, 4));
+        assert_eq!(reports.hear(7, at(50_000), Some(ACTIVE)), Some(Change::Fresh));
+        assert!(!reports.of(7, at(50_000)).expect("known").stale);
+        assert_eq!(reports.hear(8, at(50_000), Some(ACTIVE)), None, "a target that is gone");
+        reports.retain(BTreeSet::new());
+        assert_eq!(reports.of(7, at(50_000)), None);
+    }
+
+    #[test]
+    fn a_node_that_never_reported_is_said_once() {
+        let reports = Reports::default();
+        reports.retain([1].into());
+        let said: Vec<_> = (0..5).map(|s| reports.hear(1, Time::from_millis(s * 1000), None)).collect();
+        assert_eq!(said, [None, None, Some(Change::Stale(None)), None, None]);
+    }
+
+    #[test]
+    fn all_nodes_are_asked_at_multiples_of_the_interval() {
+        let ten = Duration::from_secs(10);
+        assert_eq!(until_next(Time::from_millis(13_000), ten), Duration::from_secs(7));
+        assert_eq!(until_next(Time::from_millis(20_000), ten), ten);
+        assert_eq!(until_next(Time::ZERO, Duration::ZERO), Duration::from_nanos(1));
+    }
+
+    #[test]
+    fn an_agent_is_on_its_nodes_host() {
+        assert_eq!(address("web1.internal:80", Some(9902)), "web1.internal:9902");
+        assert_eq!(address("[::1]:80", Some(9902)), "[::1]:9902");
+        assert_eq!(address("10.0.0.1:80", None), "10.0.0.1:80");
+    }
+
+    #[test]
+    fn a_body_ends_with_its_length_or_the_connection() {
+        let whole = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}{";
+        assert_eq!(body(whole, false), Ok(Some(b"{}".as_slice())));
+        for cut in 0..whole.len() - 1 {
+            assert_eq!(body(&whole[..cut], false), Ok(None), "{cut}");
+        }
+        let open = b"HTTP/1.0 200 OK\r\nServer: x\r\n\r\n{}";
+        assert_eq!((body(open, false), body(open, true)), (Ok(None), Ok(Some(b"{}".as_slice()))));
+    }
+
+    #[test]
+    fn what_is_no_answer_is_named() {
+        let long = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &[b'x'; MOST_HEAD]].concat();
+        let huge = [b"HTTP/1.1 200 OK\r\n\r\n".as_slice(), &[b' '; MAX_REPORT_BYTES + 1]].concat();
+        for (answer, ended, problem) in [
+            (b"SSH-2.0-OpenSSH".as_slice(), false, "not HTTP/1"),
+            (b"HTTP/1.1 404 Not Found\r\n", false, "status 404"),
+            (b"HTTP/1.1 \x1b[2\r\n", false, "status \\x1b[2"),
+            (b"HTTP/1.1 200 OK\r\n", true, "before the end of the answer's head"),
+            (b"", true, "before the end of the answer's head"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}", true, "before the end of the report"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: -9\r\n\r\n{}", true, "Content-Length"),
+            (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", false, "longer than 65536"),
+            (&long, false, "the head of the answer is longer"),
+            (&huge, false, "longer than 65536"),
+        ] {
+            let error = body(answer, ended).expect_err(problem);
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What the gateway asks its nodes by itself: active health checks and collectors' reports.
+//!
+//! A task per node and question, all on one thread. A task lives as long as its node stays in the policy
+//! unchanged. Each question goes over a connection of its own, as a new client's would.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::edition::Edition;
+use crate::gateway::Shared;
+use crate::{collector, health};
+
+/// The tasks under way.
+#[derive(Default)]
+pub(crate) struct Polls {
+    tasks: HashMap<u64, Vec<JoinHandle<()>>>,
+    /// The version that is followed.
+    version: u64,
+}
+
+impl Polls {
+    /// Asks the nodes of `edition` and no others.
+    pub(crate) fn follow(&mut self, edition: &Edition, shared: &Arc<Shared>) {
+        if std::mem::replace(&mut self.version, edition.version) == edition.version {
+            return;
+        }
+        self.tasks.retain(|id, tasks| {
+            let stays = edition.nodes.iter().any(|t| t.id == *id);
+            if !stays {
+                tasks.iter().for_each(JoinHandle::abort);
+            }
+            stays
+        });
+        let collected = edition.nodes.iter().filter(|t| t.settings.collector.is_some());
+        shared.reports.retain(collected.map(|t| t.id).collect());
+        for target in &edition.nodes {
+            self.tasks.entry(target.id).or_insert_with(|| {
+                let check = target.settings.health.clone().map(|check| {
+                    tokio::task::spawn_local(health::watch(Arc::clone(target), check, Arc::clone(shared)))
+                });
+                let collector = target.settings.collector.clone().map(|collector| {
+                    tokio::task::spawn_local(collector::watch(Arc::clone(target), collector, Arc::clone(shared)))
+                });
+                check.into_iter().chain(collector).collect()
+            });
+        }
+    }
+
+    /// Ends all tasks.
+    pub(crate) fn stop(&mut self) {
+        self.tasks.drain().flat_map(|(_, tasks)| tasks).for_each(|task| task.abort());
+    }
+}
+
+/// Sends `request` to `address` on a new connection, whose answer can be read then.
+pub(crate) async fn send(address: &str, request: &str) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(request.as_bytes()).await?;
+    Ok(stream)
+}

@@ -1,0 +1,141 @@
+//! `weirgate agent` as a process, beside a real nginx and a real Apache: what it counts while they work.
+
+// Other tests use more of it.
+#[allow(dead_code)]
+mod processes;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::Command;
+
+use processes::{Directory, Process, free_address, program};
+use weirgate_config::{Active, Report};
+
+const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
+
+/// Where Debian keeps Apache's modules.
+const MODULES: &str = "/usr/lib/apache2/modules";
+
+/// Asks for `path`, with these header lines: the status and the body.
+fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("it accepts");
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n").expect("it takes the request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    (head.split(' ').nth(1).unwrap_or_default().to_owned(), body.to_owned())
+}
+
+fn agent(args: &[&str], directory: &Directory) -> (Process, SocketAddr) {
+    let listen = free_address();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+    command.arg("agent").args(args).args(["--listen", &listen.to_string()]).env_remove("WEIRGATE_AGENT_TOKEN");
+    (Process::start(command, directory, listen), listen)
+}
+
+fn counted(agent: SocketAddr) -> Active {
+    let (status, body) = get(agent, "/weirgate/report", "");
+    assert_eq!(status, "200", "{body}");
+    Report::parse(body.as_bytes()).expect("a report").active
+}
+
+/// Asks for more than fits into the sockets' buffers, and reads nothing of it.
+fn slow_client(server: SocketAddr, path: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(server).expect("it accepts");
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: a.test\r\n\r\n").expect("it takes the request");
+    stream.read_exact(&mut [0; 15]).expect("the answer has begun");
+    stream
+}
+
+fn large_file(directory: &Path, name: &str) {
+    let file = std::fs::File::create(directory.join(name)).expect("a file");
+    file.set_len(1 << 28).expect("it can be sparse");
+}
+
+#[test]
+fn nginx_is_counted_and_its_end_is_said() {
+    let Some(mut command) = program("nginx") else { return };
+    let directory = Directory::new();
+    large_file(directory.path(), "large.bin");
+    let server = free_address();
+    let text = format!(
+        "daemon off; master_process off; pid nginx.pid; error_log stderr crit; events {{}}\n\
+         http {{ access_log off; client_body_temp_path body; proxy_temp_path proxy; fastcgi_temp_path fastcgi; \
+         uwsgi_temp_path uwsgi; scgi_temp_path scgi;\n server {{ listen {server}; root .; location = /status {{ \
+         stub_status; }} }} }}\n"
+    );
+    let file = directory.write("nginx.conf", &text);
+    command.arg("-p").arg(directory.path()).args(["-e", "stderr", "-c"]).arg(file);
+    let mut nginx = Process::start(command, &directory, server);
+    let token = directory.write("token", TOKEN);
+    let url = format!("http://{server}/status");
+    let (watched, address) = agent(&["--nginx", &url, "--count-as", "static"], &directory);
+    let (_guarded, closed) = agent(&["--nginx", &url, "--token-file", token.to_str().expect("UTF-8")], &directory);
+
+    assert_eq!(counted(address), Active::default());
+    let slow = [slow_client(server, "/large.bin"), slow_client(server, "/large.bin")];
+    assert_eq!(counted(address), Active { static_content: 2, dynamic_content: 0 });
+    drop(slow);
+
+    let (status, body) = get(closed, "/weirgate/report", "");
+    assert_eq!(status, "401", "{body}");
+    assert_eq!(get(closed, "/weirgate/report", "Authorization: Bearer 0123456789abcdef0123456789abcdef\r\n").0, "401");
+    assert_eq!(get(closed, "/weirgate/report", &format!("Authorization: Bearer {TOKEN}\r\n")).0, "200");
+    assert_eq!(get(address, "/", "").0, "404");
+
+    nginx.stop("QUIT");
+    for _ in 0..3 {
+        let (status, body) = get(address, "/weirgate/report", "");
+        assert!(status == "502" && body.contains("refused"), "{status} {body}");
+    }
+    let said = watched.output();
+    assert_eq!(said.matches("no counts").count(), 1, "once: {said}");
+}
+
+#[test]
+fn apaches_requests_are_told_apart() {
+    let Some(mut command) = program("apache2") else { return };
+    let directory = Directory::new();
+    large_file(directory.path(), "large.bin");
+    let server = free_address();
+    let root = directory.path().display();
+    // Prefork: a worker stays with its reply to the last byte.
+    let text = format!(
+        "ServerRoot {root}\nServerName a.test\nPidFile apache.pid\nErrorLog /dev/stderr\nListen {server}\nLoadModule \
+         mpm_prefork_module {MODULES}/mod_mpm_prefork.so\nLoadModule authz_core_module {MODULES}/mod_authz_core.so\n\
+         LoadModule status_module {MODULES}/mod_status.so\nMutex pthread\nDocumentRoot {root}\n<Directory {root}>\n\
+         Require all granted\n</Directory>\n<Location /server-status>\nSetHandler server-status\n</Location>\n"
+    );
+    large_file(directory.path(), "page.php");
+    let file = directory.write("apache.conf", &text);
+    command.args(["-D", "FOREGROUND", "-f"]).arg(file);
+    let _apache = Process::start(command, &directory, server);
+    let (_people, told_apart) = agent(&["--apache", &format!("http://{server}/server-status")], &directory);
+    let (_programs, alike) = agent(&["--apache", &format!("http://{server}/server-status?auto")], &directory);
+    let slow = ["/large.bin", "/page.php", "/page.php?a=b"].map(|path| slow_client(server, path));
+    assert_eq!(counted(told_apart), Active { static_content: 1, dynamic_content: 2 });
+    assert_eq!(counted(alike), Active { static_content: 0, dynamic_content: 3 });
+    drop(slow);
+}
+
+#[test]
+fn what_cannot_work_is_refused_at_the_start() {
+    let token = Directory::new();
+    let weak = token.write("token", "hunter2");
+    for (args, code, words) in [
+        (vec!["--nginx", "http://a/s", "--listen", "0.0.0.0:0"], 1, "--token-file"),
+        (vec!["--nginx", "http://a/s", "--token-file", weak.to_str().expect("UTF-8")], 1, "shorter than 128 bits"),
+        (vec!["--nginx", "http://a/s", "--dynamic", "*.php"], 1, "use --count-as"),
+        (vec!["--apache", "http://a/s?auto", "--dynamic", "*.php"], 1, "leave out ?auto"),
+        (vec!["--apache", "http://a/s", "--dynamic", "php"], 1, "fits no path"),
+        (vec!["--apache", "https://a/s"], 2, "does not begin with http://"),
+        (vec!["--apache", "http://a/s", "--nginx", "http://a/s"], 2, "cannot be used with"),
+        (vec![], 2, "--apache"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+        let ended = command.arg("agent").args(&args).env_remove("WEIRGATE_AGENT_TOKEN").output().expect("it starts");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.code() == Some(code) && said.contains(words), "{args:?}: {said}");
+    }
+}
