@@ -9,6 +9,7 @@
 pub mod admin;
 mod decode;
 mod deploy;
+mod distribution;
 mod errors;
 mod experiment;
 mod feasibility;
@@ -16,6 +17,7 @@ mod file;
 mod health;
 mod load;
 mod load_experiment;
+pub mod normal;
 mod overrides;
 mod resolve;
 mod site;
@@ -23,6 +25,7 @@ mod tree;
 mod unit;
 
 pub use deploy::{Deployment, deployed_policy};
+pub use distribution::{Counts, Distribution, Tail};
 pub use errors::{Errors, Place, Problem, located};
 pub use experiment::*;
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, feasibility};

@@ -106,7 +106,8 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
 }
 
 /// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or users) of
-/// every class that has one. What best-effort classes send stays.
+/// every class that has one. What best-effort classes send stays. Pages grow as a whole, if they or their objects are
+/// of a class with a guarantee: there are more of them, and not more objects in each.
 #[must_use]
 pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     let mut scaled = experiment.clone();
@@ -115,12 +116,15 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     for class in policy.classes.iter_mut().chain(shapes) {
         class.guarantee.throughput = class.guarantee.throughput.map(|rate| rate * factor);
     }
-    for traffic in &mut scaled.traffic {
-        let class = match traffic.class {
+    let is_promised = |index: usize| {
+        let class = match experiment.traffic[index].class {
             TrafficClass::Class(class) => &policy.classes[class],
             TrafficClass::Template { template, .. } => &policy.templates[template].class,
         };
-        if class.guarantee.throughput.is_none() {
+        class.guarantee.throughput.is_some()
+    };
+    for (index, traffic) in scaled.traffic.iter_mut().enumerate() {
+        if !is_promised(index) && !experiment.objects_of(index).is_some_and(is_promised) {
             continue;
         }
         match &mut traffic.source {
@@ -128,6 +132,7 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
                 figure.0.iter_mut().for_each(|knot| knot.value *= factor);
             }
             Source::Trace(instants) => *instants = denser(instants, factor),
+            Source::Objects { .. } => {}
         }
     }
     scaled

@@ -24,8 +24,8 @@ pub(crate) use discipline::{
 };
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
-    Arrivals, Changing, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, RequestForm, ServiceWord,
-    Step, Times, TrafficForm,
+    Arrivals, Changing, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
+    RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use upstream::{Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};

@@ -6,6 +6,7 @@
 pub mod html;
 pub mod json;
 mod outline;
+mod pages;
 mod series;
 mod summary;
 pub mod svg;

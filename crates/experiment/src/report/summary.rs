@@ -164,6 +164,13 @@ impl<'a> ClassRuns<'a> {
         self.ceilings().next().map_or("avg", |ceiling| ceiling.statistic.as_str())
     }
 
+    /// The same for people: `p95`, or `p95 page` where it is one of pages.
+    #[must_use]
+    pub fn statistic_text(&self) -> String {
+        let of_pages = self.each().any(|class| class.part.pages.is_some());
+        format!("{}{}", self.statistic(), if of_pages { " page" } else { "" })
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'a str {

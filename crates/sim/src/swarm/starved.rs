@@ -101,7 +101,7 @@ mod tests {
 
     fn arrivals(from: u64, until: u64, gap: u64) -> Vec<Record> {
         let record =
-            |arrived| Record { traffic: 0, fate: Fate::Shed, arrived, released: 0, ended: arrived, cpu: 0.01, io: 0.0 };
+            |arrived| Record { traffic: 0, fate: Fate::Shed, arrived, released: 0, ended: arrived, cpu: 0.01, io: 0.0, page: None };
         (from..until).step_by(gap as usize).map(record).collect()
     }
 

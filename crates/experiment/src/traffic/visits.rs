@@ -1,0 +1,239 @@
+//! Visits: clients who ask for pages, and what each of them does next.
+//!
+//! A page is a request and the objects embedded in what it brings. Its client sends the page's own request; once that
+//! is served it asks for the objects, over a few connections, each reply letting the next request go; after the last
+//! it thinks, and asks for the next page of its visit (the user equivalent of SURGE: Barford and Crovella, SIGMETRICS
+//! 1998). A client that gets no page asks for no objects. An object that does not come leaves the page incomplete; the
+//! others are asked for all the same.
+//!
+//! What a page is like (its own demand, how many objects, what each takes, how long its client thinks after it) comes
+//! from a generator that the stream, the client's number and the page's number name. So it is the same in every run of
+//! a seed, whatever became of the pages before it.
+//!
+//! Departures from SURGE: no ON and OFF of single connections below the page, as HTTP/1.1 keeps connections; no
+//! popularity of files and no locality, which matter to caches alone, and the machines here have none that a demand
+//! does not already speak of.
+
+use weirgate_config::{Counts, Experiment, Session, Source};
+use weirgate_emulator::random::Random;
+
+use super::{Draw, NOBODY, Stream, hash};
+use crate::random::{Lot, Purpose, seed_for};
+use crate::run::{Fate, Page};
+
+/// A visit under way, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VisitId(u32);
+
+/// What a stream's pages are like.
+#[derive(Clone, Copy, Debug)]
+struct Kind {
+    session: Option<Session>,
+    objects: Option<Objects>,
+    /// Names the generators.
+    seed: u64,
+    /// Clients so far.
+    clients: u64,
+}
+
+/// What is embedded in them.
+#[derive(Clone, Copy, Debug)]
+struct Objects {
+    /// The stream that says what they are like.
+    traffic: u32,
+    count: Counts,
+    connections: u32,
+}
+
+/// One client.
+#[derive(Clone, Debug)]
+struct Visit {
+    traffic: u32,
+    user: u32,
+    /// Names the generators of its pages.
+    seed: u64,
+    key: u32,
+    flow: u64,
+    /// Pages after the present one.
+    pages_left: u32,
+    /// Pages before the present one.
+    nth: u64,
+    /// Of the present page.
+    random: Random,
+    /// Nanoseconds that the client thinks after it.
+    thinks: u64,
+    /// Its number among all pages of the run.
+    page: u32,
+    /// Its objects that nobody has asked for yet.
+    unsent: u32,
+    /// Of its requests that are under way or about to be sent.
+    under_way: u32,
+    /// Why it is not complete, if it is not.
+    lacks: Option<Fate>,
+}
+
+/// What a client does once a request of its page is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// It waits for others.
+    Waits,
+    /// It sends so many objects, each by [`Visits::object`].
+    Objects(u32),
+    /// It thinks so many nanoseconds and then asks for its next page by [`Visits::page`].
+    Thinks(u64),
+    /// The visit is over: the user, if it was one, comes again after thinking.
+    Leaves {
+        /// Or [`NOBODY`].
+        user: u32,
+    },
+}
+
+/// All visits of a run, and the pages that they asked for.
+#[derive(Debug)]
+pub struct Visits {
+    /// Per stream; `None` if it does not come as pages.
+    kinds: Vec<Option<Kind>>,
+    places: Vec<Visit>,
+    free: Vec<u32>,
+    pages: Vec<Page>,
+}
+
+impl Visits {
+    /// Those of the run of `experiment` named by `seed`: none yet.
+    pub fn new(experiment: &Experiment, seed: u64) -> Visits {
+        let kind = |index: usize| {
+            let objects = experiment.objects_of(index).and_then(|traffic| match experiment.traffic[traffic].source {
+                Source::Objects { count, connections, .. } => {
+                    Some(Objects { traffic: traffic as u32, count, connections })
+                }
+                _ => None,
+            });
+            let session = experiment.traffic[index].session;
+            let seed = seed_for(seed, Purpose::Pages, index);
+            experiment.is_pages(index).then_some(Kind { session, objects, seed, clients: 0 })
+        };
+        let kinds = (0..experiment.traffic.len()).map(kind).collect();
+        Visits { kinds, places: Vec::new(), free: Vec::new(), pages: Vec::new() }
+    }
+
+    /// A client of stream `traffic`, or its `user`, is there at `at`: what its first request is like, and which visit
+    /// it belongs to. No visit if the stream does not come as pages.
+    pub fn first(&mut self, stream: &mut Stream<'_>, traffic: u32, at: u64, user: u32) -> (Draw, Option<VisitId>) {
+        let Some(kind) = self.kinds.get_mut(traffic as usize).and_then(Option::as_mut) else {
+            return (stream.draw(at, user), None);
+        };
+        let seed = hash(kind.seed ^ kind.clients);
+        let client = if user == NOBODY { kind.clients } else { u64::from(user) };
+        kind.clients += 1;
+        let mut random = Random::new(hash(seed));
+        let lot = Lot::draw(&mut random);
+        let pages = kind.session.map_or(1, |session| lot.count(&session.pages));
+        let visit = Visit {
+            traffic,
+            user,
+            seed,
+            key: stream.key_at(random.unit()),
+            flow: stream.flow_of(client),
+            pages_left: pages,
+            nth: 0,
+            random,
+            thinks: 0,
+            page: 0,
+            unsent: 0,
+            under_way: 0,
+            lacks: None,
+        };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = visit;
+                place
+            }
+            None => {
+                self.places.push(visit);
+                self.places.len() as u32 - 1
+            }
+        };
+        let id = VisitId(place);
+        (self.page(stream, id, at), Some(id))
+    }
+
+    /// The client of `id` asks for its next page at `at`: what the page's own request is like.
+    pub fn page(&mut self, stream: &mut Stream<'_>, id: VisitId, at: u64) -> Draw {
+        let visit = &mut self.places[id.0 as usize];
+        let kind = self.kinds[visit.traffic as usize];
+        // 0 names the generator of the visit itself.
+        visit.nth += 1;
+        visit.random = Random::new(hash(visit.seed.wrapping_add(visit.nth)));
+        visit.pages_left = visit.pages_left.saturating_sub(1);
+        let [thinks, count] = [Lot::draw(&mut visit.random), Lot::draw(&mut visit.random)];
+        visit.thinks = kind.and_then(|kind| kind.session).map_or(0, |session| thinks.time(&session.think));
+        visit.unsent = kind.and_then(|kind| kind.objects).map_or(0, |objects| count.count(&objects.count));
+        visit.under_way = 1;
+        visit.lacks = None;
+        visit.page = self.pages.len() as u32;
+        self.pages.push(Page { traffic: visit.traffic, fate: Fate::Cut, arrived: at, ended: at, objects: visit.unsent });
+        stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
+    }
+
+    /// The client of `id` asks for the next object of its page at `at`: what that request is like. `stream` is that of
+    /// [`Visits::objects_of`].
+    pub fn object(&mut self, stream: &mut Stream<'_>, id: VisitId, at: u64) -> Draw {
+        let visit = &mut self.places[id.0 as usize];
+        stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
+    }
+
+    /// The stream of the page that `id` has before it, and that of its objects.
+    pub fn traffic_of(&self, id: VisitId) -> (u32, u32) {
+        let traffic = self.places[id.0 as usize].traffic;
+        let objects = self.kinds[traffic as usize].and_then(|kind| kind.objects);
+        (traffic, objects.map_or(traffic, |objects| objects.traffic))
+    }
+
+    /// The number of that page among all of the run: its place in [`Visits::finish`].
+    pub fn page_of(&self, id: VisitId) -> u32 {
+        self.places[id.0 as usize].page
+    }
+
+    /// A request of stream `traffic` that belongs to `id` is over for good at `at`, its client will not try it again.
+    /// What does the client do?
+    pub fn ended(&mut self, id: VisitId, traffic: u32, fate: Fate, at: u64) -> Then {
+        let visit = &mut self.places[id.0 as usize];
+        let objects = self.kinds[visit.traffic as usize].and_then(|kind| kind.objects);
+        visit.under_way -= 1;
+        let page = &mut self.pages[visit.page as usize];
+        page.ended = page.ended.max(at);
+        if fate != Fate::Served {
+            visit.lacks = visit.lacks.or(Some(fate));
+        }
+        let is_itself = traffic == visit.traffic;
+        if is_itself && fate != Fate::Served {
+            visit.unsent = 0;
+        }
+        // A reply lets the next one go; that of the page itself as many as there are connections.
+        let may = if is_itself { objects.map_or(0, |objects| objects.connections) } else { 1 };
+        let sent = visit.unsent.min(may);
+        if sent > 0 {
+            visit.unsent -= sent;
+            visit.under_way += sent;
+            return Then::Objects(sent);
+        }
+        if visit.under_way > 0 {
+            return Then::Waits;
+        }
+        page.fate = visit.lacks.unwrap_or(Fate::Served);
+        if visit.pages_left > 0 {
+            return Then::Thinks(visit.thinks);
+        }
+        let user = visit.user;
+        self.free.push(id.0);
+        Then::Leaves { user }
+    }
+
+    /// The end of the run, at `at`: every page, in order of their first requests. What is not over by then is cut.
+    pub fn finish(mut self, at: u64) -> Vec<Page> {
+        for page in self.pages.iter_mut().filter(|page| page.fate == Fate::Cut) {
+            page.ended = at.max(page.arrived);
+        }
+        self.pages
+    }
+}
