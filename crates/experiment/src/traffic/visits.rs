@@ -175,8 +175,8 @@ impl Visits {
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
     }
 
-    /// The client of `id` asks for the next object of its page at `at`: what that request is like. `stream` is that of
-    /// [`Visits::objects_of`].
+    /// The client of `id` asks for the next object of its page at `at`: what that request is like. `stream` is the second
+    /// of [`Visits::traffic_of`].
     pub fn object(&mut self, stream: &mut Stream<'_>, id: VisitId, at: u64) -> Draw {
         let visit = &mut self.places[id.0 as usize];
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
@@ -235,5 +235,118 @@ impl Visits {
             page.ended = at.max(page.arrived);
         }
         self.pages
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+    use std::path::Path;
+
+    const MS: u64 = 1_000_000;
+
+    fn experiment(traffic: &str) -> Experiment {
+        let text = format!(
+            "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}, {{ name: B }}]\n\
+             traffic: [{{ {traffic} }}]\nphases: [{{ name: all, until: 60s }}]\n"
+        );
+        let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), &[]);
+        loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
+    }
+
+    fn streams(experiment: &Experiment) -> Vec<Stream<'_>> {
+        (0..experiment.traffic.len()).map(|index| Stream::new(experiment, index, 7)).collect()
+    }
+
+    /// The CPU times that are drawn of a client's pages, their own first, when `comes` says which requests are served
+    /// (by their order).
+    fn visit(experiment: &Experiment, visits: &mut Visits, comes: impl Fn(usize) -> bool) -> Vec<Vec<u64>> {
+        let mut streams = streams(experiment);
+        let (draw, id) = visits.first(&mut streams[0], 0, 0, NOBODY);
+        let id = id.expect("it comes as pages");
+        let mut pages = vec![vec![draw.demand.cpu]];
+        // The streams of the requests that are under way; one is over every millisecond.
+        let mut open = VecDeque::from([0]);
+        let mut at = 0;
+        for request in 1.. {
+            at += MS;
+            let fate = if comes(request) { Fate::Served } else { Fate::Shed };
+            let traffic = open.pop_front().expect("something is under way");
+            match visits.ended(id, traffic, fate, at) {
+                Then::Waits => {}
+                Then::Objects(count) => {
+                    for _ in 0..count {
+                        let draw = visits.object(&mut streams[1], id, at);
+                        pages.last_mut().expect("a page").push(draw.demand.cpu);
+                        open.push_back(1);
+                    }
+                    assert!(open.len() <= 2, "{open:?} are under way");
+                }
+                Then::Thinks(thinks) => {
+                    at += thinks;
+                    pages.push(vec![visits.page(&mut streams[0], id, at).demand.cpu]);
+                    open.push_back(0);
+                }
+                Then::Leaves { user } => {
+                    assert_eq!((user, open.len()), (NOBODY, 0));
+                    break;
+                }
+            }
+        }
+        pages
+    }
+
+    const SHOP: &str = "class: A, rate: 10/s, session: { pages: 3, think: { exponential: 1s } }, \
+                        demand: { exponential: 5ms }, \
+                        objects: { class: B, count: { pareto: { shape: 1.2, least: 3, most: 9 } }, \
+                        demand: { exponential: 1ms } }";
+
+    #[test]
+    fn a_page_that_does_not_come_changes_nothing_of_what_follows() {
+        let experiment = experiment(SHOP);
+        let mut visits = [Visits::new(&experiment, 7), Visits::new(&experiment, 7)];
+        let all = visit(&experiment, &mut visits[0], |_| true);
+        // The first page is refused, so its objects are never asked for.
+        let fewer = visit(&experiment, &mut visits[1], |request| request != 1);
+        assert_eq!((all.len(), fewer.len(), fewer[0].len()), (3, 3, 1));
+        assert_eq!((all[0][0], &all[1..]), (fewer[0][0], &fewer[1..]));
+        let [all, fewer] = visits.map(|visits| visits.finish(0));
+        assert_eq!([all[0].fate, fewer[0].fate, fewer[1].fate], [Fate::Served, Fate::Shed, Fate::Served]);
+        assert_eq!((all[0].objects, all[2].objects), (fewer[0].objects, fewer[2].objects));
+        assert!(all.iter().all(|page| (3..=9).contains(&page.objects)));
+    }
+
+    #[test]
+    fn a_client_and_a_seed_name_a_visit() {
+        let experiment = experiment(SHOP);
+        let mut visits = Visits::new(&experiment, 7);
+        let [first, second] = [0, 1].map(|_| visit(&experiment, &mut visits, |_| true));
+        assert_ne!(first, second);
+        assert_ne!(first, visit(&experiment, &mut Visits::new(&experiment, 8), |_| true));
+        assert_eq!(first, visit(&experiment, &mut Visits::new(&experiment, 7), |_| true));
+        assert_eq!(visits.places.len(), 1, "a place is used again");
+    }
+
+    #[test]
+    fn an_object_that_does_not_come_leaves_the_page_incomplete_and_the_others_are_asked_for() {
+        let experiment = experiment("class: A, rate: 1/s, demand: 1ms, objects: { count: 5, demand: 1ms }");
+        let mut visits = Visits::new(&experiment, 1);
+        let pages = visit(&experiment, &mut visits, |request| request != 3);
+        assert_eq!(pages[0].len(), 6);
+        let page = visits.finish(0)[0];
+        assert_eq!((page.fate, page.objects, page.arrived, page.ended), (Fate::Shed, 5, 0, 6 * MS));
+    }
+
+    #[test]
+    fn requests_of_other_streams_are_as_ever() {
+        let experiment = experiment("class: A, rate: 10/s, demand: { exponential: 5ms }");
+        let (mut with, mut without) = (streams(&experiment), streams(&experiment));
+        let mut visits = Visits::new(&experiment, 7);
+        for _ in 0..10 {
+            let (draw, id) = visits.first(&mut with[0], 0, 0, NOBODY);
+            assert_eq!((draw.demand.cpu, id), (without[0].draw(0, NOBODY).demand.cpu, None));
+        }
+        assert!(visits.finish(9).is_empty());
     }
 }
