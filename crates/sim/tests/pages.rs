@@ -63,8 +63,10 @@ fn once() -> &'static str {
 
 #[test]
 fn three_objects_over_two_connections_take_as_long_as_they_must() {
-    let traffic =
-        format!("  - {{ class: page, {}, demand: 20ms, objects: {{ class: object, count: 3, demand: 10ms }} }}", once());
+    let traffic = format!(
+        "  - {{ class: page, {}, demand: 20ms, objects: {{ class: object, count: 3, demand: 10ms }} }}",
+        once()
+    );
     let run = play(&experiment(&traffic, "", &[]), 1);
     assert_eq!((run.pages.len(), run.records.len()), (1, 4));
     let Page { fate, arrived, ended, objects, .. } = run.pages[0];
@@ -76,17 +78,15 @@ fn three_objects_over_two_connections_take_as_long_as_they_must() {
 
 #[test]
 fn who_gets_no_page_asks_for_no_objects_and_a_missing_object_breaks_the_page() {
-    let traffic =
-        "  - { class: page, rate: 10/s, arrivals: even, demand: 5ms, objects: { class: object, count: 4, demand: 1ms } }";
+    let traffic = "  - { class: page, rate: 10/s, arrivals: even, demand: 5ms, objects: { class: object, count: 4, demand: 1ms } }";
     let crash = |machine: &str| format!("faults: [{{ at: 10s, fault: crash, machines: {machine} }}]\n");
     let of = |machine: &str| {
         let experiment = experiment(traffic, &crash(machine), &[]);
         let run = play(&experiment, 3);
         let late: Vec<&Page> = run.pages.iter().filter(|page| page.arrived > 10_000_000_000).collect();
         assert!(late.len() > 95 && late.iter().all(|page| matches!(page.fate, Fate::Failed | Fate::Shed | Fate::Cut)));
-        let objects = |after: u64| {
-            run.records.iter().filter(|r| r.arrived > after && r.traffic != run.pages[0].traffic).count()
-        };
+        let objects =
+            |after: u64| run.records.iter().filter(|r| r.arrived > after && r.traffic != run.pages[0].traffic).count();
         let verdict = judge(&experiment, &run);
         let [page, object] = [0, 1].map(|class| verdict.phases[0].classes[class].part.pages);
         assert_eq!(object, None, "nothing but objects");

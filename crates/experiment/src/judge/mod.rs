@@ -31,8 +31,8 @@ use weirgate_config::{Experiment, TrafficClass};
 use weirgate_engine::{Class, Policy};
 
 pub use verdict::{
-    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,
-    Verdict, ViolationFound, Word,
+    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
+    Sheds, Verdict, ViolationFound, Word,
 };
 
 use crate::oracle::{Cluster, Demand, classes, weights};

@@ -26,9 +26,8 @@ impl Pages {
     /// of it comes as pages.
     pub(crate) fn of(experiment: &Experiment, run: &Run, subject: usize) -> Option<Pages> {
         let policy = &experiment.site.policy;
-        let is_ours = |traffic: usize| {
-            experiment.traffic.get(traffic).is_some_and(|t| subject_of(policy, &t.class) == subject)
-        };
+        let is_ours =
+            |traffic: usize| experiment.traffic.get(traffic).is_some_and(|t| subject_of(policy, &t.class) == subject);
         let ours: Vec<bool> = (0..experiment.traffic.len()).map(is_ours).collect();
         if !ours.iter().enumerate().any(|(traffic, ours)| *ours && experiment.is_pages(traffic)) {
             return None;

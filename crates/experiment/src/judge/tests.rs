@@ -68,7 +68,16 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
     let record = |i: u64| {
         let arrived = seconds.start * SECOND + i * SECOND / rate;
         let (after, fate) = what(i);
-        Record { traffic: class, fate, arrived, released: arrived, ended: arrived + after, cpu: 0.01, io: 0.0, page: None }
+        Record {
+            traffic: class,
+            fate,
+            arrived,
+            released: arrived,
+            ended: arrived + after,
+            cpu: 0.01,
+            io: 0.0,
+            page: None,
+        }
     };
     (0..count).map(record).collect()
 }
@@ -76,7 +85,14 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
 pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
     let mut records = parts.concat();
     records.sort_by_key(|record| record.arrived);
-    Run { seed: 1, discipline: "quorum".into(), records, pages: Vec::new(), samples: Vec::new(), violations: Vec::new() }
+    Run {
+        seed: 1,
+        discipline: "quorum".into(),
+        records,
+        pages: Vec::new(),
+        samples: Vec::new(),
+        violations: Vec::new(),
+    }
 }
 
 pub(crate) fn served(ms: u64) -> impl Fn(u64) -> (u64, Fate) {

@@ -57,7 +57,12 @@ enum When<'a> {
     Trace(std::slice::Iter<'a, std::time::Duration>),
     /// When the pages say so that they are embedded in.
     WithPages,
-    Users { changes: std::vec::IntoIter<(u64, u32)>, active: u32, state: Vec<User>, think: Distribution },
+    Users {
+        changes: std::vec::IntoIter<(u64, u32)>,
+        active: u32,
+        state: Vec<User>,
+        think: Distribution,
+    },
 }
 
 /// What a user does.

@@ -171,7 +171,13 @@ impl Visits {
         visit.under_way = 1;
         visit.lacks = None;
         visit.page = self.pages.len() as u32;
-        self.pages.push(Page { traffic: visit.traffic, fate: Fate::Cut, arrived: at, ended: at, objects: visit.unsent });
+        self.pages.push(Page {
+            traffic: visit.traffic,
+            fate: Fate::Cut,
+            arrived: at,
+            ended: at,
+            objects: visit.unsent,
+        });
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
     }
 

@@ -25,7 +25,9 @@ fn pages<'a>(pages: &[Page], records: &'a [Record]) -> Vec<(Page, Vec<&'a Record
         }
     }
     for (page, requests) in &mut all {
-        requests.sort_by(|a, b| (a.traffic != page.traffic, a.cpu).partial_cmp(&(b.traffic != page.traffic, b.cpu)).unwrap());
+        requests.sort_by(|a, b| {
+            (a.traffic != page.traffic, a.cpu).partial_cmp(&(b.traffic != page.traffic, b.cpu)).unwrap()
+        });
     }
     all
 }
@@ -48,7 +50,8 @@ fn check_pages(experiment: &Experiment, sent: &Sent) {
     let in_pages: BTreeSet<u32> =
         sent.records.iter().filter(|record| record.page.is_some()).map(|record| record.traffic).collect();
     let expected = (0..experiment.traffic.len()).filter(|index| {
-        experiment.is_pages(*index) || (0..experiment.traffic.len()).any(|page| experiment.objects_of(page) == Some(*index))
+        experiment.is_pages(*index)
+            || (0..experiment.traffic.len()).any(|page| experiment.objects_of(page) == Some(*index))
     });
     assert_eq!(in_pages, expected.map(|index| index as u32).collect());
 }
@@ -95,7 +98,8 @@ fn who_is_not_served_a_page_asks_for_no_objects() {
          retry_after: 20ms }",
         300,
     );
-    let cluster = node(NodeSpec { health: Health { fails: 1.0, ..Health::WELL }, ..NodeSpec::new("a", 1) });
+    let cluster = node(NodeSpec::new("a", 1));
+    cluster.set_health(0, Health { fails: 1.0, ..Health::WELL }).unwrap();
     let sent = play(&experiment, &cluster);
     check(&sent);
     assert!(sent.pages.len() > 10 && sent.records.iter().all(|record| record.traffic == 0));

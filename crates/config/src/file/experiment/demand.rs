@@ -212,8 +212,7 @@ macro_rules! written {
 
 impl Written<'_> {
     fn count(&self) -> usize {
-        let given =
-            [self.exponential.given, self.hyper_exponential.given, self.pareto.given, self.lognormal.given];
+        let given = [self.exponential.given, self.hyper_exponential.given, self.pareto.given, self.lognormal.given];
         given.into_iter().filter(|given| *given).count()
     }
 

@@ -55,8 +55,7 @@ pub(super) fn traffic(
         };
         let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
         let traffic = Traffic { class, source, session, demand, patience, retries, retry_after, request };
-        let objects =
-            form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
+        let objects = form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
         let of_a_page = 1.0 + objects.as_ref().map_or(0.0, objects_mean);
         let expected = expected * session.map_or(1.0, |session| session.pages.mean()) * of_a_page;
         requests += expected;
