@@ -164,4 +164,26 @@ mod tests {
         assert_eq!(denser(&instants, 1.0), instants);
         assert!(denser(&instants, 1.3).is_sorted());
     }
+
+    #[test]
+    fn there_are_more_pages_and_not_larger_ones() {
+        let text = "policy:\n  upstreams: { web: { nodes: ['n1:80'] } }\n  classes: [{ name: page }, { name: other }, \
+                    { name: object, service_time: 1ms, guarantee: { throughput: 100/s } }]\n\
+                    traffic:\n  - { class: page, rate: 10/s, demand: 1ms, \
+                    objects: { class: object, count: 5, demand: 1ms } }\n  \
+                    - { class: other, rate: 10/s, demand: 1ms }\nphases: [{ name: all, until: 60s }]\n";
+        let loaded = weirgate_config::load_experiment("test.yaml", text, std::path::Path::new(""), &[]);
+        let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
+        let rates = |experiment: &Experiment| {
+            let rate = |source: &Source| if let Source::Open { rate, .. } = source { rate.0[0].value } else { 0.0 };
+            experiment.traffic.iter().map(|traffic| rate(&traffic.source)).collect::<Vec<_>>()
+        };
+        // The pages are of no class that is promised anything, and their objects are.
+        let scaled = scale_guarantees(&experiment, 3.0);
+        assert_eq!((rates(&experiment), rates(&scaled)), (vec![10.0, 10.0, 0.0], vec![30.0, 10.0, 0.0]));
+        assert_eq!(scaled.traffic[2].source, experiment.traffic[2].source);
+        assert_eq!(scaled.site.policy.classes[2].guarantee.throughput, Some(300.0));
+        let shorter = crate::compressed(&experiment, 2.0).expect("it is long enough");
+        assert_eq!(shorter.traffic[2].source, experiment.traffic[2].source);
+    }
 }
