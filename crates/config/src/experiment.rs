@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use weirgate_engine as engine;
 
+use crate::distribution::{Counts, Distribution};
 use crate::site::Site;
 
 /// Everything that one experiment needs.
@@ -103,6 +104,8 @@ pub struct Traffic {
     pub class: TrafficClass,
     /// When they come.
     pub source: Source,
+    /// Each arrival is a client who asks for so many pages, one after the other; `None` is one.
+    pub session: Option<Session>,
     /// What a request takes, over time: the entry in force at its arrival, the last with `at` ≤ then. The
     /// first one is at 0.
     pub demand: Vec<DemandFrom>,
@@ -166,9 +169,31 @@ pub enum Source {
     Users {
         /// How many.
         users: Profile,
-        /// Time between a reply and the next request.
+        /// Time between a reply, or the last one of a page, and the next request.
         think: Distribution,
     },
+    /// Objects that are embedded in the pages of another stream: they come when their page has come.
+    Objects {
+        /// The stream of the pages, an index into [`Experiment::traffic`] below this one's; no other has this one.
+        page: usize,
+        /// How many each page has, at most [`MOST_OF_A_PAGE`].
+        count: Counts,
+        /// How many are under way at once, at least 1.
+        connections: u32,
+    },
+}
+
+/// Most objects of a page and most pages of a session: more than any page has that people read, and few enough that
+/// one client's visit stays small beside a run.
+pub const MOST_OF_A_PAGE: u32 = 1000;
+
+/// The visit of a client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Session {
+    /// How many pages it asks for; at least one and at most [`MOST_OF_A_PAGE`].
+    pub pages: Counts,
+    /// Time between the end of a page and the next one's request.
+    pub think: Distribution,
 }
 
 /// An arrival process with a mean rate.
@@ -219,29 +244,6 @@ pub struct DemandFrom {
     pub cpu: Distribution,
     /// Time that it then waits inside the machine without a CPU (a database, a disk).
     pub io: Distribution,
-}
-
-/// A distribution of times.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distribution {
-    /// Always the same.
-    Fixed(Duration),
-    /// Exponential.
-    Exponential {
-        /// Mean.
-        mean: Duration,
-    },
-    /// A mixture of two exponentials, cut off at `most`.
-    HyperExponential {
-        /// Probability of the first.
-        p: f64,
-        /// Mean of the first.
-        first: Duration,
-        /// Mean of the second.
-        second: Duration,
-        /// Longest.
-        most: Duration,
-    },
 }
 
 /// Something goes wrong, or is done on purpose.
@@ -300,6 +302,18 @@ impl Experiment {
         self.phases.last().map_or(Duration::ZERO, |phase| phase.until)
     }
 
+    /// The stream of the objects that are embedded in the pages of stream `traffic`, if they have any.
+    #[must_use]
+    pub fn objects_of(&self, traffic: usize) -> Option<usize> {
+        self.traffic.iter().position(|t| matches!(t.source, Source::Objects { page, .. } if page == traffic))
+    }
+
+    /// Does stream `traffic` come as pages, with objects or in sessions?
+    #[must_use]
+    pub fn is_pages(&self, traffic: usize) -> bool {
+        self.traffic[traffic].session.is_some() || self.objects_of(traffic).is_some()
+    }
+
     /// When phase `index` begins.
     #[must_use]
     pub fn phase_from(&self, index: usize) -> Duration {
@@ -325,23 +339,6 @@ impl Profile {
             value += (knot.value - value) * done;
         }
         value
-    }
-}
-
-impl Distribution {
-    /// Its mean in seconds, the cut-off of a hyper-exponential one included.
-    #[must_use]
-    pub fn mean(&self) -> f64 {
-        match *self {
-            Distribution::Fixed(time) => time.as_secs_f64(),
-            Distribution::Exponential { mean } => mean.as_secs_f64(),
-            Distribution::HyperExponential { p, first, second, most } => {
-                let most = most.as_secs_f64();
-                // E[min(X, m)] of an exponential with mean a is a·(1 − e^(−m/a)).
-                let cut = |a: f64| a * (1.0 - (-most / a).exp());
-                p * cut(first.as_secs_f64()) + (1.0 - p) * cut(second.as_secs_f64())
-            }
-        }
     }
 }
 

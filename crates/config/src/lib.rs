@@ -10,6 +10,7 @@
 pub mod admin;
 mod decode;
 mod deploy;
+mod distribution;
 mod errors;
 mod experiment;
 mod feasibility;
@@ -17,6 +18,7 @@ mod file;
 mod health;
 mod load;
 mod load_experiment;
+pub mod normal;
 mod overrides;
 mod report;
 mod resolve;
@@ -26,6 +28,7 @@ mod tree;
 mod unit;
 
 pub use deploy::{Deployment, deployed_policy};
+pub use distribution::{Counts, Distribution, Tail};
 pub use errors::{Errors, Place, Problem, located};
 pub use experiment::*;
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, feasibility};

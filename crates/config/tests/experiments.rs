@@ -126,14 +126,15 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                     let TrafficClass::Class(class) = traffic.class else { panic!("no templates yet") };
                     let class = &experiment.site.policy.classes[class];
                     let demand = traffic.demand.iter().rfind(|d| d.at <= at).expect("one from 0 on");
-                    let floor = class.guarantee.throughput.expect("a floor");
+                    // Best effort is owed nothing.
+                    let Some(floor) = class.guarantee.throughput else { return 0.0 };
                     let agreed = class.service_time.expect("an agreed time").as_secs_f64();
                     let mean = demand.cpu.mean() + demand.io.mean();
                     let rate = match &traffic.source {
                         Source::Open { rate, .. } => rate.at(at),
                         // No user has more than one request at a time.
                         Source::Users { users, think } => users.at(at) / (think.mean() + mean),
-                        Source::Trace(_) => panic!("no traces yet"),
+                        Source::Trace(_) | Source::Objects { .. } => panic!("none is owed anything yet"),
                     };
                     let owed = rate.min(floor) * (agreed / mean).min(1.0);
                     owed * demand.cpu.mean()

@@ -19,7 +19,7 @@ pub mod traffic;
 pub use compress::compressed;
 pub use condition::{Condition, Turn, condition, turns};
 pub use judge::{
-    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,
-    Verdict, ViolationFound, Word, judge, judge_against_oracle,
+    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
+    Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
 };
-pub use run::{Fate, Record, Run, Sample, Violation};
+pub use run::{Fate, Page, Record, Run, Sample, Violation};

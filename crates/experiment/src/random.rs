@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use weirgate_config::Distribution;
+use weirgate_config::{Counts, Distribution, Tail, normal};
 use weirgate_emulator::random::Random;
 
 /// What a generator is for.
@@ -38,6 +38,8 @@ pub enum Purpose {
     Checks,
     /// The engine's own generator.
     Engine,
+    /// What pages are like.
+    Pages,
 }
 
 /// The seed for `purpose`, number `index` of its kind, in the run named by `seed`.
@@ -79,8 +81,37 @@ impl Lot {
             Distribution::HyperExponential { p, first, second, most } => {
                 exponential(if self.branch < p { first } else { second }).min(nanos(most))
             }
+            Distribution::Pareto { shape, least, most } => pareto(self.level, shape, least).min(nanos(most)),
+            Distribution::LogNormal { median, sigma, tail, most } => {
+                let body = |share: f64| nanos(median) * (sigma * normal::quantile(self.level * share)).exp();
+                let time = match tail {
+                    None => body(1.0),
+                    Some(Tail { share, shape, from }) if self.branch < share => pareto(self.level, shape, from),
+                    // The body is what of the log-normal distribution lies below the tail.
+                    Some(Tail { from, .. }) => {
+                        let below = normal::share_below((nanos(from) / nanos(median)).ln() / sigma);
+                        body(below).min(nanos(from))
+                    }
+                };
+                time.min(nanos(most))
+            }
         }
     }
+
+    /// The time, in whole nanoseconds, that it gives under `distribution`.
+    pub fn time(self, distribution: &Distribution) -> u64 {
+        whole(self.nanos(distribution))
+    }
+
+    /// The number that it gives under `counts`.
+    pub fn count(self, counts: &Counts) -> u32 {
+        counts.at(self.branch, self.level)
+    }
+}
+
+/// The time in nanoseconds that is longer than a share `level` of a Pareto distribution's.
+fn pareto(level: f64, shape: f64, least: Duration) -> f64 {
+    nanos(least) * (1.0 - level).powf(-1.0 / shape)
 }
 
 /// A time in nanoseconds, exact up to a hundred days.
@@ -95,7 +126,7 @@ pub fn whole(nanos: f64) -> u64 {
 
 /// Draws a time in whole nanoseconds.
 pub fn draw(distribution: &Distribution, random: &mut Random) -> u64 {
-    whole(Lot::draw(random).nanos(distribution))
+    Lot::draw(random).time(distribution)
 }
 
 #[cfg(test)]
@@ -131,5 +162,39 @@ mod tests {
         let mean = times.iter().sum::<f64>() / f64::from(n) / 1e3;
         assert!((mean / distribution.mean() - 1.0).abs() < 0.01, "mean {mean} s of {}", distribution.mean());
         assert!(times.last().is_some_and(|longest| *longest <= 3088.0));
+    }
+
+    /// SURGE's sizes of files: 93 % log-normal (µ 9.357, σ 1.318), 7 % Pareto (α 1.1) from 133 kB on; here a byte takes
+    /// 100 ns.
+    #[test]
+    fn heavy_tails_have_the_quantiles_and_means_of_their_formulas() {
+        let time = |bytes: f64| Duration::from_nanos((bytes * 100.0) as u64);
+        let (median, from, most) = (time(9.357_f64.exp()), time(133e3), time(50e6));
+        let tail = Tail { share: 0.07, shape: 1.1, from };
+        let sizes = Distribution::LogNormal { median, sigma: 1.318, tail: Some(tail), most };
+        let body = Distribution::LogNormal { median, sigma: 1.318, tail: None, most };
+        let pauses = Distribution::Pareto { shape: 1.5, least: Duration::from_secs(1), most: Duration::from_secs(600) };
+        let n = 400_000;
+        let sorted = |distribution: &Distribution| {
+            let mut random = generator(5, Purpose::Pages, 0);
+            let mut times: Vec<f64> = (0..n).map(|_| draw(distribution, &mut random) as f64 / 1e9).collect();
+            times.sort_by(f64::total_cmp);
+            let mean = times.iter().sum::<f64>() / n as f64;
+            assert!((mean / distribution.mean() - 1.0).abs() < 0.05, "mean {mean} s of {}", distribution.mean());
+            times
+        };
+        let at = |times: &[f64], share: f64| times[(n as f64 * share) as usize];
+        let sizes = sorted(&sizes);
+        let below = sizes.iter().filter(|size| **size < from.as_secs_f64()).count() as f64 / n as f64;
+        assert!((below - 0.93).abs() < 0.002, "{below} lie below the tail");
+        // Half of the tail is longer than 2^(1/1.1) times its beginning.
+        let middle = at(&sizes, 0.93 + 0.07 / 2.0) / from.as_secs_f64();
+        assert!((middle / 2.0_f64.powf(1.0 / 1.1) - 1.0).abs() < 0.03, "{middle}");
+        let body = sorted(&body);
+        assert!((at(&body, 0.5) / median.as_secs_f64() - 1.0).abs() < 0.02);
+        assert!(((at(&body, 0.841_345) / median.as_secs_f64()).ln() / 1.318 - 1.0).abs() < 0.02);
+        let pauses = sorted(&pauses);
+        assert!((at(&pauses, 0.75) / 4.0_f64.powf(1.0 / 1.5) - 1.0).abs() < 0.02 && pauses[0] >= 1.0);
+        assert!(pauses.last().is_some_and(|longest| *longest <= 600.0));
     }
 }

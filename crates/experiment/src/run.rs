@@ -1,4 +1,4 @@
-//! What a run leaves behind: one record per request, samples of the state, violations.
+//! What a run leaves behind: one record per request and one per page, samples of the state, violations.
 
 /// What became of a request. One request of a client may be several records: each attempt is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,6 +33,25 @@ pub struct Record {
     pub cpu: f32,
     /// Time that it spends inside without a CPU, in seconds.
     pub io: f32,
+    /// The page that it belongs to, an index into [`Run::pages`]. It is the page's own request if it is of the page's
+    /// traffic, else one of its objects.
+    pub page: Option<u32>,
+}
+
+/// A page that a client asked for: a request, and the objects embedded in what it brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Index into [`weirgate_config::Experiment::traffic`]; its class is the page's.
+    pub traffic: u32,
+    /// [`Fate::Served`] if it is complete; what became of the first of its requests that was not served in the end;
+    /// [`Fate::Cut`] if the run ended first.
+    pub fate: Fate,
+    /// Nanoseconds from the start of the run: its own request reached the gateway for the first time.
+    pub arrived: u64,
+    /// The last of its requests was over.
+    pub ended: u64,
+    /// Objects that are embedded in it, asked for or not.
+    pub objects: u32,
 }
 
 /// The state at one instant.
@@ -71,6 +90,8 @@ pub struct Run {
     pub discipline: String,
     /// Every attempt, in order of arrival.
     pub records: Vec<Record>,
+    /// Every page, in order of arrival; of the streams that come as pages.
+    pub pages: Vec<Page>,
     /// Every half second from 0 on, and at the end of each phase.
     pub samples: Vec<Sample>,
     /// What the checkers found; empty is good.

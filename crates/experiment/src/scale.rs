@@ -106,7 +106,8 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
 }
 
 /// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or users) of
-/// every class that has one. What best-effort classes send stays.
+/// every class that has one. What best-effort classes send stays. Pages grow as a whole, if they or their objects are
+/// of a class with a guarantee: there are more of them, and not more objects in each.
 #[must_use]
 pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     let mut scaled = experiment.clone();
@@ -115,12 +116,15 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     for class in policy.classes.iter_mut().chain(shapes) {
         class.guarantee.throughput = class.guarantee.throughput.map(|rate| rate * factor);
     }
-    for traffic in &mut scaled.traffic {
-        let class = match traffic.class {
+    let is_promised = |index: usize| {
+        let class = match experiment.traffic[index].class {
             TrafficClass::Class(class) => &policy.classes[class],
             TrafficClass::Template { template, .. } => &policy.templates[template].class,
         };
-        if class.guarantee.throughput.is_none() {
+        class.guarantee.throughput.is_some()
+    };
+    for (index, traffic) in scaled.traffic.iter_mut().enumerate() {
+        if !is_promised(index) && !experiment.objects_of(index).is_some_and(is_promised) {
             continue;
         }
         match &mut traffic.source {
@@ -128,6 +132,7 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
                 figure.0.iter_mut().for_each(|knot| knot.value *= factor);
             }
             Source::Trace(instants) => *instants = denser(instants, factor),
+            Source::Objects { .. } => {}
         }
     }
     scaled
@@ -158,5 +163,27 @@ mod tests {
         assert_eq!(denser(&instants, 0.5), [1, 3, 5, 7, 9].map(Duration::from_secs));
         assert_eq!(denser(&instants, 1.0), instants);
         assert!(denser(&instants, 1.3).is_sorted());
+    }
+
+    #[test]
+    fn there_are_more_pages_and_not_larger_ones() {
+        let text = "policy:\n  upstreams: { web: { nodes: ['n1:80'] } }\n  classes: [{ name: page }, { name: other }, \
+                    { name: object, service_time: 1ms, guarantee: { throughput: 100/s } }]\n\
+                    traffic:\n  - { class: page, rate: 10/s, demand: 1ms, \
+                    objects: { class: object, count: 5, demand: 1ms } }\n  \
+                    - { class: other, rate: 10/s, demand: 1ms }\nphases: [{ name: all, until: 60s }]\n";
+        let loaded = weirgate_config::load_experiment("test.yaml", text, std::path::Path::new(""), &[]);
+        let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
+        let rates = |experiment: &Experiment| {
+            let rate = |source: &Source| if let Source::Open { rate, .. } = source { rate.0[0].value } else { 0.0 };
+            experiment.traffic.iter().map(|traffic| rate(&traffic.source)).collect::<Vec<_>>()
+        };
+        // The pages are of no class that is promised anything, and their objects are.
+        let scaled = scale_guarantees(&experiment, 3.0);
+        assert_eq!((rates(&experiment), rates(&scaled)), (vec![10.0, 10.0, 0.0], vec![30.0, 10.0, 0.0]));
+        assert_eq!(scaled.traffic[2].source, experiment.traffic[2].source);
+        assert_eq!(scaled.site.policy.classes[2].guarantee.throughput, Some(300.0));
+        let shorter = crate::compressed(&experiment, 2.0).expect("it is long enough");
+        assert_eq!(shorter.traffic[2].source, experiment.traffic[2].source);
     }
 }

@@ -188,6 +188,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         discipline: trial.approach.to_string(),
         violations: violations(&proof, length),
         records: sent.records,
+        pages: sent.pages,
         samples,
     };
     let verdict = judge(experiment, &run);

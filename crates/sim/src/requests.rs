@@ -5,6 +5,7 @@
 
 use weirgate_emulator::station::Demand;
 use weirgate_engine::Ticket;
+use weirgate_experiment::traffic::visits::VisitId;
 
 /// Where a request is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ pub(crate) struct Request {
     pub(crate) spec: u32,
     /// Whose, or [`weirgate_experiment::traffic::NOBODY`].
     pub(crate) user: u32,
+    /// Of which page's visit, if it is of one.
+    pub(crate) visit: Option<VisitId>,
     /// What it is like.
     pub(crate) demand: Demand,
     /// Which key of the template.

@@ -25,8 +25,8 @@ pub(crate) use discipline::{
 };
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
-    Arrivals, Changing, Curve, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, RequestForm,
-    ServiceWord, Step, Times, TrafficForm,
+    Arrivals, Changing, Curve, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
+    RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};

@@ -12,6 +12,7 @@ use std::ops::Range;
 use weirgate_engine::Class;
 
 use super::bucket::Bucket;
+use super::pages::Pages;
 use super::statistic::{mean, percentile, statistic};
 use super::verdict::{CeilingVerdict, FloorVerdict, Part, ResponseTimes, ShedLatency, Sheds};
 use crate::run::{Fate, Record};
@@ -42,6 +43,8 @@ pub(crate) struct Subject<'a> {
     attempts: Vec<Attempt>,
     /// When requests were served, in order, each with the CPU work served up to it.
     served: Vec<(u64, f64)>,
+    /// What clients wait for as a whole, if it is not each request.
+    pages: Option<Pages>,
 }
 
 /// One attempt.
@@ -101,9 +104,14 @@ impl<'a> Subject<'a> {
             sum += *work;
             *work = sum;
         }
-        let mut subject = Subject { class, floor, pace, grace, attempts, served };
+        let mut subject = Subject { class, floor, pace, grace, attempts, served, pages: None };
         subject.cover(stretches);
         subject
+    }
+
+    /// The same with response times of pages.
+    pub(crate) fn in_pages(self, pages: Option<Pages>) -> Subject<'a> {
+        Subject { pages, ..self }
     }
 
     /// Marks what the guaranteed rate covers, and what was shed wrongly.
@@ -167,10 +175,13 @@ impl<'a> Subject<'a> {
         &self.served[index(stretch.start)..index(stretch.end).max(index(stretch.start))]
     }
 
-    /// Sorted response times of the served requests that arrived in a stretch.
+    /// Sorted response times of the served requests, or complete pages, that arrived in a stretch.
     fn response_times(&self, stretch: &Range<u64>) -> Vec<u64> {
         let served = self.between(stretch).iter().filter(|a| a.fate == Fate::Served);
-        let mut times: Vec<u64> = served.map(|a| a.ended.saturating_sub(a.arrived)).collect();
+        let mut times: Vec<u64> = match &self.pages {
+            Some(pages) => pages.times(stretch).map(|(_, took)| took).collect(),
+            None => served.map(|a| a.ended.saturating_sub(a.arrived)).collect(),
+        };
         times.sort_unstable();
         times
     }
@@ -218,6 +229,7 @@ impl<'a> Subject<'a> {
                 p95: millis(95.0),
                 p99: millis(99.0),
             }),
+            pages: self.pages.as_ref().map(|pages| pages.counts(stretch)),
         }
     }
 

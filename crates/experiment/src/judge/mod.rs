@@ -8,7 +8,7 @@
 //!   than agreed is owed its *capacity*, the normalised guarantee of Blanquer et al., *Quorum* (NSDI 2005),
 //!   Sec. 5.2. What counts as served at the borders is said in `class`.
 //! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
-//!   the limit.
+//!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`).
 //! - a phase is *feasible* if the live machines can carry the work of all that is owed (a maximum flow, see
 //!   [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings always count:
 //!   a gateway can keep them by shedding.
@@ -18,6 +18,7 @@
 
 mod bucket;
 mod class;
+mod pages;
 mod statistic;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -30,13 +31,14 @@ use weirgate_config::{Experiment, TrafficClass};
 use weirgate_engine::{Class, Policy};
 
 pub use verdict::{
-    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, Part, PhaseVerdict, ResponseTimes, ShedLatency, Sheds,
-    Verdict, ViolationFound, Word,
+    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
+    Sheds, Verdict, ViolationFound, Word,
 };
 
 use crate::oracle::{Cluster, Demand, classes, weights};
 use crate::run::{Run, Sample};
 use class::{Subject, seconds};
+pub(crate) use pages::Pages;
 pub(crate) use statistic::statistic;
 
 /// Judges a run of an experiment.
@@ -78,7 +80,8 @@ impl<'a> Judge<'a> {
             let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
             let limit = class.guarantee.response_time.map_or(Duration::ZERO, |promised| promised.limit);
             let grace = nanos(experiment.settle.max(limit));
-            Subject::new(class, floor, pace(experiment, class.pool), (grace, end), records, &stretches)
+            let pages = Pages::of(experiment, run, index);
+            Subject::new(class, floor, pace(experiment, class.pool), (grace, end), records, &stretches).in_pages(pages)
         };
         let subjects = classes(policy).enumerate().map(subject).collect();
         Judge { experiment, run, subjects }

@@ -40,6 +40,7 @@ pub(crate) fn experiment() -> Experiment {
         class: TrafficClass::Class(class),
         source: Source::Open { arrivals: weirgate_config::Arrivals::Even, rate: Profile::constant(100.0) },
         demand: vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: fixed(10), io: fixed(0) }],
+        session: None,
         patience: None,
         retries: 0,
         retry_after: fixed(0),
@@ -69,7 +70,16 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
     let record = |i: u64| {
         let arrived = seconds.start * SECOND + i * SECOND / rate;
         let (after, fate) = what(i);
-        Record { traffic: class, fate, arrived, released: arrived, ended: arrived + after, cpu: 0.01, io: 0.0 }
+        Record {
+            traffic: class,
+            fate,
+            arrived,
+            released: arrived,
+            ended: arrived + after,
+            cpu: 0.01,
+            io: 0.0,
+            page: None,
+        }
     };
     (0..count).map(record).collect()
 }
@@ -77,7 +87,14 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
 pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
     let mut records = parts.concat();
     records.sort_by_key(|record| record.arrived);
-    Run { seed: 1, discipline: "quorum".into(), records, samples: Vec::new(), violations: Vec::new() }
+    Run {
+        seed: 1,
+        discipline: "quorum".into(),
+        records,
+        pages: Vec::new(),
+        samples: Vec::new(),
+        violations: Vec::new(),
+    }
 }
 
 pub(crate) fn served(ms: u64) -> impl Fn(u64) -> (u64, Fate) {
@@ -371,7 +388,7 @@ mod served_in_full {
                 arrived += gap * MS;
                 let ended = arrived + times[i % times.len()] * MS;
                 let fate = if ended < 60 * SECOND { Fate::Served } else { Fate::Cut };
-                Record { traffic: class, fate, arrived, released: arrived, ended, cpu: 0.02, io: 0.0 }
+                Record { traffic: class, fate, arrived, released: arrived, ended, cpu: 0.02, io: 0.0, page: None }
             });
             let run = run(vec![records.take_while(|r| r.arrived < 60 * SECOND).collect()]);
             let verdict = judge(&experiment(), &run);

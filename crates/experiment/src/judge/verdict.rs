@@ -86,7 +86,8 @@ pub struct Part {
     /// Requests per second whose last byte came in the stretch, whenever they arrived.
     #[serde(serialize_with = "rounded")]
     pub served_per_s: f64,
-    /// Arrivals per second that were served within the limit on response times, or at all without one.
+    /// Arrivals per second that were served within the limit on response times, or at all without one; of pages where
+    /// there are `pages`.
     #[serde(default, serialize_with = "rounded")]
     pub in_time_per_s: f64,
     /// The throughput guarantee, if there is one.
@@ -101,8 +102,33 @@ pub struct Part {
     pub left: u64,
     /// Requests that the end of the run cut off.
     pub unfinished: u64,
-    /// Response times of served requests; `None` if there were none.
+    /// Response times of served requests, of complete pages where there are `pages`; `None` if there were none.
     pub response_ms: Option<ResponseTimes>,
+    /// What became of its pages; `None` if its traffic does not come as pages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pages: Option<PageCounts>,
+}
+
+/// Pages, each with all its objects. A page belongs to the stretch in which its own request arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PageCounts {
+    /// Pages asked for per second.
+    #[serde(serialize_with = "rounded")]
+    pub offered_per_s: f64,
+    /// Of these, so many per second became complete.
+    #[serde(serialize_with = "rounded")]
+    pub complete_per_s: f64,
+    /// Of these, the gateway turned the page away, or one of its objects.
+    pub rejected: u64,
+    /// Their share of all, 0 to 1.
+    #[serde(serialize_with = "rounded")]
+    pub rejected_share: f64,
+    /// A node failed the page or an object, or it timed out.
+    pub failed: u64,
+    /// The client gave the page or an object up.
+    pub left: u64,
+    /// The end of the run came first.
+    pub unfinished: u64,
 }
 
 /// A throughput guarantee.
@@ -131,7 +157,7 @@ pub struct CeilingVerdict {
     /// The limit, in milliseconds.
     #[serde(serialize_with = "rounded")]
     pub limit_ms: f64,
-    /// The statistic over the served requests; `None` if there were none.
+    /// The statistic over the served requests (complete pages); `None` if there were none.
     #[serde(serialize_with = "rounded_option")]
     pub value_ms: Option<f64>,
     /// Was it held?

@@ -7,6 +7,7 @@ mod curve;
 pub mod html;
 pub mod json;
 mod outline;
+mod pages;
 mod series;
 mod summary;
 pub mod svg;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weirgate_config::Experiment;
 use weirgate_engine::{Class, ResponseTime};
 
-use crate::judge::{pace, statistic, subject_of};
+use crate::judge::{Pages, pace, statistic, subject_of};
 use crate::oracle::classes;
 use crate::run::{Fate, Record, Run, Sample};
 
@@ -46,7 +46,7 @@ pub struct ClassSeries {
     pub served: Vec<f64>,
     /// The guaranteed rate, normalised to the cost of the requests.
     pub guaranteed: Option<Vec<f64>>,
-    /// The guaranteed statistic (the mean without one) of the requests that arrived, in milliseconds.
+    /// The guaranteed statistic (the mean without one) of the requests, or pages, that arrived, in milliseconds.
     pub response_ms: Vec<Option<f64>>,
     /// `avg`, `p95`, …
     pub statistic: String,
@@ -70,6 +70,10 @@ impl Series {
             let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
             let mut tally = Tally::new(points, step, length);
             records.for_each(|record| tally.add(record, pace(experiment, class.pool)));
+            if let Some(pages) = Pages::of(experiment, run, index) {
+                tally.times.iter_mut().for_each(Vec::clear);
+                pages.times(&(0..u64::MAX)).for_each(|(arrived, took)| tally.took(arrived, took));
+            }
             let waiting = if index < policy.classes.len() {
                 line(&run.samples, |sample| sample.waiting.get(index).map(|n| f64::from(*n)))
             } else {
@@ -118,9 +122,13 @@ impl Tally {
             {
                 *served += 1;
             }
-            if let Some(times) = self.times.get_mut(from) {
-                times.push(record.ended.saturating_sub(record.arrived));
-            }
+            self.took(record.arrived, record.ended.saturating_sub(record.arrived));
+        }
+    }
+
+    fn took(&mut self, arrived: u64, took: u64) {
+        if let Some(times) = self.times.get_mut((arrived as f64 / 1e9 / self.step) as usize) {
+            times.push(took);
         }
     }
 

@@ -170,6 +170,13 @@ impl<'a> ClassRuns<'a> {
         self.spread(|class| class.part.shed.share * 100.0)
     }
 
+    /// The same for people: `p95`, or `p95 page` where it is one of pages.
+    #[must_use]
+    pub fn statistic_text(&self) -> String {
+        let of_pages = self.each().any(|class| class.part.pages.is_some());
+        format!("{}{}", self.statistic(), if of_pages { " page" } else { "" })
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'a str {

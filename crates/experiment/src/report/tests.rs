@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Fault, FaultKind, Published};
+use weirgate_config::{Fault, FaultKind, Published, Source};
 
 use super::*;
 use crate::judge::tests::{experiment, of_ten, requests, run, served};
 use crate::judge::{judge, judge_against_oracle};
-use crate::run::{Run, Sample, Violation};
+use crate::run::{Page, Record, Run, Sample, Violation};
 
 /// A is served in full, B is short of its rate; the second seed is better.
 fn runs() -> [Run; 2] {
@@ -258,4 +258,52 @@ fn a_curve_may_have_gaps_and_be_none() {
     let mut none = curve();
     none.experiment.axis = None;
     assert!(over_time(&none) && text::text(&none).contains("before  0–20 s"));
+}
+
+/// Nine of ten pages of A complete, the tenth rejected: as long as a page takes, and said in every form.
+#[test]
+fn pages_have_a_table_of_their_own() {
+    let mut experiment = experiment();
+    let objects = Source::Objects { page: 0, count: weirgate_config::Counts::Fixed(1), connections: 2 };
+    let embedded = weirgate_config::Traffic { source: objects, ..experiment.traffic[0].clone() };
+    experiment.traffic.push(embedded);
+    let mut of_pages = requests(0, 10, 0..60, served(30));
+    let mut embedded = requests(3, 10, 0..60, of_ten(9));
+    for (number, (own, object)) in (0..).zip(of_pages.iter_mut().zip(&mut embedded)) {
+        (own.page, object.page) = (Some(number), Some(number));
+        object.arrived = own.ended;
+        object.ended += own.ended - own.arrived;
+    }
+    let page = |(own, object): (&Record, &Record)| Page {
+        traffic: 0,
+        fate: object.fate,
+        arrived: own.arrived,
+        ended: object.ended,
+        objects: 1,
+    };
+    let pages = of_pages.iter().zip(&embedded).map(page).collect();
+    let run = Run { pages, ..run(vec![of_pages, embedded]) };
+    let verdict = judge(&experiment, &run);
+    let part = &verdict.phases[1].classes[0].part;
+    // Requests are counted as ever: two for each page.
+    assert_eq!((part.offered_per_s, part.served_per_s, part.shed.count), (20.0, 19.0, 15));
+    let told = part.pages.expect("pages");
+    assert_eq!((told.offered_per_s, told.complete_per_s, told.rejected, told.rejected_share), (10.0, 9.0, 15, 0.1));
+    let ceiling = part.ceiling.as_ref().and_then(|ceiling| ceiling.value_ms);
+    assert_eq!((ceiling, part.response_ms.map(|times| times.mean)), (Some(50.0), Some(50.0)));
+    let series = Series::new(&experiment, &run);
+    assert_eq!(series.classes[0].response_ms[5], Some(50.0));
+    let played = Played {
+        experiment,
+        groups: vec![Group { discipline: "quorum".into(), verdicts: vec![verdict.clone()], series: Some(series) }],
+    };
+    let (text, html) = (text::text(&played), html::page(std::slice::from_ref(&played), ""));
+    for has in ["p95 page", "  pages of  pages/s  complete/s  rejected  rejected, %  failed  left\n"] {
+        assert!(text.contains(has), "{has} is not in {text}");
+    }
+    assert!(text.contains("  A            10.0         9.0        15         10.0       0     0\n"), "{text}");
+    assert!(html.contains("<h2>Pages</h2>") && html.contains("<td>10.0<td>9.0<td>15<td>10.0<td>0<td>0</tr>"), "{html}");
+    let json = json::text(&[&verdict]);
+    assert!(json.contains("\"rejected_share\": 0.1") && json.matches("\"pages\"").count() == 6, "{json}");
+    assert!(!text::text(&super::tests::played(&runs())).contains("pages of"));
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::summary::{Kept, PhaseRuns, Spread};
 use super::svg::figure_text;
 use super::table::Table;
-use super::{Curve, Group, Outline, OutlinedFigure, Played, Report};
+use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, pages};
 use crate::judge::{ClassVerdict, Kind};
 
 /// Misses that are listed one by one; more are counted.
@@ -37,6 +37,7 @@ pub fn report(report: &Report<'_>) -> String {
             text += &phase_line(group, index);
         }
         text += &classes(report, index).lines("  ");
+        text += &pages(report, index);
     }
     for group in report.groups {
         text += &result(outline, group);
@@ -153,7 +154,7 @@ fn classes(report: &Report<'_>, phase: usize) -> Table {
                 median(runs.option(|c| c.oracle_served_per_s)),
                 median(Spread::of(runs.floors().map(|f| f.owed_per_s))),
                 runs.floor().map_or(String::new(), |kept| kept.text()),
-                if ceiling.is_some() || response.is_some() { runs.statistic().to_owned() } else { String::new() },
+                if ceiling.is_some() || response.is_some() { runs.statistic_text() } else { String::new() },
                 show(response, 1),
                 ceiling.map_or(String::new(), |c| figure_text(c.limit_ms)),
                 runs.ceiling().map_or(String::new(), |kept| kept.text()),
@@ -174,6 +175,24 @@ fn classes(report: &Report<'_>, phase: usize) -> Table {
         }
     }
     table
+}
+
+/// A line per class and discipline whose traffic comes as pages.
+fn pages(report: &Report<'_>, phase: usize) -> String {
+    let rows = pages::rows(report, phase);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let mut head = vec!["pages of", report.by];
+    head.extend(pages::HEAD);
+    let mut table = Table::new(&head, &[0, 1]);
+    for row in rows {
+        let by = if report.groups.len() > 1 { row.by } else { "" };
+        let mut cells = vec![row.class.to_owned(), by.to_owned()];
+        cells.extend(row.cells);
+        table.row(cells);
+    }
+    table.lines("  ")
 }
 
 fn nonzero(count: String) -> String {

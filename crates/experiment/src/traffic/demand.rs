@@ -18,7 +18,7 @@ struct Entry {
 impl Entry {
     /// How far the change has gone at `at`, which is not before its begin.
     fn done(&self, at: u64) -> f64 {
-        let passed = at - self.at;
+        let passed = at.saturating_sub(self.at);
         if passed >= self.over { 1.0 } else { passed as f64 / self.over as f64 }
     }
 }
@@ -52,6 +52,11 @@ impl Demands {
     pub(crate) fn next(&mut self, at: u64) -> Demand {
         let draw = |random: &mut Option<Random>| random.as_mut().map_or(Lot::NONE, Lot::draw);
         let (cpu, io) = (draw(&mut self.cpu), draw(&mut self.io));
+        self.at(at, cpu, io)
+    }
+
+    /// What these lots give at `at` (nanoseconds, never falling but by what a generator of load is late).
+    pub(crate) fn at(&mut self, at: u64, cpu: Lot, io: Lot) -> Demand {
         let begun = |entry: &&Entry| entry.at <= at;
         let later = self.entries.iter().enumerate().skip(self.base + 1).take_while(|(_, entry)| begun(entry));
         if let Some((over, _)) = later.filter(|(_, entry)| entry.done(at) >= 1.0).last() {

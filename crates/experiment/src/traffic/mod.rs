@@ -3,10 +3,11 @@
 //! Open-loop clients do not wait for one another; users of a closed loop send, wait for the reply, think
 //! and send again (Schroeder, Wierman and Harchol-Balter, *Open Versus Closed*, NSDI 2006). What a
 //! request is like is drawn once, when it is first sent; a client's further attempts are the same
-//! request.
+//! request. Clients who ask for pages are in [`visits`].
 
 mod arrivals;
 mod demand;
+pub mod visits;
 
 use weirgate_config::{Distribution, Experiment, Source, Traffic, TrafficClass};
 use weirgate_emulator::random::Random;
@@ -14,7 +15,7 @@ use weirgate_emulator::station::Demand;
 
 use self::arrivals::Process;
 use self::demand::Demands;
-use crate::random::{Purpose, draw, generator};
+use crate::random::{Lot, Purpose, draw, generator};
 
 /// Nobody in particular sends a request.
 pub const NOBODY: u32 = u32::MAX;
@@ -54,7 +55,14 @@ pub struct Stream<'a> {
 enum When<'a> {
     Open(Box<Process>),
     Trace(std::slice::Iter<'a, std::time::Duration>),
-    Users { changes: std::vec::IntoIter<(u64, u32)>, active: u32, state: Vec<User>, think: Distribution },
+    /// When the pages say so that they are embedded in.
+    WithPages,
+    Users {
+        changes: std::vec::IntoIter<(u64, u32)>,
+        active: u32,
+        state: Vec<User>,
+        think: Distribution,
+    },
 }
 
 /// What a user does.
@@ -83,6 +91,7 @@ impl<'a> Stream<'a> {
         let when = match &traffic.source {
             Source::Open { arrivals, rate } => When::Open(Box::new(Process::new(*arrivals, rate, end, seed, index))),
             Source::Trace(instants) => When::Trace(instants.iter()),
+            Source::Objects { .. } => When::WithPages,
             Source::Users { users, think } => {
                 let changes = arrivals::changes(users, end);
                 let most = changes.iter().map(|(_, count)| *count).max().unwrap_or(0);
@@ -121,6 +130,7 @@ impl<'a> Stream<'a> {
                 instants.next().map(|at| (u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Event::Arrival))
             }
             When::Users { changes, .. } => changes.next().map(|(at, count)| (at, Event::Users(count))),
+            When::WithPages => None,
         }
     }
 
@@ -128,17 +138,30 @@ impl<'a> Stream<'a> {
     pub fn draw(&mut self, at: u64, user: u32) -> Draw {
         let demand = self.demands.next(at);
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
-        let key = match self.popularity.last() {
-            None => 0,
-            Some(total) => {
-                let point = self.keys.unit() * total;
-                self.popularity.partition_point(|below| *below <= point) as u32
-            }
-        };
+        let key = if self.popularity.is_empty() { 0.0 } else { self.keys.unit() };
         // Clients of an open loop send one request each.
         let client = if user == NOBODY { self.drawn } else { u64::from(user) };
         self.drawn += 1;
-        Draw { demand, patience, key, flow: hash(self.salt ^ client) }
+        Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client) }
+    }
+
+    /// What a request of a page is like, sent at `at`, from the page's own generator.
+    fn draw_by(&mut self, random: &mut Random, at: u64, key: u32, flow: u64) -> Draw {
+        let [cpu, io, patience] = std::array::from_fn(|_| Lot::draw(random));
+        let demand = self.demands.at(at, cpu, io);
+        let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |times| patience.time(times));
+        Draw { demand, patience, key, flow }
+    }
+
+    /// The key at a point from 0 to 1, 1 excluded, of all requests.
+    fn key_at(&self, point: f64) -> u32 {
+        let Some(total) = self.popularity.last() else { return 0 };
+        self.popularity.partition_point(|below| *below <= point * total) as u32
+    }
+
+    /// Where requests of this client come from, as a hash.
+    fn flow_of(&self, client: u64) -> u64 {
+        hash(self.salt ^ client)
     }
 
     /// How long a client waits before it tries again, in nanoseconds.
@@ -175,7 +198,7 @@ impl<'a> Stream<'a> {
     pub fn think(&mut self) -> u64 {
         match &self.when {
             When::Users { think, .. } => draw(think, &mut self.think),
-            When::Open(_) | When::Trace(_) => 0,
+            When::Open(_) | When::Trace(_) | When::WithPages => 0,
         }
     }
 }

@@ -19,6 +19,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         class,
         source,
         demand,
+        session: None,
         patience: None,
         retries: 0,
         retry_after: still,

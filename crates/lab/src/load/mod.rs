@@ -31,7 +31,7 @@ use self::play::Play;
 use self::sent::Books;
 use crate::process;
 
-/// Most attempts of one run: 128 million, as in the simulator; some 6 GB of records.
+/// Most attempts of one run: 128 million, as in the simulator; some 7 GB of records.
 pub const MOST_REQUESTS: u64 = 1 << 27;
 
 /// Descriptors beside those of the load's connections: logs, pipes, sockets of nodes and admin in the same process.

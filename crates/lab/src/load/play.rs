@@ -1,7 +1,8 @@
 //! The loop that sends: streams, errands of single clients, connections, records.
 //!
 //! Clients behave as in the simulator's driver: patience counts from each attempt's intended instant, a client tries
-//! again after a shed, a failure or its own leaving, and a user thinks after the last attempt. Departures: what is
+//! again after a shed, a failure or its own leaving, a user thinks after the last attempt, and a client who asks for
+//! pages does what [`weirgate_experiment::traffic::visits`] says. Departures: what is
 //! under way at the end may still be answered for a grace, the time that a client needs to turn around after a reply is
 //! the real one, and all clients have this machine's address.
 
@@ -19,7 +20,8 @@ use weirgate_emulator::client::connections::{Connections, Over, Target, Ticket};
 use weirgate_emulator::clock;
 use weirgate_emulator::random::Random;
 use weirgate_experiment::random::{Purpose, generator};
-use weirgate_experiment::traffic::{Event, NOBODY, Stream};
+use weirgate_experiment::traffic::visits::{Then, VisitId, Visits};
+use weirgate_experiment::traffic::{Draw, Event, NOBODY, Stream};
 use weirgate_experiment::{Fate, Record};
 
 use super::Plan;
@@ -43,6 +45,7 @@ const TURNAROUND: u64 = 100_000;
 struct Request {
     traffic: u32,
     user: u32,
+    visit: Option<VisitId>,
     cpu: u64,
     io: u64,
     key: u32,
@@ -67,6 +70,10 @@ enum Errand {
     Stream(u32),
     /// A user has thought.
     User { traffic: u32, user: u32 },
+    /// A client has thought and asks for its next page.
+    Page(VisitId),
+    /// A client asks for an object of its page.
+    Object(VisitId),
     /// A client tries again.
     Retry(Request),
     /// A client runs out of patience.
@@ -89,6 +96,7 @@ pub(super) struct Play<'a> {
     streams: Vec<Stream<'a>>,
     /// What each stream does next.
     coming: Vec<Option<Event>>,
+    visits: Visits,
     words: Vec<Random>,
     errands: BinaryHeap<Reverse<(u64, Errand)>>,
     end: u64,
@@ -119,6 +127,7 @@ impl<'a> Play<'a> {
             prepared,
             streams: indices.clone().map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; indices.len()],
+            visits: Visits::new(experiment, seed),
             words: words.collect(),
             errands: BinaryHeap::new(),
             end: clock::nanos(experiment.duration()),
@@ -226,6 +235,16 @@ impl<'a> Play<'a> {
                         self.first_send(traffic, user, at);
                     }
                 }
+                Errand::Page(visit) => {
+                    let (traffic, _) = self.visits.traffic_of(visit);
+                    let draw = self.visits.page(&mut self.streams[traffic as usize], visit, at);
+                    self.send_new(traffic, NOBODY, Some(visit), draw, at);
+                }
+                Errand::Object(visit) => {
+                    let (_, traffic) = self.visits.traffic_of(visit);
+                    let draw = self.visits.object(&mut self.streams[traffic as usize], visit, at);
+                    self.send_new(traffic, NOBODY, Some(visit), draw, at);
+                }
                 Errand::Retry(request) => self.send(request, at),
             }
         }
@@ -233,13 +252,18 @@ impl<'a> Play<'a> {
 
     /// A new request is due at `at`.
     fn first_send(&mut self, traffic: u32, user: u32, at: u64) {
+        let (draw, visit) = self.visits.first(&mut self.streams[traffic as usize], traffic, at, user);
+        self.send_new(traffic, user, visit, draw, at);
+    }
+
+    fn send_new(&mut self, traffic: u32, user: u32, visit: Option<VisitId>, draw: Draw, at: u64) {
         let index = traffic as usize;
-        let draw = self.streams[index].draw(at, user);
         let words = self.prepared.heads[index].words.len();
         let word = if words == 0 { 0 } else { (self.words[index].unit() * words as f64) as u32 };
         let request = Request {
             traffic,
             user,
+            visit,
             cpu: draw.demand.cpu,
             io: draw.demand.io,
             key: draw.key,
@@ -258,7 +282,8 @@ impl<'a> Play<'a> {
         let id = Id { traffic: request.traffic, number: self.numbers[index] };
         self.numbers[index] += 1;
         let attempt = Attempt { request, record: self.records.len() as u32 };
-        self.records.push(record(request.traffic, at, request.cpu, request.io));
+        let page = request.visit.map(|visit| self.visits.page_of(visit));
+        self.records.push(Record { page, ..record(request.traffic, at, request.cpu, request.io) });
         self.ids.push(id);
         let Prepared { connections, heads, books, .. } = &mut self.prepared;
         books[index].sent();
@@ -302,10 +327,30 @@ impl<'a> Play<'a> {
             request.retries -= 1;
             let after = stream.retry_after().max(TURNAROUND);
             self.errand(at.saturating_add(after), Errand::Retry(request));
-        } else if request.user != NOBODY {
-            let Request { traffic, user, .. } = request;
+        } else {
             let least = if fate == Fate::Served { 0 } else { TURNAROUND };
-            let after = stream.think().max(least);
+            self.go_on(&request, fate, at, least);
+        }
+    }
+
+    /// A request is over for good: its client goes on with its page, asks for another, or thinks; `least` nanoseconds
+    /// later at the earliest.
+    fn go_on(&mut self, request: &Request, fate: Fate, at: u64, least: u64) {
+        let (mut traffic, mut user) = (request.traffic, request.user);
+        if let Some(visit) = request.visit {
+            let of = self.visits.traffic_of(visit).0;
+            match self.visits.ended(visit, traffic, fate, at) {
+                Then::Waits => return,
+                Then::Objects(count) => {
+                    let then = at.saturating_add(least);
+                    return (0..count).for_each(|_| self.errand(then, Errand::Object(visit)));
+                }
+                Then::Thinks(thinks) => return self.errand(at.saturating_add(thinks.max(least)), Errand::Page(visit)),
+                Then::Leaves { user: own } => (traffic, user) = (of, own),
+            }
+        }
+        if user != NOBODY {
+            let after = self.streams[traffic as usize].think().max(least);
             self.errand(at.saturating_add(after), Errand::User { traffic, user });
         }
     }
@@ -322,6 +367,7 @@ impl<'a> Play<'a> {
         let (elapsed, ended) = self.ended.unwrap_or((now, Ended::Schedule));
         Sent {
             histograms: histograms(self.experiment, &self.records),
+            pages: self.visits.finish(now),
             records: self.records,
             ids: self.ids,
             traffic: self.traffic,

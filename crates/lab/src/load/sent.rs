@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use weirgate_config::{Experiment, TrafficClass};
 use weirgate_emulator::client::connections::Ending;
 use weirgate_emulator::client::digits;
-use weirgate_experiment::{Fate, Record};
+use weirgate_experiment::{Fate, Page, Record};
 
 use super::Counts;
 
@@ -19,6 +19,8 @@ use super::Counts;
 pub struct Sent {
     /// Every attempt, in order of its intended instant: see [`record`] for what a record means here.
     pub records: Vec<Record>,
+    /// Every page, in order of arrival.
+    pub pages: Vec<Page>,
     /// Per record its id, as sent in `X-Request-Id`.
     pub ids: Vec<Id>,
     /// Per traffic of the experiment.
@@ -147,7 +149,16 @@ impl Answer {
 #[must_use]
 pub fn record(traffic: u32, arrived: u64, cpu: u64, io: u64) -> Record {
     let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
-    Record { traffic, fate: Fate::Cut, arrived, released: 0, ended: arrived, cpu: seconds(cpu), io: seconds(io) }
+    Record {
+        traffic,
+        fate: Fate::Cut,
+        arrived,
+        released: 0,
+        ended: arrived,
+        cpu: seconds(cpu),
+        io: seconds(io),
+        page: None,
+    }
 }
 
 /// What the load counts while it runs, for whoever looks from another thread.

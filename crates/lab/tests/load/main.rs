@@ -4,13 +4,14 @@
 
 mod clients;
 mod honesty;
+mod pages;
 mod wrk;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::Experiment;
+use weirgate_config::{Experiment, Override};
 use weirgate_emulator::{Cluster, NodeSpec, clock};
 use weirgate_experiment::Record;
 use weirgate_lab::load::{self, Plan, Running, Sent, Template};
@@ -19,11 +20,16 @@ const MS: u64 = 1_000_000;
 
 /// An experiment of `millis` ms with two classes, `A` and `B`, and this traffic.
 fn experiment(traffic: &str, millis: u64) -> Experiment {
+    experiment_of(traffic, millis, &[])
+}
+
+/// The same, changed.
+fn experiment_of(traffic: &str, millis: u64, changes: &[Override]) -> Experiment {
     let text = format!(
         "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}, {{ name: B }}]\n\
          traffic:\n{traffic}\nphases:\n  - {{ name: all, until: {millis}ms }}\nsettle: 0ms\n"
     );
-    let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), &[]);
+    let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), changes);
     loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 

@@ -12,6 +12,7 @@
 //! | `work` | nothing waits while a node of its pool and that node's window have room |
 //! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
 //! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
+//! | `pages` | the requests of a page lie within its time, and it is complete if it was served and all its objects |
 //!
 //! The engine's snapshot costs more than a decision, so it is looked at now and then (every half second,
 //! at every 256th release, after a failure, whenever a release seems wrong) and not at every step: a
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 use weirgate_engine::{ClassSnapshot, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, Snapshot, Ticket, Time};
 
 use crate::requests::{Place, Request};
-use weirgate_experiment::{Fate, Record, Violation};
+use weirgate_experiment::{Fate, Page, Record, Violation};
 
 /// Most violations that are kept: the first ones tell the cause.
 const MOST_KEPT: usize = 100;
@@ -329,6 +330,28 @@ impl Checks {
             |r: &&Record| r.ended < r.arrived || (r.released > 0 && !(r.arrived..=r.ended).contains(&r.released));
         if let Some(record) = records.iter().find(disordered) {
             self.note("time", format!("an attempt ends before it begins: {record:?}"));
+        }
+    }
+
+    /// The end of the run: every page against the attempts that belong to it.
+    pub(crate) fn pages(&mut self, pages: &[Page], records: &[Record]) {
+        let mut served = vec![0_u32; pages.len()];
+        for record in records {
+            let Some(index) = record.page.map(|index| index as usize) else { continue };
+            let Some(page) = pages.get(index) else {
+                return self.note("pages", format!("there is no page {index}: {record:?}"));
+            };
+            served[index] += u32::from(record.fate == Fate::Served);
+            if record.arrived < page.arrived || record.ended > page.ended {
+                return self.note("pages", format!("{record:?} is not within its page {page:?}"));
+            }
+        }
+        let is_wrong = |(page, served): &(&Page, &u32)| {
+            let is_complete = **served == page.objects + 1;
+            is_complete != (page.fate == Fate::Served)
+        };
+        if let Some((page, served)) = pages.iter().zip(&served).find(is_wrong) {
+            self.note("pages", format!("{served} requests of a page were served: {page:?}"));
         }
     }
 }

@@ -54,7 +54,7 @@ fn good_books_are_good() {
 }
 
 fn record(fate: Fate, released: u64, ended: u64) -> Record {
-    Record { traffic: 0, fate, arrived: 0, released, ended, cpu: 0.0, io: 0.0 }
+    Record { traffic: 0, fate, arrived: 0, released, ended, cpu: 0.0, io: 0.0, page: None }
 }
 
 #[test]
@@ -78,6 +78,7 @@ fn a_lost_or_doubled_request_is_found() {
         traffic: 0,
         spec: 0,
         user: 0,
+        visit: None,
         demand: Default::default(),
         key: 0,
         flow: 0,
@@ -223,6 +224,27 @@ fn an_attempt_without_an_end_is_found() {
     checks.violations.clear();
     checks.conservation(&[record(Fate::Cut, 5, 4), record(Fate::Cut, 1, 1)]);
     assert_eq!(found(&checks), ["time"]);
+}
+
+#[test]
+fn a_page_that_its_requests_do_not_make_is_found() {
+    let own = Record { page: Some(0), ..record(Fate::Served, 1, 3) };
+    let object = Record { arrived: 3, ..Record { page: Some(0), ..record(Fate::Served, 3, 5) } };
+    let page = Page { traffic: 0, fate: Fate::Served, arrived: 0, ended: 5, objects: 1 };
+    let holds = |page: Page, records: &[Record]| {
+        let mut checks = filled(1).1;
+        checks.pages(&[page], records);
+        let found = found(&checks);
+        assert!(found.is_empty() || found == ["pages"], "{found:?}");
+        found.is_empty()
+    };
+    assert!(holds(page, &[own, object]));
+    assert!(holds(Page { fate: Fate::Cut, ..page }, &[own]));
+    assert!(!holds(page, &[own]), "complete without its object");
+    assert!(!holds(Page { fate: Fate::Shed, ..page }, &[own, object]), "incomplete with it");
+    assert!(!holds(Page { ended: 4, ..page }, &[own, object]), "over too soon");
+    assert!(!holds(Page { arrived: 1, ..page }, &[own, object]), "begun too late");
+    assert!(!holds(page, &[own, object, Record { page: Some(1), ..own }]), "no such page");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use crate::late::{Deadline, Limit};
 use crate::machine::Reception;
 use crate::requests::{Place, Request};
 use weirgate_experiment::Fate;
-use weirgate_experiment::traffic::{Event, NOBODY};
+use weirgate_experiment::traffic::visits::{Then, VisitId};
+use weirgate_experiment::traffic::{Draw, Event, NOBODY};
 
 /// No client turns around faster: a round trip in a local network. It also keeps a user who never thinks
 /// from asking for ever at one instant.
@@ -40,16 +41,36 @@ impl Driver<'_> {
 
     /// A new request is sent.
     pub(super) fn first_send(&mut self, stream: usize, user: u32) {
-        let draw = self.streams[stream].draw(self.now, user);
+        let traffic = stream as u32;
+        let (draw, visit) = self.visits.first(&mut self.streams[stream], traffic, self.now, user);
+        self.send_new(traffic, user, visit, draw);
+    }
+
+    /// The client of `visit` asks for its next page.
+    pub(super) fn next_page(&mut self, visit: VisitId) {
+        let (traffic, _) = self.visits.traffic_of(visit);
+        let draw = self.visits.page(&mut self.streams[traffic as usize], visit, self.now);
+        self.send_new(traffic, NOBODY, Some(visit), draw);
+    }
+
+    /// The client of `visit` asks for the next object of its page.
+    pub(super) fn next_object(&mut self, visit: VisitId) {
+        let (_, traffic) = self.visits.traffic_of(visit);
+        let draw = self.visits.object(&mut self.streams[traffic as usize], visit, self.now);
+        self.send_new(traffic, NOBODY, Some(visit), draw);
+    }
+
+    fn send_new(&mut self, traffic: u32, user: u32, visit: Option<VisitId>, draw: Draw) {
         let slot = self.requests.insert(Request {
-            traffic: stream as u32,
+            traffic,
             spec: 0,
             user,
+            visit,
             demand: draw.demand,
             key: draw.key,
             flow: draw.flow,
             patience: draw.patience,
-            retries: self.streams[stream].traffic.retries,
+            retries: self.streams[traffic as usize].traffic.retries,
             record: 0,
             place: Place::AtClient,
             ticket: None,
@@ -66,7 +87,8 @@ impl Driver<'_> {
         let request = &mut self.requests[slot];
         let stream = request.traffic as usize;
         request.record = self.records.len() as u32;
-        self.records.push(record(request.traffic, self.now, request.demand));
+        let page = request.visit.map(|visit| self.visits.page_of(visit));
+        self.records.push(record(request.traffic, self.now, request.demand, page));
         let class = match self.streams[stream].traffic.class {
             TrafficClass::Class(class) => ClassId(class as u32),
             TrafficClass::Template { template, .. } => {
@@ -384,7 +406,7 @@ impl Driver<'_> {
         }
         record.fate = fate;
         record.ended = self.now;
-        let (traffic, user) = (request.traffic, request.user);
+        let (traffic, user, visit) = (request.traffic, request.user, request.visit);
         let stream = &mut self.streams[traffic as usize];
         if fate != Fate::Served && request.retries > 0 {
             request.retries -= 1;
@@ -392,8 +414,28 @@ impl Driver<'_> {
             return self.errand(after, Errand::Retry { slot });
         }
         self.requests.remove(slot);
+        match visit {
+            Some(visit) => self.go_on(visit, traffic, fate),
+            None => self.think(traffic, user),
+        }
+    }
+
+    /// A request of stream `traffic` that belongs to a page is over for good: its client goes on with the page, asks for
+    /// another, or leaves.
+    fn go_on(&mut self, visit: VisitId, traffic: u32, fate: Fate) {
+        let (of, _) = self.visits.traffic_of(visit);
+        match self.visits.ended(visit, traffic, fate, self.now) {
+            Then::Waits => {}
+            Then::Objects(count) => (0..count).for_each(|_| self.errand(TURNAROUND, Errand::Object { visit })),
+            Then::Thinks(thinks) => self.errand(thinks.max(TURNAROUND), Errand::Page { visit }),
+            Then::Leaves { user } => self.think(of, user),
+        }
+    }
+
+    /// A user, if it is one, thinks.
+    fn think(&mut self, traffic: u32, user: u32) {
         if user != NOBODY {
-            let after = stream.think().max(TURNAROUND);
+            let after = self.streams[traffic as usize].think().max(TURNAROUND);
             self.errand(after, Errand::User { traffic, user });
         }
     }

@@ -25,13 +25,14 @@ use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
 use weirgate_experiment::random::{Purpose, generator, seed_for};
+use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
 use weirgate_experiment::{Fate, Record, Run, Sample, Turn, Violation, turns};
 
 /// Between two samples: a quarter of the two-second windows in which guarantees are read.
 const SAMPLE_EVERY: u64 = 500_000_000;
 
-/// Most attempts of one run. Five gigabytes of records; who asks for more has made a mistake.
+/// Most attempts of one run. Six gigabytes of records; who asks for more has made a mistake.
 const MOST_RECORDS: usize = 1 << 27;
 
 /// Plays `experiment` once. `seed` names every random draw; the same experiment and seed give the same
@@ -45,6 +46,7 @@ pub fn run(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) -
             seed,
             discipline: experiment.site.policy.discipline.name.clone(),
             records: Vec::new(),
+            pages: Vec::new(),
             samples: Vec::new(),
             violations: vec![Violation { at: 0, invariant: "policy", what: invalid.to_string() }],
         },
@@ -73,6 +75,7 @@ struct Driver<'a> {
     coming: Vec<Option<Event>>,
     /// Per stream its class or template, as a place in the checkers' tallies.
     specs: Vec<usize>,
+    visits: Visits,
     requests: Requests,
     records: Vec<Record>,
     errands: Errands<Errand>,
@@ -129,6 +132,10 @@ enum Errand {
     Retry { slot: u32 },
     /// A user has thought.
     User { traffic: u32, user: u32 },
+    /// A client has thought and asks for its next page.
+    Page { visit: VisitId },
+    /// A client asks for an object of its page.
+    Object { visit: VisitId },
     /// A node is due for a health check.
     Check { node: u32 },
     /// A health check takes too long.
@@ -198,6 +205,7 @@ impl<'a> Driver<'a> {
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
             specs: traffic.iter().map(|t| spec(&t.class)).collect(),
+            visits: Visits::new(experiment, seed),
             requests: Requests::default(),
             records: Vec::new(),
             errands: Errands::new(),
@@ -329,6 +337,8 @@ impl<'a> Driver<'a> {
                     self.first_send(traffic as usize, user);
                 }
             }
+            Errand::Page { visit } => self.next_page(visit),
+            Errand::Object { visit } => self.next_object(visit),
             Errand::Check { node } => self.check(node),
             Errand::CheckLate { node, round } => self.check_is_late(node, round),
         }
@@ -376,10 +386,13 @@ impl<'a> Driver<'a> {
         let counts = self.engine.classes(self.time(), ClassId(0), usize::MAX);
         self.checks.guarantees(&self.experiment.site.policy, &counts);
         self.checks.conservation(&self.records);
+        let pages = self.visits.finish(self.now);
+        self.checks.pages(&pages, &self.records);
         Run {
             seed: self.seed,
             discipline: self.experiment.site.policy.discipline.name.clone(),
             records: self.records,
+            pages,
             samples: self.samples,
             violations: self.checks.violations,
         }
@@ -397,7 +410,7 @@ fn sample_times(experiment: &Experiment) -> Vec<u64> {
 }
 
 /// A fresh record of an attempt that begins at `now`.
-fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand) -> Record {
+fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, page: Option<u32>) -> Record {
     let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
     Record {
         traffic,
@@ -407,5 +420,6 @@ fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand) ->
         ended: now,
         cpu: seconds(demand.cpu),
         io: seconds(demand.io),
+        page,
     }
 }

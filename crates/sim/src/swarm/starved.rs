@@ -100,8 +100,16 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     fn arrivals(from: u64, until: u64, gap: u64) -> Vec<Record> {
-        let record =
-            |arrived| Record { traffic: 0, fate: Fate::Shed, arrived, released: 0, ended: arrived, cpu: 0.01, io: 0.0 };
+        let record = |arrived| Record {
+            traffic: 0,
+            fate: Fate::Shed,
+            arrived,
+            released: 0,
+            ended: arrived,
+            cpu: 0.01,
+            io: 0.0,
+            page: None,
+        };
         (from..until).step_by(gap as usize).map(record).collect()
     }
 

@@ -170,6 +170,16 @@ fn times(distribution: &Distribution) -> String {
             let [first, second, most] = [first, second, most].map(ms);
             format!("{{ hyper_exponential: {{ p: {p}, first: {first}, second: {second}, most: {most} }} }}")
         }
+        Distribution::Pareto { shape, least, most } => {
+            format!("{{ pareto: {{ shape: {shape}, least: {}, most: {} }} }}", ms(least), ms(most))
+        }
+        Distribution::LogNormal { median, sigma, tail, most } => {
+            let tail = tail.map_or(String::new(), |tail| {
+                let (share, shape) = (tail.share, tail.shape);
+                format!(", tail: {{ share: {share}, shape: {shape}, from: {} }}", ms(tail.from))
+            });
+            format!("{{ lognormal: {{ median: {}, sigma: {sigma}{tail}, most: {} }} }}", ms(median), ms(most))
+        }
     }
 }
 

@@ -65,6 +65,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         class: TrafficClass::Class(class),
         source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
         demand: demand(cpu),
+        session: None,
         patience: None,
         retries: 0,
         retry_after: Distribution::Fixed(ms(100)),

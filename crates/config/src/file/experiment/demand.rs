@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::decode::{Context, Decode, FromText as _, Optional, Required, record};
+use crate::decode::{Context, Decode, FromText as _, Mark, Optional, Required, record};
+use crate::distribution::{Distribution, Tail};
 use crate::errors::Complaint;
-use crate::experiment::Distribution;
 use crate::tree::{Node, Value};
-use crate::unit::{Share, Span};
+use crate::unit::{Amount, Share, Span};
 
 /// A distribution of times.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,6 +30,10 @@ record! {
         exponential: Optional<Span>,
         /// A mixture of two exponentials.
         hyper_exponential: Optional<HyperExponentialForm>,
+        /// Pareto: SURGE's pauses between pages are `{ shape: 1.5, least: 1s, most: … }`.
+        pareto: Optional<ParetoForm>,
+        /// Log-normal, with a Pareto tail if one is given: SURGE's sizes of files.
+        lognormal: Optional<LogNormalForm>,
     }
 }
 
@@ -48,12 +52,54 @@ record! {
 }
 
 record! {
-    /// What a request takes: `exponential` or `hyper_exponential` CPU time, or `cpu` and `io`.
+    /// A Pareto distribution: longer than t with probability (`least` / t)^`shape`.
+    pub(crate) struct ParetoForm {
+        /// α, more than 0: the smaller, the heavier the tail.
+        shape: Required<Amount>,
+        /// Shortest.
+        least: Required<Span>,
+        /// Longest: what would be longer takes this long.
+        most: Required<Span>,
+    }
+}
+
+record! {
+    /// A log-normal distribution.
+    pub(crate) struct LogNormalForm {
+        /// Half are shorter: e^µ. (With a tail, half of what the body would be without it.)
+        median: Required<Span>,
+        /// σ, more than 0.
+        sigma: Required<Amount>,
+        /// A Pareto tail: the body ends where it begins. None by default.
+        tail: Optional<TailForm>,
+        /// Longest: what would be longer takes this long.
+        most: Required<Span>,
+    }
+}
+
+record! {
+    /// The Pareto tail of a distribution.
+    pub(crate) struct TailForm {
+        /// Share of the tail.
+        share: Required<Share>,
+        /// α, more than 0: the smaller, the heavier the tail.
+        shape: Required<Amount>,
+        /// Where it begins and the body ends.
+        from: Required<Span>,
+    }
+}
+
+record! {
+    /// What a request takes: a distribution of CPU time, or `cpu` and `io`.
     pub(crate) struct DemandForm {
         /// Exponential CPU time, with this mean.
         exponential: Optional<Span>,
         /// CPU time that is a mixture of two exponentials.
         hyper_exponential: Optional<HyperExponentialForm>,
+        /// CPU time with a Pareto distribution.
+        pareto: Optional<ParetoForm>,
+        /// CPU time with a log-normal distribution, as SURGE's sizes of files.
+        lognormal: Optional<LogNormalForm>,
         /// CPU time. None by default.
         cpu: Optional<Times>,
         /// Time that the request then spends in the machine without a CPU: it waits for a database or a disk. None
@@ -90,12 +136,98 @@ impl HyperExponentialForm {
     }
 }
 
-/// One of the two, as far as it could be read; `Err` if it is not exactly one.
-fn only(exponential: &Optional<Span>, mixture: &Optional<HyperExponentialForm>) -> Result<Option<Distribution>, ()> {
-    match (exponential.given, mixture.given) {
-        (true, false) => Ok(exponential.get().map(|&Span(mean)| Distribution::Exponential { mean })),
-        (false, true) => Ok(mixture.get().and_then(HyperExponentialForm::times)),
-        _ => Err(()),
+impl ParetoForm {
+    fn times(&self, cx: &mut Context) -> Option<Distribution> {
+        let (&Amount(shape), &Span(least), &Span(most)) = (self.shape.get()?, self.least.get()?, self.most.get()?);
+        let sound = has_tail(shape, self.shape.mark, cx) & is_order(least, most, self.most.mark, "least", cx);
+        sound.then_some(Distribution::Pareto { shape, least, most })
+    }
+}
+
+impl LogNormalForm {
+    fn times(&self, cx: &mut Context) -> Option<Distribution> {
+        let tail = match self.tail.get() {
+            Some(form) => {
+                let (&Share(share), &Amount(shape), &Span(from)) =
+                    (form.share.get()?, form.shape.get()?, form.from.get()?);
+                let &Span(most) = self.most.get()?;
+                let sound =
+                    has_tail(shape, form.shape.mark, cx) & is_order(from, most, self.most.mark, "tail.from", cx);
+                Some(sound.then_some(Tail { share, shape, from })?)
+            }
+            None if self.tail.given => return None,
+            None => None,
+        };
+        let (&Span(median), &Amount(sigma), &Span(most)) = (self.median.get()?, self.sigma.get()?, self.most.get()?);
+        if sigma <= 0.0 {
+            let mend = "write more than 0, or a time alone";
+            cx.fail(self.sigma.mark, Complaint::new("these times are always the same", mend));
+        }
+        if sigma > MOST_SIGMA {
+            let mend = format!("write at most {MOST_SIGMA}; SURGE has 1.318");
+            cx.fail(self.sigma.mark, Complaint::new("no times are so unlike", mend));
+        }
+        (sigma > 0.0 && sigma <= MOST_SIGMA).then_some(Distribution::LogNormal { median, sigma, tail, most })
+    }
+}
+
+/// Largest σ of a log-normal distribution: with it one time in a hundred is 10¹⁰ times the median.
+const MOST_SIGMA: f64 = 10.0;
+
+/// Can this be the α of a Pareto distribution?
+fn has_tail(shape: f64, mark: Mark, cx: &mut Context) -> bool {
+    if shape <= 0.0 {
+        cx.fail(mark, Complaint::new("there is no such tail", "write more than 0"));
+    }
+    shape > 0.0
+}
+
+/// Is the longest not shorter than what `field` says?
+fn is_order(least: Duration, most: Duration, mark: Mark, field: &str, cx: &mut Context) -> bool {
+    if most < least {
+        cx.fail(mark, Complaint::new(format!("this is shorter than `{field}`"), "make it longer"));
+    }
+    most >= least
+}
+
+/// The fields that a distribution of times is written in, of which exactly one is needed.
+struct Written<'a> {
+    exponential: &'a Optional<Span>,
+    hyper_exponential: &'a Optional<HyperExponentialForm>,
+    pareto: &'a Optional<ParetoForm>,
+    lognormal: &'a Optional<LogNormalForm>,
+}
+
+/// The fields of a form.
+macro_rules! written {
+    ($form:ident) => {
+        Written {
+            exponential: &$form.exponential,
+            hyper_exponential: &$form.hyper_exponential,
+            pareto: &$form.pareto,
+            lognormal: &$form.lognormal,
+        }
+    };
+}
+
+impl Written<'_> {
+    fn count(&self) -> usize {
+        let given = [self.exponential.given, self.hyper_exponential.given, self.pareto.given, self.lognormal.given];
+        given.into_iter().filter(|given| *given).count()
+    }
+
+    /// The one, as far as it could be read.
+    fn times(&self, cx: &mut Context) -> Option<Distribution> {
+        if let Some(&Span(mean)) = self.exponential.get() {
+            return Some(Distribution::Exponential { mean });
+        }
+        if let Some(form) = self.hyper_exponential.get() {
+            return form.times();
+        }
+        if let Some(form) = self.pareto.get() {
+            return form.times(cx);
+        }
+        self.lognormal.get()?.times(cx)
     }
 }
 
@@ -112,15 +244,15 @@ impl Decode for Times {
             Value::Map(_) => {
                 let before = cx.problems.reports();
                 let form = TimesForm::decode(node, cx)?;
-                match only(&form.exponential, &form.hyper_exponential) {
-                    Ok(times) => times.map(Times),
-                    Err(()) if cx.problems.reports() > before => None,
-                    Err(()) => {
-                        let mend = "give it `exponential:` or `hyper_exponential:`";
-                        cx.complain(Complaint::new("one distribution is needed here", mend));
-                        None
-                    }
+                let written = written!(form);
+                if written.count() == 1 {
+                    return written.times(cx).map(Times);
                 }
+                if cx.problems.reports() == before {
+                    let mend = "give it `exponential:`, `hyper_exponential:`, `pareto:` or `lognormal:`";
+                    cx.complain(Complaint::new("one distribution is needed here", mend));
+                }
+                None
             }
             _ => {
                 cx.mismatch(TIMES, node);
@@ -138,18 +270,17 @@ impl Decode for Demand {
             Value::Map(_) => {
                 let before = cx.problems.reports();
                 let form = DemandForm::decode(node, cx)?;
-                let parts = form.cpu.given || form.io.given;
-                let whole = form.exponential.given || form.hyper_exponential.given;
+                let written = written!(form);
                 let sound = cx.problems.reports() == before;
-                match (parts, only(&form.exponential, &form.hyper_exponential)) {
-                    (false, Ok(cpu)) => cpu.map(|cpu| Demand { cpu, io: NOTHING }),
-                    (true, _) if !whole => {
+                match (form.cpu.given || form.io.given, written.count()) {
+                    (false, 1) => written.times(cx).map(|cpu| Demand { cpu, io: NOTHING }),
+                    (true, 0) => {
                         let times = |field: &Optional<Times>| field.get().map_or(NOTHING, |&Times(times)| times);
                         sound.then(|| Demand { cpu: times(&form.cpu), io: times(&form.io) })
                     }
                     _ if !sound => None,
                     _ => {
-                        let mend = "give it `exponential:`, `hyper_exponential:`, or `cpu:` and `io:`";
+                        let mend = "give it one distribution such as `exponential:`, or `cpu:` and `io:`";
                         cx.complain(Complaint::new("a demand is written in one way", mend));
                         None
                     }

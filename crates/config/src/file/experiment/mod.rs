@@ -5,6 +5,7 @@
 //! Schema and the errors come from them. `crate::resolve::experiment` turns the result into an `Experiment`.
 
 mod change;
+mod count;
 mod demand;
 mod published;
 mod traffic;
@@ -18,9 +19,10 @@ use crate::tree::{Node, Value};
 use crate::unit::{Amount, Count, Moment, Name, Share, Span, Text, Whole, text_schema};
 
 pub(crate) use change::{Changing, Figure, Step};
+pub(crate) use count::Numbers;
 pub(crate) use demand::{Demand, Times};
 pub(crate) use published::{Curve, PublishedForm};
-pub(crate) use traffic::{Arrivals, RequestForm, TrafficForm};
+pub(crate) use traffic::{Arrivals, ObjectsForm, RequestForm, TrafficForm};
 
 record! {
     /// An experiment of Weirgate: a policy, the machines behind it, the traffic in front of it, and what goes

@@ -4,6 +4,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::super::conditions::Token;
 use super::change::Changing;
+use super::count::Numbers;
 use super::demand::{Demand, Times};
 use crate::decode::{Context, Decode, Defaulted, Named, Optional, Required, Switch, record, unknown_word};
 use crate::tree::{Node, Value};
@@ -16,8 +17,8 @@ record! {
         class: Required<Name>,
         /// For a template: how many keys there are. Their popularity follows Zipf's law with exponent 1.
         keys: Optional<Count>,
-        /// Clients that do not wait for one another: mean requests per second, or a list of rates with `at` and
-        /// `over`.
+        /// Clients that do not wait for one another: how many come per second in the mean, or a list of rates with
+        /// `at` and `over`. Each sends one request, or asks for a page or several.
         rate: Optional<Changing<Frequency>>,
         /// How a rate becomes arrivals: `poisson`, `even`, or `mmpp` for bursts. Poisson by default: many
         /// independent clients.
@@ -31,6 +32,10 @@ record! {
         trace: Optional<Text>,
         /// How much faster than its own time the trace is played.
         speed: Defaulted<Amount> = 1,
+        /// Each arrival of `rate` or `trace` is a client who asks for several pages: a map.
+        session: Optional<SessionForm>,
+        /// Each request is a page, and these are embedded in it: a map.
+        objects: Optional<ObjectsForm>,
         /// What a request takes of a nominal machine, or a list with `at` and `over`.
         demand: Required<Changing<Demand>>,
         /// How long a client waits for the last byte before it leaves. `off` is for ever.
@@ -40,6 +45,32 @@ record! {
         /// How long it waits before that.
         retry_after: Defaulted<Times> = "1s",
         /// What the lab sends: a map. By default what emulated nodes understand, with the header `x-class: NAME`.
+        request: Optional<RequestForm>,
+    }
+}
+
+record! {
+    /// The visit of a client.
+    pub(crate) struct SessionForm {
+        /// How many pages it asks for, one after the other, 1 to 1000: a number or a distribution.
+        pages: Required<Numbers>,
+        /// Time between the end of a page and the next one's request.
+        think: Required<Times>,
+    }
+}
+
+record! {
+    /// Objects that are embedded in a page. Once the page itself has come, its client asks for them.
+    pub(crate) struct ObjectsForm {
+        /// The class that they belong to. The page's by default.
+        class: Optional<Name>,
+        /// How many each page has, 0 to 1000: a number or a distribution.
+        count: Required<Numbers>,
+        /// What each takes of a nominal machine, or a list with `at` and `over`.
+        demand: Required<Changing<Demand>>,
+        /// How many are under way at once. 2 is what HTTP/1.1 first allowed a client (RFC 2068, Sec. 8.1.4).
+        connections: Defaulted<Count> = 2,
+        /// What the lab sends for one: a map. By default as for the page, but for its path.
         request: Optional<RequestForm>,
     }
 }

@@ -6,6 +6,7 @@
 mod faults;
 mod machines;
 mod names;
+mod pages;
 mod phases;
 mod trace;
 mod traffic;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::names::{Names, index_of};
-use super::trace;
+use super::{pages, trace};
 use crate::decode::{At, Context, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, quoted};
 use crate::experiment::{Arrivals, DemandFrom, Knot, Profile, RequestShape, Source, Traffic, TrafficClass};
@@ -29,7 +29,7 @@ pub(super) fn traffic(
     folder: &Path,
     cx: &mut Context,
 ) -> Vec<Traffic> {
-    let mut all = Vec::new();
+    let (mut all, mut embedded) = (Vec::new(), Vec::new());
     let mut requests = 0.0;
     for At { value: form, mark, .. } in file.traffic.get().map_or(&[][..], Vec::as_slice) {
         let class = target(form, names, cx);
@@ -45,26 +45,38 @@ pub(super) fn traffic(
             cx.fail(form.retries.mark, Complaint::new(what, format!("write at most {MAX_RETRIES}")));
         }
         let Times(retry_after) = *form.retry_after.get();
+        let session = pages::session(form, cx);
         let (Some(class), Some(source), Some(demand)) = (class, source, demand) else { continue };
         let expected = match &source {
             Source::Open { rate, .. } => end.map_or(0.0, |end| events(rate, end)),
             Source::Trace(instants) => instants.len() as f64,
             // Users are bounded by themselves: they wait for replies.
-            Source::Users { .. } => 0.0,
+            Source::Users { .. } | Source::Objects { .. } => 0.0,
         };
+        let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
+        let traffic = Traffic { class, source, session, demand, patience, retries, retry_after, request };
+        let objects = form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
+        let of_a_page = 1.0 + objects.as_ref().map_or(0.0, objects_mean);
+        let expected = expected * session.map_or(1.0, |session| session.pages.mean()) * of_a_page;
         requests += expected;
         if requests > MAX_REQUESTS && requests - expected <= MAX_REQUESTS {
             let what = format!("with this the run has about {} million requests", number_text(requests / 1e6));
             cx.fail(*mark, Complaint::new(what, "a record of each is kept: make it at most 100 million"));
         }
-        let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
-        all.push(Traffic { class, source, demand, patience, retries, retry_after, request });
+        all.push(traffic);
+        embedded.extend(objects);
     }
+    // Behind all others, so that those have their numbers, and with them their seeds, whoever has objects.
+    all.extend(embedded);
     all
 }
 
+fn objects_mean(objects: &Traffic) -> f64 {
+    if let Source::Objects { count, .. } = &objects.source { count.mean() } else { 0.0 }
+}
+
 /// What goes over the wire.
-fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
+pub(super) fn request(form: &RequestForm, cx: &mut Context) -> RequestShape {
     let mut text = |field: &Optional<Text>, says: fn(&str) -> bool, mend: &str| {
         let Text(text) = field.get()?;
         if !says(text.as_str()) || text.bytes().any(|b| b.is_ascii_control()) {
@@ -104,13 +116,18 @@ fn target(form: &TrafficForm, names: &Names, cx: &mut Context) -> Option<Traffic
         }
         return Some(TrafficClass::Template { template, keys });
     }
-    let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
-    let index = index_of("class", name, &known, names.all_classes, form.class.mark, cx)?;
+    let class = class_named(name, names, form.class.mark, cx)?;
     if form.keys.given {
         let what = format!("{} is a class, not a template", quoted(name));
         cx.fail(form.keys.mark, Complaint::new(what, "remove `keys:`"));
     }
-    Some(TrafficClass::Class(index))
+    Some(class)
+}
+
+/// The class of this name.
+pub(super) fn class_named(name: &str, names: &Names, mark: Mark, cx: &mut Context) -> Option<TrafficClass> {
+    let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
+    index_of("class", name, &known, names.all_classes, mark, cx).map(TrafficClass::Class)
 }
 
 /// When requests come: exactly one of three.
@@ -223,7 +240,7 @@ fn profile<T: Figure>(
 }
 
 /// A demand over time, its steps in order.
-fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, cx: &mut Context) -> Vec<DemandFrom> {
+pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, cx: &mut Context) -> Vec<DemandFrom> {
     in_order(changing, end, cx);
     if let Some(first) = changing.0.first()
         && first.value.over.0 > Duration::ZERO

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{escape, figure_text};
 use crate::judge::ClassVerdict;
-use crate::report::{ClassRuns, Kept, Outline, OutlinedClass, OutlinedFigure, PhaseRuns, Report, Spread};
+use crate::report::{ClassRuns, Kept, Outline, OutlinedClass, OutlinedFigure, PhaseRuns, Report, Spread, pages};
 
 /// A row per phase, class and group.
 #[must_use]
@@ -47,6 +47,35 @@ pub fn verdicts(report: &Report<'_>) -> String {
     html + "</table></div><p class=\"note\">Judged from the settling time of each phase on. Owed: what arrived within the \
             guaranteed rate, at the agreed cost. Wrong: shed while the class was owed more. Of several seeds the median, \
             and the least and the largest.</p>"
+        + &pages(report)
+}
+
+/// A row per phase, class and group whose traffic comes as pages; empty if there are none.
+fn pages(report: &Report<'_>) -> String {
+    let several = report.groups.len() > 1;
+    let mut rows = String::new();
+    for (index, phase) in report.outline.phases.iter().enumerate() {
+        for (number, row) in pages::rows(report, index).into_iter().enumerate() {
+            rows += if number == 0 { "<tr class=\"first\">" } else { "<tr>" };
+            let name = if number == 0 { escape(&phase.name) } else { String::new() };
+            let _ = write!(rows, "<td class=\"l\"><b>{name}</b><td class=\"l\">{}", escape(row.class));
+            if several {
+                let _ = write!(rows, "<td class=\"l\">{}", escape(row.by));
+            }
+            row.cells.iter().for_each(|cell| rows += &format!("<td>{}", escape(cell)));
+            rows += "</tr>";
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    let by = if several { format!("<th class=\"l\">{}", report.by) } else { String::new() };
+    let heads = pages::HEAD.map(|head| format!("<th>{head}")).concat();
+    format!(
+        "<h2>Pages</h2><div class=\"wide\"><table><tr><th class=\"l\">phase<th class=\"l\">class{by}{heads}</tr>{rows}\
+         </table></div><p class=\"note\">A page is its own request with all its objects: complete if all were served, \
+         rejected if one was shed. Response times of these classes are those of pages.</p>"
+    )
 }
 
 fn phase_name(name: &str, judged: bool, infeasible: Kept) -> String {
@@ -67,7 +96,7 @@ fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
     let after = shed(|c| c.part.shed.latency_ms.p50).zip(shed(|c| c.part.shed.latency_ms.p95));
     let ceiling = of.ceilings().next();
     let response = of.response().map_or(String::new(), |spread| {
-        let statistic = escape(of.statistic());
+        let statistic = escape(&of.statistic_text());
         let limit =
             ceiling.map_or(String::new(), |c| format!(" <span class=\"m\">of {}</span>", figure_text(c.limit_ms)));
         format!("<span class=\"m\">{statistic}</span> {}{limit}", spread_text(&spread, 1))
