@@ -35,7 +35,7 @@ pub struct Engine {
 }
 
 /// Compute time charged before anything is known of a class: an ordinary page.
-const ASSUMED_COMPUTE: f64 = 0.010;
+pub(crate) const ASSUMED_COMPUTE: f64 = 0.010;
 
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
@@ -46,7 +46,8 @@ impl Engine {
         policy.validate()?;
         let classes = Classes::new(now, &policy);
         let live = classes.all.len();
-        let nodes = Nodes::new(&policy);
+        let mut nodes = Nodes::new(&policy);
+        nodes.begin(now);
         let window = Window::new(now, policy.discipline.load_control);
         let mut engine = Engine {
             now,
@@ -54,8 +55,8 @@ impl Engine {
             tickets: Tickets::new(),
             queues: Queues::new(policy.max_waiting),
             windows: vec![window; nodes.groups.len()],
+            precedence: Precedence::new(policy.discipline.precedence, nodes.sections.len(), live),
             nodes,
-            precedence: Precedence::new(policy.discipline.precedence, policy.pools.len(), live),
             expiry: Heaps::new(1, live),
             steering: Steering::new(now, &policy),
             random: Random::new(seed),
@@ -100,8 +101,12 @@ impl Engine {
         state.expected.roll(now, state.outstanding > 0, admit, response_time);
         let pool = state.pool;
         self.promote(now);
+        self.demand(class);
         if self.nodes.usable(pool) == 0 {
             return self.refuse(now, class, ShedReason::NoNode);
+        }
+        if self.overloaded(class) {
+            return self.refuse(now, class, ShedReason::ServerLoad);
         }
         let predicted = self.predicted(now, class);
         let free = self.classes.all[class as usize].queue.len == 0 && self.nodes.has_room(pool, &self.windows, None);
@@ -197,7 +202,7 @@ impl Engine {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
-        let next = self.steering.next.min(expiry).min(self.nodes.next_return());
+        let next = self.steering.next.min(expiry).min(self.nodes.next_return()).min(self.nodes.next_resize());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -305,7 +310,8 @@ impl Engine {
     fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
         let pool = self.classes.all[class as usize].pool;
-        let node = self.nodes.dispatch(pool, &self.windows, (NONE, None), &mut self.random).unwrap_or(NONE);
+        let wanted = (pool, self.classes.spec(class).content);
+        let node = self.nodes.dispatch(wanted, &self.windows, (NONE, None), &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
         let group = self.nodes.group_of(node);
         let weight = self.fair_weight(class);

@@ -88,11 +88,13 @@ pub enum ShedReason {
     NoNode,
     /// Its class asks for more than it is guaranteed, gets what can be spared, and has a queue already.
     Overload,
+    /// The nodes are loaded beyond the threshold of [`crate::Admit::ServerLoad`], and its class is promised nothing.
+    ServerLoad,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order: counters are arrays in this order.
-    pub const ALL: [ShedReason; 7] = [
+    pub const ALL: [ShedReason; 8] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -100,6 +102,7 @@ impl ShedReason {
         ShedReason::QueueTimeout,
         ShedReason::NoNode,
         ShedReason::Overload,
+        ShedReason::ServerLoad,
     ];
 
     /// Its place in [`ShedReason::ALL`].
@@ -119,6 +122,7 @@ impl ShedReason {
             ShedReason::QueueTimeout => "queue_timeout",
             ShedReason::NoNode => "no_node",
             ShedReason::Overload => "overload",
+            ShedReason::ServerLoad => "server_load",
         }
     }
 }

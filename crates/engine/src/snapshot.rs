@@ -6,6 +6,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
 use crate::policy::{Guarantee, Statistic};
 use crate::request::{ClassId, Moved, NodeId, ShedReason};
@@ -32,6 +33,8 @@ pub struct Snapshot {
     pub classes: u32,
     /// Every node.
     pub nodes: Vec<NodeSnapshot>,
+    /// Pools that are divided over sets of services.
+    pub partitions: Vec<PartitionSnapshot>,
     /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
     /// no service time is known counts with the others' mean.
     pub demanded_capacity: f64,
@@ -75,6 +78,37 @@ pub struct NodeSnapshot {
     pub group: u32,
     /// Slot-seconds per second, if known.
     pub capacity: Option<f64>,
+    /// `(static + ω·dynamic) / CPUs` of the requests inside, or of those that its collector counted last.
+    pub load: f64,
+    /// The set of services that it serves, if its pool is divided.
+    pub set: Option<ServiceSet>,
+}
+
+/// A pool whose nodes are divided over sets of services.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionSnapshot {
+    /// The pool's name.
+    pub pool: String,
+    /// Nodes that have changed their set since the start, or the last new policy with other sets.
+    pub moves: u64,
+    /// Its sets.
+    pub sets: Vec<SetSnapshot>,
+}
+
+/// One set and its part of the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetSnapshot {
+    /// Which.
+    pub set: ServiceSet,
+    /// Its usable nodes.
+    pub nodes: u32,
+    /// Their CPUs.
+    pub cpus: f64,
+    /// Their load per CPU.
+    pub load: f64,
+    /// CPUs that were asked for in the last period, refused requests included; before that, and under a static
+    /// partition, what its size was taken from.
+    pub demand: f64,
 }
 
 /// May a node get requests.
@@ -175,6 +209,8 @@ impl Engine {
                 room: self.nodes.can_take(index as u32),
                 group: self.nodes.group_of(index as u32),
                 capacity: node.capacity,
+                load: self.nodes.node_load(node),
+                set: self.nodes.sections.sets[node.pool],
             })
             .collect();
         // Nodes of one machine share its capacity.
@@ -193,7 +229,12 @@ impl Engine {
                 .iter()
                 .zip(&self.nodes.groups)
                 .map(|(window, group)| GroupSnapshot {
-                    pools: group.pools.iter().map(|pool| self.policy.pools[*pool].name.clone()).collect(),
+                    pools: {
+                        let mut pools: Vec<usize> =
+                            group.pools.iter().map(|section| self.nodes.sections.pools[*section]).collect();
+                        pools.dedup();
+                        pools.into_iter().map(|pool| self.policy.pools[pool].name.clone()).collect()
+                    },
                     window: window.limit(),
                     outstanding: window.outstanding,
                     moved: window.moved,
@@ -202,6 +243,7 @@ impl Engine {
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
             usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.total_weight as f64 / 1e9,
+            partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
             nodes,
         }
     }

@@ -120,6 +120,7 @@ pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
             ShedReason::TotalFull => "weirgate; error=connection_limit_reached; details=\"all_queues_full\"",
             ShedReason::QueueTimeout => "weirgate; error=connection_limit_reached; details=\"queue_timeout\"",
             ShedReason::Overload => "weirgate; error=connection_limit_reached; details=\"overload\"",
+            ShedReason::ServerLoad => "weirgate; error=connection_limit_reached; details=\"server_load\"",
             ShedReason::NoNode => "weirgate; error=destination_unavailable; details=\"no_node\"",
         }),
     );

@@ -156,6 +156,28 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     let nodes = policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == class.pool);
     let nodes: Vec<&str> = nodes.map(|(_, place)| place.address.as_str()).collect();
     let _ = writeln!(text, "upstream  {pool}: {}", shorten(&nodes));
+    let divided = matches!(
+        policy.pools.get(class.pool).map(|pool| pool.dispatch),
+        Some(Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. })
+    );
+    let of = if divided { "the upstream's nodes for" } else { "of" };
+    let content = match class.content {
+        Content::Static => "static",
+        Content::Dynamic => "dynamic",
+    };
+    let _ = writeln!(text, "content   {content}, {of} set {}", ServiceSet::of(class));
+    if let (Admit::ServerLoad(figures), false) = (policy.discipline.admit, class.is_top()) {
+        let ServerLoad { threshold, omega, source } = figures;
+        let counted = match source {
+            LoadSource::Live => "as the gateway counts".to_owned(),
+            LoadSource::Reports { every } => format!("as collectors report every {}", Span(every)),
+        };
+        let _ = writeln!(
+            text,
+            "admit     refused while more than {threshold:.1} static requests are inside per CPU, {counted}; a dynamic \
+             one counts as {omega:.1}"
+        );
+    }
     let cost = match class.service_time {
         Some(time) => format!("{} of service time, as agreed", Span(time)),
         None => "not given: the service time is learned".to_owned(),

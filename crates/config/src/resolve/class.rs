@@ -13,7 +13,7 @@ use super::upstream::Pools;
 use super::{number_text, span_text};
 use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, nearest, quoted};
-use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
+use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 use crate::unit::{Amount, Count, Name, Share};
 
@@ -95,6 +95,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, cx: &mut Context) -> Cla
             name: name.to_owned(),
             pool: pool(class, item.mark, pools, cx),
             guarantee: guarantee(class, cx),
+            content: content(class),
             service_time: class.service_time.get().map(|span| span.0),
             utility: utility(class, cx),
             queue: queue(class.queue.get(), cx),
@@ -174,6 +175,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         name: DEFAULT.into(),
         pool: 0,
         guarantee: engine::Guarantee::default(),
+        content: content(&class),
         service_time: None,
         utility: 1.0,
         queue: queue(class.queue.get(), cx),
@@ -250,6 +252,13 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
         }
     }
     engine::Guarantee { throughput, response_time }
+}
+
+fn content(class: &Class) -> engine::Content {
+    match class.content.get() {
+        Content::Static => engine::Content::Static,
+        Content::Dynamic => engine::Content::Dynamic,
+    }
 }
 
 fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {

@@ -45,6 +45,7 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
             throughput,
             response_time: limit.map(|(statistic, limit)| ResponseTime { statistic, limit: ms(limit) }),
         },
+        content: Content::Dynamic,
         service_time: service_ms.map(ms),
         utility: 1.0,
         queue: QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait: ms(600_000) },
