@@ -39,6 +39,7 @@ pub struct Snapshot {
     /// Stage dispatch: every node.
     pub nodes: Vec<Node>,
     /// Stage dispatch: pools whose nodes are divided over sets of services.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
     /// Slot-seconds per second that the guarantees need, as far as service times are known.
     pub demanded_capacity: f64,

@@ -107,8 +107,14 @@ record! {
     }
 }
 
-/// Words that name a way to spread.
-const WORDS: &[&str] = &["least_outstanding", "wrr", "power_of_two", "partition_static", "partition_dynamic"];
+/// Words that name a way to spread, and what they mean.
+const WORDS: [(&str, &str); 5] = [
+    ("least_outstanding", "To the node with the fewest requests inside, relative to its weight."),
+    ("wrr", "In turns, in proportion to the weights."),
+    ("power_of_two", "Two nodes are drawn by weight; the less loaded one gets the request."),
+    ("partition_static", "The nodes are divided over the sets of services, once."),
+    ("partition_dynamic", "They are divided anew as the demand moves."),
+];
 
 impl Decode for Dispatch {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
@@ -120,7 +126,7 @@ impl Decode for Dispatch {
                 "partition_static" => defaults(node, cx).map(Dispatch::PartitionStatic),
                 "partition_dynamic" => defaults(node, cx).map(Dispatch::PartitionDynamic),
                 word => {
-                    cx.complain(unknown_word(word, WORDS));
+                    cx.complain(unknown_word(word, &WORDS.map(|(word, _)| word)));
                     None
                 }
             },
@@ -150,10 +156,9 @@ impl JsonSchema for Dispatch {
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let short = WORDS.map(|(word, about)| json_schema!({ "const": word, "description": about }));
         let long = generator.subschema_for::<DispatchForm>();
-        json_schema!({
-            "description": "How requests are spread over the nodes of an upstream.",
-            "anyOf": [{ "enum": WORDS }, long],
-        })
+        let forms: Vec<Schema> = short.into_iter().chain([long]).collect();
+        json_schema!({ "description": "How requests are spread over the nodes of an upstream.", "anyOf": forms })
     }
 }

@@ -21,10 +21,9 @@ pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Co
     match (own.get(), discipline) {
         (_, Discipline::SwitchAdm(_)) if !own.given => engine::Dispatch::WeightedRoundRobin,
         (_, Discipline::StaticPart(_)) if !own.given => engine::Dispatch::PartitionStatic { sizes: None },
-        (_, Discipline::DynamicPart(figures)) if !own.given => engine::Dispatch::PartitionDynamic {
-            sizes: None,
-            resize: resize(&figures.every, &figures.busy),
-        },
+        (_, Discipline::DynamicPart(figures)) if !own.given => {
+            engine::Dispatch::PartitionDynamic { sizes: None, resize: resize(&figures.every, &figures.busy) }
+        }
         (Dispatch::LeastOutstanding, _) => engine::Dispatch::LeastOutstanding,
         (Dispatch::Wrr, _) => engine::Dispatch::WeightedRoundRobin,
         (Dispatch::PowerOfTwo, _) => engine::Dispatch::PowerOfTwo,
@@ -60,16 +59,17 @@ fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
 /// Relative sizes; a set without one has 0 for now.
 fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
     let fields = [&form.top_static, &form.top_dynamic, &form.normal_static, &form.normal_dynamic];
-    for field in fields {
-        if let Some(&Amount(size)) = field.get()
-            && !(size > 0.0 && size <= 1e6)
-        {
-            let what = "a set of this size gets nothing or everything";
-            cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1000000: its nodes, say"));
-        }
-    }
     let given = fields.iter().any(|field| field.given);
-    given.then(|| fields.map(|field| field.get().map_or(0.0, |size| size.0)))
+    let sizes = fields.map(|field| {
+        let Some(&Amount(size)) = field.get() else { return 0.0 };
+        if size > 0.0 && size <= 1e6 {
+            return size;
+        }
+        let what = "a set of this size gets nothing or everything";
+        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1000000: its nodes, say"));
+        1.0
+    });
+    given.then_some(sizes)
 }
 
 /// The figures of a discipline of the web switch.
