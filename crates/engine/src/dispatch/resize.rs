@@ -227,8 +227,8 @@ impl Nodes {
     /// One more or one less inside a node.
     pub(super) fn count_content(&mut self, index: u32, content: Content, enters: bool) {
         let node = &mut self.nodes[index as usize];
-        let by = |count: u32| if enters { count + 1 } else { count - 1 };
-        node.inside[content as usize] = by(node.inside[content as usize]);
+        let inside = &mut node.inside[content as usize];
+        *inside = if enters { *inside + 1 } else { *inside - 1 };
         if node.usable() && !self.reported {
             let count = &mut self.loads[node.pool].counts[content as usize];
             *count = if enters { *count + 1 } else { *count - 1 };

@@ -76,3 +76,22 @@ fn what_the_gateway_would_refuse_is_refused_here() {
         assert!(ended.err.contains(why), "{args:?}: {}", ended.err);
     }
 }
+
+#[test]
+fn the_web_switch_tells_set_and_threshold() {
+    let policy = include_str!("../../../../policies/web-switch.yaml");
+    let line = |args: &[&str], word: &str| {
+        let text = explain(policy, args);
+        text.lines().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let normal = ["GET", "http://a.test/img/x.png"];
+    assert_eq!(line(&normal, "content"), "content   static, at the upstream's nodes of set normal_static");
+    assert_eq!(
+        line(&normal, "admit"),
+        "admit     refused while more than 40.1 static requests are inside per CPU, as the gateway counts; a dynamic \
+         one counts as 10.0"
+    );
+    let top = ["GET", "http://a.test/", "-H", "Cookie: plan=gold"];
+    assert_eq!(line(&top, "content"), "content   dynamic, at the upstream's nodes of set top_dynamic");
+    assert_eq!(line(&top, "admit"), "admit     whatever the load: it has a guarantee");
+}
