@@ -219,6 +219,23 @@ fn a_failed_node_leaves_at_once_and_one_that_returns_is_given_where_it_is_needed
 }
 
 #[test]
+fn a_static_division_follows_the_guarantees_or_its_sizes() {
+    let sizes_of = |sizes, change: &dyn Fn(&mut Policy)| {
+        let mut policy = cluster("static_part", Dispatch::PartitionStatic { sizes }, LoadSource::Live);
+        change(&mut policy);
+        let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
+        self::sizes(&engine, Time::ZERO)
+    };
+    // 0.5 and 2 CPUs are promised, 0.6 and 2.5 with room; the normal sets share the rest one to four.
+    assert_eq!(sizes_of(None, &|_| ()), [1, 2, 1, 2]);
+    assert_eq!(sizes_of(Some([2.0, 1.0, 2.0, 1.0]), &|_| ()), [2, 1, 2, 1]);
+    let twice = |policy: &mut Policy| policy.classes[1].guarantee.throughput = Some(100.0);
+    assert_eq!(sizes_of(None, &twice), [1, 3, 1, 1]);
+    let unknown = |policy: &mut Policy| policy.classes.iter_mut().for_each(|class| class.service_time = None);
+    assert_eq!(sizes_of(None, &unknown).iter().max(), Some(&2));
+}
+
+#[test]
 fn a_reload_keeps_the_parts_where_the_sets_are_the_same() {
     let loads = vec![load(50.0, 5.0), load(100.0, 50.0), load(50.0, 5.0), load(80.0, 50.0)];
     let policy = cluster("dynamic_part", dynamic(), LoadSource::Live);

@@ -15,10 +15,10 @@ use core::ops::Range;
 use core::time::Duration;
 
 use super::partition::{Wants, divide, millionths, redivide};
-use super::{NodeInfo, Nodes, Sections};
+use super::{NodeInfo, Nodes, Sections, ServiceSet};
 use crate::classify::Classes;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
-use crate::policy::{Class, Content, Dispatch, Policy, Sizes};
+use crate::policy::{Content, Dispatch, Policy, Sizes};
 use crate::snapshot::{PartitionSnapshot, SetSnapshot};
 use crate::ticket::{NONE, State, Tickets};
 use crate::time::Time;
@@ -102,8 +102,8 @@ impl Partition {
 }
 
 /// What the sets of a pool ask for as long as nothing is measured: their configured sizes, or else the guaranteed
-/// throughput × service time of top classes, and equal parts of the rest for normal ones. A top set of which that is
-/// not known is as large as any.
+/// throughput × service time of top classes, and the rest for normal ones in the same mix of content (in equal parts
+/// where that is not known of both). A top set of which it is not known is as large as any.
 fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Sizes, busy: f64) -> Vec<Wants> {
     let pool = sections.pools[range.start];
     let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
@@ -112,22 +112,26 @@ fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Size
     if let Some(sizes) = sizes {
         let whole: f64 = sets.iter().map(|set| sizes[set.index()]).sum();
         // All count as top ones: a size is a size.
-        let part = |set: &super::ServiceSet| sizes[set.index()] / whole * cpus;
+        let part = |set: &ServiceSet| sizes[set.index()] / whole * cpus;
         return sets.iter().map(|set| Wants { top: true, demand: part(set), busy: 1.0 }).collect();
     }
-    let owed = |class: &&Class| Some(class.guarantee.throughput? * class.service_time?.as_secs_f64());
-    let equal = cpus / sets.len() as f64;
-    let top = |set: super::ServiceSet| {
-        let services = policy.services().into_iter().filter(|class| class.pool == pool);
-        let owed: f64 = services.filter(|class| super::ServiceSet::of(class) == set).filter_map(|c| owed(&c)).sum();
-        if owed > 0.0 { owed } else { equal * busy }
+    let services = policy.services();
+    let owed = |set: ServiceSet| -> f64 {
+        let mine = services.iter().filter(|class| class.pool == pool && ServiceSet::of(class) == set);
+        mine.filter_map(|class| Some(class.guarantee.throughput? * class.service_time?.as_secs_f64())).sum()
     };
+    let equal = cpus / sets.len() as f64;
+    let top = |set: ServiceSet| if owed(set) > 0.0 { owed(set) } else { equal * busy };
+    let mix = match [ServiceSet::TopStatic, ServiceSet::TopDynamic].map(owed) {
+        known if known.iter().all(|owed| *owed > 0.0) => known,
+        _ => [1.0; 2],
+    };
+    let normal = |set: ServiceSet| mix[usize::from(set == ServiceSet::NormalDynamic)];
     let taken: f64 = sets.iter().filter(|set| set.is_top()).map(|set| top(*set) / busy).sum();
-    let normal = sets.iter().filter(|set| !set.is_top()).count();
-    let rest = (cpus - taken).max(0.0) / normal.max(1) as f64;
+    let parts: f64 = sets.iter().filter(|set| !set.is_top()).map(|set| normal(*set)).sum();
     let wants = sets.iter().map(|set| match set.is_top() {
         true => Wants { top: true, demand: top(*set), busy },
-        false => Wants { top: false, demand: rest, busy: 1.0 },
+        false => Wants { top: false, demand: (cpus - taken).max(0.0) * normal(*set) / parts, busy: 1.0 },
     });
     wants.collect()
 }
@@ -158,7 +162,7 @@ impl Nodes {
             let Some(resize) = partition.resize.filter(|_| partition.next <= now) else { continue };
             let seconds = now.since(partition.since).as_secs_f64();
             for (set, offered) in partition.offered.iter_mut().enumerate() {
-                let top = self.sections.sets[partition.sections.start + set].is_some_and(super::ServiceSet::is_top);
+                let top = self.sections.sets[partition.sections.start + set].is_some_and(ServiceSet::is_top);
                 let busy = if top { resize.busy } else { 1.0 };
                 partition.wants[set] = Wants { top, demand: core::mem::take(offered) / seconds, busy };
             }
