@@ -2,9 +2,7 @@
 
 use weirgate_engine as engine;
 
-use super::class::Classes;
-use super::number_text;
-use super::web_switch::{dynamic_part, server_load};
+use super::{number_text, web_switch};
 use crate::decode::{Context, Defaulted, Mark};
 use crate::errors::Complaint;
 use crate::file::{
@@ -13,7 +11,7 @@ use crate::file::{
 };
 use crate::unit::{Amount, Count};
 
-pub(super) fn discipline(file: &Discipline, mark: Mark, classes: &Classes, cx: &mut Context) -> engine::Discipline {
+pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
     match file {
         Discipline::None => engine::Discipline::none(),
         Discipline::Weirgate(figures) => {
@@ -33,21 +31,15 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, classes: &Classes, cx: &
                 ..engine::Discipline::quorum()
             }
         }
-        Discipline::SwitchAdm(form) => {
-            engine::Discipline::web_switch("switch_adm", server_load((&**form).into(), classes, mark, cx))
-        }
-        Discipline::StaticPart(form) => {
-            engine::Discipline::web_switch("static_part", server_load((&**form).into(), classes, mark, cx))
-        }
-        Discipline::DynamicPart(form) => dynamic_part(form, classes, mark, cx),
+        Discipline::SwitchAdm(_) => web_switch::named("switch_adm"),
+        Discipline::StaticPart(_) => web_switch::named("static_part"),
+        Discipline::DynamicPart(_) => web_switch::named("dynamic_part"),
         Discipline::Custom(custom) => {
             let published = engine::Discipline::quorum();
             let admit = match custom.admit.get() {
                 Some(Admit::None) | None => engine::Admit::None,
                 Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
-                Some(Admit::ServerLoad(form)) => {
-                    engine::Admit::ServerLoad(server_load((&**form).into(), classes, custom.admit.mark, cx))
-                }
+                Some(Admit::ServerLoad(_)) => web_switch::named("custom").admit,
                 Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: stale(*estimate) },
             };
             let load_control = match custom.load_control.get() {

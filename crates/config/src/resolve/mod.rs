@@ -41,8 +41,9 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let mut pools = upstream::pools(file, cx);
+    let mut discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
     let classes = class::classes(file, &pools, cx);
-    let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, &classes, cx);
+    web_switch::figures(file, &classes, &mut discipline, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
     web_switch::complete(&mut pools.pools);
     class::warn(file, &classes, &discipline, cx);

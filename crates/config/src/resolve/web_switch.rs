@@ -9,7 +9,7 @@ use super::number_text;
 use super::upstream::Pools;
 use crate::decode::{Context, Defaulted, Mark, Optional};
 use crate::errors::{Complaint, listed};
-use crate::file::{Discipline, Dispatch, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes, Upstream};
+use crate::file::{Admit, Discipline, Dispatch, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes, Upstream};
 use crate::unit::{Amount, Share, Span};
 
 /// Fewer arrivals than those of a second say nothing about a demand, and nobody waits for more than an hour.
@@ -73,7 +73,7 @@ fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
 }
 
 /// The figures of a discipline of the web switch.
-pub(super) struct Figures<'a> {
+struct Figures<'a> {
     threshold: &'a Optional<Amount>,
     omega: &'a Optional<Amount>,
     load: LoadWord,
@@ -94,14 +94,31 @@ impl<'a> From<&'a DynamicPart> for Figures<'a> {
     }
 }
 
-/// The discipline `dynamic_part`: its figures of the division too.
-pub(super) fn dynamic_part(form: &DynamicPart, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::Discipline {
-    check_busy(&form.busy, cx);
-    engine::Discipline::web_switch("dynamic_part", server_load(form.into(), classes, mark, cx))
+/// A discipline of the web switch whose figures wait for the classes.
+pub(super) fn named(name: &str) -> engine::Discipline {
+    engine::Discipline::web_switch(name, engine::ServerLoad::derived(&[]))
+}
+
+/// Gives the discipline its figures, if it refuses by load.
+pub(super) fn figures(file: &PolicyFile, classes: &Classes, discipline: &mut engine::Discipline, cx: &mut Context) {
+    let mark = file.discipline.mark;
+    let (form, mark): (Figures<'_>, Mark) = match file.discipline.get() {
+        Discipline::SwitchAdm(form) | Discipline::StaticPart(form) => ((&**form).into(), mark),
+        Discipline::DynamicPart(form) => {
+            check_busy(&form.busy, cx);
+            ((&**form).into(), mark)
+        }
+        Discipline::Custom(custom) => match custom.admit.get() {
+            Some(Admit::ServerLoad(form)) => ((&**form).into(), custom.admit.mark),
+            _ => return,
+        },
+        _ => return,
+    };
+    discipline.admit = engine::Admit::ServerLoad(server_load(form, classes, mark, cx));
 }
 
 /// Refusal by load, with what is not given derived from the classes.
-pub(super) fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::ServerLoad {
+fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::ServerLoad {
     let services: Vec<&engine::Class> =
         classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class)).collect();
     let mut positive = |field: &Optional<Amount>| {
