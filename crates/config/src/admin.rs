@@ -39,6 +39,12 @@ pub struct Snapshot {
     pub classes: u32,
     /// Stage dispatch: every node.
     pub nodes: Vec<Node>,
+    /// Stage dispatch: pools whose nodes are divided over sets of services.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partitions: Vec<Partition>,
+    /// Stage queue: waiting requests by tag, where the discipline has tags.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Tag>,
     /// Slot-seconds per second that the guarantees need, as far as service times are known.
     pub demanded_capacity: f64,
     /// Slot-seconds per second of the usable nodes; absent if unknown of one of them.
@@ -58,6 +64,42 @@ pub struct Group {
     pub outstanding: u32,
     /// Why the window moved last.
     pub moved: Moved,
+}
+
+/// A tag of waiting requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Tag {
+    /// Its name.
+    pub name: String,
+    /// Requests that wait with it.
+    pub waiting: u32,
+}
+
+/// A pool whose nodes are divided over sets of services.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Partition {
+    /// The pool's name.
+    pub pool: String,
+    /// Nodes that have changed their set since the start, or since a new policy came with other sets.
+    pub moves: u64,
+    /// Its sets.
+    pub sets: Vec<Set>,
+}
+
+/// A set of services and its part of the nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Set {
+    /// `top_static`, `top_dynamic`, `normal_static` or `normal_dynamic`.
+    pub name: String,
+    /// Its usable nodes.
+    pub nodes: u32,
+    /// Their CPUs.
+    pub cpus: f64,
+    /// Their load per CPU, in static requests inside.
+    pub load: f64,
+    /// CPUs that were asked for in the last period, refused requests included; before the first, what its size was
+    /// taken from.
+    pub demand: f64,
 }
 
 /// The window's last move.
@@ -97,6 +139,11 @@ pub struct Node {
     /// What its collector said; absent if it is not asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collector: Option<Collector>,
+    /// Requests inside per CPU, a dynamic one as many static ones as it costs; with reports, as its collector counted.
+    pub load: f64,
+    /// The set of services that it serves; absent if its pool is not divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub set: Option<String>,
 }
 
 /// What a node's collector said last.
@@ -251,6 +298,8 @@ impl Snapshot {
                 .collect(),
             classes: snapshot.classes,
             nodes: snapshot.nodes.iter().map(Node::from).collect(),
+            partitions: snapshot.partitions.iter().map(Partition::from).collect(),
+            tags: snapshot.tags.iter().map(|t| Tag { name: t.name.clone(), waiting: t.waiting }).collect(),
             demanded_capacity: snapshot.demanded_capacity,
             usable_capacity: snapshot.usable_capacity,
         }
@@ -317,7 +366,22 @@ impl From<&engine::NodeSnapshot> for Node {
             capacity: node.capacity,
             // The engine does not keep it: the driver adds it.
             collector: None,
+            load: node.load,
+            set: node.set.map(|set| set.as_str().to_owned()),
         }
+    }
+}
+
+impl From<&engine::PartitionSnapshot> for Partition {
+    fn from(partition: &engine::PartitionSnapshot) -> Partition {
+        let sets = partition.sets.iter().map(|set| Set {
+            name: set.set.as_str().to_owned(),
+            nodes: set.nodes,
+            cpus: set.cpus,
+            load: set.load,
+            demand: set.demand,
+        });
+        Partition { pool: partition.pool.clone(), moves: partition.moves, sets: sets.collect() }
     }
 }
 

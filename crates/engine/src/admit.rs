@@ -19,6 +19,7 @@
 //! is turned away as soon as the queue is longer than a small part of the limit. A longer queue would
 //! serve nobody more, it would only move everybody's response time to the limit.
 
+mod server_load;
 mod thresholds;
 
 use core::time::Duration;
@@ -28,6 +29,7 @@ use crate::policy::{ResponseTime, Statistic};
 use crate::request::ShedReason;
 use crate::time::{Time, nanos};
 
+pub use server_load::{LoadSource, ServerLoad};
 pub(crate) use thresholds::{Waiting, admits};
 
 /// Control period in nanoseconds: Quorum's 500 ms (Sec. 3.1), a compromise between fast reaction and

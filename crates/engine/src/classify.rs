@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::admit::{Expected, Pace};
+use crate::dispatch::Sections;
 use crate::forward::RetryTokens;
 use crate::observe::Observed;
 use crate::policy::{Class as Spec, Policy};
@@ -24,6 +25,7 @@ use crate::time::Time;
 pub(crate) struct Class {
     /// Index into [`Classes::specs`].
     pub(crate) spec: u32,
+    /// Its section: its pool, or the part of it for its set of services.
     pub(crate) pool: usize,
     /// φ in billionths of a slot; 0 is best effort.
     pub(crate) weight: u64,
@@ -55,10 +57,10 @@ pub(crate) struct Class {
 }
 
 impl Class {
-    fn new(now: Time, spec: usize, policy: &Spec) -> Class {
+    fn new(now: Time, spec: usize, section: usize) -> Class {
         Class {
             spec: spec as u32,
-            pool: policy.pool,
+            pool: section,
             weight: 0,
             slots: 0.0,
             queue: Queue::EMPTY,
@@ -108,6 +110,8 @@ pub(crate) struct Classes {
     pub(crate) all: Vec<Class>,
     /// Classes of the policy, then its templates.
     pub(crate) specs: Vec<Spec>,
+    /// Per spec where its requests go.
+    sections: Vec<usize>,
     named: usize,
     templates: Vec<Template>,
     free: Vec<u32>,
@@ -127,16 +131,19 @@ impl Classes {
     pub(crate) fn new(now: Time, policy: &Policy) -> Classes {
         let specs: Vec<Spec> =
             policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).cloned().collect();
-        let all: Vec<Class> = specs.iter().enumerate().map(|(index, spec)| Class::new(now, index, spec)).collect();
+        let parts = Sections::new(policy);
+        let sections: Vec<usize> = specs.iter().map(|spec| parts.of_class(spec)).collect();
+        let all: Vec<Class> = (0..specs.len()).map(|index| Class::new(now, index, sections[index])).collect();
         let templates = policy
             .templates
             .iter()
             .map(|t| Template { by_key: BTreeMap::new(), max_live: t.max_live as usize, oldest: NONE, newest: NONE })
             .collect();
         let named = policy.classes.len();
-        let pool_slots = vec![0.0; policy.pools.len()];
+        let pool_slots = vec![0.0; parts.len()];
         let free = Vec::new();
-        let mut classes = Classes { all, specs, named, templates, free, total_weight: 0, pool_slots, known: (0.0, 0) };
+        let (total_weight, known) = (0, (0.0, 0));
+        let mut classes = Classes { all, specs, sections, named, templates, free, total_weight, pool_slots, known };
         classes.weigh();
         classes
     }
@@ -196,7 +203,7 @@ impl Classes {
             self.evict(oldest);
         }
         let spec = self.named + template as usize;
-        let mut class = Class::new(now, spec, &self.specs[spec]);
+        let mut class = Class::new(now, spec, self.sections[spec]);
         class.made = Some(Made { template, key: key.into(), older: NONE, newer: NONE });
         let index = if let Some(index) = self.free.pop() {
             self.all[index as usize] = class;

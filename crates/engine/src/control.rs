@@ -65,6 +65,7 @@ impl Engine {
         if self.nodes.readmit(now) {
             self.nodes_changed(now);
         }
+        self.nodes.resize(now);
         if self.steering.next > now {
             return;
         }
@@ -217,6 +218,7 @@ impl Engine {
 
     /// The set of usable nodes is another.
     pub(crate) fn nodes_changed(&mut self, now: Time) {
+        self.nodes.rebalance();
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
         for group in 0..self.windows.len() {
             let slots = self.slots(group);
@@ -250,6 +252,7 @@ mod tests {
             name: "A".into(),
             pool: 0,
             guarantee: Guarantee { throughput: Some(10.0), response_time: Some(limit) },
+            content: crate::policy::Content::Dynamic,
             service_time: None,
             utility: 1.0,
             tag: 0,

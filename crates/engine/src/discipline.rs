@@ -5,6 +5,7 @@
 
 use core::time::Duration;
 
+use crate::admit::ServerLoad;
 use crate::policy::InvalidPolicy;
 
 /// One method per stage, plus the method's own figures.
@@ -75,6 +76,8 @@ pub enum Admit {
         /// The threshold of each pool's queue, in waiting requests, at least 1.
         queue: u32,
     },
+    /// The web switch: who is promised nothing is refused while the nodes are loaded beyond a threshold.
+    ServerLoad(ServerLoad),
 }
 
 /// Figures of [`Admit::Predict`]. The reasons for the values stand at their defaults.
@@ -438,6 +441,13 @@ impl Discipline {
         self.tags.get(code as usize).map_or(0, |tag| tag.rank)
     }
 
+    /// The web switch of Andreolini et al. in one of its forms, `switch_adm`, `static_part` or `dynamic_part`: they
+    /// differ in the dispatch of their pools alone. See `docs/disciplines/web-switch.md`.
+    #[must_use]
+    pub fn web_switch(name: &str, figures: ServerLoad) -> Discipline {
+        Discipline { name: name.into(), admit: Admit::ServerLoad(figures), ..Discipline::none() }
+    }
+
     /// Checks the figures.
     pub(crate) fn validate(&self) -> Result<(), InvalidPolicy> {
         let fail = |text: &str| Err(InvalidPolicy(text.into()));
@@ -493,6 +503,9 @@ impl Discipline {
             && ![p.soft_share, p.margin, p.most_compute, p.fresh].into_iter().all(share)
         {
             return fail("shares of a prediction must lie between 0 and 1");
+        }
+        if let Admit::ServerLoad(s) = self.admit {
+            s.validate()?;
         }
         if let Precedence::Tokens(t) = self.precedence
             && !(share(t.best_effort_share)

@@ -15,20 +15,33 @@
 //! makes the number inside proportional to C^⅔: close to C, and still a proportional rule. (A rule that makes
 //! compute times equal starves machines that are slow even when idle, and winds up meanwhile.)
 //!
+//! The nodes of a pool may be divided over sets of services, each with its part of them: see `sections`, `partition`
+//! (how) and `resize` (when). What is called a pool in here is a section then.
+//!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
 mod ejection;
+mod partition;
+mod resize;
+mod sections;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::admit::LoadSource;
 use crate::discipline::{Adaptive, LoadControl};
 use crate::heap::Heaps;
-use crate::policy::{Dispatch, Ejection, Policy};
+use crate::policy::{Content, Dispatch, Ejection, Policy};
 use crate::random::Random;
 use crate::release::Window;
 use crate::snapshot::NodeState;
 use crate::ticket::NONE;
 use crate::time::Time;
+
+pub use resize::Resize;
+pub(crate) use sections::Sections;
+pub use sections::ServiceSet;
+
+use resize::{Load, Partition};
 
 /// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
 const FARTHEST: f64 = 32.0;
@@ -40,6 +53,9 @@ const MAX_DRAWS: u32 = 64;
 /// One node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeInfo {
+    /// Index into [`Policy::pools`].
+    pub(crate) home: usize,
+    /// Its section: its pool, or the part of it that it is in now (see `sections`).
     pub(crate) pool: usize,
     /// Index into [`Nodes::machines`].
     pub(crate) machine: u32,
@@ -49,6 +65,8 @@ pub(crate) struct NodeInfo {
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
     pub(crate) outstanding: u32,
+    /// Requests inside, by content.
+    pub(crate) inside: [u32; 2],
     pub(crate) served: u64,
     pub(crate) failed: u64,
     /// What its collector counted last: requests for static and for dynamic content.
@@ -61,9 +79,16 @@ pub(crate) struct NodeInfo {
     successes: u32,
     /// Virtual time of its next turn under weighted round robin.
     turn: f64,
+    /// Has it been usable since its section was chosen?
+    placed: bool,
 }
 
 impl NodeInfo {
+    /// Its CPUs: its capacity, or else its weight.
+    pub(crate) fn cpus(&self) -> f64 {
+        self.capacity.unwrap_or(self.weight)
+    }
+
     pub(crate) fn usable(&self) -> bool {
         self.up && !self.draining && self.ejected_until.is_none()
     }
@@ -154,22 +179,33 @@ pub(crate) struct Nodes {
     turns: u64,
     /// When the next ejected node returns, or [`Time::NEVER`].
     next_return: Time,
+    pub(crate) sections: Sections,
+    /// The pools that are divided.
+    pub(crate) partitions: Vec<Partition>,
+    /// Per section what is inside its usable nodes.
+    loads: Vec<Load>,
+    /// What a dynamic request counts as, and whether collectors count.
+    omega: f64,
+    reported: bool,
 }
 
 impl Nodes {
     pub(crate) fn new(policy: &Policy) -> Nodes {
+        let sections = Sections::new(policy);
         let mut nodes: Vec<NodeInfo> = policy
             .nodes
             .iter()
             .enumerate()
             .map(|(index, n)| NodeInfo {
-                pool: n.pool,
+                home: n.pool,
+                pool: sections.of_pool(n.pool).start,
                 machine: 0,
                 lane: 0,
                 weight: n.weight,
                 capacity: n.capacity,
                 max_outstanding: policy.most_inside(index),
                 outstanding: 0,
+                inside: [0; 2],
                 served: 0,
                 failed: 0,
                 reported: None,
@@ -180,25 +216,33 @@ impl Nodes {
                 failures: 0,
                 successes: 0,
                 turn: 1.0 / n.weight,
+                placed: false,
             })
             .collect();
         let machines = machines(policy, &mut nodes);
+        let figures = policy.server_load();
         let mut all = Nodes {
             ready: Heaps::new(0, nodes.len()),
-            usable: vec![0; policy.pools.len()],
-            methods: policy.pools.iter().map(|p| p.dispatch).collect(),
+            usable: vec![0; sections.len()],
+            methods: sections.pools.iter().map(|pool| resize::within(policy.pools[*pool].dispatch)).collect(),
             ejection: policy.pools.iter().map(|p| p.ejection).collect(),
             lanes: Vec::new(),
-            lanes_of: vec![Vec::new(); policy.pools.len()],
+            lanes_of: vec![Vec::new(); sections.len()],
             groups: Vec::new(),
             machines,
             nodes,
-            round: vec![0.0; policy.pools.len()],
+            round: vec![0.0; sections.len()],
             turns: 0,
             next_return: Time::NEVER,
+            partitions: Partition::all(policy, &sections),
+            loads: vec![Load::default(); sections.len()],
+            omega: figures.omega,
+            reported: figures.source != LoadSource::Live,
+            sections,
         };
         all.group(matches!(policy.discipline.load_control, LoadControl::WindowAdaptive(_)));
         all.refresh();
+        all.rebalance();
         all
     }
 
@@ -233,15 +277,25 @@ impl Nodes {
             });
             self.nodes[index].lane = lane;
         }
+        // A section may be without a node at first. Partitions have one window, and so one group.
+        for section in 0..self.lanes_of.len() {
+            if self.sections.sets[section].is_some() && self.lanes_of[section].is_empty() {
+                self.lanes_of[section].push(self.lanes.len() as u32);
+                self.groups[0].lanes.push(self.lanes.len() as u32);
+                self.lanes.push(Lane { pool: section, group: 0, place: 0, weight: 0.0 });
+            }
+        }
         self.ready = Heaps::new(self.lanes.len(), self.nodes.len());
     }
 
     /// Takes over what is known of `old` about its node `from`, now called `to`.
     pub(crate) fn inherit(&mut self, to: usize, old: &Nodes, from: usize) {
         let (node, known) = (&mut self.nodes[to], &old.nodes[from]);
-        let NodeInfo { pool, machine, lane, weight, max_outstanding, .. } = *node;
+        // Rounds begin anew, for new nodes too: who kept its turn would wait until they have caught up.
+        let NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, .. } = *node;
         let capacity = node.capacity.or(known.capacity);
-        *node = NodeInfo { pool, machine, lane, weight, max_outstanding, capacity, ..known.clone() };
+        let own = NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, ..known.clone() };
+        *node = NodeInfo { capacity, ..own };
         let machine = &mut self.machines[machine as usize];
         machine.outstanding += known.outstanding;
         machine.ratio = old.machines[known.machine as usize].ratio;
@@ -264,6 +318,7 @@ impl Nodes {
             }
             self.place(index);
         }
+        self.weigh_sections();
         for group in &mut self.groups {
             (group.weight, group.usable) = (0.0, 0);
             for machine in group.machines.iter().map(|m| &self.machines[*m as usize]) {
@@ -390,7 +445,7 @@ impl Nodes {
     /// [`NONE`]) is chosen only if there is no other; `kept` is as in [`Nodes::has_room`].
     pub(crate) fn dispatch(
         &mut self,
-        pool: usize,
+        (pool, content): (usize, Content),
         windows: &[Window],
         (avoid, kept): (u32, Option<u32>),
         random: &mut Random,
@@ -417,7 +472,7 @@ impl Nodes {
             node.turn += 1.0 / node.weight;
         }
         self.turns += 1;
-        self.count(chosen, true);
+        self.count(chosen, content, true);
         Some(chosen)
     }
 
@@ -434,14 +489,15 @@ impl Nodes {
     }
 
     /// A request is no longer inside.
-    pub(crate) fn release(&mut self, node: u32) {
+    pub(crate) fn release(&mut self, node: u32, content: Content) {
         if node != NONE {
-            self.count(node, false);
+            self.count(node, content, false);
         }
     }
 
     /// One more or one less inside a node.
-    fn count(&mut self, index: u32, enters: bool) {
+    fn count(&mut self, index: u32, content: Content, enters: bool) {
+        self.count_content(index, content, enters);
         let node = &mut self.nodes[index as usize];
         let machine = &mut self.machines[node.machine as usize];
         if enters {
@@ -486,7 +542,7 @@ impl Nodes {
         }
         let key = match self.methods[pool] {
             Dispatch::WeightedRoundRobin => node.turn,
-            Dispatch::LeastOutstanding | Dispatch::PowerOfTwo => load,
+            _ => load,
         };
         self.ready.set(lane, index, (key, self.turns));
     }

@@ -35,7 +35,7 @@ pub struct Engine {
 }
 
 /// Compute time charged before anything is known of a class: an ordinary page.
-const ASSUMED_COMPUTE: f64 = 0.010;
+pub(crate) const ASSUMED_COMPUTE: f64 = 0.010;
 
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
@@ -46,16 +46,17 @@ impl Engine {
         policy.validate()?;
         let classes = Classes::new(now, &policy);
         let live = classes.all.len();
-        let nodes = Nodes::new(&policy);
+        let mut nodes = Nodes::new(&policy);
+        nodes.begin(now);
         let window = Window::new(now, policy.discipline.load_control);
         let mut engine = Engine {
             now,
             sequence: 0,
             tickets: Tickets::new(),
-            queues: Queues::new(policy.max_waiting, policy.pools.len(), policy.discipline.tags.len()),
+            queues: Queues::new(policy.max_waiting, nodes.sections.len(), policy.discipline.tags.len()),
             windows: vec![window; nodes.groups.len()],
+            precedence: Precedence::new(policy.discipline.precedence, nodes.sections.len(), live),
             nodes,
-            precedence: Precedence::new(policy.discipline.precedence, policy.pools.len(), live),
             expiry: Heaps::new(1, live),
             steering: Steering::new(now, &policy),
             random: Random::new(seed),
@@ -105,8 +106,12 @@ impl Engine {
         state.expected.roll(now, state.outstanding > 0, admit, response_time);
         let pool = state.pool;
         self.promote(now);
+        self.demand(class);
         if self.nodes.usable(pool) == 0 {
             return Err(ShedReason::NoNode);
+        }
+        if self.overloaded(class) {
+            return Err(ShedReason::ServerLoad);
         }
         let predicted = self.predicted(now, class);
         let free = self.classes.all[class as usize].queue.len == 0 && self.nodes.has_room(pool, &self.windows, None);
@@ -218,7 +223,8 @@ impl Engine {
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
-        let next = self.steering.next.min(expiry).min(behind).min(self.nodes.next_return());
+        let next =
+            self.steering.next.min(expiry).min(behind).min(self.nodes.next_return()).min(self.nodes.next_resize());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -327,7 +333,8 @@ impl Engine {
     fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
         let pool = self.classes.all[class as usize].pool;
-        let node = self.nodes.dispatch(pool, &self.windows, (NONE, None), &mut self.random).unwrap_or(NONE);
+        let wanted = (pool, self.classes.spec(class).content);
+        let node = self.nodes.dispatch(wanted, &self.windows, (NONE, None), &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
         let group = self.nodes.group_of(node);
         let weight = self.fair_weight(class);

@@ -132,9 +132,10 @@ impl Engine {
         self.node_failed(now, node);
         let room = again && left && self.nodes.has_room(pool, &self.windows, Some(group));
         if room && self.classes.all[class as usize].retry.take(now, &budget) {
-            self.nodes.release(node);
+            let content = self.classes.spec(class).content;
+            self.nodes.release(node, content);
             let wanted = (node, Some(group));
-            let next = self.nodes.dispatch(pool, &self.windows, wanted, &mut self.random).unwrap_or(NONE);
+            let next = self.nodes.dispatch((pool, content), &self.windows, wanted, &mut self.random).unwrap_or(NONE);
             let group_now = self.nodes.group_of(next);
             if group_now != group {
                 self.windows[group as usize].count(now, false);
@@ -171,7 +172,7 @@ impl Engine {
         let (class, node, group, charged, fair) = (entry.class, entry.node, entry.group, entry.charged, entry.fair);
         let used = now.since(entry.released).as_secs_f64();
         self.tickets.remove(index);
-        self.nodes.release(node);
+        self.nodes.release(node, self.classes.spec(class).content);
         self.windows[group as usize].count(now, false);
         let weight = self.fair_weight(class);
         let state = &mut self.classes.all[class as usize];

@@ -36,7 +36,9 @@ mod snapshot;
 mod ticket;
 mod time;
 
+pub use admit::{LoadSource, ServerLoad};
 pub use discipline::*;
+pub use dispatch::{Resize, ServiceSet};
 pub use engine::Engine;
 pub use policy::*;
 pub use request::*;

@@ -12,6 +12,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::discipline::{Discipline, LoadControl};
+use crate::dispatch::{Resize, Sections, ServiceSet};
 
 /// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +33,7 @@ pub struct Policy {
 }
 
 /// Stage *dispatch*: which node of the pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dispatch {
     /// The node with the fewest requests inside, relative to its weight.
     LeastOutstanding,
@@ -40,6 +41,32 @@ pub enum Dispatch {
     WeightedRoundRobin,
     /// Two nodes drawn at random in proportion to weight, the less loaded of the two.
     PowerOfTwo,
+    /// The nodes are divided over the sets of services that the pool has (see [`ServiceSet`]), in turns within
+    /// a set.
+    PartitionStatic {
+        /// How large the parts are.
+        sizes: Sizes,
+    },
+    /// The same, and the parts follow what is asked of them.
+    PartitionDynamic {
+        /// How large the parts are at first.
+        sizes: Sizes,
+        /// When and how they move.
+        resize: Resize,
+    },
+}
+
+/// Relative sizes of a pool's parts by [`ServiceSet::ALL`], finite and > 0; `None` derives them from the guarantees.
+pub type Sizes = Option<[f64; ServiceSet::ALL.len()]>;
+
+/// What a class's requests ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// Files as they lie there: cheap.
+    Static,
+    /// Pages that are computed.
+    #[default]
+    Dynamic,
 }
 
 /// A set of nodes that serve the same requests.
@@ -91,6 +118,8 @@ pub struct Class {
     pub pool: usize,
     /// What it is promised; [`Guarantee::default`] is best effort.
     pub guarantee: Guarantee,
+    /// What its requests ask for.
+    pub content: Content,
     /// Agreed service time of one request on an unloaded node; `None` is learned.
     pub service_time: Option<Duration>,
     /// What serving one request is worth where the guarantees do not all fit; see
@@ -263,7 +292,37 @@ impl Policy {
                 return fail(format!("template {}: max_live must be at least 1", template.class.name));
             }
         }
+        for pool in 0..self.pools.len() {
+            self.validate_partition(pool)?;
+        }
         self.discipline.validate()
+    }
+
+    /// Can the pool be divided as it says?
+    fn validate_partition(&self, pool: usize) -> Result<(), InvalidPolicy> {
+        let Pool { name, dispatch, .. } = &self.pools[pool];
+        let fail = |what: String| Err(InvalidPolicy(format!("pool {name}: {what}")));
+        let (sizes, resize) = match dispatch {
+            Dispatch::PartitionStatic { sizes } => (sizes, None),
+            Dispatch::PartitionDynamic { sizes, resize } => (sizes, Some(resize)),
+            _ => return Ok(()),
+        };
+        let sets = Sections::new(self).of_pool(pool).len();
+        let nodes = self.nodes.iter().filter(|node| node.pool == pool).count();
+        if nodes < sets {
+            return fail(format!("{nodes} nodes cannot be divided over {sets} sets of services"));
+        }
+        if sizes.is_some_and(|sizes| sizes.iter().any(|size| !(size.is_finite() && *size > 0.0))) {
+            return fail("sizes of partitions must be finite and > 0".into());
+        }
+        if resize.is_some_and(|r| r.every.is_zero() || !(r.busy > 0.0 && r.busy <= 1.0)) {
+            return fail("resizing needs a time > 0 and a busy share above 0 and at most 1".into());
+        }
+        if matches!(self.discipline.load_control, LoadControl::WindowAdaptive(_)) {
+            // Its windows belong to groups of nodes that serve the same classes, and learn for minutes.
+            return fail("partitions need one window for all nodes: not window_adaptive".into());
+        }
+        Ok(())
     }
 }
 

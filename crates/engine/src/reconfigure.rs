@@ -29,7 +29,9 @@ impl Engine {
         policy.validate()?;
         let now = self.advance(now);
         let (classes, class_of) = self.carry_classes(now, &policy);
-        let (nodes, node_of) = self.carry_nodes(&policy);
+        let (mut nodes, node_of) = self.carry_nodes(&policy);
+        nodes.begin(now);
+        self.carry_partitions(&mut nodes, &policy, &node_of);
         for entry in &mut self.tickets.entries {
             if entry.state == State::Free {
                 continue;
@@ -92,14 +94,15 @@ impl Engine {
 
     /// The new windows: a group keeps its own if it serves the same pools.
     fn carry_windows(&self, now: Time, policy: &Policy, nodes: &Nodes) -> Vec<Window> {
-        let names = |policy: &Policy, pools: &[usize]| -> BTreeSet<String> {
-            pools.iter().map(|pool| policy.pools[*pool].name.clone()).collect()
+        let names = |policy: &Policy, nodes: &Nodes, sections: &[usize]| -> BTreeSet<String> {
+            sections.iter().map(|section| policy.pools[nodes.sections.pools[*section]].name.clone()).collect()
         };
-        let old: Vec<BTreeSet<String>> = self.nodes.groups.iter().map(|g| names(&self.policy, &g.pools)).collect();
+        let old: Vec<BTreeSet<String>> =
+            self.nodes.groups.iter().map(|g| names(&self.policy, &self.nodes, &g.pools)).collect();
         let method = policy.discipline.load_control;
         let one = old.len() == 1 && nodes.groups.len() == 1;
         let carried = nodes.groups.iter().map(|group| {
-            let known = old.iter().position(|pools| one || *pools == names(policy, &group.pools));
+            let known = old.iter().position(|pools| one || *pools == names(policy, nodes, &group.pools));
             let mut window = known.map_or(Window::new(now, method), |at| self.windows[at].clone());
             window.reconfigure(now, method);
             window
@@ -130,9 +133,9 @@ impl Engine {
     fn rebuild(&mut self, now: Time) {
         let live = self.classes.all.len();
         let discipline = &self.policy.discipline;
-        self.precedence = Precedence::new(discipline.precedence, self.policy.pools.len(), live);
+        self.precedence = Precedence::new(discipline.precedence, self.nodes.sections.len(), live);
         self.expiry = Heaps::new(1, live);
-        self.queues = Queues::new(self.policy.max_waiting, self.policy.pools.len(), discipline.tags.len());
+        self.queues = Queues::new(self.policy.max_waiting, self.nodes.sections.len(), discipline.tags.len());
         for window in &mut self.windows {
             window.outstanding = 0;
         }
@@ -142,6 +145,7 @@ impl Engine {
             class.tag = 0.0;
             class.halves.clear();
         }
+        self.nodes.recount(&self.tickets, &self.classes);
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
             let entry = &self.tickets[index];

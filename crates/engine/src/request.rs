@@ -93,11 +93,13 @@ pub enum ShedReason {
     Overload,
     /// The queue is too long for a request of its tag.
     Threshold,
+    /// The nodes are loaded beyond the threshold of [`crate::Admit::ServerLoad`], and its class is promised nothing.
+    ServerLoad,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order: counters are arrays in this order.
-    pub const ALL: [ShedReason; 8] = [
+    pub const ALL: [ShedReason; 9] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -106,6 +108,7 @@ impl ShedReason {
         ShedReason::NoNode,
         ShedReason::Overload,
         ShedReason::Threshold,
+        ShedReason::ServerLoad,
     ];
 
     /// Its place in [`ShedReason::ALL`].
@@ -126,6 +129,7 @@ impl ShedReason {
             ShedReason::NoNode => "no_node",
             ShedReason::Overload => "overload",
             ShedReason::Threshold => "threshold",
+            ShedReason::ServerLoad => "server_load",
         }
     }
 }

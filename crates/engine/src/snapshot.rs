@@ -6,6 +6,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
 use crate::policy::{Guarantee, Statistic};
 use crate::request::{ClassId, Moved, NodeId, ShedReason};
@@ -32,6 +33,10 @@ pub struct Snapshot {
     pub classes: u32,
     /// Every node.
     pub nodes: Vec<NodeSnapshot>,
+    /// Pools that are divided over sets of services.
+    pub partitions: Vec<PartitionSnapshot>,
+    /// Waiting requests by tag, in the order of the table; empty where the discipline has none.
+    pub tags: Vec<TagSnapshot>,
     /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
     /// no service time is known counts with the others' mean.
     pub demanded_capacity: f64,
@@ -50,6 +55,15 @@ pub struct GroupSnapshot {
     pub outstanding: u32,
     /// Why the window moved last.
     pub moved: Moved,
+}
+
+/// One tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TagSnapshot {
+    /// Its name.
+    pub name: String,
+    /// Requests that wait with it.
+    pub waiting: u32,
 }
 
 /// One node.
@@ -75,6 +89,37 @@ pub struct NodeSnapshot {
     pub group: u32,
     /// Slot-seconds per second, if known.
     pub capacity: Option<f64>,
+    /// `(static + ω·dynamic) / CPUs` of the requests inside, or of those that its collector counted last.
+    pub load: f64,
+    /// The set of services that it serves, if its pool is divided.
+    pub set: Option<ServiceSet>,
+}
+
+/// A pool whose nodes are divided over sets of services.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionSnapshot {
+    /// The pool's name.
+    pub pool: String,
+    /// Nodes that have changed their set since the start, or the last new policy with other sets.
+    pub moves: u64,
+    /// Its sets.
+    pub sets: Vec<SetSnapshot>,
+}
+
+/// One set and its part of the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SetSnapshot {
+    /// Which.
+    pub set: ServiceSet,
+    /// Its usable nodes.
+    pub nodes: u32,
+    /// Their CPUs.
+    pub cpus: f64,
+    /// Their load per CPU.
+    pub load: f64,
+    /// CPUs that were asked for in the last period, refused requests included; before that, and under a static
+    /// partition, what its size was taken from.
+    pub demand: f64,
 }
 
 /// May a node get requests.
@@ -175,6 +220,8 @@ impl Engine {
                 room: self.nodes.can_take(index as u32),
                 group: self.nodes.group_of(index as u32),
                 capacity: node.capacity,
+                load: self.nodes.node_load(node),
+                set: self.nodes.sections.sets[node.pool],
             })
             .collect();
         // Nodes of one machine share its capacity.
@@ -193,7 +240,12 @@ impl Engine {
                 .iter()
                 .zip(&self.nodes.groups)
                 .map(|(window, group)| GroupSnapshot {
-                    pools: group.pools.iter().map(|pool| self.policy.pools[*pool].name.clone()).collect(),
+                    pools: {
+                        let mut pools: Vec<usize> =
+                            group.pools.iter().map(|section| self.nodes.sections.pools[*section]).collect();
+                        pools.dedup();
+                        pools.into_iter().map(|pool| self.policy.pools[pool].name.clone()).collect()
+                    },
                     window: window.limit(),
                     outstanding: window.outstanding,
                     moved: window.moved,
@@ -202,8 +254,17 @@ impl Engine {
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
             usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.total_weight as f64 / 1e9,
+            partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
+            tags: self.tag_snapshots(),
             nodes,
         }
+    }
+
+    fn tag_snapshots(&self) -> Vec<TagSnapshot> {
+        let waiting =
+            |code: usize| (0..self.nodes.sections.len()).map(|section| self.queues.tagged(section)[code]).sum();
+        let tags = self.policy.discipline.tags.iter().enumerate();
+        tags.map(|(code, tag)| TagSnapshot { name: tag.name.clone(), waiting: waiting(code) }).collect()
     }
 
     /// Up to `most` live classes with ids from `from` on, in order of their ids.

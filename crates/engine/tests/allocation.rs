@@ -6,7 +6,7 @@ mod decision;
 use std::hint::black_box;
 
 use decision::Steady;
-use weirgate_engine::Discipline;
+use weirgate_engine::{Discipline, ServerLoad};
 
 #[test]
 fn steady_state_does_not_allocate() {
@@ -15,6 +15,7 @@ fn steady_state_does_not_allocate() {
         (Discipline::quorum(), 1_000),
         (Discipline::weirgate(), 10),
         (Discipline::weirgate(), 1_000),
+        (Discipline::web_switch("switch_adm", ServerLoad::derived(&[])), 1_000),
     ] {
         let name = discipline.name.clone();
         let mut steady = Steady::new(discipline, classes, 20_000);

@@ -125,6 +125,7 @@ pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
             ShedReason::QueueTimeout => "weirgate; error=connection_limit_reached; details=\"queue_timeout\"",
             ShedReason::Overload => "weirgate; error=connection_limit_reached; details=\"overload\"",
             ShedReason::Threshold => "weirgate; error=connection_limit_reached; details=\"threshold\"",
+            ShedReason::ServerLoad => "weirgate; error=connection_limit_reached; details=\"server_load\"",
             ShedReason::NoNode => "weirgate; error=destination_unavailable; details=\"no_node\"",
         }),
     );

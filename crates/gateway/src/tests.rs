@@ -29,6 +29,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 name: "other".into(),
                 pool: 0,
                 guarantee: engine::Guarantee::default(),
+                content: engine::Content::Dynamic,
                 service_time: None,
                 utility: 1.0,
                 tag: 0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use weirgate_config::{Key, Site, Target};
-use weirgate_engine::{Class, Statistic};
+use weirgate_engine::{Admit, Class, Content, Dispatch, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
 
 use crate::args::Explain;
@@ -156,6 +156,8 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     let nodes = policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == class.pool);
     let nodes: Vec<&str> = nodes.map(|(_, place)| place.address.as_str()).collect();
     let _ = writeln!(text, "upstream  {pool}: {}", shorten(&nodes));
+    write_content(text, policy, class);
+    write_tag(text, policy, class);
     let cost = match class.service_time {
         Some(time) => format!("{} of service time, as agreed", Span(time)),
         None => "not given: the service time is learned".to_owned(),
@@ -169,6 +171,55 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
         queue.max_waiting,
         queue.max_waiting_per_flow,
         Span(queue.max_wait)
+    );
+}
+
+/// What matters to SEDA's queues: the tag, and how long a queue it may enter; and where a refusal leads.
+fn write_tag(text: &mut String, policy: &Policy, class: &Class) {
+    if let Some(tag) = policy.discipline.tags.get(class.tag as usize) {
+        let admitted = match policy.discipline.admit {
+            Admit::Thresholds { queue } => {
+                format!(", admitted while fewer than {} wait", (tag.threshold * f64::from(queue)).ceil())
+            }
+            _ => String::new(),
+        };
+        let _ = writeln!(text, "tag       {}{admitted}", tag.name);
+    }
+    if let Some(fallback) = class.fallback.and_then(|index| policy.classes.get(index)) {
+        let pool = policy.pools.get(fallback.pool).map_or("?", |pool| pool.name.as_str());
+        let _ = writeln!(text, "fallback  upstream {pool}, as class {}", fallback.name);
+    }
+}
+
+/// What matters to the web switch: content, set of services, and when the class is refused for load.
+fn write_content(text: &mut String, policy: &Policy, class: &Class) {
+    let divided = matches!(
+        policy.pools.get(class.pool).map(|pool| pool.dispatch),
+        Some(Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. })
+    );
+    let content = match class.content {
+        Content::Static => "static",
+        Content::Dynamic => "dynamic",
+    };
+    if divided {
+        let _ = writeln!(text, "content   {content}, at the upstream's nodes of set {}", ServiceSet::of(class));
+    }
+    let Admit::ServerLoad(ServerLoad { threshold, omega, source }) = policy.discipline.admit else { return };
+    if !divided {
+        let _ = writeln!(text, "content   {content}");
+    }
+    if class.is_top() {
+        let _ = writeln!(text, "admit     whatever the load: it has a guarantee");
+        return;
+    }
+    let counted = match source {
+        LoadSource::Live => "as the gateway counts".to_owned(),
+        LoadSource::Reports { every } => format!("as collectors report every {}", Span(every)),
+    };
+    let _ = writeln!(
+        text,
+        "admit     refused while more than {threshold:.1} static requests are inside per CPU, {counted}; a dynamic one \
+         counts as {omega:.1}"
     );
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::conditions::{HeaderName, Match, Token};
-use crate::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch, record};
+use crate::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch, record, words};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node, Value};
 use crate::unit::{Amount, Bytes, Count, Name, Rate, Share, Span, Text};
@@ -29,6 +29,9 @@ record! {
         max_live: Optional<Count>,
         /// What it is promised. Without it the class is best effort.
         guarantee: Optional<Guarantee>,
+        /// What its requests ask for: `static` files, or pages that are computed. Only the web switch asks
+        /// (`switch_adm`, `static_part`, `dynamic_part`).
+        content: Defaulted<Content> = "dynamic",
         /// Agreed time of one request on an unloaded node. Learned by default.
         service_time: Optional<Span>,
         /// What serving one of its requests is worth where the guarantees do not all fit, relative to other
@@ -47,6 +50,16 @@ record! {
         retry: Defaulted<Switch<Retry>> = {},
         /// Time limits towards the nodes.
         timeouts: Defaulted<NodeTimeouts> = {},
+    }
+}
+
+words! {
+    /// What requests ask for.
+    pub(crate) enum Content {
+        /// Files as they lie there.
+        Static = "static",
+        /// Pages that are computed.
+        Dynamic = "dynamic",
     }
 }
 

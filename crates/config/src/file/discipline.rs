@@ -3,6 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::tags::{Seda, TagForm};
+use super::web_switch::{DynamicPart, ServerLoad};
 use crate::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, record, unknown_word, words};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node, Value};
@@ -19,6 +20,12 @@ pub(crate) enum Discipline {
     Quorum(Box<Quorum>),
     /// SEDA's differentiated queues with their figures.
     Seda(Box<Seda>),
+    /// Refusal by load.
+    SwitchAdm(Box<ServerLoad>),
+    /// The same with nodes divided once.
+    StaticPart(Box<ServerLoad>),
+    /// The same with nodes divided anew as the demand moves.
+    DynamicPart(Box<DynamicPart>),
     /// One method per stage.
     Custom(Box<Custom>),
 }
@@ -32,6 +39,12 @@ record! {
         quorum: Optional<Quorum>,
         /// SEDA's differentiated queues (Le Baron and Elkan) with their own figures.
         seda: Optional<Seda>,
+        /// The web switch (Andreolini et al.) with its own figures: refusal by load.
+        switch_adm: Optional<ServerLoad>,
+        /// The same, with the nodes divided over the sets of services once.
+        static_part: Optional<ServerLoad>,
+        /// The same, with the nodes divided anew as the demand moves.
+        dynamic_part: Optional<DynamicPart>,
         /// One method per stage, for study.
         custom: Optional<Custom>,
     }
@@ -148,6 +161,8 @@ pub(crate) enum Admit {
     Predict(Box<Predict>),
     /// SEDA's thresholds.
     Thresholds(Box<Thresholds>),
+    /// The web switch.
+    ServerLoad(Box<ServerLoad>),
 }
 
 record! {
@@ -157,6 +172,8 @@ record! {
         deadline: Optional<DeadlineFigures>,
         /// Who would wait too long is shed at arrival.
         predict: Optional<Predict>,
+        /// Classes without a guarantee are refused while the nodes are loaded beyond a threshold.
+        server_load: Optional<ServerLoad>,
         /// SEDA's thresholds: the longer the queue, the fewer tags are admitted.
         thresholds: Optional<Thresholds>,
     }
@@ -281,7 +298,7 @@ record! {
 
 /// The one field that is there; complains unless it is exactly one. `bad` says that one of them was wrong and
 /// reported.
-fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Option<T> {
+pub(super) fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Option<T> {
     let names: Vec<String> = fields.iter().map(|(name, _)| format!("`{name}:`")).collect();
     let mut given: Vec<(&str, T)> = fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
     match given.len() {
@@ -301,10 +318,11 @@ fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Context) -> Opt
 }
 
 /// Words that name a discipline.
-const DISCIPLINES: &[&str] = &["weirgate", "quorum", "seda", "none", "custom"];
+const DISCIPLINES: &[&str] =
+    &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "none", "custom"];
 
 /// A record with every default.
-fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
+pub(super) fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
     T::decode(&Node::assumed("{}", node.place), cx).map(Box::new)
 }
 
@@ -315,6 +333,9 @@ impl Decode for Discipline {
                 "weirgate" => defaults(node, cx).map(Discipline::Weirgate),
                 "quorum" => defaults(node, cx).map(Discipline::Quorum),
                 "seda" => defaults(node, cx).map(Discipline::Seda),
+                "switch_adm" => defaults(node, cx).map(Discipline::SwitchAdm),
+                "static_part" => defaults(node, cx).map(Discipline::StaticPart),
+                "dynamic_part" => defaults(node, cx).map(Discipline::DynamicPart),
                 "none" => Some(Discipline::None),
                 "custom" => {
                     let mend = "write `discipline: { custom: { admit: …, load_control: …, precedence: … } }`";
@@ -328,17 +349,21 @@ impl Decode for Discipline {
             },
             Value::Map(_) => {
                 let form = DisciplineForm::decode(node, cx)?;
-                let bad = form.weirgate.bad || form.quorum.bad || form.seda.bad || form.custom.bad;
+                let switch = form.switch_adm.bad || form.static_part.bad || form.dynamic_part.bad;
+                let bad = form.weirgate.bad || form.quorum.bad || form.seda.bad || switch || form.custom.bad;
                 let fields = vec![
                     ("weirgate", form.weirgate.value.map(|w| Discipline::Weirgate(Box::new(w)))),
                     ("quorum", form.quorum.value.map(|q| Discipline::Quorum(Box::new(q)))),
                     ("seda", form.seda.value.map(|s| Discipline::Seda(Box::new(s)))),
+                    ("switch_adm", form.switch_adm.value.map(|s| Discipline::SwitchAdm(Box::new(s)))),
+                    ("static_part", form.static_part.value.map(|s| Discipline::StaticPart(Box::new(s)))),
+                    ("dynamic_part", form.dynamic_part.value.map(|d| Discipline::DynamicPart(Box::new(d)))),
                     ("custom", form.custom.value.map(|c| Discipline::Custom(Box::new(c)))),
                 ];
                 one_of(fields, bad, cx)
             }
             _ => {
-                cx.mismatch("`weirgate`, `quorum`, `seda`, `none` or a map", node);
+                cx.mismatch("the name of a discipline, such as `weirgate`, or a map", node);
                 None
             }
         }
@@ -353,23 +378,26 @@ impl Decode for Admit {
                 "deadline" => Some(Admit::Deadline(StaleEstimate::Decay)),
                 "predict" => defaults(node, cx).map(Admit::Predict),
                 "thresholds" => defaults(node, cx).map(Admit::Thresholds),
+                "server_load" => defaults(node, cx).map(Admit::ServerLoad),
                 word => {
-                    cx.complain(unknown_word(word, &["none", "deadline", "predict", "thresholds"]));
+                    let known = &["none", "deadline", "predict", "thresholds", "server_load"];
+                    cx.complain(unknown_word(word, known));
                     None
                 }
             },
             Value::Map(_) => {
                 let form = AdmitForm::decode(node, cx)?;
-                let bad = form.deadline.bad || form.predict.bad || form.thresholds.bad;
+                let bad = form.deadline.bad || form.predict.bad || form.thresholds.bad || form.server_load.bad;
                 let fields = vec![
                     ("deadline", form.deadline.value.map(|figures| Admit::Deadline(*figures.stale_estimate.get()))),
                     ("predict", form.predict.value.map(|figures| Admit::Predict(Box::new(figures)))),
                     ("thresholds", form.thresholds.value.map(|figures| Admit::Thresholds(Box::new(figures)))),
+                    ("server_load", form.server_load.value.map(|figures| Admit::ServerLoad(Box::new(figures)))),
                 ];
                 one_of(fields, bad, cx)
             }
             _ => {
-                cx.mismatch("`none`, `deadline`, `predict`, `thresholds` or a map", node);
+                cx.mismatch("the name of an admit method, such as `predict`, or a map", node);
                 None
             }
         }
@@ -455,8 +483,8 @@ macro_rules! form_schema {
 }
 
 form_schema! {
-    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "none"] } long DisciplineForm;
-    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds"] } long AdmitForm;
+    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "none"] } long DisciplineForm;
+    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds", "server_load"] } long AdmitForm;
     LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots"] } long LoadControlForm;
     Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens", "reenqueue", "priority"] } long PrecedenceForm;
     FixedWindow: "A window that does not move." short { "const": "unlimited" } long Count;

@@ -12,12 +12,13 @@ mod experiment;
 mod gateway;
 mod tags;
 mod upstream;
+mod web_switch;
 
 use crate::decode::{Defaulted, Named, OneOrMany, Optional, Required, Switch, record};
 use crate::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
-pub(crate) use class::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
+pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::{
     AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
@@ -30,7 +31,8 @@ pub(crate) use experiment::{
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
-pub(crate) use upstream::{Collector, CollectorPort, Dispatch, Ejection, HealthCheck, NodeForm, Upstream, nodes};
+pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
+pub(crate) use web_switch::{Dispatch, DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
     /// A policy of Weirgate: where clients connect, which servers answer them, and what each class
@@ -43,8 +45,9 @@ record! {
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
         classes: Required<Vec<crate::decode::At<Class>>>,
-        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `none`, or a map with a discipline's own
-        /// figures. Weirgate's own by default: it keeps more guarantees than the published methods.
+        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`, `none`, or
+        /// a map with a discipline's own figures. Weirgate's own by default: it keeps more guarantees than the published
+        /// methods.
         discipline: Defaulted<Discipline> = "weirgate",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
         /// `X-Forwarded-*` are believed from them alone. By default from nobody: anybody can send a header.
@@ -87,7 +90,11 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
         "conditions belong in `match:`",
     ),
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
-    ("classes", &["weirgate", "quorum", "seda", "custom"], "it belongs in `discipline:`"),
+    (
+        "classes",
+        &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "custom"],
+        "it belongs in `discipline:`",
+    ),
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),
     ("policy", &["listen", "upstreams", "classes", "discipline"], "it belongs in `policy:`"),
     ("nodes", &["weight", "capacity", "max_outstanding"], "it belongs in a node: `nodes: [{ address: …, … }]`"),

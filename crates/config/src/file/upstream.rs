@@ -3,7 +3,8 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::address::NodeAddress;
-use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record, words};
+use super::web_switch::Dispatch;
+use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node as Tree, Value};
 use crate::unit::{Amount, Count, Name, Share, Span, Text, text_schema};
@@ -13,8 +14,9 @@ record! {
     pub(crate) struct Upstream {
         /// Its nodes: `host:port`, or a map with more about the node.
         nodes: Required<OneOrMany<NodeForm>>,
-        /// How requests are spread over the nodes. Least outstanding by default: it follows the
-        /// nodes' speed without being told.
+        /// How requests are spread over the nodes. Least outstanding by default: it follows the nodes' speed without
+        /// being told. Under `switch_adm`, `static_part` and `dynamic_part` by default what the paper has: in turns,
+        /// divided over the sets of services by the latter two.
         dispatch: Defaulted<Dispatch> = "least_outstanding",
         /// Active health checks: a map, or `off`. Off by default: only the operator knows a path that
         /// is cheap and tells the truth.
@@ -83,18 +85,6 @@ impl JsonSchema for NodeForm {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         json_schema!({ "anyOf": [generator.subschema_for::<NodeAddress>(), generator.subschema_for::<Node>()] })
-    }
-}
-
-words! {
-    /// How requests are spread over the nodes of an upstream.
-    pub(crate) enum Dispatch {
-        /// To the node with the fewest requests inside, relative to its weight.
-        LeastOutstanding = "least_outstanding",
-        /// In turns, in proportion to the weights.
-        Wrr = "wrr",
-        /// Two nodes are drawn by weight; the less loaded one gets the request.
-        PowerOfTwo = "power_of_two",
     }
 }
 

@@ -13,7 +13,7 @@ use super::upstream::Pools;
 use super::{number_text, span_text, tags};
 use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, nearest, quoted};
-use crate::file::{Class, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
+use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 use crate::unit::{Amount, Count, Name, Share};
 
@@ -96,6 +96,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             name: name.to_owned(),
             pool: pool(class, item.mark, pools, cx),
             guarantee: guarantee(class, cx),
+            content: content(class),
             service_time: class.service_time.get().map(|span| span.0),
             utility: utility(class, cx),
             tag: tags::tag(class, discipline, cx),
@@ -177,6 +178,7 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         name: DEFAULT.into(),
         pool: 0,
         guarantee: engine::Guarantee::default(),
+        content: content(&class),
         service_time: None,
         utility: 1.0,
         tag: 0,
@@ -262,6 +264,13 @@ fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
     engine::Guarantee { throughput, response_time }
 }
 
+fn content(class: &Class) -> engine::Content {
+    match class.content.get() {
+        Content::Static => engine::Content::Static,
+        Content::Dynamic => engine::Content::Dynamic,
+    }
+}
+
 fn queue(queue: &Queue, cx: &mut Context) -> engine::QueueBounds {
     let max_waiting = queue.max_waiting.get().0;
     let mut per_source = queue.max_waiting_per_source.get().0;
@@ -331,6 +340,7 @@ fn fallback(class: &Class, pools: &Pools, all: &mut Classes, cx: &mut Context) -
         name: format!("{}/fallback", class.name.get().map_or("", |name| name.0.as_str())),
         pool,
         guarantee: engine::Guarantee::default(),
+        content: content(class),
         service_time: None,
         utility: 1.0,
         tag: 0,
@@ -416,7 +426,7 @@ fn max_live(field: &Optional<Count>, cx: &mut Context) -> u32 {
 
 /// Warns about promises that the discipline does not keep, and identities that clients choose.
 pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discipline, cx: &mut Context) {
-    let weighs = discipline.precedence != engine::Precedence::Fifo;
+    let weighs = matches!(discipline.precedence, engine::Precedence::WeightedFair | engine::Precedence::Tokens(_));
     let window = matches!(discipline.load_control, engine::LoadControl::WindowLinear { .. });
     let list: &[At<Class>] = file.classes.get().map_or(&[], Vec::as_slice);
     let mut limited = false;

@@ -2,7 +2,7 @@
 
 use weirgate_engine as engine;
 
-use super::{number_text, tags};
+use super::{number_text, tags, web_switch};
 use crate::decode::{Context, Defaulted, Mark};
 use crate::errors::Complaint;
 use crate::file::{
@@ -32,12 +32,16 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
             }
         }
         Discipline::Seda(figures) => tags::seda(figures, cx),
+        Discipline::SwitchAdm(_) => web_switch::named("switch_adm"),
+        Discipline::StaticPart(_) => web_switch::named("static_part"),
+        Discipline::DynamicPart(_) => web_switch::named("dynamic_part"),
         Discipline::Custom(custom) => {
             let published = engine::Discipline::quorum();
             let admit = match custom.admit.get() {
                 Some(Admit::None) | None => engine::Admit::None,
                 Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
                 Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
+                Some(Admit::ServerLoad(_)) => web_switch::named("custom").admit,
                 Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: stale(*estimate) },
             };
             let load_control = match custom.load_control.get() {

@@ -13,6 +13,7 @@ mod reach;
 mod rule;
 mod tags;
 mod upstream;
+mod web_switch;
 
 use std::time::Duration;
 
@@ -40,9 +41,12 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     let limits = gateway::limits(file, cx);
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
-    let pools = upstream::pools(file, cx);
-    let discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
+    let mut pools = upstream::pools(file, cx);
+    let mut discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
     let classes = class::classes(file, &pools, &discipline, cx);
+    web_switch::figures(file, &classes, &mut discipline, cx);
+    web_switch::check(file, &pools, &classes, &discipline, cx);
+    web_switch::complete(&mut pools.pools);
     class::warn(file, &classes, &discipline, cx);
 
     if cx.problems.reports() > 0 {

@@ -8,11 +8,11 @@ use http::HeaderValue;
 use weirgate_engine as engine;
 
 use super::gateway::count;
-use super::{number_text, span_text};
+use super::{number_text, span_text, web_switch};
 use crate::decode::{Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, quoted};
 use crate::file::{
-    Collector, CollectorPort, Dispatch, Ejection, HealthCheck, NodeAddress, NodeForm, PolicyFile, Upstream, nodes,
+    Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, PolicyFile, Upstream, nodes,
 };
 use crate::site::{self, NodeSite, PoolSite};
 use crate::unit::{Amount, Count, Span};
@@ -45,11 +45,7 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
         let Some(upstream) = item.value.get() else { continue };
         all.pools.push(engine::Pool {
             name: item.name.0.clone(),
-            dispatch: match upstream.dispatch.get() {
-                Dispatch::LeastOutstanding => engine::Dispatch::LeastOutstanding,
-                Dispatch::Wrr => engine::Dispatch::WeightedRoundRobin,
-                Dispatch::PowerOfTwo => engine::Dispatch::PowerOfTwo,
-            },
+            dispatch: web_switch::dispatch(upstream, file.discipline.get(), cx),
             ejection: ejection(upstream.ejection.get()),
         });
         all.pool_sites.push(PoolSite {

@@ -62,7 +62,21 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             room: true,
             group: 0,
             capacity: None,
+            load: 1.5,
+            set: Some(engine::ServiceSet::TopStatic),
         }],
+        partitions: vec![engine::PartitionSnapshot {
+            pool: "web".into(),
+            moves: 4,
+            sets: vec![engine::SetSnapshot {
+                set: engine::ServiceSet::TopStatic,
+                nodes: 1,
+                cpus: 2.0,
+                load: 1.5,
+                demand: 0.25,
+            }],
+        }],
+        tags: vec![engine::TagSnapshot { name: "premium".into(), waiting: 1 }],
         demanded_capacity: 6.4,
         usable_capacity: None,
     };
@@ -83,8 +97,13 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "classes": 2,
             "nodes": [{
                 "name": "web1", "pool": "web", "state": "ejected", "ejected_until_seconds": 3.0,
-                "outstanding": 3, "served": 100, "failed": 2,
+                "outstanding": 3, "served": 100, "failed": 2, "load": 1.5, "set": "top_static",
             }],
+            "partitions": [{
+                "pool": "web", "moves": 4,
+                "sets": [{ "name": "top_static", "nodes": 1, "cpus": 2.0, "load": 1.5, "demand": 0.25 }],
+            }],
+            "tags": [{ "name": "premium", "waiting": 1 }],
             "demanded_capacity": 6.4,
         })
     );
@@ -108,7 +127,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0, 0],
+        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0],
         retried: 1,
         waiting: 0,
         outstanding: 1,

@@ -43,15 +43,20 @@ impl Nodes {
         node.failed += 1;
         node.failures += 1;
         node.successes = 0;
-        let pool = node.pool;
+        let (pool, section) = (node.home, node.pool);
         let rule = self.ejection[pool];
         if rule.consecutive_failures == 0 || node.failures < rule.consecutive_failures || !node.usable() {
             return false;
         }
-        let members = self.nodes.iter().filter(|n| n.pool == pool).count();
-        let ejected = self.nodes.iter().filter(|n| n.pool == pool && n.ejected_until.is_some()).count();
+        let members = self.nodes.iter().filter(|n| n.home == pool).count();
+        let ejected = self.nodes.iter().filter(|n| n.home == pool && n.ejected_until.is_some()).count();
         let allowed = ((members as f64 * rule.max_share) as usize).max(usize::from(members >= 2));
-        if ejected >= allowed || self.usable[pool] <= 1 {
+        // What is divided anew gets another node for the one that is ejected.
+        let usable: u32 = match self.resizes(pool) {
+            true => self.sections.of_pool(pool).map(|section| self.usable[section]).sum(),
+            false => self.usable[section],
+        };
+        if ejected >= allowed || usable <= 1 {
             return false;
         }
         let node = &mut self.nodes[index as usize];
@@ -92,6 +97,8 @@ impl Nodes {
         let changed = before != node.usable();
         if changed {
             self.refresh();
+        } else {
+            self.weigh_sections();
         }
         changed
     }

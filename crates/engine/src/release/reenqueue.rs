@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::discipline::{Discipline, Tag};
-    use crate::policy::{Class, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
+    use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
     use crate::request::{Arrival, ClassId, Outcome, Ticket, Verdict};
     use crate::ticket::State;
 
@@ -90,6 +90,7 @@ mod tests {
             name: name.into(),
             pool: 0,
             guarantee: Guarantee::default(),
+            content: Content::Dynamic,
             service_time: None,
             utility: 1.0,
             tag,

@@ -29,6 +29,7 @@ impl Steady {
                     limit: Duration::from_secs(100_000),
                 }),
             },
+            content: if index.is_multiple_of(2) { Content::Static } else { Content::Dynamic },
             service_time: Some(Duration::from_millis(8)),
             queue: QueueBounds {
                 max_waiting: u32::MAX,

@@ -45,6 +45,7 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
             throughput,
             response_time: limit.map(|(statistic, limit)| ResponseTime { statistic, limit: ms(limit) }),
         },
+        content: Content::Dynamic,
         service_time: service_ms.map(ms),
         utility: 1.0,
         tag: 0,

@@ -13,7 +13,7 @@ use weirgate_engine::*;
 const MAX_WAIT: u64 = 2_000_000_000;
 
 /// Variants of the policy.
-pub const VARIANTS: u64 = 2160;
+pub const VARIANTS: u64 = 4320;
 
 /// Where the numbers come from: a seed in tests, bytes in the fuzzer.
 pub trait Source {
@@ -65,6 +65,7 @@ pub fn policy(variant: u64) -> Policy {
                 limit: Duration::from_millis(limit),
             }),
         },
+        content: if name < "B" { Content::Static } else { Content::Dynamic },
         service_time: (limit == Some(300)).then(|| Duration::from_millis(20)),
         queue: QueueBounds { max_waiting: waiting, max_waiting_per_flow: 3, max_wait: Duration::from_nanos(MAX_WAIT) },
         retry: RetryBudget::default(),
@@ -78,7 +79,13 @@ pub fn policy(variant: u64) -> Policy {
         digits /= base;
         digit
     };
+    let switches = variant / 2160 == 1;
     let admit = match digit(5) {
+        0 if switches => Admit::ServerLoad(ServerLoad { threshold: 2.0, omega: 1.5, source: LoadSource::Live }),
+        1 if switches => {
+            let source = LoadSource::Reports { every: Duration::from_secs(1) };
+            Admit::ServerLoad(ServerLoad { threshold: 2.0, omega: 1.5, source })
+        }
         0 => Admit::None,
         1 => Admit::Deadline { stale: StaleEstimate::Decay },
         2 => Admit::Predict(Predict::default()),
@@ -107,7 +114,17 @@ pub fn policy(variant: u64) -> Policy {
     tags[0].handle = [Handle::Never, Handle::Highest, Handle::Chance(0.3)][(variant % 3) as usize];
     tags[1].beyond = 0.5;
     tags[2].quota = Some(3);
-    let dispatch = [Dispatch::LeastOutstanding, Dispatch::WeightedRoundRobin, Dispatch::PowerOfTwo];
+    let resize = Resize { every: Duration::from_secs(1), busy: 0.8 };
+    let dispatch = match (&load_control, switches) {
+        (LoadControl::WindowAdaptive(_), _) | (_, false) => {
+            [Dispatch::LeastOutstanding, Dispatch::WeightedRoundRobin, Dispatch::PowerOfTwo]
+        }
+        _ => [
+            Dispatch::PartitionDynamic { sizes: None, resize },
+            Dispatch::PartitionStatic { sizes: Some([1.0, 2.0, 1.0, 2.0]) },
+            Dispatch::PartitionDynamic { sizes: Some([1.0; 4]), resize },
+        ],
+    };
     let pool = |name: &str, shift| Pool {
         name: name.into(),
         dispatch: dispatch[((spread + shift) % 3) as usize],
@@ -294,6 +311,11 @@ impl Model {
             0 | 1 => NodeEvent::Down(id),
             2 => NodeEvent::Draining(id),
             4 => NodeEvent::Resumed(id),
+            5 => NodeEvent::Load {
+                node: id,
+                static_content: source.below(5)? as u32,
+                dynamic_content: source.below(5)? as u32,
+            },
             3 => NodeEvent::Capacity(id, [2.0, -1.0, f64::NAN, f64::INFINITY][source.below(4)? as usize]),
             _ => NodeEvent::Up(id),
         };
@@ -380,6 +402,7 @@ impl Model {
             let on_it = self.requests.values().filter(|r| r.state == State::Inside(NodeId(index as u32))).count();
             assert_eq!(node.outstanding as usize, on_it, "node {}", node.name);
         }
+        self.check_partitions(&snapshot);
         let classes = self.engine.classes(self.time(), ClassId(0), usize::MAX);
         assert_eq!(classes.iter().map(|c| c.waiting as usize).sum::<usize>(), waiting);
         assert_eq!(classes.iter().map(|c| c.outstanding as usize).sum::<usize>(), inside);
@@ -388,16 +411,40 @@ impl Model {
         assert!((share - 1.0).abs() < 1e-9 || share == 0.0, "shares sum to {share}");
     }
 
+    /// Every usable node is in one set, and no set of a partition that moves is without one.
+    fn check_partitions(&self, snapshot: &Snapshot) {
+        for partition in &snapshot.partitions {
+            let pool = self.engine.policy().pools.iter().find(|pool| pool.name == partition.pool);
+            let dynamic = matches!(pool.expect("a pool").dispatch, Dispatch::PartitionDynamic { .. });
+            let usable = snapshot.nodes.iter().filter(|n| n.pool == partition.pool && n.state == NodeState::Up);
+            assert_eq!(usable.clone().count() as u32, partition.sets.iter().map(|set| set.nodes).sum::<u32>());
+            for set in &partition.sets {
+                let members: Vec<_> = usable.clone().filter(|n| n.set == Some(set.set)).collect();
+                assert_eq!(members.len() as u32, set.nodes);
+                let load: f64 = members.iter().map(|n| n.load * n.capacity.unwrap_or(self.weight(n.node))).sum();
+                assert!((load - set.load * set.cpus).abs() < 1e-6, "{set:?}: {load}");
+                let enough = usable.clone().count() >= partition.sets.len();
+                assert!(set.nodes > 0 || !enough || !dynamic, "{partition:?}");
+            }
+        }
+    }
+
+    fn weight(&self, node: NodeId) -> f64 {
+        self.engine.policy().nodes[node.0 as usize].weight
+    }
+
     /// After a drain a request waits only for want of a slot or of a node.
     fn check_work_conserving(&self) {
         let snapshot = self.engine.snapshot(self.time());
         let policy = self.engine.policy();
         for class in self.engine.classes(self.time(), ClassId(0), usize::MAX).iter().filter(|c| c.waiting > 0) {
             let mut specs = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class));
-            let pool = specs.find(|c| c.name == class.name).expect("a live class has a policy").pool;
+            let spec = specs.find(|c| c.name == class.name).expect("a live class has a policy");
+            let (pool, set) = (spec.pool, ServiceSet::of(spec));
             let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {
                 let group = &snapshot.groups[node.group as usize];
-                spec.pool == pool && node.room && group.window.is_none_or(|window| group.outstanding < window)
+                let serves = spec.pool == pool && node.set.is_none_or(|its| its == set);
+                serves && node.room && group.window.is_none_or(|window| group.outstanding < window)
             });
             for (index, node) in snapshot.nodes.iter().enumerate() {
                 let free = node.state == NodeState::Up && node.outstanding < bound(policy, index);

@@ -225,6 +225,8 @@ fn upstream(site: &Site, pool: usize) -> UpstreamView {
         dispatch: match dispatch {
             Some(Dispatch::WeightedRoundRobin) => "wrr",
             Some(Dispatch::PowerOfTwo) => "power_of_two",
+            Some(Dispatch::PartitionStatic { .. }) => "partition_static",
+            Some(Dispatch::PartitionDynamic { .. }) => "partition_dynamic",
             Some(Dispatch::LeastOutstanding) | None => "least_outstanding",
         },
         health_check: site.pools.get(pool).and_then(|p| p.health.as_ref()).map(|h| h.path.clone()),

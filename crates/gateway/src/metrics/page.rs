@@ -361,7 +361,42 @@ impl Scrape {
             nodes().map(|(labels, n)| (labels, u64::from(n.outstanding))),
         )?;
         page.counters("node_served", "Requests that the node finished", None, nodes().map(|(l, n)| (l, n.served)))?;
-        page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))
+        page.counters("node_failed", "Failures of the node", None, nodes().map(|(labels, n)| (labels, n.failed)))?;
+        page.gauges(
+            "node_load",
+            "Requests inside per CPU, a dynamic one as many static ones as it costs",
+            None,
+            nodes().map(|(labels, n)| (labels, n.load)),
+        )?;
+        self.partitions(page)
+    }
+
+    /// Pools that are divided over sets of services (at most four sets each), and tags.
+    fn partitions(&self, page: &mut Page<'_>) -> fmt::Result {
+        let partitions = || self.engine.partitions.iter().map(|p| (vec![("pool", p.pool.as_str())], p));
+        page.gauges(
+            "partition_nodes",
+            "Usable nodes of each set of services of a divided pool",
+            None,
+            partitions().flat_map(|(labels, partition)| {
+                partition.sets.iter().map(move |set| {
+                    let labels = labels.iter().copied().chain([("set", set.set.as_str())]).collect();
+                    (labels, u64::from(set.nodes))
+                })
+            }),
+        )?;
+        page.gauges(
+            "tag_waiting",
+            "Requests that wait with each tag of the discipline",
+            None,
+            self.engine.tags.iter().map(|tag| (vec![("tag", tag.name.as_str())], u64::from(tag.waiting))),
+        )?;
+        page.counters(
+            "partition_moves",
+            "Nodes of a divided pool that changed their set",
+            None,
+            partitions().map(|(labels, partition)| (labels, partition.moves)),
+        )
     }
 
     fn collectors(&self, page: &mut Page<'_>) -> fmt::Result {

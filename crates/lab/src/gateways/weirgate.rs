@@ -42,6 +42,46 @@ pub(super) const NONE: Kind = Kind {
     start: |setting, _| start(setting, "none"),
 };
 
+/// SEDA's queues in Weirgate.
+pub(super) const SEDA: Kind = Kind {
+    name: "seda",
+    about: "Weirgate with SEDA's differentiated queues",
+    program: None,
+    knobs: &[],
+    sweep: &[],
+    start: |setting, _| start(setting, "seda"),
+};
+
+/// The web switch in Weirgate: refusal by load.
+pub(super) const SWITCH_ADM: Kind = Kind {
+    name: "switch_adm",
+    about: "Weirgate as a web switch: refusal by load",
+    program: None,
+    knobs: &[],
+    sweep: &[],
+    start: |setting, _| start(setting, "switch_adm"),
+};
+
+/// The same with divided nodes.
+pub(super) const STATIC_PART: Kind = Kind {
+    name: "static_part",
+    about: "Weirgate as a web switch: refusal by load, nodes divided once",
+    program: None,
+    knobs: &[],
+    sweep: &[],
+    start: |setting, _| start(setting, "static_part"),
+};
+
+/// The same with nodes divided anew.
+pub(super) const DYNAMIC_PART: Kind = Kind {
+    name: "dynamic_part",
+    about: "Weirgate as a web switch: refusal by load, nodes divided as the demand moves",
+    program: None,
+    knobs: &[],
+    sweep: &[],
+    start: |setting, _| start(setting, "dynamic_part"),
+};
+
 /// `weirgate run` under way.
 #[derive(Debug)]
 struct Weirgate {

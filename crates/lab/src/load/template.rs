@@ -2,7 +2,7 @@
 
 use weirgate_config::{Experiment, Key, Target, TrafficClass};
 use weirgate_emulator::client::{Text, digits};
-use weirgate_engine::TemplateId;
+use weirgate_engine::{Content, TemplateId};
 
 use super::sent::Id;
 
@@ -69,7 +69,16 @@ impl Template {
     /// There is no such traffic.
     #[must_use]
     pub fn emulated(experiment: &Experiment, traffic: usize) -> Template {
-        Template { signed: true, ..Template::new(experiment, traffic, "/?demand={cpu_us}us&io={io_us}us") }
+        let policy = &experiment.site.policy;
+        let content = match experiment.traffic[traffic].class {
+            TrafficClass::Class(class) => policy.classes[class].content,
+            TrafficClass::Template { template, .. } => policy.templates[template].class.content,
+        };
+        let path = match content {
+            Content::Static => "/?demand={cpu_us}us&io={io_us}us&content=static",
+            Content::Dynamic => "/?demand={cpu_us}us&io={io_us}us",
+        };
+        Template { signed: true, ..Template::new(experiment, traffic, path) }
     }
 
     /// What goes over the wire.

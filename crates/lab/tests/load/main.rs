@@ -1,11 +1,11 @@
-//! The load over real sockets: against emulated nodes, and beside wrk.
+//! The load over real sockets: against emulated nodes, and beside wrk and oha.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod beside;
 mod clients;
 mod honesty;
 mod pages;
-mod wrk;
 
 use std::net::SocketAddr;
 use std::path::Path;

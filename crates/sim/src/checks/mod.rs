@@ -9,7 +9,7 @@
 //! | `window` | a release leaves no more inside a group of nodes than its window has places |
 //! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
 //! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
-//! | `work` | nothing waits while a node of its pool and that node's window have room |
+//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room |
 //! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
 //! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
 //! | `pages` | the requests of a page lie within its time, and it is complete if it was served and all its objects |
@@ -20,7 +20,9 @@
 
 use std::collections::BTreeMap;
 
-use weirgate_engine::{ClassSnapshot, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, Snapshot, Ticket, Time};
+use weirgate_engine::{
+    ClassSnapshot, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot, Ticket, Time,
+};
 
 use crate::requests::{Place, Request};
 use weirgate_experiment::{Fate, Page, Record, Violation};
@@ -78,8 +80,8 @@ pub(crate) struct Checks {
     inside: u32,
     groups: Vec<Group>,
     releases: u32,
-    /// Per place in `tallies` its pool.
-    pools: Vec<usize>,
+    /// Per place in `tallies` its pool and set of services.
+    services: Vec<(usize, ServiceSet)>,
 }
 
 impl Checks {
@@ -105,7 +107,7 @@ impl Checks {
             inside: 0,
             groups: vec![Group::default()],
             releases: 0,
-            pools: specs.map(|class| class.pool).collect(),
+            services: specs.map(|class| (class.pool, ServiceSet::of(class))).collect(),
         }
     }
 
@@ -273,12 +275,15 @@ impl Checks {
     /// A look when the engine has nothing more to do.
     pub(crate) fn look_at_rest(&mut self, snapshot: &Snapshot) {
         self.look(snapshot);
-        let mut waiting: BTreeMap<usize, u32> = BTreeMap::new();
-        for (pool, tally) in self.pools.iter().zip(&self.tallies) {
-            *waiting.entry(*pool).or_default() += tally.waiting;
+        let mut waiting: BTreeMap<(usize, ServiceSet), u32> = BTreeMap::new();
+        for (service, tally) in self.services.iter().zip(&self.tallies) {
+            *waiting.entry(*service).or_default() += tally.waiting;
         }
         for (node, seen) in self.nodes.clone().iter().zip(&snapshot.nodes) {
-            let waiting = waiting.get(&node.pool).copied().unwrap_or(0);
+            // A node of a divided pool serves its set alone.
+            let serves =
+                |(pool, set): &(usize, ServiceSet)| *pool == node.pool && seen.set.is_none_or(|its| its == *set);
+            let waiting: u32 = waiting.iter().filter(|(service, _)| serves(service)).map(|(_, n)| n).sum();
             let group = self.groups.get(node.group).copied().unwrap_or_default();
             if waiting > 0 && seen.room && group.inside < group.window {
                 let (inside, window) = (group.inside, group.window);

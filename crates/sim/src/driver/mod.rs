@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weirgate_config::{Experiment, TrafficClass};
-use weirgate_engine::{ClassId, Engine, InvalidPolicy, NodeId, Time};
+use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
 
 use crate::agenda::{Agenda, Errands};
 use crate::checks::Checks;
@@ -140,6 +140,8 @@ enum Errand {
     Check { node: u32 },
     /// A health check takes too long.
     CheckLate { node: u32, round: u32 },
+    /// The nodes' collectors are asked.
+    Collect { every: u64 },
 }
 
 /// The numbers of the agenda's sources. At equal instants messages come first and then the lower number:
@@ -235,6 +237,11 @@ impl<'a> Driver<'a> {
         }
         for node in 0..self.watches.len() as u32 {
             self.plan_check(node);
+        }
+        if let Admit::ServerLoad(ServerLoad { source: LoadSource::Reports { every }, .. }) =
+            self.experiment.site.policy.discipline.admit
+        {
+            self.errand(nanos(every), Errand::Collect { every: nanos(every) });
         }
         self.checks.look(&self.engine.snapshot(Time::ZERO));
         self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
@@ -341,6 +348,7 @@ impl<'a> Driver<'a> {
             Errand::Object { visit } => self.next_object(visit),
             Errand::Check { node } => self.check(node),
             Errand::CheckLate { node, round } => self.check_is_late(node, round),
+            Errand::Collect { every } => self.report(every),
         }
     }
 

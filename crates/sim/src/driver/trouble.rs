@@ -82,6 +82,33 @@ impl Driver<'_> {
         }
     }
 
+    /// Every machine's collector says how many requests are in its servers, in the same instant and without delay.
+    /// Nodes of one machine get the same counts. A machine that has crashed says nothing, nor one whose reports are lost.
+    pub(super) fn report(&mut self, every: u64) {
+        let mut counts = vec![[0u32; 2]; self.experiment.machines.len()];
+        let policy = &self.experiment.site.policy;
+        let specs: Vec<_> = policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).collect();
+        for (_, request) in self.requests.iter().filter(|(_, r)| matches!(r.place, Place::Serving(_))) {
+            let content = specs[self.specs[request.traffic as usize]].content;
+            counts[self.machine_of(NodeId(request.node))][content as usize] += 1;
+        }
+        for (node, machine) in (0u32..).zip(self.experiment.machine_of.clone()) {
+            if !self.machines.condition(machine).crashed && !self.is_mute(machine) {
+                let [static_content, dynamic_content] = counts[machine];
+                self.tell(NodeEvent::Load { node: NodeId(node), static_content, dynamic_content });
+            }
+        }
+        self.errand(every, Errand::Collect { every });
+        self.settle();
+    }
+
+    /// Are the reports about a machine lost?
+    fn is_mute(&self, machine: usize) -> bool {
+        self.active.iter().map(|index| &self.experiment.faults[*index]).any(|fault| {
+            fault.kind == FaultKind::LostReports && (fault.machines.is_empty() || fault.machines.contains(&machine))
+        })
+    }
+
     fn tell(&mut self, event: NodeEvent) {
         self.checks.told(event);
         self.engine.node(self.time(), event);
@@ -148,9 +175,7 @@ impl Driver<'_> {
     /// The end of a check.
     fn conclude(&mut self, node: u32, healthy: bool) {
         let machine = self.experiment.machine_of[node as usize];
-        let is_lost = self.active.iter().map(|index| &self.experiment.faults[*index]).any(|fault| {
-            fault.kind == FaultKind::LostReports && (fault.machines.is_empty() || fault.machines.contains(&machine))
-        });
+        let is_lost = self.is_mute(machine);
         let Some(watch) = &mut self.watches[node as usize] else { return };
         if let Some(up) = watch.end(healthy, is_lost) {
             let node = NodeId(node);

@@ -18,8 +18,8 @@ pub(super) struct Args {
     /// Experiment files (YAML).
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Play under this approach, `NAME` or `NAME:knob=value,...`; may be given several times. By default all that are
-    /// installed.
+    /// Play under this approach, `NAME` or `NAME:knob=value,...`; may be given several times. By default the policy's own
+    /// discipline, `weirgate`, `quorum`, `none`, and every peer that is installed.
     #[arg(long = "approach", value_name = "A", value_parser = Approach::parse)]
     approaches: Vec<Approach>,
     /// Play every approach with each of its settings that are worth a trial, then name the best.
@@ -62,7 +62,8 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
     if directory.join("run.json").exists() {
         return Err(format!("{} holds a run already; name another: --output DIR", directory.display()));
     }
-    let mut campaign = args.played.campaign(file, approaches(args)?, directory, date)?;
+    let mut campaign = args.played.campaign(file, Vec::new(), directory, date)?;
+    campaign.approaches = approaches(args, &campaign.experiment()?.site.policy.discipline.name)?;
     if let Some(count) = args.seeds {
         campaign.seeds = (1..=count).collect();
     }
@@ -80,12 +81,14 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
     Ok(run.trials.iter().filter(ours).all(|trial| trial.verdict.sound()))
 }
 
-/// Those that were asked for, or all that are installed; the latter are told.
-fn approaches(args: &Args) -> Result<Vec<Approach>, String> {
+/// Those that were asked for, or all that are installed; what is missing is told. Of Weirgate's other disciplines only the
+/// policy's own is among them.
+fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
     let asked = match args.approaches.as_slice() {
         [] => {
+            let usual = |kind: &&Kind| !kind.is_ours() || [own, "weirgate", "quorum", "none"].contains(&kind.name);
             let (here, missing): (Vec<&Kind>, Vec<&Kind>) =
-                Approach::all().iter().copied().partition(|kind| kind.installed().is_ok());
+                Approach::all().iter().copied().filter(usual).partition(|kind| kind.installed().is_ok());
             if !missing.is_empty() {
                 let names: Vec<&str> = missing.iter().map(|kind| kind.name).collect();
                 exit::say(&format!("not installed and left out: {}; `weirgate lab install`", names.join(", ")));

@@ -76,3 +76,36 @@ fn what_the_gateway_would_refuse_is_refused_here() {
         assert!(ended.err.contains(why), "{args:?}: {}", ended.err);
     }
 }
+
+#[test]
+fn the_web_switch_tells_set_and_threshold() {
+    let policy = include_str!("../../../../policies/web-switch.yaml");
+    let line = |args: &[&str], word: &str| {
+        let text = explain(policy, args);
+        text.lines().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let normal = ["GET", "http://a.test/img/x.png"];
+    assert_eq!(line(&normal, "content"), "content   static, at the upstream's nodes of set normal_static");
+    assert_eq!(
+        line(&normal, "admit"),
+        "admit     refused while more than 40.1 static requests are inside per CPU, as the gateway counts; a dynamic \
+         one counts as 10.0"
+    );
+    let top = ["GET", "http://a.test/", "-H", "Cookie: plan=gold"];
+    assert_eq!(line(&top, "content"), "content   dynamic, at the upstream's nodes of set top_dynamic");
+    assert_eq!(line(&top, "admit"), "admit     whatever the load: it has a guarantee");
+}
+
+#[test]
+fn tags_and_fallbacks_are_told() {
+    let policy = include_str!("../../../../policies/seda.yaml");
+    let line = |args: &[&str], word: &str| {
+        let text = explain(policy, args);
+        text.lines().find(|line| line.starts_with(word)).unwrap_or_else(|| panic!("{text}")).to_owned()
+    };
+    let subscriber = ["GET", "http://a.test/", "-H", "Cookie: plan=gold"];
+    assert_eq!(line(&subscriber, "tag"), "tag       premium, admitted while fewer than 100 wait");
+    let feed = ["GET", "http://a.test/feed"];
+    assert_eq!(line(&feed, "tag"), "tag       basic, admitted while fewer than 50 wait");
+    assert_eq!(line(&feed, "fallback"), "fallback  upstream static-copy, as class feeds/fallback");
+}

@@ -339,7 +339,7 @@ fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
     # A server that is out gets nothing, however many are.
     common_lb_config: {{ healthy_panic_threshold: {{ value: 0 }} }}
     health_checks:
-    - http_health_check: {{ path: \"{HEALTH_PATH}\" }}
+    - http_health_check: {{ path: \"{HEALTH_PATH}\", expected_statuses: [{{ start: 200, end: 500 }}] }}
       interval: {interval}
       no_traffic_interval: {interval}
       timeout: {timeout}

@@ -127,9 +127,9 @@ backend {name}
     balance leastconn
     # Nobody waits longer for a place (4.2, timeout queue).
     timeout queue {queue}
-    # A server that does not answer is left out (4.2, option httpchk; 5.2, inter, fall, rise).
+    # A server that does not answer is left out (4.2, option httpchk; 5.2, inter, fall, rise). One that has no such page lives.
     option httpchk GET {HEALTH_PATH}
-    http-check expect status 200-399
+    http-check expect status 200-499
     timeout check {timeout}
     default-server check inter {interval} fall {fall} rise {rise}
 ",

@@ -1,0 +1,209 @@
+//! The web switch: defaults that follow from the classes, and whether the nodes can be divided.
+
+use std::time::Duration;
+
+use weirgate_engine as engine;
+
+use super::class::Classes;
+use super::number_text;
+use super::upstream::Pools;
+use crate::decode::{Context, Defaulted, Mark, Optional};
+use crate::errors::{Complaint, listed};
+use crate::file::{Admit, Discipline, Dispatch, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes, Upstream};
+use crate::unit::{Amount, Share, Span};
+
+/// Fewer arrivals than those of a second say nothing about a demand, and nobody waits for more than an hour.
+const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
+
+/// How an upstream's requests are spread: its own word, or else the discipline's.
+pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Context) -> engine::Dispatch {
+    let own = &upstream.dispatch;
+    match (own.get(), discipline) {
+        (_, Discipline::SwitchAdm(_)) if !own.given => engine::Dispatch::WeightedRoundRobin,
+        (_, Discipline::StaticPart(_)) if !own.given => engine::Dispatch::PartitionStatic { sizes: None },
+        (_, Discipline::DynamicPart(figures)) if !own.given => {
+            engine::Dispatch::PartitionDynamic { sizes: None, resize: resize(&figures.every, &figures.busy) }
+        }
+        (Dispatch::LeastOutstanding, _) => engine::Dispatch::LeastOutstanding,
+        (Dispatch::Wrr, _) => engine::Dispatch::WeightedRoundRobin,
+        (Dispatch::PowerOfTwo, _) => engine::Dispatch::PowerOfTwo,
+        (Dispatch::PartitionStatic(form), _) => engine::Dispatch::PartitionStatic { sizes: sizes(form, cx) },
+        (Dispatch::PartitionDynamic(form), _) => {
+            check_period(&form.every, cx);
+            check_busy(&form.busy, cx);
+            let resize = resize(&form.every, &form.busy);
+            engine::Dispatch::PartitionDynamic { sizes: sizes(form.sizes.get(), cx), resize }
+        }
+    }
+}
+
+fn resize(every: &Defaulted<Span>, busy: &Defaulted<Share>) -> engine::Resize {
+    engine::Resize { every: every.get().0, busy: busy.get().0 }
+}
+
+fn check_busy(busy: &Defaulted<Share>, cx: &mut Context) {
+    let Share(share) = *busy.get();
+    if share < 0.1 {
+        let what = format!("nodes that are at most {} % busy are idle", number_text(share * 100.0));
+        cx.fail(busy.mark, Complaint::new(what, "write a share from 10% to 100%; 80% is usual"));
+    }
+}
+
+fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
+    let Span(span) = *every.get();
+    if !(EVERY.0..=EVERY.1).contains(&span) {
+        cx.fail(every.mark, Complaint::new("this period is too short or too long", "write one from 1s to 1h"));
+    }
+}
+
+/// Relative sizes; a set without one has 0 for now.
+fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
+    let fields = [&form.top_static, &form.top_dynamic, &form.normal_static, &form.normal_dynamic];
+    let given = fields.iter().any(|field| field.given);
+    let sizes = fields.map(|field| {
+        let Some(&Amount(size)) = field.get() else { return 0.0 };
+        if size > 0.0 && size <= 1e6 {
+            return size;
+        }
+        let what = "a set of this size gets nothing or everything";
+        cx.fail(field.mark, Complaint::new(what, "write more than 0 and at most 1000000: its nodes, say"));
+        1.0
+    });
+    given.then_some(sizes)
+}
+
+/// The figures of a discipline of the web switch.
+struct Figures<'a> {
+    threshold: &'a Optional<Amount>,
+    omega: &'a Optional<Amount>,
+    load: LoadWord,
+    every: &'a Defaulted<Span>,
+}
+
+impl<'a> From<&'a ServerLoad> for Figures<'a> {
+    fn from(form: &'a ServerLoad) -> Figures<'a> {
+        let ServerLoad { threshold, omega, load, every } = form;
+        Figures { threshold, omega, load: *load.get(), every }
+    }
+}
+
+impl<'a> From<&'a DynamicPart> for Figures<'a> {
+    fn from(form: &'a DynamicPart) -> Figures<'a> {
+        let DynamicPart { threshold, omega, load, every, .. } = form;
+        Figures { threshold, omega, load: *load.get(), every }
+    }
+}
+
+/// A discipline of the web switch whose figures wait for the classes.
+pub(super) fn named(name: &str) -> engine::Discipline {
+    engine::Discipline::web_switch(name, engine::ServerLoad::derived(&[]))
+}
+
+/// Gives the discipline its figures, if it refuses by load.
+pub(super) fn figures(file: &PolicyFile, classes: &Classes, discipline: &mut engine::Discipline, cx: &mut Context) {
+    let mark = file.discipline.mark;
+    let (form, mark): (Figures<'_>, Mark) = match file.discipline.get() {
+        Discipline::SwitchAdm(form) | Discipline::StaticPart(form) => ((&**form).into(), mark),
+        Discipline::DynamicPart(form) => {
+            check_busy(&form.busy, cx);
+            ((&**form).into(), mark)
+        }
+        Discipline::Custom(custom) => match custom.admit.get() {
+            Some(Admit::ServerLoad(form)) => ((&**form).into(), custom.admit.mark),
+            _ => return,
+        },
+        _ => return,
+    };
+    discipline.admit = engine::Admit::ServerLoad(server_load(form, classes, mark, cx));
+}
+
+/// Refusal by load, with what is not given derived from the classes.
+fn server_load(form: Figures<'_>, classes: &Classes, mark: Mark, cx: &mut Context) -> engine::ServerLoad {
+    let services: Vec<&engine::Class> =
+        classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class)).collect();
+    let mut positive = |field: &Optional<Amount>| {
+        let &Amount(figure) = field.get()?;
+        if !(1e-3..=1e6).contains(&figure) {
+            let what = format!("{} is out of range", number_text(figure));
+            cx.fail(field.mark, Complaint::new(what, "write a number from 0.001 to 1000000"));
+        }
+        Some(figure)
+    };
+    let derived = engine::ServerLoad::derived(&services);
+    let threshold = positive(form.threshold);
+    let omega = positive(form.omega).unwrap_or(derived.omega);
+    check_period(form.every, cx);
+    if threshold.is_none() && !services.is_empty() {
+        let lacks = match () {
+            () if services.iter().all(|class| class.service_time.is_none()) => Some("no class has a `service_time`"),
+            () if services.iter().all(|class| class.guarantee.response_time.is_none()) => {
+                Some("no class has a `response_time`")
+            }
+            () => None,
+        };
+        if let Some(lacks) = lacks {
+            let text = number_text(derived.threshold);
+            let what = format!("{lacks}: a threshold of {text} static requests per CPU is a guess");
+            cx.warn(mark, Complaint::new(what, "give it, or write the `threshold` of your choice"));
+        }
+    }
+    let source = match form.load {
+        LoadWord::Live => engine::LoadSource::Live,
+        LoadWord::Reports => engine::LoadSource::Reports { every: form.every.get().0 },
+    };
+    engine::ServerLoad { threshold: threshold.unwrap_or(derived.threshold), omega, source }
+}
+
+/// Can every upstream be divided as it says?
+pub(super) fn check(
+    file: &PolicyFile,
+    pools: &Pools,
+    classes: &Classes,
+    discipline: &engine::Discipline,
+    cx: &mut Context,
+) {
+    let upstreams = file.upstreams.get().map_or(&[][..], |u| &u.items);
+    let upstreams = upstreams.iter().filter_map(|item| Some((item.value.mark, item.value.get()?)));
+    for (pool, (mark, upstream)) in upstreams.enumerate() {
+        let (sizes, mark) = match pools.pools[pool].dispatch {
+            engine::Dispatch::PartitionStatic { sizes } | engine::Dispatch::PartitionDynamic { sizes, .. } => {
+                (sizes, if upstream.dispatch.given { upstream.dispatch.mark } else { mark })
+            }
+            _ => continue,
+        };
+        if matches!(discipline.load_control, engine::LoadControl::WindowAdaptive(_)) {
+            let what = "nodes that change their set have no window of their own to learn";
+            let mend = "use `discipline: dynamic_part`, `static_part` or a load control with one window";
+            cx.fail(mark, Complaint::new(what, mend));
+        }
+        let services = classes.classes.iter().chain(classes.templates.iter().map(|template| &template.class));
+        let has = |set: &engine::ServiceSet| {
+            services.clone().any(|class| class.pool == pool && engine::ServiceSet::of(class) == *set)
+        };
+        let sets: Vec<engine::ServiceSet> = engine::ServiceSet::ALL.into_iter().filter(has).collect();
+        let nodes = pools.nodes.iter().filter(|node| node.pool == pool).count();
+        if nodes < sets.len() && !upstream.nodes.bad {
+            let names = listed(sets.iter().map(|set| set.as_str()));
+            let what = format!("{nodes} nodes cannot be divided over {} sets: {names}", sets.len());
+            cx.fail(mark, Complaint::new(what, "add nodes, or use `wrr`, which divides nothing"));
+        }
+        let lacking = |set: &&engine::ServiceSet| sizes.is_some_and(|sizes| sizes[set.index()] == 0.0);
+        for set in sets.iter().filter(lacking).filter(|_| !upstream.dispatch.bad) {
+            let what = format!("the size of `{set}` is missing, and a class of this upstream belongs there");
+            cx.fail(mark, Complaint::new(what, format!("add `{set}:`, or leave all sizes out")));
+        }
+    }
+}
+
+/// Sizes for the engine: sets that no class belongs to have any.
+pub(super) fn complete(pools: &mut [engine::Pool]) {
+    for pool in pools {
+        if let engine::Dispatch::PartitionStatic { sizes: Some(sizes) }
+        | engine::Dispatch::PartitionDynamic { sizes: Some(sizes), .. } = &mut pool.dispatch
+        {
+            for size in sizes.iter_mut().filter(|size| **size == 0.0) {
+                *size = 1.0;
+            }
+        }
+    }
+}

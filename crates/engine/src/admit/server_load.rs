@@ -1,0 +1,178 @@
+//! SwitchAdm: refusal by the load of the nodes.
+//!
+//! Source: Andreolini, Casalicchio, Colajanni, Mambelli, *QoS-aware switching policies for a locally distributed Web
+//! system*, Sec. 2: the switch admits nothing while the sum of the servers' loads exceeds a threshold; a server
+//! reports its active connections, those for static and for dynamic pages apart, every ten seconds.
+//!
+//! What the paper leaves open and how it is read here:
+//! - the *load* of a node is `(static + ω·dynamic) / CPUs`, ω being how much dearer a dynamic request is. The load of
+//!   several nodes is that of one with all their CPUs, so that one threshold fits clusters of every size;
+//! - it rejects by load alone, but reports that *normal* requests are rejected and top ones served: only classes
+//!   without a guarantee are refused here;
+//! - it names no threshold. [`ServerLoad::derived`] takes it from the guarantees.
+//!
+//! Departure: the loads are the gateway's own counts unless the operator wants the reports. A count that is ten
+//! seconds old lets in too much for ten seconds and refuses too much for the next ten.
+
+use core::time::Duration;
+
+use crate::discipline::Admit;
+use crate::engine::Engine;
+use crate::policy::{Class, Content, InvalidPolicy, Policy, Statistic};
+
+/// Figures of [`Admit::ServerLoad`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ServerLoad {
+    /// Load per CPU beyond which classes without a guarantee are refused, in static requests inside; > 0.
+    pub threshold: f64,
+    /// Static requests that a dynamic one counts as (ω); > 0.
+    pub omega: f64,
+    /// Where the counts come from.
+    pub source: LoadSource,
+}
+
+/// Where the load of a node comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadSource {
+    /// What the driver sent there and has not heard of since: exact, but for other clients of the node.
+    Live,
+    /// What its collector counted last ([`crate::NodeEvent::Load`]); nothing before its first report.
+    Reports {
+        /// How often the driver asks for it; > 0.
+        every: Duration,
+    },
+}
+
+/// ω while no class of either content has an agreed service time. Computed pages are one to two orders of magnitude
+/// dearer than files that lie in memory; the smaller figure, as the threshold is then reached later for files.
+const ASSUMED_OMEGA: f64 = 10.0;
+
+/// Service time of a static request if no class has an agreed one: an ordinary page, as elsewhere in the engine.
+const ASSUMED_STATIC: f64 = 0.010;
+
+/// Limit assumed if no class has one: the paper's T_S, as its 95th percentile.
+const ASSUMED_LIMIT: f64 = 0.6;
+
+impl ServerLoad {
+    /// Threshold and ω from the agreed service times and limits of classes (and templates), with live counts.
+    ///
+    /// ω is the mean service time of dynamic classes over that of static ones. The threshold is the load at which the
+    /// top class with the least room reaches its limit: a CPU that is shared by requests worth T static ones is busy
+    /// with them for T service times, and so long takes one of average size that shares it with its like. A percentile
+    /// p belongs to a request −ln(1 − p) times as large if sizes are exponential. So T = limit / (that factor ×
+    /// static service time), at least 1: one request inside a CPU is no overload.
+    #[must_use]
+    pub fn derived(policy_classes: &[&Class]) -> ServerLoad {
+        let mean = |content| {
+            let of = policy_classes.iter().filter(|class| class.content == content);
+            let (sum, count) = of
+                .filter_map(|class| class.service_time)
+                .fold((0.0, 0u32), |(sum, count), time| (sum + time.as_secs_f64(), count + 1));
+            (count > 0).then(|| sum / f64::from(count))
+        };
+        let (static_time, dynamic_time) = (mean(Content::Static), mean(Content::Dynamic));
+        let omega = match (static_time, dynamic_time) {
+            (Some(cheap), Some(dear)) => (dear / cheap).clamp(1e-3, 1e6),
+            _ => ASSUMED_OMEGA,
+        };
+        let cheap = static_time.or(dynamic_time.map(|dear| dear / omega)).unwrap_or(ASSUMED_STATIC);
+        let factor = |statistic| match statistic {
+            Statistic::Average => 1.0,
+            Statistic::Percentile(p) => -(1.0 - p / 100.0).ln(),
+        };
+        let limits = policy_classes.iter().filter_map(|class| class.guarantee.response_time);
+        let least = limits.map(|rt| rt.limit.as_secs_f64() / factor(rt.statistic)).reduce(f64::min);
+        let limit = least.unwrap_or(ASSUMED_LIMIT / factor(Statistic::Percentile(95.0)));
+        ServerLoad { threshold: (limit / cheap).max(1.0), omega, source: LoadSource::Live }
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), InvalidPolicy> {
+        let positive = |x: f64| x.is_finite() && x > 0.0;
+        if !positive(self.threshold) || !positive(self.omega) {
+            return Err(InvalidPolicy("server_load needs a threshold and an omega > 0".into()));
+        }
+        if matches!(self.source, LoadSource::Reports { every } if every.is_zero()) {
+            return Err(InvalidPolicy("reports of server loads need a time > 0 between them".into()));
+        }
+        Ok(())
+    }
+}
+
+impl Policy {
+    /// Classes and templates.
+    pub(crate) fn services(&self) -> Vec<&Class> {
+        self.classes.iter().chain(self.templates.iter().map(|template| &template.class)).collect()
+    }
+
+    /// ω and the source of loads: those of the admit method, or what would be its defaults.
+    pub(crate) fn server_load(&self) -> ServerLoad {
+        match self.discipline.admit {
+            Admit::ServerLoad(figures) => figures,
+            _ => ServerLoad::derived(&self.services()),
+        }
+    }
+}
+
+impl Class {
+    /// Is it promised anything? The paper's top users are; normal ones get best effort.
+    #[must_use]
+    pub fn is_top(&self) -> bool {
+        self.guarantee.throughput.is_some() || self.guarantee.response_time.is_some()
+    }
+}
+
+impl Engine {
+    /// Is a request of the class refused because of the load of the nodes that it could go to?
+    pub(crate) fn overloaded(&self, class: u32) -> bool {
+        let Admit::ServerLoad(figures) = self.policy.discipline.admit else { return false };
+        let section = self.classes.all[class as usize].pool;
+        !self.classes.spec(class).is_top() && self.nodes.section_load(section) > figures.threshold
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::{Guarantee, QueueBounds, ResponseTime, RetryBudget};
+
+    fn class(content: Content, service_ms: Option<u64>, limit: Option<(Statistic, u64)>) -> Class {
+        Class {
+            name: "A".into(),
+            pool: 0,
+            guarantee: Guarantee {
+                throughput: None,
+                response_time: limit
+                    .map(|(statistic, limit)| ResponseTime { statistic, limit: Duration::from_millis(limit) }),
+            },
+            content,
+            service_time: service_ms.map(Duration::from_millis),
+            utility: 1.0,
+            tag: 0,
+            fallback: None,
+            queue: QueueBounds::default(),
+            retry: RetryBudget::default(),
+        }
+    }
+
+    #[test]
+    fn the_defaults_follow_from_the_guarantees() {
+        let p95 = |limit| Some((Statistic::Percentile(95.0), limit));
+        let all = [
+            class(Content::Static, Some(5), p95(600)),
+            class(Content::Dynamic, Some(50), p95(1000)),
+            class(Content::Dynamic, Some(70), None),
+            class(Content::Dynamic, None, None),
+        ];
+        let figures = ServerLoad::derived(&all.each_ref());
+        assert!((figures.omega - 12.0).abs() < 1e-9, "{figures:?}");
+        // 600 ms / ln 20 / 5 ms.
+        assert!((figures.threshold - 40.06).abs() < 0.01, "{figures:?}");
+        let average = [class(Content::Static, Some(10), Some((Statistic::Average, 500)))];
+        assert!((ServerLoad::derived(&average.each_ref()).threshold - 50.0).abs() < 1e-9);
+        // A limit close to the service time still lets one request in.
+        let tight = [class(Content::Dynamic, Some(100), Some((Statistic::Average, 5)))];
+        assert!((ServerLoad::derived(&tight.each_ref()).threshold - 1.0).abs() < 1e-9);
+        let nothing = ServerLoad::derived(&[]);
+        assert!((nothing.omega - 10.0).abs() < 1e-9 && (nothing.threshold - 20.03).abs() < 0.01, "{nothing:?}");
+    }
+}

@@ -1,0 +1,346 @@
+//! When partitions are divided, and what is kept for it: the load of sections, the demand of sets.
+//!
+//! Source: Andreolini et al., Sec. 2 (DynamicPart): every ten seconds the switch looks at the load and may change the
+//! parts. The demand of a set is what *arrived* for it in the period, refused requests too, times the agreed or
+//! learned service times: seen from what was served a set that is too small would look small for ever.
+//!
+//! Departure: a node that fails, drains or is ejected leaves its set at once and the others are divided anew at once; one
+//! that returns goes where it is needed. The paper does not speak of failures. Under a static partition a node keeps its
+//! set whatever happens.
+//!
+//! Requests inside a node that moves finish there. Costs O(nodes × sets) and a few allocations, every ten seconds and
+//! when a node changes its state.
+
+use core::ops::Range;
+use core::time::Duration;
+
+use super::partition::{Wants, divide, millionths, redivide};
+use super::{NodeInfo, Nodes, Sections, ServiceSet};
+use crate::classify::Classes;
+use crate::engine::{ASSUMED_COMPUTE, Engine};
+use crate::policy::{Content, Dispatch, Policy, Sizes};
+use crate::snapshot::{PartitionSnapshot, SetSnapshot};
+use crate::ticket::{NONE, State, Tickets};
+use crate::time::Time;
+
+/// When and how dynamic partitions move.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resize {
+    /// Time between two looks at the demand; > 0.
+    pub every: Duration,
+    /// Largest share of its CPUs that a set of top users may keep busy; above 0, at most 1.
+    pub busy: f64,
+}
+
+impl Default for Resize {
+    fn default() -> Self {
+        Resize {
+            // The paper's: long enough to count hundreds of arrivals, short enough for a surge.
+            every: Duration::from_secs(10),
+            // Under processor sharing times are 1/(1 − busy) of those on an idle node: five times, and beyond it they
+            // grow fast. Limits are usually more generous than that, and a tenth more demand does no harm.
+            busy: 0.8,
+        }
+    }
+}
+
+/// A pool that is divided.
+#[derive(Clone, Debug)]
+pub(crate) struct Partition {
+    pool: usize,
+    /// One per set.
+    sections: Range<usize>,
+    resize: Option<Resize>,
+    /// Per set what it asks for: as agreed, or as measured in the last period.
+    wants: Vec<Wants>,
+    /// Per set the service times of what has arrived in this period, in seconds.
+    offered: Vec<f64>,
+    since: Time,
+    next: Time,
+    pub(crate) moves: u64,
+}
+
+/// What is inside the usable nodes of a section.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    /// By content.
+    counts: [u64; 2],
+    cpus: f64,
+}
+
+/// How requests are spread inside a section.
+pub(super) fn within(dispatch: Dispatch) -> Dispatch {
+    match dispatch {
+        Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. } => Dispatch::WeightedRoundRobin,
+        other => other,
+    }
+}
+
+impl Partition {
+    /// Those of a policy, before the first look.
+    pub(super) fn all(policy: &Policy, sections: &Sections) -> Vec<Partition> {
+        let divided = policy.pools.iter().enumerate().filter_map(|(pool, spec)| match spec.dispatch {
+            Dispatch::PartitionStatic { sizes } => Some((pool, sizes, None)),
+            Dispatch::PartitionDynamic { sizes, resize } => Some((pool, sizes, Some(resize))),
+            _ => None,
+        });
+        let divided = divided.filter(|(pool, ..)| sections.sets[sections.of_pool(*pool).start].is_some());
+        let made = divided.map(|(pool, sizes, resize)| {
+            let range = sections.of_pool(pool);
+            let wants = agreed(policy, sections, range.clone(), sizes, resize.unwrap_or_default().busy);
+            let offered = vec![0.0; range.len()];
+            let (since, next) = (Time::ZERO, Time::NEVER);
+            Partition { pool, sections: range, resize, wants, offered, since, next, moves: 0 }
+        });
+        made.collect()
+    }
+
+    /// The names of its sets say whether two partitions are of one kind.
+    fn same_sets(&self, mine: &Sections, other: &Partition, its: &Sections) -> bool {
+        mine.sets[self.sections.clone()] == its.sets[other.sections.clone()]
+    }
+}
+
+/// What the sets of a pool ask for as long as nothing is measured: their configured sizes, or else the guaranteed
+/// throughput × service time of top classes, and the rest for normal ones in the same mix of content (in equal parts
+/// where that is not known of both). A top set of which it is not known is as large as any.
+fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Sizes, busy: f64) -> Vec<Wants> {
+    let pool = sections.pools[range.start];
+    let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
+    let cpus: f64 = nodes.map(|node| node.capacity.unwrap_or(node.weight)).sum();
+    let sets: Vec<_> = sections.sets[range].iter().copied().flatten().collect();
+    if let Some(sizes) = sizes {
+        let whole: f64 = sets.iter().map(|set| sizes[set.index()]).sum();
+        // All count as top ones: a size is a size.
+        let part = |set: &ServiceSet| sizes[set.index()] / whole * cpus;
+        return sets.iter().map(|set| Wants { top: true, demand: part(set), busy: 1.0 }).collect();
+    }
+    let services = policy.services();
+    let owed = |set: ServiceSet| -> f64 {
+        let mine = services.iter().filter(|class| class.pool == pool && ServiceSet::of(class) == set);
+        mine.filter_map(|class| Some(class.guarantee.throughput? * class.service_time?.as_secs_f64())).sum()
+    };
+    let equal = cpus / sets.len() as f64;
+    let top = |set: ServiceSet| if owed(set) > 0.0 { owed(set) } else { equal * busy };
+    let mix = match [ServiceSet::TopStatic, ServiceSet::TopDynamic].map(owed) {
+        known if known.iter().all(|owed| *owed > 0.0) => known,
+        _ => [1.0; 2],
+    };
+    let normal = |set: ServiceSet| mix[usize::from(set == ServiceSet::NormalDynamic)];
+    let taken: f64 = sets.iter().filter(|set| set.is_top()).map(|set| top(*set) / busy).sum();
+    let parts: f64 = sets.iter().filter(|set| !set.is_top()).map(|set| normal(*set)).sum();
+    let wants = sets.iter().map(|set| match set.is_top() {
+        true => Wants { top: true, demand: top(*set), busy },
+        false => Wants { top: false, demand: (cpus - taken).max(0.0) * normal(*set) / parts, busy: 1.0 },
+    });
+    wants.collect()
+}
+
+impl Nodes {
+    /// The first period of every dynamic partition begins.
+    pub(crate) fn begin(&mut self, now: Time) {
+        for partition in &mut self.partitions {
+            partition.since = now;
+            partition.next = partition.resize.map_or(Time::NEVER, |resize| now + resize.every);
+        }
+    }
+
+    /// When the next partition is due for a look, or [`Time::NEVER`].
+    pub(crate) fn next_resize(&self) -> Time {
+        self.partitions.iter().map(|partition| partition.next).min().unwrap_or(Time::NEVER)
+    }
+
+    /// Is the pool divided anew when its nodes change?
+    pub(super) fn resizes(&self, pool: usize) -> bool {
+        self.partitions.iter().any(|partition| partition.pool == pool && partition.resize.is_some())
+    }
+
+    /// Looks at the demand of the partitions that are due.
+    pub(crate) fn resize(&mut self, now: Time) {
+        for index in 0..self.partitions.len() {
+            let partition = &mut self.partitions[index];
+            let Some(resize) = partition.resize.filter(|_| partition.next <= now) else { continue };
+            let seconds = now.since(partition.since).as_secs_f64();
+            for (set, offered) in partition.offered.iter_mut().enumerate() {
+                let top = self.sections.sets[partition.sections.start + set].is_some_and(ServiceSet::is_top);
+                let busy = if top { resize.busy } else { 1.0 };
+                partition.wants[set] = Wants { top, demand: core::mem::take(offered) / seconds, busy };
+            }
+            partition.since = now;
+            partition.next = now + resize.every;
+            self.divide(index);
+        }
+    }
+
+    /// Nodes came or went: dynamic partitions are divided anew. Static ones are divided once.
+    pub(crate) fn rebalance(&mut self) {
+        for index in 0..self.partitions.len() {
+            let home = self.partitions[index].pool;
+            let fresh = self.nodes.iter().all(|node| node.home != home || !node.placed);
+            if fresh || self.partitions[index].resize.is_some() {
+                self.divide(index);
+            }
+        }
+    }
+
+    /// Divides the usable nodes of a partition.
+    fn divide(&mut self, index: usize) {
+        let partition = &self.partitions[index];
+        let (home, first, dynamic) = (partition.pool, partition.sections.start, partition.resize.is_some());
+        let (mut members, mut cpus, mut current) = (Vec::new(), Vec::new(), Vec::new());
+        for (number, node) in (0u32..).zip(&mut self.nodes).filter(|(_, node)| node.home == home) {
+            if dynamic && !node.usable() {
+                node.placed = false;
+                continue;
+            }
+            members.push(number);
+            cpus.push(millionths(node.cpus()).max(1));
+            current.push(node.placed.then_some(node.pool - first));
+        }
+        if members.is_empty() {
+            return;
+        }
+        let decide = if dynamic { redivide } else { divide };
+        let division = decide(&cpus, &partition.wants, &current);
+        let mut changed = false;
+        for ((number, set), was) in members.into_iter().zip(division).zip(current) {
+            self.partitions[index].moves += u64::from(was.is_some_and(|was| was != set));
+            self.nodes[number as usize].placed = true;
+            changed |= self.put(number, first + set);
+        }
+        if changed {
+            self.refresh();
+        }
+    }
+
+    /// Puts a node into a section. True if it was in another.
+    fn put(&mut self, number: u32, section: usize) -> bool {
+        let (round, lane) = (self.round[section], self.lanes_of[section][0]);
+        let node = &mut self.nodes[number as usize];
+        if node.pool == section {
+            return false;
+        }
+        self.ready.remove(node.lane as usize, number);
+        node.pool = section;
+        node.lane = lane;
+        // It neither catches up nor waits for the turns of the section that it was in.
+        node.turn = round + 1.0 / node.weight;
+        true
+    }
+
+    /// One more or one less inside a node.
+    pub(super) fn count_content(&mut self, index: u32, content: Content, enters: bool) {
+        let node = &mut self.nodes[index as usize];
+        let inside = &mut node.inside[content as usize];
+        *inside = if enters { *inside + 1 } else { *inside - 1 };
+        if node.usable() && !self.reported {
+            let count = &mut self.loads[node.pool].counts[content as usize];
+            *count = if enters { *count + 1 } else { *count - 1 };
+        }
+    }
+
+    /// Sums up anew what is inside the sections.
+    pub(super) fn weigh_sections(&mut self) {
+        self.loads.fill(Load::default());
+        for index in 0..self.nodes.len() {
+            let node = &self.nodes[index];
+            if node.usable() {
+                let counts = self.counted(node);
+                let load = &mut self.loads[node.pool];
+                load.counts = [load.counts[0] + u64::from(counts[0]), load.counts[1] + u64::from(counts[1])];
+                load.cpus += node.cpus();
+            }
+        }
+    }
+
+    /// Counts the requests inside every node anew.
+    pub(crate) fn recount(&mut self, tickets: &Tickets, classes: &Classes) {
+        for node in &mut self.nodes {
+            node.inside = [0; 2];
+        }
+        for entry in tickets.entries.iter().filter(|entry| entry.state == State::Inside && entry.node != NONE) {
+            let content = classes.spec(entry.class).content;
+            self.nodes[entry.node as usize].inside[content as usize] += 1;
+        }
+        self.weigh_sections();
+    }
+
+    /// Static and dynamic requests of a node, as far as its load goes.
+    fn counted(&self, node: &NodeInfo) -> [u32; 2] {
+        if self.reported { node.reported.unwrap_or_default() } else { node.inside }
+    }
+
+    /// Load of a node, per CPU.
+    pub(crate) fn node_load(&self, node: &NodeInfo) -> f64 {
+        let [cheap, dear] = self.counted(node).map(f64::from);
+        (cheap + self.omega * dear) / node.cpus()
+    }
+
+    /// Load of a section's usable nodes, per CPU; 0 without any.
+    pub(crate) fn section_load(&self, section: usize) -> f64 {
+        let Load { counts: [cheap, dear], cpus } = self.loads[section];
+        if cpus > 0.0 { (cheap as f64 + self.omega * dear as f64) / cpus } else { 0.0 }
+    }
+}
+
+impl Engine {
+    /// A request of the class has arrived: its set's demand grows by its service time.
+    pub(crate) fn demand(&mut self, class: u32) {
+        if self.nodes.partitions.is_empty() {
+            return;
+        }
+        let section = self.classes.all[class as usize].pool;
+        let seconds = self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE);
+        let divided = self.nodes.partitions.iter_mut().find(|partition| partition.sections.contains(&section));
+        if let Some(partition) = divided {
+            partition.offered[section - partition.sections.start] += seconds;
+        }
+    }
+
+    /// A new policy: a dynamic partition whose pool has the same sets stays as it is, as far as its nodes stay.
+    pub(crate) fn carry_partitions(&self, nodes: &mut Nodes, policy: &Policy, node_of: &[u32]) {
+        for index in 0..nodes.partitions.len() {
+            let name = &policy.pools[nodes.partitions[index].pool].name;
+            let known = self.nodes.partitions.iter().find(|old| {
+                let same = nodes.partitions[index].same_sets(&nodes.sections, old, &self.nodes.sections);
+                same && self.policy.pools[old.pool].name == *name
+            });
+            let Some(old) = known.filter(|_| nodes.partitions[index].resize.is_some()) else { continue };
+            let partition = &mut nodes.partitions[index];
+            let (home, first) = (partition.pool, partition.sections.start);
+            if old.resize.is_some() {
+                partition.wants.clone_from(&old.wants);
+                partition.offered.clone_from(&old.offered);
+                partition.since = old.since;
+                partition.moves = old.moves;
+            }
+            for node in nodes.nodes.iter_mut().filter(|node| node.home == home) {
+                node.placed = false;
+            }
+            for (old_node, new) in self.nodes.nodes.iter().zip(node_of).filter(|(_, new)| **new != NONE) {
+                if old.sections.contains(&old_node.pool) && nodes.nodes[*new as usize].home == home {
+                    nodes.put(*new, first + old_node.pool - old.sections.start);
+                    nodes.nodes[*new as usize].placed = old_node.placed;
+                }
+            }
+            nodes.refresh();
+        }
+    }
+
+    pub(crate) fn partition_snapshot(&self, partition: &Partition) -> PartitionSnapshot {
+        let sets = partition.sections.clone().zip(&partition.wants).filter_map(|(section, wants)| {
+            Some(SetSnapshot {
+                set: self.nodes.sections.sets[section]?,
+                nodes: self.nodes.usable(section),
+                cpus: self.nodes.loads[section].cpus,
+                load: self.nodes.section_load(section),
+                demand: wants.demand,
+            })
+        });
+        PartitionSnapshot {
+            pool: self.policy.pools[partition.pool].name.clone(),
+            moves: partition.moves,
+            sets: sets.collect(),
+        }
+    }
+}
