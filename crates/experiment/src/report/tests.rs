@@ -293,7 +293,7 @@ fn pages_have_a_table_of_their_own() {
     assert_eq!((ceiling, part.response_ms.map(|times| times.mean)), (Some(50.0), Some(50.0)));
     let series = Series::new(&experiment, &run);
     assert_eq!(series.classes[0].response_ms[5], Some(50.0));
-    let played = Played {
+    let mut played = Played {
         experiment,
         groups: vec![Group { discipline: "quorum".into(), verdicts: vec![verdict.clone()], series: Some(series) }],
     };
@@ -305,5 +305,10 @@ fn pages_have_a_table_of_their_own() {
     assert!(html.contains("<h2>Pages</h2>") && html.contains("<td>10.0<td>9.0<td>15<td>10.0<td>0<td>0</tr>"), "{html}");
     let json = json::text(&[&verdict]);
     assert!(json.contains("\"rejected_share\": 0.1") && json.matches("\"pages\"").count() == 6, "{json}");
+    // The points of a curve have theirs as well.
+    played.experiment.axis = Some("clients".into());
+    (0..).zip(&mut played.experiment.phases).for_each(|(at, phase)| phase.x = Some(f64::from(at)));
+    let text = text::text(&played);
+    assert!(text.contains("\nsurge\n  pages of  pages/s"), "{text}");
     assert!(!text::text(&super::tests::played(&runs())).contains("pages of"));
 }

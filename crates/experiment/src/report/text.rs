@@ -28,6 +28,10 @@ pub fn report(report: &Report<'_>) -> String {
     let curve = Curve::of(report);
     if let Some(curve) = &curve {
         text.extend(report.groups.iter().map(|group| over_axis(curve, group)));
+        for (index, phase) in outline.phases.iter().enumerate().filter(|(index, _)| curve.has(*index)) {
+            let pages = pages(report, index);
+            text += &if pages.is_empty() { pages } else { format!("\n{}\n{pages}", phase.name) };
+        }
     }
     let points = |index: &usize| curve.as_ref().is_some_and(|curve| curve.has(*index));
     for (index, phase) in outline.phases.iter().enumerate().filter(|(index, _)| !points(index)) {
