@@ -134,7 +134,13 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                         Source::Open { rate, .. } => rate.at(at),
                         // No user has more than one request at a time.
                         Source::Users { users, think } => users.at(at) / (think.mean() + mean),
-                        Source::Trace(_) | Source::Objects { .. } => panic!("none is owed anything yet"),
+                        Source::Objects { page, count, .. } => {
+                            let Source::Open { rate, .. } = &experiment.traffic[*page].source else {
+                                panic!("no clients")
+                            };
+                            rate.at(at) * count.mean()
+                        }
+                        Source::Trace(_) => panic!("none is owed anything yet"),
                     };
                     let owed = rate.min(floor) * (agreed / mean).min(1.0);
                     owed * demand.cpu.mean()
