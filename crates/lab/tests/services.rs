@@ -28,7 +28,8 @@ impl Bench {
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}", std::process::id()));
+        // As the directory of an approach with a knob: its name has a `=` in it.
+        let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}:a=b", std::process::id()));
         std::fs::create_dir(&directory).expect("the directory is new");
         Some(Bench { directory, _alone: alone })
     }
