@@ -29,7 +29,7 @@ impl Bench {
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         // As the directory of an approach with a knob: its name has a `=` in it.
-        let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}:a=b", std::process::id()));
+        let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}-a=b", std::process::id()));
         std::fs::create_dir(&directory).expect("the directory is new");
         Some(Bench { directory, _alone: alone })
     }
