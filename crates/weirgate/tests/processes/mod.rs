@@ -6,6 +6,7 @@ mod clock;
 use std::fs::File;
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -54,7 +55,9 @@ impl Process {
         let log = directory.path().join(format!("output-{}", address.port()));
         let out = File::create(&log).expect("the temporary directory is writable");
         let err = out.try_clone().expect("a file handle can be copied");
-        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn().expect("the program starts");
+        // A group of its own: what it starts goes with it.
+        command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
+        let child = command.spawn().expect("the program starts");
         let mut process = Process { child, log };
         let up = clock::becomes_true(|| TcpStream::connect(address).is_ok() || !process.alive());
         assert!(up && process.alive(), "{command:?} does not serve {address}: {}", process.output());
@@ -87,7 +90,9 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is ours and holds nothing that must be saved.
+        // It and its workers are ours and hold nothing that must be saved.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
