@@ -232,6 +232,15 @@ pub(crate) fn listed<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     }
 }
 
+/// The complaint about a name that is none of `known`; `what` says what it should name.
+pub(crate) fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a str> + Clone) -> Complaint {
+    let mend = match nearest(name, known.clone()) {
+        Some(near) => format!("did you mean {}?", quoted(near)),
+        None => format!("known here: {}", listed(known)),
+    };
+    Complaint::new(format!("{what} {} is unknown", quoted(name)).trim_start(), mend)
+}
+
 /// The word of `known` that `word` is probably meant to be.
 pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     /// Longer words are not typing errors of ours.

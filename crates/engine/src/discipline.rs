@@ -350,6 +350,21 @@ impl Tag {
         ]
     }
 
+    /// Is a request with this tag handled in the end? Otherwise it is put back for ever, or turns into a tag that is not
+    /// in the table.
+    #[must_use]
+    pub fn is_handled(tags: &[Tag], code: usize) -> bool {
+        let mut next = code;
+        // Who has been through the whole table goes round in it.
+        for _ in 0..tags.len() {
+            match tags.get(next) {
+                Some(tag) if tag.handle == Handle::Never => next = tag.reenqueued as usize,
+                found => return found.is_some(),
+            }
+        }
+        false
+    }
+
     /// Checks a table of tags.
     fn validate(tags: &[Tag]) -> Result<(), InvalidPolicy> {
         for (code, tag) in tags.iter().enumerate() {
@@ -364,14 +379,7 @@ impl Tag {
             if tag.reenqueued as usize >= tags.len() {
                 return fail("it turns into a tag that does not exist");
             }
-            // Whoever is never handled must become somebody who is.
-            let mut next = code;
-            for _ in 0..tags.len() {
-                if tags[next].handle == Handle::Never {
-                    next = tags[next].reenqueued as usize;
-                }
-            }
-            if tags[next].handle == Handle::Never {
+            if !Tag::is_handled(tags, code) {
                 return fail("its requests are put back for ever");
             }
         }

@@ -1,6 +1,6 @@
 //! Choices of words.
 
-use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::errors::{Complaint, unknown};
 
 /// Declares a choice of words: enum, [`super::FromText`] and JSON Schema.
 macro_rules! words {
@@ -43,9 +43,5 @@ pub(crate) use words;
 
 /// The complaint about a word that is none of `known`.
 pub(crate) fn unknown_word(text: &str, known: &[&str]) -> Complaint {
-    let mend = match nearest(text, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known here: {}", listed(known.iter().copied())),
-    };
-    Complaint::new(format!("{} is unknown", quoted(text)), mend)
+    unknown("", text, known.iter().copied())
 }

@@ -12,7 +12,7 @@ use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{number_text, span_text, tags};
 use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
-use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::errors::{Complaint, listed, quoted, unknown};
 use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 use crate::unit::{Amount, Count, Name, Share};
@@ -91,8 +91,7 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             }
             taken.push(Taken { name: name.to_owned(), mark: item.mark, matches: matches.clone() });
         }
-        let fallback = fallback(class, pools, &mut all, cx);
-        let resolved = engine::Class {
+        let mut resolved = engine::Class {
             name: name.to_owned(),
             pool: pool(class, item.mark, pools, cx),
             guarantee: guarantee(class, cx),
@@ -100,11 +99,27 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             service_time: class.service_time.get().map(|span| span.0),
             utility: utility(class, cx),
             tag: tags::tag(class, discipline, cx),
-            fallback,
+            fallback: None,
             queue: queue(class.queue.get(), cx),
             retry: retry(class.retry.get(), cx),
         };
         let class_site = ClassSite { shed: answer(class, cx), timeouts: timeouts(class.timeouts.get(), cx) };
+        if let Some(pool) = fallback(class, pools, cx) {
+            // As the class itself, but promised nothing.
+            resolved.fallback = Some(all.classes.len());
+            all.classes.push(engine::Class {
+                name: format!("{name}/fallback"),
+                pool,
+                guarantee: engine::Guarantee::default(),
+                service_time: None,
+                utility: 1.0,
+                tag: 0,
+                fallback: None,
+                ..resolved.clone()
+            });
+            all.class_sites.push(class_site.clone());
+            all.class_marks.push(None);
+        }
         let target = match template_key(class, cx) {
             Some(key) => {
                 let template = engine::TemplateId(index(all.templates.len()));
@@ -225,12 +240,7 @@ fn pool(class: &Class, mark: Mark, pools: &Pools, cx: &mut Context) -> usize {
 }
 
 fn unknown_upstream(name: &str, pools: &Pools) -> Complaint {
-    let known = || pools.index.keys().map(String::as_str);
-    let mend = match nearest(name, known()) {
-        Some(near) => format!("did you mean `{near}`?"),
-        None => format!("known here: {}", listed(known())),
-    };
-    Complaint::new(format!("upstream {} is unknown", quoted(name)), mend)
+    unknown("upstream", name, pools.index.keys().map(String::as_str))
 }
 
 fn guarantee(class: &Class, cx: &mut Context) -> engine::Guarantee {
@@ -320,35 +330,19 @@ fn reply(status: u32, body: (&str, Mark), content_type: (&str, Mark), cx: &mut C
     ShedReply { status, content_type: content_type.0.to_owned(), body: body.0.to_owned() }
 }
 
-/// Adds the class as which requests are tried that this one turns away; its index.
-fn fallback(class: &Class, pools: &Pools, all: &mut Classes, cx: &mut Context) -> Option<usize> {
+/// The pool that answers what the class turns away.
+fn fallback(class: &Class, pools: &Pools, cx: &mut Context) -> Option<usize> {
     let file = class.fallback.get()?;
     if !file.upstream.given && !file.body.given {
         let mend = "give it `upstream:` or `body:`, or remove it";
         cx.fail(class.fallback.mark, Complaint::new("this fallback is nothing", mend));
     }
     let Name(upstream) = file.upstream.get()?;
-    let Some(pool) = pools.index.get(upstream).copied() else {
-        if pools.complete {
-            cx.fail(file.upstream.mark, unknown_upstream(upstream, pools));
-        }
-        return None;
-    };
-    all.class_sites.push(ClassSite { shed: answer(class, cx), timeouts: timeouts(class.timeouts.get(), cx) });
-    all.class_marks.push(None);
-    all.classes.push(engine::Class {
-        name: format!("{}/fallback", class.name.get().map_or("", |name| name.0.as_str())),
-        pool,
-        guarantee: engine::Guarantee::default(),
-        content: content(class),
-        service_time: None,
-        utility: 1.0,
-        tag: 0,
-        fallback: None,
-        queue: queue(class.queue.get(), cx),
-        retry: retry(class.retry.get(), cx),
-    });
-    Some(all.classes.len() - 1)
+    let pool = pools.index.get(upstream).copied();
+    if pool.is_none() && pools.complete {
+        cx.fail(file.upstream.mark, unknown_upstream(upstream, pools));
+    }
+    pool
 }
 
 /// The answer to what is turned away for good.

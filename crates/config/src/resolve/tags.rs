@@ -3,8 +3,8 @@
 use weirgate_engine as engine;
 
 use super::number_text;
-use crate::decode::{At, Context, Defaulted, Optional};
-use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::decode::{At, Context, Defaulted, Mark, Optional};
+use crate::errors::{Complaint, unknown};
 use crate::file::{Class, HandleForm, Scheduling, Seda, TagForm};
 use crate::unit::{Amount, Count, Name, Share};
 
@@ -56,7 +56,7 @@ pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec
         }
         let reenqueued = match file.reenqueued.get() {
             None => code,
-            Some(name) => named(name, &names, "tag", file.reenqueued.mark, cx).unwrap_or(code),
+            Some(name) => named(name, &names, file.reenqueued.mark, cx).unwrap_or(code),
         };
         tags.push(engine::Tag {
             name: names[code].to_owned(),
@@ -74,16 +74,7 @@ pub(super) fn table(field: &Optional<Vec<At<TagForm>>>, cx: &mut Context) -> Vec
         });
     }
     for (code, item) in list.iter().enumerate() {
-        if item.bad || tags.iter().any(|tag| tag.reenqueued as usize >= tags.len()) {
-            continue;
-        }
-        let mut next = code;
-        for _ in 0..tags.len() {
-            if tags[next].handle == engine::Handle::Never {
-                next = tags[next].reenqueued as usize;
-            }
-        }
-        if tags[next].handle == engine::Handle::Never {
+        if !item.bad && !engine::Tag::is_handled(&tags, code) {
             let what = format!("requests with the tag `{}` are put back for ever", names[code]);
             cx.fail(item.mark, Complaint::new(what, "name a tag in `reenqueued` that is handled in the end"));
         }
@@ -98,7 +89,7 @@ pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Conte
     let code = match class.tag.get() {
         Some(name) if !discipline.tags.is_empty() => {
             let names: Vec<&str> = discipline.tags.iter().map(|tag| tag.name.as_str()).collect();
-            named(name, &names, "tag", class.tag.mark, cx).unwrap_or(0)
+            named(name, &names, class.tag.mark, cx).unwrap_or(0)
         }
         // Another discipline is tried on a policy that has tags: they say nothing then.
         Some(_) => 0,
@@ -108,15 +99,11 @@ pub(super) fn tag(class: &Class, discipline: &engine::Discipline, cx: &mut Conte
     u32::try_from(code).unwrap_or(0)
 }
 
-/// The index of a name.
-fn named(Name(name): &Name, names: &[&str], what: &str, mark: crate::decode::Mark, cx: &mut Context) -> Option<usize> {
+/// The index of a tag.
+fn named(Name(name): &Name, names: &[&str], mark: Mark, cx: &mut Context) -> Option<usize> {
     let found = names.iter().position(|known| known == name);
     if found.is_none() {
-        let mend = match nearest(name, names.iter().copied()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("known here: {}", listed(names.iter().copied())),
-        };
-        cx.fail(mark, Complaint::new(format!("{what} {} is unknown", quoted(name)), mend));
+        cx.fail(mark, unknown("tag", name, names.iter().copied()));
     }
     found
 }

@@ -10,77 +10,37 @@ use serde::Deserialize;
 use weirgate_config::{Deployment, Override, admin, deployed_policy};
 
 use super::launch::{Peer, SocketPath, version, write};
-use super::{Gateway, Kind, Setting, State};
+use super::{Approach, Gateway, Kind, Setting, State};
 
 /// Weirgate's own discipline.
-pub(super) const WEIRGATE: Kind = Kind {
-    name: "weirgate",
-    about: "Weirgate with its own discipline: windows that measure, tokens, admission at arrival",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "weirgate"),
-};
+pub(super) const WEIRGATE: Kind =
+    under("weirgate", "Weirgate with its own discipline: windows that measure, tokens, admission at arrival");
 
 /// The published discipline in Weirgate.
-pub(super) const QUORUM: Kind = Kind {
-    name: "quorum",
-    about: "Weirgate with Quorum's published rules",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "quorum"),
-};
+pub(super) const QUORUM: Kind = under("quorum", "Weirgate with Quorum's published rules");
 
 /// No discipline in Weirgate.
-pub(super) const NONE: Kind = Kind {
-    name: "none",
-    about: "Weirgate without control: a plain proxy with least outstanding requests",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "none"),
-};
+pub(super) const NONE: Kind = under("none", "Weirgate without control: a plain proxy with least outstanding requests");
 
 /// SEDA's queues in Weirgate.
-pub(super) const SEDA: Kind = Kind {
-    name: "seda",
-    about: "Weirgate with SEDA's differentiated queues",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "seda"),
-};
+pub(super) const SEDA: Kind = under("seda", "Weirgate with SEDA's differentiated queues");
 
 /// The web switch in Weirgate: refusal by load.
-pub(super) const SWITCH_ADM: Kind = Kind {
-    name: "switch_adm",
-    about: "Weirgate as a web switch: refusal by load",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "switch_adm"),
-};
+pub(super) const SWITCH_ADM: Kind = under("switch_adm", "Weirgate as a web switch: refusal by load");
 
 /// The same with divided nodes.
-pub(super) const STATIC_PART: Kind = Kind {
-    name: "static_part",
-    about: "Weirgate as a web switch: refusal by load, nodes divided once",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "static_part"),
-};
+pub(super) const STATIC_PART: Kind =
+    under("static_part", "Weirgate as a web switch: refusal by load, nodes divided once");
 
 /// The same with nodes divided anew.
-pub(super) const DYNAMIC_PART: Kind = Kind {
-    name: "dynamic_part",
-    about: "Weirgate as a web switch: refusal by load, nodes divided as the demand moves",
-    program: None,
-    knobs: &[],
-    sweep: &[],
-    start: |setting, _| start(setting, "dynamic_part"),
-};
+pub(super) const DYNAMIC_PART: Kind =
+    under("dynamic_part", "Weirgate as a web switch: refusal by load, nodes divided as the demand moves");
+
+/// Weirgate under the discipline `name`.
+const fn under(name: &'static str, about: &'static str) -> Kind {
+    let start = |setting: &Setting<'_>, approach: &Approach| start(setting, approach.kind().name);
+    Kind { name, about, program: None, knobs: &[], sweep: &[], start }
+}
 
 /// `weirgate run` under way.
 #[derive(Debug)]

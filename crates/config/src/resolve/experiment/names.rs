@@ -1,7 +1,7 @@
 //! What an experiment may name: classes, templates and machines of its policy.
 
 use crate::decode::{At, Context, Mark, OneOrMany};
-use crate::errors::{Complaint, listed, nearest, quoted};
+use crate::errors::{Complaint, listed, nearest, quoted, unknown};
 use crate::file::{ExperimentFile, NodeForm, nodes};
 use crate::site::Site;
 use crate::unit::Text;
@@ -136,12 +136,7 @@ pub(super) fn index_of(
 ) -> Option<usize> {
     let found = known.iter().position(|other| other == name);
     if found.is_none() && complete {
-        let known = || known.iter().map(String::as_str);
-        let mend = match nearest(name, known()) {
-            Some(near) => format!("did you mean {}?", quoted(near)),
-            None => format!("known here: {}", listed(known())),
-        };
-        cx.fail(mark, Complaint::new(format!("{what} {} is unknown", quoted(name)), mend));
+        cx.fail(mark, unknown(what, name, known.iter().map(String::as_str)));
     }
     found
 }
