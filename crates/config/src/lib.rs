@@ -22,6 +22,7 @@ mod load_experiment;
 pub mod normal;
 mod overrides;
 mod report;
+pub mod reserves_admin;
 mod reserves_wire;
 mod resolve;
 mod site;
