@@ -38,14 +38,14 @@ impl Collector for Scrape {
         let page = &mut encoder;
         let view = &self.0;
         let promises = view.classes.iter().map(|class| (vec![("class", class.name.as_str())], class.share_percent / 100.0));
-        gauges(page, "promise", "Promised share of the cluster", Some(Unit::Ratios), promises)?;
+        gauges(page, "promise", "Promised share of the cluster", None, promises)?;
         let figures: [(&str, &str, Figure); 3] = [
             ("share", "Share of the node in force", |class| class.share_percent),
             ("usage", "CPU time used, as a share of the node's, in the last window", |class| class.usage_percent),
             ("allocation", "Share of the node that the last run gave", |class| class.allocation_percent),
         ];
         for (name, help, figure) in figures {
-            gauges(page, name, help, Some(Unit::Ratios), self.classes(figure))?;
+            gauges(page, name, help, None, self.classes(figure))?;
         }
         let sinks = self.classes(|class| class.sink.map(|sink| if sink { 1.0 } else { 0.0 }));
         gauges(page, "sink", "Whether the class used all of its share of the node", None, sinks)?;
@@ -76,10 +76,9 @@ impl Scrape {
     /// A figure of every class on every node that has it.
     fn classes(&self, figure: Figure) -> impl Iterator<Item = (Labels<'_>, f64)> {
         self.0.nodes.iter().flat_map(move |node| {
-            let of = |class: &'_ ClassOnNode| figure(class);
             node.classes.iter().filter_map(move |class| {
                 let labels = vec![("node", node.name.as_str()), ("class", class.name.as_str())];
-                Some((labels, of(class)?))
+                Some((labels, figure(class)?))
             })
         })
     }
