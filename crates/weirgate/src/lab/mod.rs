@@ -66,6 +66,10 @@ struct Played {
     /// Play with this seed.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Run gateway, load generator and nodes on these CPUs. By default on three; on a machine with two, gateway and
+    /// load on the first and nodes on the last.
+    #[arg(long, value_name = "G,L,N", value_parser = |text: &str| text.parse::<Cpus>())]
+    cpus: Option<Cpus>,
 }
 
 impl Played {
@@ -87,7 +91,7 @@ impl Played {
             directory,
             // Its own approaches are other processes of the program that is running.
             program,
-            cpus: Cpus::of_this_machine()?,
+            cpus: self.cpus.map_or_else(Cpus::of_this_machine, Ok)?,
             command: sim::command_line(),
             date,
         })
