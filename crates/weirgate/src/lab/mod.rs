@@ -5,6 +5,7 @@ mod list;
 mod play;
 mod provision;
 mod reports;
+mod table1;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ enum Command {
     Report(reports::ReportArgs),
     Compare(reports::CompareArgs),
     Provision(provision::Args),
+    ClusterReservesTable1(table1::Args),
 }
 
 /// An experiment as the lab plays it.
@@ -109,6 +111,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Report(args) => reports::report(&args),
         Command::Compare(args) => reports::compare(&args),
         Command::Provision(args) => provision::run(&args),
+        Command::ClusterReservesTable1(args) => table1::run(&args),
     }
 }
 
