@@ -1,5 +1,5 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `agent`,
-//! `manager`.
+//! `manager`, `reserves`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
@@ -14,6 +14,7 @@ mod explain;
 mod lab;
 mod manager;
 mod plan;
+mod reserves;
 mod run;
 mod sim;
 mod swarm;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(args),
         Command::Manager(args) => manager::run(&args),
+        Command::Reserves(args) => reserves::run(&args),
     }
 }
 
