@@ -37,7 +37,8 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let page = &mut encoder;
         let view = &self.0;
-        let promises = view.classes.iter().map(|class| (vec![("class", class.name.as_str())], class.share_percent / 100.0));
+        let promises =
+            view.classes.iter().map(|class| (vec![("class", class.name.as_str())], class.share_percent / 100.0));
         gauges(page, "promise", "Promised share of the cluster", None, promises)?;
         let figures: [(&str, &str, Figure); 3] = [
             ("share", "Share of the node in force", |class| class.share_percent),

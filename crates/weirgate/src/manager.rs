@@ -57,7 +57,9 @@ fn serve(path: &Path) -> Result<(), String> {
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
     let reserves = loaded.site.reserves.ok_or_else(|| {
-        format!("{file} has no `reserves:`: add the nodes and classes whose shares are to be kept (docs/guide/reserves.md)")
+        format!(
+            "{file} has no `reserves:`: add the nodes and classes whose shares are to be kept (docs/guide/reserves.md)"
+        )
     })?;
     let admin = reserves.admin.clone().map(open_admin).transpose()?;
     let manager = Manager::open(&reserves, |line| say(&format!("manager: {line}"))).map_err(|e| e.to_string())?;

@@ -62,7 +62,9 @@ fn who_has_no_token_or_anothers_is_not_let_in() {
     assert!(stage.hear("no node").starts_with("refused 127.0.0.1:"));
 
     // Nor is an agent that does not care for what the manager proves.
-    for proof in ["{\"proof\":{\"mac\":\"\"}}\n".to_owned(), format!("{{\"proof\":{{\"mac\":\"{}\"}}}}\n", "0".repeat(64))] {
+    for proof in
+        ["{\"proof\":{\"mac\":\"\"}}\n".to_owned(), format!("{{\"proof\":{{\"mac\":\"{}\"}}}}\n", "0".repeat(64))]
+    {
         let mut stream = dial(stage.address);
         let hello = "{\"hello\":{\"version\":1,\"node\":\"n1\",\"nonce\":\"00000000000000000000000000000000\"}}\n";
         stream.get_mut().write_all(hello.as_bytes()).expect("it takes the greeting");
@@ -79,7 +81,14 @@ fn a_repeated_line_ends_the_connection() {
     let tokens = Tokens::new();
     let stage = guarded(&tokens);
     let [mut one, mut two] = first_shares(&stage, [Some(ONE), Some(TWO)]);
-    let report = NodeReport { run: 1, seconds: 0.25, allocation: vec![50.0; 2], usage: vec![50.0; 2], sink: vec![true; 2], ..NodeReport::default() };
+    let report = NodeReport {
+        run: 1,
+        seconds: 0.25,
+        allocation: vec![50.0; 2],
+        usage: vec![50.0; 2],
+        sink: vec![true; 2],
+        ..NodeReport::default()
+    };
     let sealed = one.link.seal(&weirgate_config::FromAgent::Report(report));
     one.send(&sealed);
     one.send(&sealed);
@@ -167,7 +176,8 @@ fn an_address_open_to_others_needs_tokens_and_a_taken_one_is_said() {
     assert!(error.contains("speak for node n1"), "{error}");
 
     let stage = Stage::two(NODES);
-    let error = weirgate_manager::Manager::open(&policy(&format!("  listen: {}\n  nodes: [n1]\n", stage.address)), |_| {});
+    let error =
+        weirgate_manager::Manager::open(&policy(&format!("  listen: {}\n  nodes: [n1]\n", stage.address)), |_| {});
     let error = error.expect_err("it is taken").to_string();
     assert!(error.contains("change `reserves.listen`"), "{error}");
 

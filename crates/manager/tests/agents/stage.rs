@@ -72,7 +72,8 @@ impl Stage {
 
     /// Two nodes and two classes, each promised half, with these lines besides.
     pub(crate) fn two(lines: &str) -> Stage {
-        let classes = "  classes:\n    - { name: a, share: 50%, cgroup: a }\n    - { name: b, share: 50%, cgroup: b }\n";
+        let classes =
+            "  classes:\n    - { name: a, share: 50%, cgroup: a }\n    - { name: b, share: 50%, cgroup: b }\n";
         Stage::new(&format!("{lines}{classes}"))
     }
 

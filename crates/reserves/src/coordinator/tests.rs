@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::tracker::{Tracker, WINDOW};
 use crate::solve;
+use crate::tracker::{Tracker, WINDOW};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)

@@ -83,7 +83,7 @@ fn start(path: &Path) -> Result<Running, String> {
 }
 
 /// The site, if it is one of a gateway.
-fn gateway(file: &str, site: Site) -> Result<Site, String> {
+pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     match site.listeners.is_empty() {
         false => Ok(site),
         true => Err(format!(
