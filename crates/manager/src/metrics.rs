@@ -38,12 +38,14 @@ impl Collector for Scrape {
         let page = &mut encoder;
         let view = &self.0;
         let promises =
-            view.classes.iter().map(|class| (vec![("class", class.name.as_str())], class.share_percent / 100.0));
+            view.classes.iter().map(|class| (vec![("class", class.name.as_str())], ratio(class.share_percent)));
         gauges(page, "promise", "Promised share of the cluster", None, promises)?;
         let figures: [(&str, &str, Figure); 3] = [
-            ("share", "Share of the node in force", |class| class.share_percent),
-            ("usage", "CPU time used, as a share of the node's, in the last window", |class| class.usage_percent),
-            ("allocation", "Share of the node that the last run gave", |class| class.allocation_percent),
+            ("share", "Share of the node in force", |class| class.share_percent.map(ratio)),
+            ("usage", "CPU time used, as a share of the node's, in the last window", |class| {
+                class.usage_percent.map(ratio)
+            }),
+            ("allocation", "Share of the node that the last run gave", |class| class.allocation_percent.map(ratio)),
         ];
         for (name, help, figure) in figures {
             gauges(page, name, help, None, self.classes(figure))?;
@@ -56,7 +58,7 @@ impl Collector for Scrape {
         gauges(page, "nodes_live", "Nodes that are connected and report", None, one(live))?;
         gauges(page, "nodes", "Nodes of the policy", None, one(view.nodes.len() as f64))?;
         if let Some(last) = view.last_runs.first() {
-            let (deviation, moved) = (last.deviation_percent / 100.0, last.moved_percent / 100.0);
+            let (deviation, moved) = (ratio(last.deviation_percent), ratio(last.moved_percent));
             let help = "Part of the promises that no class could use in the last run, in nodes";
             gauges(page, "deviation", help, None, one(deviation))?;
             gauges(page, "moved", "Shares that the last run moved, in nodes", None, one(moved))?;
@@ -83,6 +85,11 @@ impl Scrape {
             })
         })
     }
+}
+
+/// A percentage as a share of one.
+fn ratio(percent: f64) -> f64 {
+    percent / 100.0
 }
 
 fn labels(node: &str) -> Labels<'_> {

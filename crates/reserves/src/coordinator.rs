@@ -30,8 +30,8 @@ pub use books::{Books, Finished, MOST_FINISHED, Runs};
 /// A node that says nothing for so long is down: four reports.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a new manager waits for all nodes before it takes those that are missing for down. Agents dial again within a
-/// second, and their first report comes a window later.
+/// How long a new manager waits for all nodes before its first run: after that it takes those that are missing for down.
+/// Agents dial again within a second, and their first report comes a window later.
 pub const GATHERING: Duration = Duration::from_secs(2);
 
 /// A node that has not set the shares of the last run by then cannot: what it reports is how things are. Setting takes
@@ -206,7 +206,8 @@ impl Coordinator {
             return None;
         }
         let live: Vec<usize> = (0..self.nodes.len()).filter(|&node| self.is_live(now, node)).collect();
-        if live.is_empty() || (live.len() < self.nodes.len() && now < self.began + GATHERING) {
+        let gathering = self.members.is_empty() && now < self.began + GATHERING;
+        if live.is_empty() || (gathering && live.len() < self.nodes.len()) {
             return None;
         }
         let cause = self.cause(now, &live)?;
@@ -384,8 +385,8 @@ fn row(measured: &Measured, placed: &[bool]) -> (Vec<f64>, Vec<bool>) {
 
 /// `classes` percentages, whatever was sent.
 fn percentages(figures: &[f64], classes: usize) -> Vec<f64> {
-    // `max` makes 0 of what is not a number.
-    (0..classes).map(|class| figures.get(class).map_or(0.0, |figure| figure.max(0.0).min(100.0))).collect()
+    let sound = |figure: &f64| if figure.is_nan() { 0.0 } else { figure.clamp(0.0, 100.0) };
+    (0..classes).map(|class| figures.get(class).map_or(0.0, sound)).collect()
 }
 
 /// A node's shares: those of classes that it does not have go to the others in proportion.

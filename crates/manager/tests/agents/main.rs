@@ -5,7 +5,7 @@ mod stage;
 
 use std::io::Write;
 
-use stage::{Agent, ONE, Stage, TWO, Tokens, dial, line};
+use stage::{Agent, ONE, Stage, TWO, Tokens, dial, line, shares};
 use weirgate_config::{FromManager, NodeReport};
 
 const NODES: &str = "  nodes: [n1, n2]\n";
@@ -25,8 +25,7 @@ fn first_shares(stage: &Stage, secrets: [Option<&str>; 2]) -> [Agent; 2] {
     for agent in &mut agents {
         agent.report(0, &[50.0, 50.0], false);
     }
-    for agent in &mut agents {
-        let (run, shares) = agent.shares();
+    for (run, shares) in shares(agents.each_mut()) {
         assert_eq!((run, shares.len()), (1, 2));
     }
     agents
@@ -40,7 +39,7 @@ fn shares_follow_what_is_used() {
     // Class `a` uses half of what it has on node 1: it is given the rest on node 2.
     one.report(1, &[50.0, 50.0], true);
     two.report(1, &[50.0, 50.0], false);
-    let ((run, here), (_, there)) = (one.shares(), two.shares());
+    let [(run, here), (_, there)] = shares([&mut one, &mut two]);
     assert_eq!(run, 2);
     assert!(there[0] > 70.0 && here[1] > 70.0, "{here:?} {there:?}");
     assert!([here, there].iter().all(|shares| (shares.iter().sum::<f64>() - 100.0).abs() < 1e-6));
@@ -97,7 +96,7 @@ fn a_repeated_line_ends_the_connection() {
     assert_eq!(stage.state(0), "down");
     // The other stays, and has the cluster for itself once it has measured.
     two.report(1, &[50.0, 50.0], false);
-    assert_eq!(two.shares().0, 2);
+    assert_eq!(shares([&mut two])[0].0, 2);
     assert_eq!(stage.desk.view().last_runs[0].cause, "left");
 }
 
@@ -143,7 +142,7 @@ fn the_newer_of_two_agents_of_one_name_speaks() {
     stage.hear("in place of an earlier connection");
     newer.report(1, &[50.0, 50.0], false);
     two.report(1, &[50.0, 50.0], false);
-    assert_eq!((newer.shares().0, two.shares().0), (2, 2));
+    assert_eq!(shares([&mut newer, &mut two]).map(|(run, _)| run), [2, 2]);
     assert_eq!(stage.desk.view().last_runs[0].cause, "joined");
 }
 
@@ -159,7 +158,7 @@ fn a_new_manager_carries_on() {
     let (mut one, mut two) = (agent("n1"), agent("n2"));
     one.report(1, &[70.0, 30.0], false);
     two.report(1, &[30.0, 70.0], false);
-    let ((run, here), (_, there)) = (one.shares(), two.shares());
+    let [(run, here), (_, there)] = shares([&mut one, &mut two]);
     assert_eq!(run, 2);
     assert!(here[0] > 60.0 && there[0] < 40.0, "it starts from what is in force: {here:?} {there:?}");
 }

@@ -15,6 +15,9 @@ use weirgate_manager::{Desk, Manager};
 /// Longest wait for anything: far beyond what it takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How often agents report while they wait for shares, as real ones do.
+const WINDOW: Duration = Duration::from_millis(250);
+
 /// Tokens, good ones.
 pub(crate) const ONE: &str = "9f86d081884c7d659a2feaa0c55ad015";
 pub(crate) const TWO: &str = "a3bf4f1b2b0b822cd15d6c15b0f00a08";
@@ -114,6 +117,10 @@ impl Drop for Stage {
 pub(crate) struct Agent {
     pub(crate) stream: BufReader<TcpStream>,
     pub(crate) link: AgentLink,
+    /// What it reported last.
+    last: NodeReport,
+    /// What has come of a line so far.
+    line: String,
 }
 
 pub(crate) fn dial(address: SocketAddr) -> BufReader<TcpStream> {
@@ -150,7 +157,7 @@ impl Agent {
         let challenge = line(&mut stream).ok_or("closed")?;
         let (link, proof) = greeted.challenged(challenge.as_bytes()).map_err(|error| error.to_string())?;
         stream.get_mut().write_all(proof.as_bytes()).expect("it takes the proof");
-        Ok(Agent { stream, link })
+        Ok(Agent { stream, link, last: NodeReport::default(), line: String::new() })
     }
 
     /// Reports that the shares of `run` are in force and all used, or half of the first.
@@ -165,9 +172,11 @@ impl Agent {
         self.say(&NodeReport { run, seconds, allocation, usage, sink, wants, ..NodeReport::default() });
     }
 
-    pub(crate) fn say(&mut self, report: &NodeReport) {
+    fn say(&mut self, report: &NodeReport) {
         let line = self.link.seal(&FromAgent::Report(report.clone()));
         self.send(&line);
+        // It asks once, and goes on reporting.
+        self.last = NodeReport { wants: None, ..report.clone() };
     }
 
     pub(crate) fn send(&mut self, line: &str) {
@@ -180,11 +189,38 @@ impl Agent {
         Some(self.link.open(line.as_bytes()).expect("a sealed line"))
     }
 
-    /// The shares that come next.
-    pub(crate) fn shares(&mut self) -> (u64, Vec<f64>) {
-        match self.hear() {
-            Some(FromManager::Shares { run, shares }) => (run, shares),
+    /// The shares that come within a window, if any do.
+    fn shares_soon(&mut self) -> Option<(u64, Vec<f64>)> {
+        self.stream.get_ref().set_read_timeout(Some(WINDOW)).expect("a time limit");
+        let read = self.stream.read_line(&mut self.line);
+        self.stream.get_ref().set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        match read {
+            Ok(1..) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return None,
+            other => panic!("the manager closed the connection: {other:?}"),
+        }
+        let line = std::mem::take(&mut self.line);
+        match self.link.open(line.trim_end().as_bytes()) {
+            Ok(FromManager::Shares { run, shares }) => Some((run, shares)),
             other => panic!("no shares, but {other:?}"),
         }
     }
+}
+
+/// The shares that these agents are given next. As long as they wait, they report what they reported last.
+pub(crate) fn shares<const N: usize>(mut agents: [&mut Agent; N]) -> [(u64, Vec<f64>); N] {
+    let mut given = [const { None }; N];
+    for _ in 0..PATIENCE.as_millis() / WINDOW.as_millis() {
+        for (agent, given) in agents.iter_mut().zip(&mut given).filter(|(_, given)| given.is_none()) {
+            *given = agent.shares_soon();
+        }
+        if given.iter().all(Option::is_some) {
+            return given.map(|given| given.expect("all are there"));
+        }
+        for agent in &mut agents {
+            let again = agent.last.clone();
+            agent.say(&again);
+        }
+    }
+    panic!("no shares but {given:?}");
 }
