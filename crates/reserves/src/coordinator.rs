@@ -7,9 +7,10 @@
 //! - A node that comes or goes is a reason to run, as one that asks is: the promises are of the nodes that are up.
 //! - The shares in force come with the reports, so that a manager which has just started carries on with what there
 //!   is. It lets nodes gather first: each that is missing would count as down.
-//! - A node is heard about a class once for what that class uses, however often it asks. The optimiser gives a class that
-//!   uses less than its share what it uses, which makes a sink of it; then the offset of step 2 gives it more, which makes
-//!   none of it again. Without this a quiet cluster would be run for ever.
+//! - A node that asks about a class as it has asked within the last [`MEMORY`] is not heard. The optimiser gives a class
+//!   that uses less than its share what it uses, which makes a sink of it; then step 2 gives it more, or less than
+//!   elsewhere, which makes none of it, and so on: without this a quiet cluster could be run for ever. What is missed by
+//!   it the next periodic run finds.
 //! - A class may be limited to some nodes. Elsewhere it uses nothing and can use nothing, which leaves it the least
 //!   share of the optimiser, 1 %; that and what step 3 may have added go to the classes that are there. So of what such
 //!   a class is promised up to 1 % of each node without it counts as given and is not.
@@ -41,8 +42,15 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long after a run that came to nothing the next is tried: its reason still stands, and so may the failure's.
 const REST: Duration = Duration::from_secs(1);
 
-/// By how much the use of a class must differ from that about which its node was heard last: as a part of the larger one
-/// (Sec. 5.4's measure of a significant fall), and in percent of the node (half the least share).
+/// How long a node that has asked about a class is not heard about the same again: eight windows. Shares that chase one
+/// another do so from window to window; a class whose work comes and goes that fast is better served by a mean.
+pub const MEMORY: Duration = Duration::from_secs(2);
+
+/// Most questions of a node that are remembered: an agent has one a window, which are eight in that time.
+const MOST_HEARD: usize = 32;
+
+/// Uses of a class that differ by less are the same: as a part of the larger one (Sec. 5.4's measure of a significant
+/// fall), and in percent of the node (half the least share).
 const DIFFERS: (f64, f64) = (0.2, 0.5);
 
 /// What is promised, where, and when to look at it.
@@ -108,8 +116,8 @@ pub struct Node {
     given: Option<Vec<f64>>,
     /// It was in the last run, on this connection.
     member: bool,
-    /// Per class what it used when the node was heard about it last; empty before that.
-    heard: Vec<Option<f64>>,
+    /// What the node was heard about within [`MEMORY`]: when, the class, and what it used.
+    heard: Vec<(Duration, usize, f64)>,
 }
 
 /// A run under way.
@@ -192,7 +200,7 @@ impl Coordinator {
         self.last_run = self.last_run.max(measured.run);
         if let Some(trigger) = measured.wants {
             self.books.runs.asked += 1;
-            if self.settings.on_demand && state.is_news(&measured, trigger, self.settings.desired.len()) {
+            if self.settings.on_demand && state.is_news(now, &measured, trigger) {
                 self.asked.get_or_insert((node, trigger));
             }
         }
@@ -335,15 +343,16 @@ impl Coordinator {
 }
 
 impl Node {
-    /// Whether what the node asks about a class is not what it was heard about already. If so, it is from now on.
-    fn is_news(&mut self, measured: &Measured, trigger: Trigger, classes: usize) -> bool {
+    /// Whether the node has not asked the same lately. If so, it is heard, and remembered.
+    fn is_news(&mut self, now: Duration, measured: &Measured, trigger: Trigger) -> bool {
         let (Trigger::SinkBegan { class } | Trigger::SinkEnded { class } | Trigger::Fell { class }) = trigger;
-        self.heard.resize(classes, None);
-        let (Some(heard), Some(&used)) = (self.heard.get_mut(class), measured.usage.get(class)) else { return false };
+        let Some(&used) = measured.usage.get(class) else { return false };
         let (part, points) = DIFFERS;
-        let news = heard.is_none_or(|before| (used - before).abs() > points.max(part * used.max(before)));
-        if news {
-            *heard = Some(used);
+        let same = |before: f64| (used - before).abs() <= points.max(part * used.max(before));
+        self.heard.retain(|&(at, _, _)| now < at + MEMORY);
+        let news = !self.heard.iter().any(|&(_, other, before)| other == class && same(before));
+        if news && self.heard.len() < MOST_HEARD {
+            self.heard.push((now, class, used));
         }
         news
     }
