@@ -107,7 +107,7 @@ impl Driver<'_> {
     fn knock(&mut self, slot: u32, class: ClassId, spec: usize) {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
-        let arrival = Arrival { class, flow: request.flow, cost: None, tag: u64::from(slot) };
+        let arrival = Arrival { class, flow: request.flow, cost: None, target: None, tag: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),
