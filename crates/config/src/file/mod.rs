@@ -28,7 +28,7 @@ pub(crate) use discipline::{
 };
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
-    Arrivals, Changing, Curve, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
+    Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
     RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};

@@ -130,7 +130,7 @@ impl Locality {
     /// Takes over what `old` knows; its node `n` is now `node_of[n]`, or [`NONE`].
     pub(super) fn inherit(&mut self, old: &Locality, node_of: &[u32]) {
         self.counts = old.counts;
-        for (target, node) in old.targets.from_oldest() {
+        for (target, node) in old.targets.in_order_of_use() {
             if node_of[node as usize] != NONE {
                 self.targets.set(target, node_of[node as usize]);
             }

@@ -109,7 +109,7 @@ impl Targets {
     }
 
     /// All targets and their nodes, the least recently used first.
-    pub(super) fn from_oldest(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+    pub(super) fn in_order_of_use(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
         let places = core::iter::successors(self.places.get(self.oldest as usize), |place| {
             self.places.get(place.newer as usize)
         });
@@ -137,7 +137,7 @@ mod tests {
                 }
                 list.push((target, node));
                 prop_assert!(targets.len() <= most);
-                prop_assert_eq!(targets.from_oldest().collect::<Vec<_>>(), list.clone());
+                prop_assert_eq!(targets.in_order_of_use().collect::<Vec<_>>(), list.clone());
             }
         }
     }
