@@ -376,6 +376,12 @@ impl Experiment {
         self.traffic.iter().position(|t| matches!(t.source, Source::Objects { page, .. } if page == traffic))
     }
 
+    /// The stream whose clients send the requests of stream `traffic`: itself, unless it is a part of another.
+    #[must_use]
+    pub fn home_of(&self, traffic: usize) -> usize {
+        self.traffic[traffic].source.part_of().unwrap_or(traffic)
+    }
+
     /// Does stream `traffic` come as pages, with objects or in sessions?
     #[must_use]
     pub fn is_pages(&self, traffic: usize) -> bool {

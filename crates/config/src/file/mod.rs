@@ -34,7 +34,7 @@ pub(crate) use experiment::{
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
-pub(crate) use web_switch::{DynamicPart, LoadWord, PartitionDynamic, ServerLoad, SetSizes};
+pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
     /// A policy of Weirgate: where clients connect, which servers answer them, and what each class

@@ -9,7 +9,7 @@ use super::number_text;
 use super::upstream::Pools;
 use crate::decode::{Context, Defaulted, Mark, Optional};
 use crate::errors::{Complaint, listed};
-use crate::file::{Admit, Discipline, Dispatch, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes, Upstream};
+use crate::file::{Admit, Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
 use crate::unit::{Amount, Share, Span};
 
 /// Fewer arrivals than those of a second say nothing about a demand, and nobody waits for more than an hour.

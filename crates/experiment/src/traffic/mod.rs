@@ -38,7 +38,7 @@ pub struct Draw {
 }
 
 /// A file that a request asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Document {
     /// Its name: no two files of an experiment have the same.
     pub object: u64,

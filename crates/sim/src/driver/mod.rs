@@ -380,8 +380,20 @@ impl<'a> Driver<'a> {
             outstanding: snapshot.outstanding,
             waiting: self.checks.tallies[..classes].iter().map(|tally| tally.waiting).collect(),
             busy,
+            usage: self.usage(),
         });
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
+    }
+
+    /// Per class of the policy the CPU-seconds done for it on all machines; empty without shares.
+    fn usage(&self) -> Vec<f64> {
+        let Some(reserves) = &self.experiment.reserves else { return Vec::new() };
+        let mut usage = vec![0.0; reserves.shares.len()];
+        for machine in 0..self.experiment.machines.len() {
+            let done = self.machines.done_of(machine);
+            usage.iter_mut().zip(done).for_each(|(sum, done)| *sum += done);
+        }
+        usage
     }
 
     /// The end: what is under way is cut, and the books are closed.
