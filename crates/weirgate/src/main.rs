@@ -1,4 +1,5 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `agent`.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `agent`,
+//! `reserves`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
@@ -12,6 +13,7 @@ mod exit;
 mod explain;
 mod lab;
 mod plan;
+mod reserves;
 mod run;
 mod sim;
 mod swarm;
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(args),
+        Command::Reserves(args) => reserves::run(&args),
     }
 }
 
