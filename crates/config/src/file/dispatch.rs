@@ -3,11 +3,10 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::discipline::{defaults, one_of};
-use super::experiment::Answer;
 use super::web_switch::{PartitionDynamic, SetSizes};
 use crate::decode::{Context, Decode, Defaulted, Optional, record, unknown_word};
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Count};
+use crate::unit::{Amount, Answer, Count};
 
 /// How requests are spread over the nodes of an upstream.
 #[derive(Clone, Debug)]

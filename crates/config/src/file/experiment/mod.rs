@@ -13,10 +13,9 @@ mod traffic;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::PolicyFile;
-use crate::decode::{At, Context, Decode, Defaulted, FromText, Named, OneOrMany, Optional, Required, Switch, record, words};
-use crate::errors::{Complaint, quoted};
+use crate::decode::{At, Context, Decode, Defaulted, Named, OneOrMany, Optional, Required, Switch, record, words};
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Bytes, Count, Moment, Name, Share, Span, Text, Whole, text_schema};
+use crate::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Text, Whole};
 
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use count::Numbers;
@@ -158,10 +157,6 @@ record! {
     }
 }
 
-/// Yes or no.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Answer(pub(crate) bool);
-
 record! {
     /// Something goes wrong, or is done on purpose.
     pub(crate) struct FaultForm {
@@ -227,25 +222,7 @@ impl JsonSchema for PolicyHere {
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut here = PolicyFile::json_schema(generator);
-        if let Some(required) = here.get_mut("required").and_then(|r| r.as_array_mut()) {
-            required.retain(|field| field != "listen");
-        }
+        here.insert("required".into(), serde_json::json!(["upstreams", "classes"]));
         json_schema!({ "anyOf": [{ "type": "string", "minLength": 1 }, here] })
     }
-}
-
-impl FromText for Answer {
-    const EXPECTED: &'static str = "`yes` or `no`";
-
-    fn from_text(text: &str) -> Result<Self, Complaint> {
-        match text {
-            "yes" | "true" => Ok(Answer(true)),
-            "no" | "false" => Ok(Answer(false)),
-            _ => Err(Complaint::new(format!("{} is no answer", quoted(text)), "write `yes` or `no`")),
-        }
-    }
-}
-
-text_schema! {
-    Answer: { "enum": ["yes", "no", true, false] };
 }
