@@ -5,13 +5,14 @@
 //! directly.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ipnet::IpNet;
 use weirgate_engine as engine;
 
-/// Everything one gateway process needs.
+/// Everything that one gateway process needs, and what a manager and its agents need. A policy with `reserves` alone
+/// has no listeners, pools and classes: there is no gateway to run.
 #[derive(Clone, Debug)]
 pub struct Site {
     /// Where clients connect.
@@ -42,6 +43,8 @@ pub struct Site {
     pub drain_deadline: Duration,
     /// Threads that serve requests; `None` is one per core.
     pub threads: Option<usize>,
+    /// Cluster Reserves: what the manager and the agents do.
+    pub reserves: Option<Reserves>,
 }
 
 /// An address that clients connect to.
@@ -219,10 +222,21 @@ pub struct PoolSite {
     pub health: Option<HealthCheck>,
     /// How the nodes' own counts are learned; `None` is not at all.
     pub collector: Option<Collector>,
+    /// What of a request its dispatch takes for the target; `None` if it does not look at it.
+    pub target: Option<TargetOf>,
     /// Idle connections kept per node and thread.
     pub idle_connections: usize,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
+}
+
+/// What of a request names what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetOf {
+    /// Host and canonical path.
+    Path,
+    /// Both, and the query.
+    Query,
 }
 
 /// An active health check.
@@ -292,4 +306,71 @@ pub struct AccessLog {
     pub file: Option<PathBuf>,
     /// Share of served requests that are logged, 0 to 1. Sheds and errors are always logged.
     pub sample: f64,
+}
+
+/// Cluster Reserves: the classes' shares of the nodes' CPUs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reserves {
+    /// Where agents connect to the manager.
+    pub listen: SocketAddr,
+    /// Where agents find it: `host:port`, resolved when they connect.
+    pub manager: String,
+    /// The manager's page and metrics; `None` switches them off.
+    pub admin: Option<Admin>,
+    /// Time between two periodic runs; `None` if shares are found anew on demand alone.
+    pub every: Option<Duration>,
+    /// Whether shares are found anew when a node asks for it.
+    pub on_demand: bool,
+    /// 1 to 1000 nodes with different names.
+    pub nodes: Vec<ReserveNode>,
+    /// 1 to 100 classes with different names. Their shares sum to 100 at most.
+    pub classes: Vec<ReserveClass>,
+    /// File with the token of the nodes that have none of their own; `None` is no token, allowed on loopback only.
+    pub token: Option<PathBuf>,
+}
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReserveNode {
+    /// Its name.
+    pub name: String,
+    /// File with a token of its own.
+    pub token: Option<PathBuf>,
+}
+
+/// A class of work on the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReserveClass {
+    /// Its name.
+    pub name: String,
+    /// What it is promised, in percent of the cluster.
+    pub share: f64,
+    /// Its cgroup on each node, from the root of the hierarchy; `*` stands for anything within a name.
+    pub cgroup: String,
+    /// Whether the agent makes the cgroup if it is not there. Then the path has no `*`.
+    pub create: bool,
+    /// Indices of the nodes that have it, ascending; `None` is all of them.
+    pub nodes: Option<Vec<usize>>,
+}
+
+impl Reserves {
+    /// The file with the token of node `node`: its own, else that of all. `None` is no token.
+    #[must_use]
+    pub fn token_of(&self, node: usize) -> Option<&Path> {
+        self.nodes.get(node).and_then(|node| node.token.as_deref()).or(self.token.as_deref())
+    }
+
+    /// The index of the node called `name`.
+    #[must_use]
+    pub fn node(&self, name: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.name == name)
+    }
+}
+
+impl ReserveClass {
+    /// Whether node `node` has it.
+    #[must_use]
+    pub fn is_on(&self, node: usize) -> bool {
+        self.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node))
+    }
 }

@@ -65,6 +65,11 @@ impl Token {
         self.0.len() == given.len() && different == 0
     }
 
+    /// The secret itself, as the key of a MAC.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The value of an `Authorization` field that shows this token.
     #[must_use]
     pub fn authorization(&self) -> String {

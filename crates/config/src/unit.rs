@@ -48,6 +48,10 @@ pub(crate) struct Amount(pub(crate) f64);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(pub(crate) String);
 
+/// Yes or no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Answer(pub(crate) bool);
+
 /// Any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Text(pub(crate) String);
@@ -269,6 +273,18 @@ impl FromText for Name {
     }
 }
 
+impl FromText for Answer {
+    const EXPECTED: &'static str = "`yes` or `no`";
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        match text {
+            "yes" | "true" => Ok(Answer(true)),
+            "no" | "false" => Ok(Answer(false)),
+            _ => Err(Complaint::new(format!("{} is no answer", quoted(text)), "write `yes` or `no`")),
+        }
+    }
+}
+
 impl FromText for Text {
     const EXPECTED: &'static str = "a text";
 
@@ -307,6 +323,7 @@ text_schema! {
     Whole: { "type": "integer", "minimum": 0, "maximum": 4_294_967_295u32 };
     Amount: { "type": "number", "minimum": 0 };
     Name: { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": 64 };
+    Answer: { "enum": ["yes", "no", true, false] };
     Text: { "type": ["string", "number", "boolean"] };
 }
 

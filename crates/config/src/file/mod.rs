@@ -8,43 +8,49 @@ mod address;
 mod class;
 mod conditions;
 mod discipline;
+mod dispatch;
 mod experiment;
 mod gateway;
+mod reserves;
 mod tags;
 mod upstream;
 mod web_switch;
 
-use crate::decode::{Defaulted, Named, OneOrMany, Optional, Required, Switch, record};
+use serde_json::json;
+
+use crate::decode::{Defaulted, Named, OneOrMany, Optional, Switch, record};
 use crate::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
+pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use discipline::{
     AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
     Predict, StaleEstimate, TokenBuckets,
 };
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
-    Arrivals, Changing, Curve, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
+    Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
     RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
+pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
-pub(crate) use web_switch::{Dispatch, DynamicPart, LoadWord, ServerLoad, SetSizes};
+pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
     /// A policy of Weirgate: where clients connect, which servers answer them, and what each class
     /// of requests is promised.
     pub(crate) struct PolicyFile {
         /// Where clients connect: `IP:PORT`, or a list of them.
-        listen: Required<OneOrMany<Listen>>,
+        listen: Optional<OneOrMany<Listen>>,
         /// Pools of servers, by name.
-        upstreams: Required<Named<Name, Upstream>>,
+        upstreams: Optional<Named<Name, Upstream>>,
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
-        classes: Required<Vec<crate::decode::At<Class>>>,
+        classes: Optional<Vec<crate::decode::At<Class>>>,
         /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`, `none`, or
         /// a map with a discipline's own figures. Weirgate's own by default: it keeps more guarantees than the published
         /// methods.
@@ -70,6 +76,19 @@ record! {
         drain_deadline: Defaulted<Span> = "30s",
         /// Threads that serve requests; one per core by default.
         threads: Optional<Count>,
+        /// Cluster Reserves: the shares that classes have in the nodes' CPUs, for `weirgate manager` and the agents
+        /// beside the nodes. A policy with this alone needs no `listen`, `upstreams` and `classes`.
+        reserves: Optional<Reserves>,
+    }
+}
+
+/// What a policy of a gateway cannot do without.
+pub(crate) const NEEDED: [&str; 3] = ["listen", "upstreams", "classes"];
+
+impl PolicyFile {
+    /// Whether it says anything of a gateway: one of [`NEEDED`] is there, or nothing is.
+    pub(crate) fn has_gateway(&self) -> bool {
+        self.listen.given || self.upstreams.given || self.classes.given || !self.reserves.given
     }
 }
 
@@ -78,6 +97,11 @@ record! {
 pub fn schema() -> serde_json::Value {
     let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<PolicyFile>();
     schema.insert("title".into(), "Weirgate policy".into());
+    schema.insert("anyOf".into(), json!([{ "required": NEEDED }, { "required": ["reserves"] }]));
+    schema.insert(
+        "dependentRequired".into(),
+        NEEDED.map(|field| (field.to_owned(), json!(NEEDED))).into_iter().collect(),
+    );
     schema.into()
 }
 

@@ -6,14 +6,27 @@ use http::HeaderValue;
 use ipnet::IpNet;
 
 use super::number_text;
-use crate::decode::{Context, Defaulted, Switch};
+use crate::decode::{Context, Defaulted, OneOrMany, Optional, Switch};
 use crate::errors::{Complaint, quoted};
-use crate::file::{AdminPlace, PolicyFile};
+use crate::file::{AdminPlace, NEEDED, PolicyFile};
 use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
-use crate::unit::{Bytes, Count};
+use crate::unit::{Bytes, Count, Text};
 
 /// Most threads; more than any machine has cores is a typing error.
 const MAX_THREADS: u32 = 1_024;
+
+/// Reports what a gateway cannot do without.
+pub(super) fn needed(file: &PolicyFile, cx: &mut Context) {
+    // The mark of a field that is not there is its record's.
+    let fields = [
+        (file.listen.given, file.listen.mark),
+        (file.upstreams.given, file.upstreams.mark),
+        (file.classes.given, file.classes.mark),
+    ];
+    for (name, (_, mark)) in NEEDED.into_iter().zip(fields).filter(|(_, (given, _))| !given) {
+        cx.fail_in(mark, name, Complaint::new("this field is missing", format!("add `{name}:`")));
+    }
+}
 
 pub(super) fn listeners(file: &PolicyFile, cx: &mut Context) -> Vec<Listener> {
     let mut listeners: Vec<Listener> = Vec::new();
@@ -65,8 +78,13 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, 
             AdminAddress::Tcp(*address)
         }
     };
+    Some(Admin { address, token_file, hosts: hosts(&form.hosts, cx) })
+}
+
+/// Names that `Host` may have.
+pub(super) fn hosts(field: &Optional<OneOrMany<Text>>, cx: &mut Context) -> Vec<String> {
     let mut hosts = Vec::new();
-    for host in form.hosts.get().map_or(&[][..], |h| &h.0) {
+    for host in field.get().map_or(&[][..], |h| &h.0) {
         let name = host.value.0.to_ascii_lowercase();
         let sound = !name.is_empty() && !name.contains(['/', '*', ' ', '@']) && HeaderValue::from_str(&name).is_ok();
         if !sound {
@@ -75,7 +93,7 @@ pub(super) fn admin(file: &PolicyFile, listeners: &[Listener], env_token: bool, 
         }
         hosts.push(name);
     }
-    Some(Admin { address, token_file, hosts })
+    hosts
 }
 
 pub(super) fn limits(file: &PolicyFile, cx: &mut Context) -> Limits {

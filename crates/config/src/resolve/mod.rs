@@ -7,9 +7,11 @@
 
 mod class;
 mod discipline;
+mod dispatch;
 mod experiment;
 mod gateway;
 mod reach;
+mod reserves;
 mod rule;
 mod tags;
 mod upstream;
@@ -35,15 +37,23 @@ pub(crate) struct Resolved {
 
 /// Binds and checks everything. `None` if anything is wrong, now or before.
 pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> Option<Resolved> {
+    let has_gateway = file.has_gateway();
+    if has_gateway {
+        gateway::needed(file, cx);
+    }
     let listeners = gateway::listeners(file, cx);
     let trusted_proxies = gateway::trusted_proxies(file, cx);
-    let admin = gateway::admin(file, &listeners, env_token, cx);
+    let admin = if has_gateway { gateway::admin(file, &listeners, env_token, cx) } else { None };
+    let reserves = reserves::reserves(file, &listeners, admin.as_ref(), env_token, cx);
     let limits = gateway::limits(file, cx);
     let access_log = gateway::access_log(file, cx);
     let threads = gateway::threads(file, cx);
     let mut pools = upstream::pools(file, cx);
     let mut discipline = discipline::discipline(file.discipline.get(), file.discipline.mark, cx);
-    let classes = class::classes(file, &pools, &discipline, cx);
+    let classes = match has_gateway {
+        true => class::classes(file, &pools, &discipline, cx),
+        false => class::Classes::default(),
+    };
     web_switch::figures(file, &classes, &mut discipline, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
     web_switch::complete(&mut pools.pools);
@@ -60,7 +70,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         templates: classes.templates,
         max_waiting: file.max_waiting.get().0,
     };
-    if let Err(error) = policy.validate() {
+    if has_gateway && let Err(error) = policy.validate() {
         // The checks above say the same with a place; this one is the engine's own last word.
         cx.complain(Complaint::new(error.to_string(), "change the policy accordingly"));
         return None;
@@ -81,6 +91,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         access_log,
         drain_deadline: file.drain_deadline.get().0,
         threads,
+        reserves,
     };
     Some(Resolved { site, class_marks: classes.class_marks })
 }

@@ -1,0 +1,225 @@
+//! Cluster Reserves: nodes, classes, and whether the promises can be kept at all.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::gateway::hosts;
+use super::number_text;
+use crate::decode::{Context, Mark, Optional, Switch};
+use crate::errors::{Complaint, quoted, unknown};
+use crate::file::{AdminPlace, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
+use crate::site::{Admin, AdminAddress, Listener, ReserveClass, ReserveNode, Reserves};
+use crate::unit::{Name, Text};
+
+/// Most nodes: one manager solves for so many within seconds (design: 1000 × 50), and the paper has up to 32.
+const MAX_NODES: usize = 1_000;
+
+/// Most classes: each has at least 1 % of each node, so more would not fit one.
+const MAX_CLASSES: usize = 100;
+
+/// Least and most time between two periodic runs. Use is measured over a quarter of a second, so nothing new is known
+/// earlier; after an hour nobody waits for the next.
+const EVERY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(3_600));
+
+/// By how much a sum of percentages may exceed 100: what binary fractions of ten shares of 10 % may add up to.
+const ROUNDING: f64 = 1e-9;
+
+pub(super) fn reserves(
+    file: &PolicyFile,
+    listeners: &[Listener],
+    admin: Option<&Admin>,
+    env_token: bool,
+    cx: &mut Context,
+) -> Option<Reserves> {
+    let form = file.reserves.get()?;
+    let token = token_file(&form.token_file, cx);
+    let nodes = nodes(form, cx);
+    let classes = classes(form, &nodes, cx);
+    let listen = form.listen.get().0;
+    let place = if form.listen.given { form.listen.mark } else { file.reserves.mark };
+    let taken = listeners.iter().any(|l| l.address == listen);
+    if listen.port() != 0 && (taken || admin.is_some_and(|admin| admin.address == AdminAddress::Tcp(listen))) {
+        let what = format!("the gateway of this policy listens on `{listen}` already");
+        cx.fail(place, Complaint::new(what, "give the manager an address of its own"));
+    }
+    let open = nodes.iter().find(|node| node.token.is_none()).filter(|_| token.is_none() && !form.token_file.bad);
+    if let Some(node) = open
+        && !listen.ip().is_loopback()
+    {
+        let what = format!("`{listen}` lets others speak for node {}, which has no token", quoted(&node.name));
+        let mend = "give `reserves` a `token_file:`, or each node one, or listen on `127.0.0.1`";
+        cx.fail(place, Complaint::new(what, mend));
+    }
+    let manager = match form.manager.get() {
+        Some(address) => address.0.clone(),
+        None => {
+            if listen.ip().is_unspecified() && !form.manager.bad {
+                let what = format!("agents cannot find a manager at `{listen}`, which is every address");
+                cx.fail(place, Complaint::new(what, format!("add `manager: HOST:{}`", listen.port())));
+            }
+            listen.to_string()
+        }
+    };
+    let every = match form.every.get() {
+        Switch::Off => None,
+        Switch::On(span) => {
+            if !(EVERY.0..=EVERY.1).contains(&span.0) {
+                cx.fail(form.every.mark, Complaint::new("this is out of range", "write a time from 250 ms to 1 h"));
+            }
+            Some(span.0)
+        }
+    };
+    let on_demand = form.on_demand.get().0;
+    if every.is_none() && !on_demand {
+        let what = "shares would never be found anew";
+        cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: no`"));
+    }
+    let admin = page(form, listen, env_token, cx);
+    Some(Reserves { listen, manager, admin, every, on_demand, nodes, classes, token })
+}
+
+fn nodes(form: &Form, cx: &mut Context) -> Vec<ReserveNode> {
+    let list = form.nodes.get().map_or(&[][..], Vec::as_slice);
+    let mut nodes = Vec::with_capacity(list.len());
+    let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
+    for item in list {
+        let (name, mark, token) = match &item.value {
+            ReserveNodeForm::Name(name) => (name, item.mark, None),
+            ReserveNodeForm::Full(node) => match node.name.get() {
+                Some(name) => (name, node.name.mark, token_file(&node.token_file, cx)),
+                None => continue,
+            },
+        };
+        if let Some(first) = names.insert(&name.0, mark) {
+            let what = format!("the name {} is taken by the node in line {}", quoted(&name.0), cx.place(first).line);
+            cx.fail(mark, Complaint::new(what, "give each node its own name"));
+        }
+        nodes.push(ReserveNode { name: name.0.clone(), token });
+    }
+    if list.len() > MAX_NODES {
+        let what = format!("{} nodes are too many for one manager", list.len());
+        cx.fail(form.nodes.mark, Complaint::new(what, format!("list at most {MAX_NODES}, and divide the cluster")));
+    }
+    nodes
+}
+
+fn classes(form: &Form, nodes: &[ReserveNode], cx: &mut Context) -> Vec<ReserveClass> {
+    let list = form.classes.get().map_or(&[][..], Vec::as_slice);
+    let mut classes: Vec<ReserveClass> = Vec::with_capacity(list.len());
+    let mut marks: Vec<Mark> = Vec::with_capacity(list.len());
+    for item in list {
+        let class = &item.value;
+        let (Some(name), Some(share), Some(cgroup)) = (class.name.get(), class.share.get(), class.cgroup.get()) else {
+            continue;
+        };
+        let class = ReserveClass {
+            name: name.0.clone(),
+            share: share.0 * 100.0,
+            cgroup: cgroup.0.clone(),
+            create: class.create.get().0,
+            nodes: placed(class, form.nodes.bad, nodes, cx),
+        };
+        let form = &item.value;
+        if let Some(first) = classes.iter().position(|earlier| earlier.name == class.name) {
+            let line = cx.place(marks[first]).line;
+            let what = format!("the name {} is taken by the class in line {line}", quoted(&class.name));
+            cx.fail(form.name.mark, Complaint::new(what, "give each class its own name"));
+        }
+        if class.create && class.cgroup.contains('*') {
+            let what = format!("a cgroup cannot be made by the name {}", quoted(&class.cgroup));
+            cx.fail(form.cgroup.mark, Complaint::new(what, "write its path without `*`, or leave out `create`"));
+        }
+        if let Some(other) = classes.iter().find(|other| together(other, &class) && within(other, &class)) {
+            let what =
+                format!("{} and the cgroup of class {} lie in each other", quoted(&class.cgroup), quoted(&other.name));
+            cx.fail(
+                form.cgroup.mark,
+                Complaint::new(what, "shares are of one node: give each class a cgroup beside the others"),
+            );
+        }
+        let most = class.nodes.as_ref().map_or(100.0, |on| 100.0 * on.len() as f64 / nodes.len().max(1) as f64);
+        if class.share > most + ROUNDING && !form.nodes.bad {
+            let (has, promised) = (number_text(most), number_text(class.share));
+            let what = format!("{promised} % of the cluster are promised on nodes that are {has} % of it");
+            cx.fail(form.share.mark, Complaint::new(what, "promise less, or let it have more nodes"));
+        }
+        classes.push(class);
+        marks.push(item.mark);
+    }
+    if list.len() > MAX_CLASSES {
+        let what = format!("{} classes do not fit a node: each has at least 1 % of it", list.len());
+        cx.fail(form.classes.mark, Complaint::new(what, format!("list at most {MAX_CLASSES}")));
+    }
+    let sum: f64 = classes.iter().map(|class| class.share).sum();
+    if sum > 100.0 + ROUNDING {
+        let what = format!("the shares sum to {} %, and the cluster has 100 %", number_text(sum));
+        let mend = format!("take {} points away", number_text(sum - 100.0));
+        cx.fail(form.classes.mark, Complaint::new(what, mend));
+    }
+    classes
+}
+
+/// The nodes that a class names; `None` is all of them.
+fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ReserveNode], cx: &mut Context) -> Option<Vec<usize>> {
+    let named = class.nodes.get()?;
+    let mut on = Vec::with_capacity(named.0.len());
+    for item in &named.0 {
+        let Name(name) = &item.value;
+        match nodes.iter().position(|node| node.name == *name) {
+            Some(index) if on.contains(&index) => {
+                let what = format!("node {} is listed twice", quoted(name));
+                cx.fail(item.mark, Complaint::new(what, "keep one of them"));
+            }
+            Some(index) => on.push(index),
+            None if unsure => {}
+            None => cx.fail(item.mark, unknown("node ", name, nodes.iter().map(|node| node.name.as_str()))),
+        }
+    }
+    on.sort_unstable();
+    Some(on)
+}
+
+/// Whether a node has both.
+fn together(a: &ReserveClass, b: &ReserveClass) -> bool {
+    match (&a.nodes, &b.nodes) {
+        (Some(a), Some(b)) => a.iter().any(|node| b.contains(node)),
+        _ => true,
+    }
+}
+
+/// Whether one's cgroup is the other's or inside it, as far as paths without `*` tell.
+fn within(a: &ReserveClass, b: &ReserveClass) -> bool {
+    a.cgroup.split('/').zip(b.cgroup.split('/')).all(|(a, b)| a == b)
+}
+
+fn page(form: &Form, listen: std::net::SocketAddr, env_token: bool, cx: &mut Context) -> Option<Admin> {
+    let token_file = token_file(&form.admin_token_file, cx);
+    let Switch::On(place) = form.admin.get() else { return None };
+    let address = match place {
+        AdminPlace::Unix(path) => AdminAddress::Unix(path.clone()),
+        AdminPlace::Tcp(address) => {
+            let has_token = env_token || token_file.is_some() || form.admin_token_file.bad;
+            if !address.ip().is_loopback() && !has_token {
+                let what = format!("`{address}` lets others reach the manager's page, and it has no token");
+                let mend = "add `admin_token_file:`, set WEIRGATE_ADMIN_TOKEN, or use `127.0.0.1` or `unix:/path`";
+                cx.fail(form.admin.mark, Complaint::new(what, mend));
+            }
+            if address.port() != 0 && *address == listen {
+                let what = format!("agents connect to `{address}` already");
+                cx.fail(form.admin.mark, Complaint::new(what, "give the page an address of its own"));
+            }
+            AdminAddress::Tcp(*address)
+        }
+    };
+    Some(Admin { address, token_file, hosts: hosts(&form.admin_hosts, cx) })
+}
+
+/// The file of a token.
+fn token_file(field: &Optional<Text>, cx: &mut Context) -> Option<PathBuf> {
+    let path = Path::new(&field.get()?.0);
+    if path.as_os_str().is_empty() {
+        cx.fail(field.mark, Complaint::new("this is no file", "write the path of the token's file"));
+    }
+    Some(path.to_owned())
+}
