@@ -71,7 +71,10 @@ impl fmt::Display for LinkError {
             LinkError::Malformed(what) => write!(f, "{what}"),
             LinkError::Unproven(what) => f.write_str(what),
             LinkError::Version(version) => {
-                write!(f, "the other side speaks version {version}, this one {WIRE_VERSION}: run the same Weirgate on both")
+                write!(
+                    f,
+                    "the other side speaks version {version}, this one {WIRE_VERSION}: run the same Weirgate on both"
+                )
             }
             LinkError::Refused(why) => write!(f, "the manager refuses: {why}"),
             LinkError::TooLong => write!(f, "a line is longer than {MAX_LINE} bytes"),
@@ -326,7 +329,8 @@ fn plain<T: Serialize>(message: &T) -> String {
 }
 
 fn read<T: DeserializeOwned>(line: &[u8]) -> Result<T, LinkError> {
-    serde_json::from_slice(line).map_err(|error| LinkError::Malformed(format!("a line is no message: {}", quoted(&error.to_string()))))
+    serde_json::from_slice(line)
+        .map_err(|error| LinkError::Malformed(format!("a line is no message: {}", quoted(&error.to_string()))))
 }
 
 fn no_nonce() -> LinkError {
@@ -335,11 +339,18 @@ fn no_nonce() -> LinkError {
 
 /// Cut, and without what could steer a terminal.
 fn quoted(text: &str) -> String {
-    text.chars().take(MAX_QUOTED).flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+    text.chars()
+        .take(MAX_QUOTED)
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]))
+        .collect()
 }
 
 /// Exactly `N` bytes of lower-case hex.

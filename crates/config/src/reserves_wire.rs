@@ -169,8 +169,7 @@ impl NodeReport {
     /// # Errors
     /// What is wrong with it, with the field's name.
     pub fn check(&self, classes: usize) -> Result<(), String> {
-        let lengths =
-            [("allocation", self.allocation.len()), ("usage", self.usage.len()), ("sink", self.sink.len())];
+        let lengths = [("allocation", self.allocation.len()), ("usage", self.usage.len()), ("sink", self.sink.len())];
         for (name, found) in lengths {
             if found != classes {
                 return Err(format!(

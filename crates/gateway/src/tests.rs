@@ -62,6 +62,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         access_log: None,
         drain_deadline: second,
         threads: Some(1),
+        reserves: None,
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) use experiment::{
     RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
-pub(crate) use reserves::{CgroupPath, ReserveClassForm, ReserveNodeForm, Reserves};
+pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
 pub(crate) use web_switch::{Dispatch, DynamicPart, LoadWord, ServerLoad, SetSizes};
@@ -96,7 +96,10 @@ pub fn schema() -> serde_json::Value {
     let mut schema = schemars::SchemaGenerator::default().into_root_schema_for::<PolicyFile>();
     schema.insert("title".into(), "Weirgate policy".into());
     schema.insert("anyOf".into(), json!([{ "required": NEEDED }, { "required": ["reserves"] }]));
-    schema.insert("dependentRequired".into(), NEEDED.map(|field| (field.to_owned(), json!(NEEDED))).into_iter().collect());
+    schema.insert(
+        "dependentRequired".into(),
+        NEEDED.map(|field| (field.to_owned(), json!(NEEDED))).into_iter().collect(),
+    );
     schema.into()
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     }
     let listeners = gateway::listeners(file, cx);
     let trusted_proxies = gateway::trusted_proxies(file, cx);
-    let admin = gateway::admin(file, &listeners, env_token, cx);
+    let admin = if has_gateway { gateway::admin(file, &listeners, env_token, cx) } else { None };
     let reserves = reserves::reserves(file, &listeners, admin.as_ref(), env_token, cx);
     let limits = gateway::limits(file, cx);
     let access_log = gateway::access_log(file, cx);

@@ -131,8 +131,12 @@ fn classes(form: &Form, nodes: &[ReserveNode], cx: &mut Context) -> Vec<ReserveC
             cx.fail(form.cgroup.mark, Complaint::new(what, "write its path without `*`, or leave out `create`"));
         }
         if let Some(other) = classes.iter().find(|other| together(other, &class) && within(other, &class)) {
-            let what = format!("{} and the cgroup of class {} lie in each other", quoted(&class.cgroup), quoted(&other.name));
-            cx.fail(form.cgroup.mark, Complaint::new(what, "shares are of one node: give each class a cgroup beside the others"));
+            let what =
+                format!("{} and the cgroup of class {} lie in each other", quoted(&class.cgroup), quoted(&other.name));
+            cx.fail(
+                form.cgroup.mark,
+                Complaint::new(what, "shares are of one node: give each class a cgroup beside the others"),
+            );
         }
         let most = class.nodes.as_ref().map_or(100.0, |on| 100.0 * on.len() as f64 / nodes.len().max(1) as f64);
         if class.share > most + ROUNDING && !form.nodes.bad {

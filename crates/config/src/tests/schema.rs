@@ -108,7 +108,8 @@ fn valid(schema: &Json, value: &Json, root: &Json) -> Result<(), String> {
             }
             "dependentRequired" if !value.is_object() => {}
             "dependentRequired" => {
-                for (name, others) in argument.as_object().unwrap().iter().filter(|(name, _)| value.get(name).is_some()) {
+                for (name, others) in argument.as_object().unwrap().iter().filter(|(name, _)| value.get(name).is_some())
+                {
                     for other in others.as_array().unwrap() {
                         value.get(other.as_str().unwrap()).ok_or(format!("{other} is missing beside {name}"))?;
                     }
