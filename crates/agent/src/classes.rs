@@ -289,6 +289,11 @@ impl Classes {
         self.record.before(file).unwrap_or(stands) != "0"
     }
 
+    /// How many classes there are, those of other nodes included.
+    pub(crate) fn len(&self) -> usize {
+        self.classes.len()
+    }
+
     /// What each class has, in a line for people.
     pub(crate) fn summary(&self) -> Vec<String> {
         let line = |class: &Class| {
