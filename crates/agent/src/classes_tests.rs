@@ -141,8 +141,10 @@ fn a_record_reaches_nothing_but_shares_of_this_root() {
     let fake = Fake::new(&["gold"]);
     let outside = fake.state.path().join("cpu.weight");
     fs::write(&outside, "mine").expect("a file");
-    let climbing = fake.tree.path().join("gold/../../../etc/cpu.weight");
+    let state = fake.state.path().file_name().expect("it has a name");
+    let climbing = fake.tree.path().join("gold/../..").join(state).join("cpu.weight");
     let procs = fake.tree.path().join("gold/cgroup.procs");
+    fake.write("gold/cgroup.procs", "");
     let before = BTreeMap::from([(&outside, "1"), (&climbing, "1"), (&procs, "1")]);
     let made = [fake.state.path()];
     let text = serde_json::json!({ "version": 1, "before": before, "made": made }).to_string();

@@ -15,7 +15,7 @@ mod v1;
 mod v2;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 pub use knob::{Knob, Resource};
@@ -115,7 +115,8 @@ pub fn read(file: &Path) -> Option<String> {
 /// It cannot be set, and what helps.
 pub fn write(file: &Path, text: &str) -> Result<bool, String> {
     // The file is never made here: in a cgroup tree there is nothing to make.
-    let written = fs::OpenOptions::new().write(true).open(file).and_then(|mut open| io::Write::write_all(&mut open, text.as_bytes()));
+    let open = fs::OpenOptions::new().write(true).truncate(true).open(file);
+    let written = open.and_then(|mut open| open.write_all(text.as_bytes()));
     match written {
         Ok(()) => Ok(true),
         // A group that goes while its file is open gives ENODEV.
