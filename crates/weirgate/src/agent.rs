@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::ValueEnum;
+use clap::{ArgGroup, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
 use weirgate_agent::{Content, Globs, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve};
 use weirgate_config::{Active, Token};
@@ -30,6 +30,7 @@ const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 /// With a server it is the collector: it counts the requests that the server on this machine is working on, whenever a
 /// gateway asks, which it does where its policy has `collector:`.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("work").required(true).multiple(true).args(["policy", "apache", "nginx", "port"]))]
 #[command(after_long_help = "\
 Environment:
   WEIRGATE_AGENT_TOKEN  bearer token that gateways must show, if there is no --token-file
@@ -47,7 +48,7 @@ Exit codes:
   2  the command line is wrong")]
 pub(crate) struct Args {
     /// The policy file (YAML) with `reserves`, the same as the manager's.
-    #[arg(required_unless_present_any = ["apache", "nginx", "port"], requires = "node")]
+    #[arg(requires = "node")]
     policy: Option<PathBuf>,
     /// Which node of the policy this is.
     #[arg(long, value_name = "NAME", requires = "policy")]
