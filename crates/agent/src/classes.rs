@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use weirgate_config::Reserves;
 use weirgate_reserves::spent;
 
-use crate::cgroup::{self, Cgroups, MOST_GROUPS, Pattern, Resource};
+use crate::cgroup::{self, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
 use crate::record::Record;
 
 /// How many groups are named in a line for people.
@@ -41,10 +41,11 @@ struct Class {
     share: Option<f64>,
 }
 
-#[derive(Default)]
 struct Group {
-    /// CPU time at the last reading.
-    counter: u64,
+    /// `None` if it cannot be opened.
+    counter: Option<Counter>,
+    /// What it showed last, in nanoseconds.
+    shown: u64,
     occupied: bool,
     /// What stands in each knob; `None` if the group does not have it.
     knobs: Vec<Option<String>>,
@@ -169,15 +170,20 @@ impl Classes {
         if knobs.first().is_none_or(Option::is_none) {
             problems.push(format!("class {}: {}", self.classes[class].name, self.cgroups.why_no_share(name)));
         }
-        let counter = match (&known, self.cgroups.cpu_time(name)) {
-            (Some(known), _) => known.counter,
-            (None, Ok(counter)) => counter,
-            (None, Err(why)) => {
-                problems.push(format!("class {}: its CPU time is not known: {why}", self.classes[class].name));
-                0
+        // A group that was made anew has a new counter, and what was shown is that of the old one.
+        let (counter, shown) = match known {
+            Some(Group { counter: Some(counter), shown, .. }) if counter.read().is_some() => (Some(counter), shown),
+            known => {
+                let counter = self.cgroups.counter(name);
+                if let Err(why) = &counter {
+                    problems.push(format!("class {}: its CPU time is not known: {why}", self.classes[class].name));
+                }
+                let counter = counter.ok();
+                let now = counter.as_ref().and_then(Counter::read).unwrap_or(0);
+                (counter, known.map_or(now, |known| known.shown))
             }
         };
-        Group { counter, occupied: self.cgroups.is_occupied(name), knobs }
+        Group { counter, shown, occupied: self.cgroups.is_occupied(name), knobs }
     }
 
     /// Points out groups that are no siblings.
@@ -206,11 +212,11 @@ impl Classes {
     /// CPU time of each class since the agent began, in nanoseconds.
     pub(crate) fn counters(&mut self) -> Vec<u64> {
         for class in &mut self.classes {
-            for (name, group) in &mut class.groups {
+            for group in class.groups.values_mut() {
                 // A group that is gone has nothing more to tell; the next look removes it.
-                if let Ok(counter) = self.cgroups.cpu_time(name) {
-                    class.spent = class.spent.saturating_add(spent(group.counter, counter));
-                    group.counter = counter;
+                if let Some(shows) = group.counter.as_ref().and_then(Counter::read) {
+                    class.spent = class.spent.saturating_add(spent(group.shown, shows));
+                    group.shown = shows;
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::knob::{BLKIO_BFQ_WEIGHT, BLKIO_WEIGHT, CPU_SHARES};
 use super::pattern::children;
-use super::{Cgroups, Knob, number};
+use super::{Cgroups, Counter, Knob};
 
 /// How deep groups below a class are looked through for processes: systemd and container managers nest less.
 const MOST_LEVELS: usize = 8;
@@ -15,6 +15,7 @@ const MOST_LEVELS: usize = 8;
 #[derive(Debug)]
 pub struct V1 {
     cpuacct: PathBuf,
+    trees: Vec<PathBuf>,
     knobs: Vec<(&'static Knob, PathBuf)>,
 }
 
@@ -24,29 +25,28 @@ impl V1 {
     pub fn new(cpu: &Path, cpuacct: &Path, blkio: Option<&Path>) -> V1 {
         let disk = blkio.into_iter().flat_map(|tree| [(&BLKIO_BFQ_WEIGHT, tree.to_owned()), (&BLKIO_WEIGHT, tree.to_owned())]);
         let knobs = [(&CPU_SHARES, cpu.to_owned())].into_iter().chain(disk).collect();
-        V1 { cpuacct: cpuacct.to_owned(), knobs }
+        let mut trees: Vec<PathBuf> = Vec::new();
+        for tree in [cpu, cpuacct].into_iter().chain(blkio) {
+            // `cpu` and `cpuacct` may be mounted together, and be two names of one directory.
+            if !trees.iter().any(|known| same(known, tree)) {
+                trees.push(tree.to_owned());
+            }
+        }
+        V1 { cpuacct: cpuacct.to_owned(), trees, knobs }
     }
 }
 
 impl Cgroups for V1 {
     fn trees(&self) -> Vec<&Path> {
-        let all = self.knobs.iter().map(|(_, tree)| tree.as_path()).chain([self.cpuacct.as_path()]);
-        let mut trees: Vec<&Path> = Vec::new();
-        for tree in all {
-            // `cpu` and `cpuacct` may be mounted together, and be two names of one directory.
-            if !trees.iter().any(|known| same(known, tree)) {
-                trees.push(tree);
-            }
-        }
-        trees
+        self.trees.iter().map(PathBuf::as_path).collect()
     }
 
     fn knobs(&self) -> &[(&'static Knob, PathBuf)] {
         &self.knobs
     }
 
-    fn cpu_time(&self, group: &str) -> Result<u64, String> {
-        number(&self.cpuacct.join(group).join("cpuacct.usage"), "")
+    fn counter(&self, group: &str) -> Result<Counter, String> {
+        Counter::open(&self.cpuacct.join(group).join("cpuacct.usage"), "", 1)
     }
 
     fn is_occupied(&self, group: &str) -> bool {

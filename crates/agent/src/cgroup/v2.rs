@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::knob::{CPU_WEIGHT, IO_BFQ_WEIGHT, IO_WEIGHT, MEMORY_LOW};
-use super::{Cgroups, Knob, number, write};
+use super::{Cgroups, Counter, Knob, write};
 
 /// Controllers that children of a group may use, if it says so.
 const CONTROLLERS: [&str; 3] = ["cpu", "io", "memory"];
@@ -35,9 +35,9 @@ impl Cgroups for V2 {
         &self.knobs
     }
 
-    fn cpu_time(&self, group: &str) -> Result<u64, String> {
-        // Microseconds; there also where the cpu controller is not enabled.
-        number(&self.root.join(group).join("cpu.stat"), "usage_usec ").map(|micros| micros.saturating_mul(1000))
+    fn counter(&self, group: &str) -> Result<Counter, String> {
+        // In microseconds; there also where the cpu controller is not enabled.
+        Counter::open(&self.root.join(group).join("cpu.stat"), "usage_usec ", 1000)
     }
 
     fn is_occupied(&self, group: &str) -> bool {
