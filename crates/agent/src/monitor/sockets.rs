@@ -1,7 +1,8 @@
 //! How many connections a server has, told by the kernel: for servers that have no status page.
 //!
-//! `/proc/net/tcp` and `tcp6` have a line for each socket of this machine (of this network namespace, rather), which
-//! takes the kernel some 0.3 µs a line. Connections that wait for their next request count like those that are being
+//! `/proc/net/tcp` and `tcp6` have a line for each socket of this machine (of this network namespace, rather). To write
+//! them the kernel goes over its whole table of sockets, which takes milliseconds even where there are few: it is no
+//! file for every window. Connections that wait for their next request count like those that are being
 //! answered, which a status page tells apart.
 
 use std::fs::File;
