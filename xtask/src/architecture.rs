@@ -11,7 +11,7 @@ use crate::repository::{files, relative};
 use crate::steps::read;
 
 /// Per crate the workspace crates that its code (not its tests) may use.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("weirgate-engine", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
@@ -20,6 +20,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
     ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment"]),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-lab",
         &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator", "weirgate-experiment"],
@@ -35,6 +36,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "weirgate-experiment",
             "weirgate-sim",
             "weirgate-agent",
+            "weirgate-manager",
             "weirgate-lab",
         ],
     ),

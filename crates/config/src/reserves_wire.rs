@@ -116,7 +116,7 @@ pub enum Trigger {
 }
 
 /// The node as a whole, for people to look at: no decision depends on it. What an agent cannot measure is 0 or absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct NodeFigures {
     /// CPU time used by everything, in percent of the node.

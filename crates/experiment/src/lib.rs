@@ -7,7 +7,6 @@
 
 mod compress;
 pub mod condition;
-pub mod flow;
 mod judge;
 pub mod oracle;
 pub mod random;

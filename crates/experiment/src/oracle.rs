@@ -15,7 +15,7 @@ use std::time::Duration;
 use weirgate_config::{Experiment, Fault, FaultKind};
 use weirgate_engine::{Class, Policy};
 
-use crate::flow::Network;
+use weirgate_reserves::flow::Network;
 
 /// Work is counted in millionths of a CPU: finer than any figure printed, coarser than the rounding of
 /// doubles, so that what fits exactly does fit.

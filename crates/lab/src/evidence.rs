@@ -8,7 +8,7 @@ use weirgate_config::Experiment;
 use weirgate_experiment::{Fate, Violation};
 
 use crate::backing::Books;
-use crate::load::Sent;
+use crate::load::{Sent, histogram};
 use crate::proof::{Attempt, Found, Proof, Watch};
 use crate::report::{Evidence, Ids, Lateness, Quantiles};
 
@@ -36,6 +36,10 @@ pub fn evidence(sent: &Sent, books: &Books, used: Duration) -> Result<(Evidence,
     for node in &books.stats {
         node_lateness.add(&node.lateness).map_err(|error| error.to_string())?;
     }
+    let mut shed_after = histogram();
+    for record in sent.records.iter().filter(|record| record.fate == Fate::Shed) {
+        shed_after.saturating_record(((record.ended - record.arrived) / 1000).max(1));
+    }
     let requests = sent.records.len();
     let evidence = Evidence {
         sent: requests as u64,
@@ -49,6 +53,7 @@ pub fn evidence(sent: &Sent, books: &Books, used: Duration) -> Result<(Evidence,
         phantom: named(&proof.phantom),
         generator_late_ms: lateness(&sent.lateness, 1e3),
         node_late_ms: lateness(&node_lateness, 1e6),
+        shed_after_ms: lateness(&shed_after, 1e3),
         gateway_cpu_us: (requests > 0).then(|| used.as_secs_f64() * 1e6 / requests as f64),
     };
     Ok((evidence, proof))

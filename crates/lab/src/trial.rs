@@ -10,6 +10,7 @@
 //! its manual's way is done.
 
 use std::path::Path;
+use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
@@ -52,17 +53,16 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Nodes on the last CPU, gateway and load on the first: as many requests as pass the gateway reach the nodes, and
-    /// what is shed costs gateway and load only. All are free on a machine with one CPU.
+    /// A CPU for each where there are three. With two, nodes have the last, gateway and load the first: as many requests
+    /// as pass the gateway reach the nodes, and what is shed costs gateway and load only. All are free on a machine
+    /// with one CPU.
     ///
     /// # Errors
     /// The system does not say which CPUs there are.
     pub fn of_this_machine() -> Result<Cpus, String> {
-        let cpus = crate::process::cpus().map_err(|error| format!("which CPUs there are: {error}"))?;
-        Ok(match (cpus.first(), cpus.last()) {
-            (Some(&first), Some(&last)) if first != last => {
-                Cpus { gateway: Some(first), load: Some(first), nodes: Some(last) }
-            }
+        Ok(match *usable()? {
+            [gateway, load, .., nodes] => Cpus { gateway: Some(gateway), load: Some(load), nodes: Some(nodes) },
+            [first, last] => Cpus { gateway: Some(first), load: Some(first), nodes: Some(last) },
             _ => Cpus::default(),
         })
     }
@@ -80,6 +80,27 @@ impl Cpus {
         }
         uses
     }
+}
+
+/// Three CPUs, as in `0,1,1`: the gateway's, the load generator's, the nodes'.
+impl FromStr for Cpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Cpus, String> {
+        let usable = usable()?;
+        let cpu = |part: &str| match part.trim().parse() {
+            Ok(cpu) if usable.contains(&cpu) => Ok(Some(cpu)),
+            _ => Err(format!("{part:?} is none of this process's CPUs, which are {usable:?}")),
+        };
+        match text.split(',').collect::<Vec<_>>()[..] {
+            [gateway, load, nodes] => Ok(Cpus { gateway: cpu(gateway)?, load: cpu(load)?, nodes: cpu(nodes)? }),
+            _ => Err("write three CPUs: of the gateway, the load generator and the nodes, such as 0,1,1".to_owned()),
+        }
+    }
+}
+
+fn usable() -> Result<Vec<usize>, String> {
+    crate::process::cpus().map_err(|error| format!("which CPUs there are: {error}"))
 }
 
 /// What a trial leaves.
@@ -255,5 +276,20 @@ impl Stage<'_> {
         let at = clock::nanos(self.now());
         let state = self.gateway.state().unwrap_or_default();
         Ok(Sample { at, window: state.window, outstanding: state.outstanding, waiting: state.waiting, busy })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read_and_what_is_no_cpu_is_named() {
+        let cpu = crate::process::cpus().unwrap()[0];
+        let all = Cpus { gateway: Some(cpu), load: Some(cpu), nodes: Some(cpu) };
+        assert_eq!(format!("{cpu},{cpu},{cpu}").parse(), Ok(all));
+        assert!(format!("{cpu},{cpu}").parse::<Cpus>().unwrap_err().contains("three CPUs"));
+        let error = format!("{cpu},70000,{cpu}").parse::<Cpus>().unwrap_err();
+        assert!(error.starts_with("\"70000\" is none of this process's CPUs"), "{error}");
     }
 }

@@ -28,6 +28,7 @@ use weirgate_config::{Admin, Token};
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
 pub use token::TOKEN_VARIABLE;
 
+use crate::clock::Clock;
 use guard::Guard;
 use listen::Socket;
 use routes::Routes;
@@ -80,10 +81,18 @@ impl AdminListener {
     /// # Errors
     /// The thread or its runtime cannot be made.
     pub fn serve(self, operations: Arc<Operations>) -> io::Result<AdminServer> {
+        self.serve_router(routes::of_gateway(operations))
+    }
+
+    /// Serves `router` on a thread of its own, behind the same guard as a gateway's: another process than a gateway has
+    /// other pages and the same dangers.
+    ///
+    /// # Errors
+    /// The thread or its runtime cannot be made.
+    pub fn serve_router(self, router: axum::Router) -> io::Result<AdminServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let clock = operations.gateway().control().clock();
-        let guard = Guard::new(&self.config, self.address(), self.token, clock);
-        let routes = Routes::new(guard, operations);
+        let guard = Guard::new(&self.config, self.address(), self.token, Clock::start());
+        let routes = Routes::new(guard, router);
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new()
             .name("weirgate-admin".into())

@@ -41,24 +41,7 @@ pub(super) struct Routes {
 type Shared = State<Arc<Operations>>;
 
 impl Routes {
-    pub(super) fn new(guard: Guard, operations: Arc<Operations>) -> Routes {
-        let router = Router::new()
-            .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", INDEX)))
-            .route("/live", get(async || json(StatusCode::OK, &view::Live { live: true })))
-            .route("/ready", get(ready))
-            .route("/metrics", get(scraped))
-            .route("/policy", get(policy))
-            .route("/snapshot", get(snapshot))
-            .route("/nodes", get(nodes))
-            .route("/reload", post(reload))
-            .route("/drain", post(drain))
-            .route("/nodes/{pool}/{node}/drain", post(drain_node))
-            .route("/nodes/{pool}/{node}/undrain", post(undrain_node))
-            .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / lists them"))
-            .method_not_allowed_fallback(async || {
-                refuse(StatusCode::METHOD_NOT_ALLOWED, "GET reads and POST changes; GET / lists which is which")
-            })
-            .with_state(operations);
+    pub(super) fn new(guard: Guard, router: Router) -> Routes {
         Routes { guard, router: TowerToHyperService::new(router) }
     }
 
@@ -73,6 +56,27 @@ impl Routes {
         };
         seal(answer)
     }
+}
+
+/// What the admin API of a gateway answers.
+pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
+    Router::new()
+        .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", INDEX)))
+        .route("/live", get(async || json(StatusCode::OK, &view::Live { live: true })))
+        .route("/ready", get(ready))
+        .route("/metrics", get(scraped))
+        .route("/policy", get(policy))
+        .route("/snapshot", get(snapshot))
+        .route("/nodes", get(nodes))
+        .route("/reload", post(reload))
+        .route("/drain", post(drain))
+        .route("/nodes/{pool}/{node}/drain", post(drain_node))
+        .route("/nodes/{pool}/{node}/undrain", post(undrain_node))
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / lists them"))
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "GET reads and POST changes; GET / lists which is which")
+        })
+        .with_state(operations)
 }
 
 async fn ready(State(operations): Shared) -> Response {

@@ -24,6 +24,7 @@ use weirgate_config::Experiment;
 use weirgate_emulator::client::Thread;
 use weirgate_emulator::clock;
 
+pub(crate) use self::sent::histogram;
 pub use self::sent::{Answer, Ended, Id, Sent, StreamSent};
 pub use self::template::Template;
 

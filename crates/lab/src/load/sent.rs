@@ -190,7 +190,7 @@ impl Books {
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// A histogram of microseconds, three digits exact.
-pub(super) fn histogram() -> Histogram<u32> {
+pub(crate) fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, LONGEST.as_micros() as u64, 3).expect("constant bounds are valid")
 }
 

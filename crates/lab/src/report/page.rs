@@ -162,7 +162,7 @@ fn address(path: &str) -> String {
 fn evidence(run: &RunFile) -> String {
     let mut html = String::from(
         "<h2 id=\"evidence\">Evidence</h2><div class=\"wide\"><table><tr><th class=\"l\">approach<th class=\"l\">version<th>seed\
-         <th>sent<th>served<th>shed<th>failed<th>left<th>cut<th>load late, ms<th>nodes late, ms<th>gateway, µs/request\
+         <th>sent<th>served<th>shed<th>failed<th>left<th>cut<th>load late, ms<th>nodes late, ms<th>shed after, ms<th>gateway, µs/request\
          <th class=\"l\"></tr>",
     );
     for trial in &run.trials {
@@ -170,7 +170,9 @@ fn evidence(run: &RunFile) -> String {
         let (who, version) = (escape(&trial.approach), escape(&trial.version));
         let _ = write!(html, "<tr><td class=\"l\">{who}<td class=\"l\">{version}<td>{}", trial.seed);
         html.extend([e.sent, e.served, e.shed, e.failed, e.left, e.cut].map(|count| format!("<td>{count}")));
-        let _ = write!(html, "<td>{}<td>{}", late(e.generator_late_ms), late(e.node_late_ms));
+        html.extend(
+            [e.generator_late_ms, e.node_late_ms, e.shed_after_ms].map(|late_ms| format!("<td>{}", late(late_ms))),
+        );
         let _ = write!(html, "<td>{}", e.gateway_cpu_us.map_or(String::new(), |us| format!("{us:.1}")));
         let doubts = e.doubts();
         html += &match doubts.is_empty() {
@@ -180,7 +182,7 @@ fn evidence(run: &RunFile) -> String {
         html += "</tr>";
     }
     html += "</table></div><p class=\"note\">Late: median / 99th percentile / largest, against the plan, of requests sent \
-             and of nodes' replies. The mark at the end: every request sent was seen by at most one node, none that was not \
+             and of nodes' replies. Shed after: the same of the time until a request that was turned away was told so. The mark at the end: every request sent was seen by at most one node, none that was not \
              sent, and each has one fate.</p>";
     for trial in &run.trials {
         for note in &trial.notes {

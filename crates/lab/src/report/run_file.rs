@@ -83,6 +83,9 @@ pub struct Evidence {
     pub generator_late_ms: Lateness,
     /// How much later than planned nodes replied.
     pub node_late_ms: Lateness,
+    /// How long after it was to be sent a request that was turned away was told so.
+    #[serde(default)]
+    pub shed_after_ms: Lateness,
     /// CPU time of all the gateway's processes per request sent, in microseconds.
     pub gateway_cpu_us: Option<f64>,
 }

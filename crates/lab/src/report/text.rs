@@ -63,6 +63,7 @@ fn evidence_table(run: &RunFile) -> Table {
         "cut",
         "load late, ms",
         "nodes late, ms",
+        "shed after, ms",
         "gateway, us/request",
     ];
     let mut table = Table::new(&head, &[0]);
@@ -70,7 +71,7 @@ fn evidence_table(run: &RunFile) -> Table {
         let e = &trial.evidence;
         let mut row = vec![trial.approach.clone(), trial.seed.to_string()];
         row.extend([e.sent, e.served, e.shed, e.failed, e.left, e.cut].map(|count| count.to_string()));
-        row.extend([late(e.generator_late_ms), late(e.node_late_ms)]);
+        row.extend([late(e.generator_late_ms), late(e.node_late_ms), late(e.shed_after_ms)]);
         row.push(e.gateway_cpu_us.map_or(String::new(), |us| format!("{us:.1}")));
         table.row(row);
     }

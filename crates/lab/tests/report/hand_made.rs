@@ -103,6 +103,7 @@ fn trial(approach: &str, version: &str, seed: u64, a: (f64, f64), b: f64) -> Tri
             left: 10,
             generator_late_ms: late,
             node_late_ms: late,
+            shed_after_ms: Lateness { p50: 0.2, p99: 1.5, max: 12.0 },
             gateway_cpu_us: Some(38.25),
             ..Evidence::default()
         },

@@ -5,6 +5,7 @@ mod list;
 mod play;
 mod provision;
 mod reports;
+mod table1;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,6 +53,7 @@ enum Command {
     Report(reports::ReportArgs),
     Compare(reports::CompareArgs),
     Provision(provision::Args),
+    ClusterReservesTable1(table1::Args),
 }
 
 /// An experiment as the lab plays it.
@@ -66,6 +68,10 @@ struct Played {
     /// Play with this seed.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
+    /// Run gateway, load generator and nodes on these CPUs. By default on three; on a machine with two, gateway and
+    /// load on the first and nodes on the last.
+    #[arg(long, value_name = "G,L,N", value_parser = |text: &str| text.parse::<Cpus>())]
+    cpus: Option<Cpus>,
 }
 
 impl Played {
@@ -87,7 +93,7 @@ impl Played {
             directory,
             // Its own approaches are other processes of the program that is running.
             program,
-            cpus: Cpus::of_this_machine()?,
+            cpus: self.cpus.map_or_else(Cpus::of_this_machine, Ok)?,
             command: sim::command_line(),
             date,
         })
@@ -105,6 +111,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Report(args) => reports::report(&args),
         Command::Compare(args) => reports::compare(&args),
         Command::Provision(args) => provision::run(&args),
+        Command::ClusterReservesTable1(args) => table1::run(&args),
     }
 }
 

@@ -76,6 +76,24 @@ impl Network {
         self.edges[edge.0 + 1].rest
     }
 
+    /// Per node whether more could still be sent there from `source`. After [`Network::maximum`] these are the nodes on the
+    /// source's side of a smallest cut: what leads out of them is full, what leads into them is empty.
+    #[must_use]
+    pub fn reachable(&self, source: usize) -> Vec<bool> {
+        let mut reached = vec![false; self.outgoing.len()];
+        reached[source] = true;
+        let mut stack = vec![source];
+        while let Some(node) = stack.pop() {
+            for edge in self.outgoing[node].iter().map(|id| self.edges[*id]) {
+                if edge.rest > 0 && !reached[edge.to] {
+                    reached[edge.to] = true;
+                    stack.push(edge.to);
+                }
+            }
+        }
+        reached
+    }
+
     /// Per node its distance from `source` over edges with room; `None` if `sink` is out of reach.
     fn levels(&self, source: usize, sink: usize) -> Option<Vec<u32>> {
         let mut level = vec![u32::MAX; self.outgoing.len()];
@@ -152,6 +170,8 @@ mod tests {
             };
             let smallest = (0..64_u32).filter(|set| set & 1 == 1 && set & 32 == 0).map(cut).min();
             prop_assert_eq!(Some(flow), smallest);
+            let side = network.reachable(0).iter().enumerate().map(|(node, is)| u32::from(*is) << node).sum();
+            prop_assert_eq!(flow, cut(side));
             for (id, (_, _, capacity)) in ids.iter().zip(&edges) {
                 prop_assert!(network.flow(*id) <= *capacity);
             }

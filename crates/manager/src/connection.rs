@@ -1,0 +1,143 @@
+//! One agent's connection, from its first byte to its end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::OwnedSemaphorePermit;
+use weirgate_config::{FromAgent, FromManager, Lines, ManagerLink};
+
+use crate::clock;
+use crate::desk::Desk;
+
+/// Longest time from the connection to the agent's proof. Agents on the other side of the world need a second.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// A connection on which nothing comes for so long is closed: the node counts as down after 1 s, and the machine at the
+/// other end may be gone without a word.
+const SILENT: Duration = Duration::from_secs(5);
+
+/// Longest time for the network to take shares. An agent that does not read is of no use.
+const WRITE: Duration = Duration::from_secs(2);
+
+/// Bytes read at once: a report of twenty classes is 1 KiB.
+const READ: usize = 4096;
+
+/// Most characters of a name that a stranger gave which are repeated.
+const MOST_QUOTED: usize = 64;
+
+/// Serves one connection. `place` is given back when the agent has proven who it is.
+pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, place: OwnedSemaphorePermit) {
+    let mut lines = Lines::default();
+    let proven = clock::within(HANDSHAKE, handshake(&mut stream, &mut lines, desk)).await;
+    drop(place);
+    let proven = proven.unwrap_or_else(|| Err(format!("it has not said who it is within {} s", HANDSHAKE.as_secs())));
+    let (node, mut link) = match proven {
+        Ok(proven) => proven,
+        Err(why) => return desk.refused(peer, &why),
+    };
+    let mut seat = desk.attach(node, peer);
+    let why = loop {
+        match heard(&mut lines, &mut link, |report| desk.report(node, seat.connection, report)) {
+            Ok(()) => {}
+            Err(why) => break why,
+        }
+        let line = tokio::select! {
+            read = clock::within(SILENT, receive(&mut stream, &mut lines)) => match read {
+                Some(Ok(())) => continue,
+                Some(Err(why)) => break why,
+                None => break format!("it has said nothing for {} s", SILENT.as_secs()),
+            },
+            changed = seat.shares.changed() => match changed {
+                Ok(()) => {
+                    let Some(shares) = seat.shares.borrow_and_update().clone() else { continue };
+                    link.seal(&FromManager::Shares { run: shares.run, shares: shares.shares })
+                }
+                Err(_) => {
+                    let why = "another connection speaks for this node".to_owned();
+                    let line = link.seal(&FromManager::Refused { why: why.clone() });
+                    // The agent that was there first is told why, if it listens.
+                    let _ = clock::within(WRITE, stream.write_all(line.as_bytes())).await;
+                    break why;
+                }
+            },
+        };
+        match clock::within(WRITE, stream.write_all(line.as_bytes())).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => break error.to_string(),
+            None => break format!("it has not taken its shares within {} s", WRITE.as_secs()),
+        }
+    };
+    desk.detach(node, seat.connection, &why);
+}
+
+/// The first three lines: who is there, and does it have the node's token.
+async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Result<(usize, ManagerLink), String> {
+    // Shares are one small write that is wanted now.
+    stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    let line = next(stream, lines).await?;
+    let greeting = match ManagerLink::greeting(&line) {
+        Ok(greeting) => greeting,
+        Err(error) => return Err(refuse(stream, &error.to_string()).await),
+    };
+    let Some(node) = desk.agents().node(&greeting.node) else {
+        let name: String = greeting.node.chars().take(MOST_QUOTED).collect();
+        return Err(refuse(stream, &format!("the manager's policy has no node {name:?}")).await);
+    };
+    let nonce = clock::nonce().map_err(|error| format!("no random bytes: {error}"))?;
+    let (challenged, line) = ManagerLink::manager(desk.agents().token(node), &greeting, nonce);
+    send(stream, &line).await?;
+    let line = next(stream, lines).await?;
+    let link = challenged.proven(&line).map_err(|error| format!("as node {:?}: {error}", greeting.node))?;
+    Ok((node, link))
+}
+
+/// Tells a stranger why not.
+async fn refuse(stream: &mut TcpStream, why: &str) -> String {
+    // It may have left.
+    let _ = send(stream, &ManagerLink::refusal(why)).await;
+    why.to_owned()
+}
+
+/// Goes over all lines that are there.
+fn heard(
+    lines: &mut Lines,
+    link: &mut ManagerLink,
+    mut report: impl FnMut(weirgate_config::NodeReport) -> Result<(), String>,
+) -> Result<(), String> {
+    while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
+        match link.open(line).map_err(|error| error.to_string())? {
+            FromAgent::Report(one) => report(one)?,
+            FromAgent::Hello { .. } | FromAgent::Proof { .. } => return Err("it has said who it is already".to_owned()),
+        }
+    }
+    Ok(())
+}
+
+/// The next line.
+async fn next(stream: &mut TcpStream, lines: &mut Lines) -> Result<Vec<u8>, String> {
+    loop {
+        if let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
+            return Ok(line.to_vec());
+        }
+        receive(stream, lines).await?;
+    }
+}
+
+/// Reads what has come. Nothing is lost if it is cancelled.
+async fn receive(stream: &mut TcpStream, lines: &mut Lines) -> Result<(), String> {
+    let mut bytes = [0; READ];
+    match stream.read(&mut bytes).await {
+        Ok(0) => Err("it closed the connection".to_owned()),
+        Ok(read) => {
+            lines.push(bytes.get(..read).unwrap_or_default());
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+async fn send(stream: &mut TcpStream, line: &str) -> Result<(), String> {
+    stream.write_all(line.as_bytes()).await.map_err(|error| error.to_string())
+}

@@ -1,0 +1,325 @@
+//! What all connections share: the coordinator behind a lock, and the way to each agent.
+//!
+//! The lock is held for microseconds per report, and for a millisecond when a page of a large cluster is made. Shares
+//! reach a connection by a cell that holds the newest alone, so that an agent which does not read costs no memory.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+use weirgate_config::reserves_admin as view;
+use weirgate_config::{NodeFigures, NodeReport, Reserves, Trigger};
+use weirgate_reserves as reserves;
+use weirgate_reserves::{Cause, Coordinator, Measured, Problem, Settings, Shares, Solution};
+
+use crate::agents::Agents;
+use crate::clock::Clock;
+
+/// Lines a second about connections, and as many at once: strangers must not fill the log. What is left out is counted.
+const LINES_PER_SECOND: f64 = 10.0;
+
+/// Longest sleep: there is nothing to wake up for without a connection.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// What the manager knows, and where its parts meet.
+pub struct Desk {
+    clock: Clock,
+    policy: Reserves,
+    agents: Agents,
+    state: Mutex<State>,
+    changed: Notify,
+    say: Box<dyn Fn(&str) + Send + Sync>,
+}
+
+struct State {
+    coordinator: Coordinator,
+    nodes: Vec<Agent>,
+    /// Lines that may still be said now, and when that was reckoned.
+    lines: (f64, Duration),
+    left_out: u64,
+    refused: u64,
+}
+
+/// The agent of a node.
+#[derive(Default)]
+struct Agent {
+    /// Counts connections.
+    connection: u64,
+    peer: Option<SocketAddr>,
+    /// Dropping it ends the connection.
+    shares: Option<watch::Sender<Option<Shares>>>,
+    figures: NodeFigures,
+}
+
+/// A connection that speaks for a node.
+pub(crate) struct Seat {
+    pub(crate) connection: u64,
+    /// The newest shares. It closes when another connection takes the node's place.
+    pub(crate) shares: watch::Receiver<Option<Shares>>,
+}
+
+impl fmt::Debug for Desk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Desk").field("agents", &self.agents).finish_non_exhaustive()
+    }
+}
+
+impl Desk {
+    pub(crate) fn new(policy: &Reserves, agents: Agents, say: Box<dyn Fn(&str) + Send + Sync>) -> Desk {
+        let clock = Clock::start();
+        let settings = Settings {
+            desired: policy.classes.iter().map(|class| class.share).collect(),
+            placed: (0..policy.nodes.len())
+                .map(|node| policy.classes.iter().map(|class| class.is_on(node)).collect())
+                .collect(),
+            every: policy.every,
+            on_demand: policy.on_demand,
+        };
+        let now = clock.now();
+        let state = State {
+            coordinator: Coordinator::new(now, settings),
+            nodes: policy.nodes.iter().map(|_| Agent::default()).collect(),
+            lines: (LINES_PER_SECOND, now),
+            left_out: 0,
+            refused: 0,
+        };
+        Desk { clock, policy: policy.clone(), agents, state: Mutex::new(state), changed: Notify::new(), say }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn now(&self) -> Duration {
+        self.clock.now()
+    }
+
+    /// Who may speak for which node.
+    pub(crate) fn agents(&self) -> &Agents {
+        &self.agents
+    }
+
+    /// Nodes whose agents prove nothing, for want of a token.
+    #[must_use]
+    pub fn without_token(&self) -> usize {
+        self.agents.without_token()
+    }
+
+    /// Waits until something has happened since [`Self::poll`].
+    pub(crate) async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Waits until `time`, or long.
+    pub(crate) async fn reach(&self, time: Option<Duration>) {
+        self.clock.reach(time.unwrap_or_else(|| self.now() + LONGEST)).await;
+    }
+
+    /// A connection has proven that it speaks for `node`. An earlier one ends.
+    pub(crate) fn attach(&self, node: usize, peer: SocketAddr) -> Seat {
+        let (sender, shares) = watch::channel(None);
+        let mut state = self.state();
+        state.coordinator.connected(node);
+        let agent = &mut state.nodes[node];
+        agent.connection += 1;
+        agent.peer = Some(peer);
+        agent.figures = NodeFigures::default();
+        let connection = agent.connection;
+        let again = agent.shares.replace(sender).is_some();
+        let how = if again { ", in place of an earlier connection" } else { "" };
+        self.line(&mut state, &format!("node {}: connected from {peer}{how}", self.policy.nodes[node].name));
+        drop(state);
+        self.changed.notify_one();
+        Seat { connection, shares }
+    }
+
+    /// A connection has ended, and why.
+    pub(crate) fn detach(&self, node: usize, connection: u64, why: &str) {
+        let mut state = self.state();
+        let name = &self.policy.nodes[node].name;
+        let agent = &mut state.nodes[node];
+        if agent.connection == connection {
+            (agent.shares, agent.peer) = (None, None);
+            state.coordinator.disconnected(node);
+            self.line(&mut state, &format!("node {name}: gone: {why}; its shares stay in force"));
+        } else {
+            self.line(&mut state, &format!("node {name}: an earlier connection ended: {why}"));
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Somebody has not proven to be an agent, and why.
+    pub(crate) fn refused(&self, peer: SocketAddr, why: &str) {
+        let mut state = self.state();
+        state.refused += 1;
+        self.line(&mut state, &format!("refused {peer}: {why}"));
+    }
+
+    /// A report of `node` came by `connection`.
+    ///
+    /// # Errors
+    /// It makes no sense, or another connection speaks for the node.
+    pub(crate) fn report(&self, node: usize, connection: u64, report: NodeReport) -> Result<(), String> {
+        report.check(self.policy.classes.len())?;
+        let mut state = self.state();
+        if state.nodes[node].connection != connection {
+            return Err("another connection speaks for this node".to_owned());
+        }
+        state.nodes[node].figures = report.node;
+        let measured = Measured {
+            run: report.run,
+            seconds: report.seconds,
+            allocation: report.allocation,
+            usage: report.usage,
+            sink: report.sink,
+            wants: report.wants.map(asked),
+        };
+        // Under the lock, so that time does not run backwards in there.
+        state.coordinator.reported(self.now(), node, measured);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// A problem to solve, or else when to come again.
+    pub(crate) fn poll(&self) -> (Option<Problem>, Option<Duration>) {
+        let mut state = self.state();
+        let now = self.now();
+        let problem = state.coordinator.poll_run(now);
+        let wake = state.coordinator.next_timeout(now);
+        (problem, wake)
+    }
+
+    /// The answer to the problem whose solution was begun at `began`. Shares go out.
+    pub(crate) fn solved(&self, solution: Result<Solution, reserves::Error>, began: Duration) {
+        let mut state = self.state();
+        let now = self.now();
+        let failed = state.coordinator.books().failure.is_some();
+        state.coordinator.solved(now, solution, now.saturating_sub(began));
+        match (failed, &state.coordinator.books().failure) {
+            (false, Some(error)) => (self.say)(&format!("no new shares, the last ones stay in force: {error}")),
+            (true, None) => (self.say)("new shares were found again"),
+            _ => {}
+        }
+        while let Some(shares) = state.coordinator.poll_shares() {
+            if let Some(sender) = &state.nodes[shares.node].shares {
+                // A connection that is just ending does not take them.
+                let _ = sender.send(Some(shares));
+            }
+        }
+    }
+
+    /// Says a line about connections, if there were not too many.
+    fn line(&self, state: &mut State, line: &str) {
+        let now = self.now();
+        let (left, at) = state.lines;
+        let left = (left + LINES_PER_SECOND * now.saturating_sub(at).as_secs_f64()).min(LINES_PER_SECOND);
+        if left < 1.0 {
+            state.lines = (left, now);
+            state.left_out += 1;
+            return;
+        }
+        state.lines = (left - 1.0, now);
+        match std::mem::take(&mut state.left_out) {
+            0 => (self.say)(line),
+            more => (self.say)(&format!("{line} (before it {more} lines were left out)")),
+        }
+    }
+
+    /// Everything that page, JSON and metrics show.
+    #[must_use]
+    pub fn view(&self) -> view::Reserves {
+        let state = self.state();
+        let now = self.now();
+        let books = state.coordinator.books();
+        let seconds_ago = |at: Duration| now.saturating_sub(at).as_secs_f64();
+        let nodes = (0..self.policy.nodes.len()).map(|node| self.node(&state, now, node)).collect();
+        let runs = books.finished.iter().rev().map(|run| view::Run {
+            number: run.number,
+            seconds_ago: seconds_ago(run.began),
+            cause: run.cause.word().to_owned(),
+            node: node_of(run.cause).map(|node| self.policy.nodes[node].name.clone()),
+            class: class_of(run.cause).and_then(|class| self.policy.classes.get(class)).map(|class| class.name.clone()),
+            nodes: run.nodes,
+            deviation_percent: run.deviation,
+            moved_percent: run.moved,
+            solve_seconds: run.took.as_secs_f64(),
+        });
+        view::Reserves {
+            now_seconds: now.as_secs_f64(),
+            every_seconds: self.policy.every.map(|every| every.as_secs_f64()),
+            on_demand: self.policy.on_demand,
+            classes: self
+                .policy
+                .classes
+                .iter()
+                .map(|class| view::Promise { name: class.name.clone(), share_percent: class.share })
+                .collect(),
+            nodes,
+            runs: view::Runs {
+                done: books.runs.by_cause().iter().map(|&(cause, count)| (cause.to_owned(), count)).collect(),
+                failed: books.runs.failed,
+                asked: books.runs.asked,
+                solve_seconds: books.runs.solve_seconds,
+            },
+            last_runs: runs.collect(),
+            failure: books.failure.as_ref().map(ToString::to_string),
+            refused: state.refused,
+        }
+    }
+
+    fn node(&self, state: &State, now: Duration, node: usize) -> view::Node {
+        let (agent, known) = (&state.nodes[node], &state.coordinator.nodes()[node]);
+        let last = known.last();
+        let figure = |figures: Option<&[f64]>, class: usize| figures.and_then(|f| f.get(class)).copied();
+        let classes = self.policy.classes.iter().enumerate().filter(|(_, class)| class.is_on(node));
+        let classes = classes.map(|(index, class)| view::ClassOnNode {
+            name: class.name.clone(),
+            share_percent: figure(last.map(|(_, m)| m.allocation.as_slice()), index),
+            usage_percent: figure(last.map(|(_, m)| m.usage.as_slice()), index),
+            sink: last.and_then(|(_, m)| m.sink.get(index)).copied(),
+            allocation_percent: figure(known.given(), index),
+        });
+        view::Node {
+            name: self.policy.nodes[node].name.clone(),
+            state: match (known.is_connected(), state.coordinator.is_live(now, node)) {
+                (false, _) => "down",
+                (true, false) => "silent",
+                (true, true) => "up",
+            }
+            .to_owned(),
+            address: agent.peer.map(|peer| peer.to_string()),
+            report_age_seconds: last.map(|&(at, _)| now.saturating_sub(at).as_secs_f64()),
+            run: last.map(|(_, measured)| measured.run),
+            classes: classes.collect(),
+            figures: agent.figures,
+        }
+    }
+}
+
+fn node_of(cause: Cause) -> Option<usize> {
+    match cause {
+        Cause::Periodic => None,
+        Cause::Asked { node, .. } | Cause::Joined { node } | Cause::Left { node } => Some(node),
+    }
+}
+
+fn class_of(cause: Cause) -> Option<usize> {
+    use reserves::Trigger::{Fell, SinkBegan, SinkEnded};
+    match cause {
+        Cause::Asked { trigger: SinkBegan { class } | SinkEnded { class } | Fell { class }, .. } => Some(class),
+        _ => None,
+    }
+}
+
+/// What was asked, in the coordinator's words.
+fn asked(trigger: Trigger) -> reserves::Trigger {
+    match trigger {
+        Trigger::SinkBegan { class } => reserves::Trigger::SinkBegan { class },
+        Trigger::SinkEnded { class } => reserves::Trigger::SinkEnded { class },
+        Trigger::Fell { class } => reserves::Trigger::Fell { class },
+    }
+}

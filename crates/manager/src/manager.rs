@@ -1,0 +1,123 @@
+//! The manager as a whole: it listens, runs the optimiser when the coordinator wants it, and stops when it is told to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use weirgate_config::Reserves;
+
+use crate::agents::Agents;
+use crate::clock;
+use crate::connection;
+use crate::desk::Desk;
+
+/// Connections at once that have not proven who they are; more wait in the kernel's backlog. A thousand agents that dial
+/// a new manager are through within a second or two, and strangers that say nothing hold a place for 3 s.
+const MOST_UNPROVEN: usize = 128;
+
+/// A pause when a connection cannot be accepted, for want of file descriptors, say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A manager that listens and does not work yet.
+#[derive(Debug)]
+pub struct Manager {
+    listener: std::net::TcpListener,
+    desk: Arc<Desk>,
+}
+
+impl Manager {
+    /// Reads the tokens and opens the listener. `say` is told what people should know, a line at a time.
+    ///
+    /// # Errors
+    /// A token cannot be read or is too weak; the address is open to others and a node has no token; the address is in
+    /// use or cannot be opened.
+    pub fn open(reserves: &Reserves, say: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Manager> {
+        let agents = Agents::of(reserves)?;
+        let address = reserves.listen;
+        let opened = std::net::TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        let listener = opened.map_err(|error| {
+            let help = match error.kind() {
+                io::ErrorKind::AddrInUse => "; stop the process that has it, or change `reserves.listen`",
+                io::ErrorKind::AddrNotAvailable => "; this machine has no such address: change `reserves.listen`",
+                _ => "",
+            };
+            io::Error::new(error.kind(), format!("{address}: {error}{help}"))
+        })?;
+        Ok(Manager { listener, desk: Arc::new(Desk::new(reserves, agents, Box::new(say))) })
+    }
+
+    /// Where it listens, with the port that was chosen for port 0.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What it knows, for [`crate::routes`].
+    #[must_use]
+    pub fn desk(&self) -> Arc<Desk> {
+        Arc::clone(&self.desk)
+    }
+
+    /// Works until `stop` is done. All connections end with it; agents keep the shares that are in force.
+    ///
+    /// # Errors
+    /// The socket cannot be used, or the optimiser broke down.
+    pub async fn serve(self, stop: impl Future<Output = ()>) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.listener)?;
+        tokio::select! {
+            () = stop => Ok(()),
+            ended = accept(&listener, &self.desk) => ended,
+            ended = drive(&self.desk) => ended,
+        }
+    }
+}
+
+/// Accepts agents. Their tasks end with this one.
+async fn accept(listener: &TcpListener, desk: &Arc<Desk>) -> io::Result<()> {
+    let places = Arc::new(Semaphore::new(MOST_UNPROVEN));
+    let mut connections = JoinSet::new();
+    loop {
+        // The semaphore is never closed.
+        let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                let desk = Arc::clone(desk);
+                connections.spawn(async move { connection::serve(stream, peer, &desk, place).await });
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(_) => clock::sleep(ACCEPT_PAUSE).await,
+        }
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+/// Has shares found whenever it is time. The optimiser may take seconds on a thousand nodes: it has a thread of its own,
+/// so that agents are heard meanwhile.
+async fn drive(desk: &Desk) -> io::Result<()> {
+    loop {
+        let (problem, wake) = desk.poll();
+        match problem {
+            Some(problem) => {
+                let began = desk.now();
+                let solved = tokio::task::spawn_blocking(move || weirgate_reserves::solve(&problem)).await;
+                desk.solved(
+                    solved.map_err(|error| io::Error::other(format!("the optimiser broke down: {error}")))?,
+                    began,
+                );
+            }
+            None => tokio::select! {
+                () = desk.changed() => {}
+                () = desk.reach(wake) => {}
+            },
+        }
+    }
+}

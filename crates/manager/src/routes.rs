@@ -1,0 +1,64 @@
+//! What the manager's admin listener answers. Everything reads; nothing changes anything.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::response::Response;
+use axum::routing::get;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+
+use crate::desk::Desk;
+use crate::{metrics, page};
+
+/// The page at `/`, JSON at `/reserves`, metrics at `/metrics`, and what orchestrators ask: `/live`, `/ready`. Who may
+/// ask is the listener's matter.
+pub fn routes(desk: Arc<Desk>) -> Router {
+    Router::new()
+        .route("/", get(async |State(desk): State<Arc<Desk>>| html(page::render(&desk.view()))))
+        .route("/reserves", get(async |State(desk): State<Arc<Desk>>| json(StatusCode::OK, &desk.view())))
+        .route("/metrics", get(async |State(desk): State<Arc<Desk>>| scraped(desk.view())))
+        .route("/live", get(async || json(StatusCode::OK, &serde_json::json!({ "live": true }))))
+        .route("/ready", get(ready))
+        .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / has all of them"))
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "everything here is read with GET")
+        })
+        .with_state(desk)
+}
+
+/// Ready is a manager that a node is connected to: before that it keeps no promise.
+async fn ready(State(desk): State<Arc<Desk>>) -> Response {
+    let up = desk.view().nodes.iter().filter(|node| node.state == "up").count();
+    let status = if up > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    json(status, &serde_json::json!({ "ready": up > 0, "nodes_up": up }))
+}
+
+fn scraped(view: weirgate_config::reserves_admin::Reserves) -> Response {
+    answer(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(view))
+}
+
+fn html(text: String) -> Response {
+    answer(StatusCode::OK, "text/html; charset=utf-8", text)
+}
+
+fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
+    match serde_json::to_string(value) {
+        Ok(text) => answer(status, "application/json", text + "\n"),
+        // Only maps with odd keys fail, and the shapes have none.
+        Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
+    }
+}
+
+fn refuse(status: StatusCode, why: &str) -> Response {
+    json(status, &serde_json::json!({ "error": why }))
+}
+
+fn answer(status: StatusCode, content_type: &'static str, text: String) -> Response {
+    let mut answer = Response::new(Body::from(text));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    answer
+}

@@ -1,0 +1,25 @@
+//! Cluster Reserves: every class gets its share of a cluster's resources, whichever nodes its requests reach.
+//!
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves: A Mechanism for Resource Management in Cluster-based
+//! Network Servers" (SIGMETRICS 2000), Secs. 3 and 5. A class is promised a percentage of the *cluster*; what can be
+//! set is its share of each *node*. From what each class used on each node, [`solve`] finds the shares of all nodes
+//! that come closest to all promises, and as close to the use as they can.
+//!
+//! All of it is pure: no clock, no I/O, no randomness. Percentages are of one node throughout; a promise is a
+//! percentage of the cluster, which is the same number as the mean over its nodes.
+#![forbid(unsafe_code)]
+
+mod closest;
+mod coordinator;
+mod deviation;
+pub mod flow;
+mod problem;
+mod solve;
+mod tracker;
+
+pub use coordinator::{
+    Books, Cause, Coordinator, Finished, GATHERING, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares,
+};
+pub use problem::{Error, MOST_CLASSES, MOST_NODES, Problem, Solution, is_sink};
+pub use solve::solve;
+pub use tracker::{Measured, Tracker, Trigger, WINDOW, spent};

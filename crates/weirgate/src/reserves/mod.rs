@@ -1,0 +1,26 @@
+//! `weirgate reserves`: what the manager of Cluster Reserves would do.
+
+mod solve;
+
+use std::process::ExitCode;
+
+use clap::{Args as ClapArgs, Subcommand};
+
+/// Ask what shares of the nodes the manager would set.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Solve(solve::Args),
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match &args.command {
+        Command::Solve(args) => solve::run(args),
+    }
+}
