@@ -42,7 +42,9 @@ impl Groups {
             for class in 0..CLASSES {
                 let group = groups.root.join(format!("c{class}"));
                 fs::create_dir_all(&group)?;
-                for (file, text) in [("cpu.weight", "100\n"), ("cpu.stat", "usage_usec 5\n"), ("cgroup.events", "populated 1\n")] {
+                for (file, text) in
+                    [("cpu.weight", "100\n"), ("cpu.stat", "usage_usec 5\n"), ("cgroup.events", "populated 1\n")]
+                {
                     fs::write(group.join(file), text)?;
                 }
             }
@@ -54,7 +56,8 @@ impl Groups {
     fn real(&mut self, name: &str) -> std::io::Result<()> {
         for tree in TREES {
             let root = Path::new(tree).join(name);
-            for directory in [root.clone()].into_iter().chain((0..CLASSES).map(|class| root.join(format!("c{class}")))) {
+            for directory in [root.clone()].into_iter().chain((0..CLASSES).map(|class| root.join(format!("c{class}"))))
+            {
                 fs::create_dir(&directory)?;
                 self.directories.push(directory);
             }
@@ -120,7 +123,8 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
     let file = groups.state.join("token");
     fs::write(&file, "9f86d081884c7d659a2feaa0c55ad015")?;
     let token = || Token::find("bench", Some(&file), None);
-    let classes: Vec<String> = (0..CLASSES).map(|class| format!("{{name: c{class}, share: 1%, cgroup: c{class}}}")).collect();
+    let classes: Vec<String> =
+        (0..CLASSES).map(|class| format!("{{name: c{class}, share: 1%, cgroup: c{class}}}")).collect();
     let listen = listener.local_addr()?;
     let text = format!("reserves: {{listen: '{listen}', nodes: [n1], classes: [{}]}}", classes.join(", "));
     let site = weirgate_config::load("bench.yaml", &text, false).map_err(|errors| errors.to_string())?.site;

@@ -137,9 +137,10 @@ impl Classes {
         if *create {
             let missing = cgroup::missing(&*self.cgroups, pattern.text());
             missing.iter().for_each(|directory| self.record.makes(directory));
-            let made = self.record.save().and_then(|()| {
-                missing.iter().try_for_each(|directory| cgroup::create(&*self.cgroups, directory))
-            });
+            let made = self
+                .record
+                .save()
+                .and_then(|()| missing.iter().try_for_each(|directory| cgroup::create(&*self.cgroups, directory)));
             return match made {
                 Ok(()) => vec![pattern.text().to_owned()],
                 Err(why) => {
@@ -161,12 +162,8 @@ impl Classes {
     /// A group as it is now.
     fn seen(&mut self, class: usize, name: &str, problems: &mut Vec<String>) -> Group {
         let known = self.classes[class].groups.remove(name);
-        let knobs: Vec<Option<String>> = self
-            .cgroups
-            .knobs()
-            .iter()
-            .map(|(knob, tree)| cgroup::read(&tree.join(name).join(knob.file)))
-            .collect();
+        let knobs: Vec<Option<String>> =
+            self.cgroups.knobs().iter().map(|(knob, tree)| cgroup::read(&tree.join(name).join(knob.file))).collect();
         if knobs.first().is_none_or(Option::is_none) {
             problems.push(format!("class {}: {}", self.classes[class].name, self.cgroups.why_no_share(name)));
         }
@@ -241,6 +238,15 @@ impl Classes {
     pub(crate) fn set(&mut self, shares: &[f64]) -> Vec<String> {
         self.classes.iter_mut().zip(shares).for_each(|(class, &share)| class.share = Some(share));
         self.settle()
+    }
+
+    /// Whether every group has the share of CPU time that it should have.
+    pub(crate) fn is_as_told(&self) -> bool {
+        let mut groups =
+            self.classes.iter().filter(|class| class.share.is_some()).flat_map(|class| class.groups.values());
+        // The first knob is that of CPU time.
+        groups.all(|group| group.knobs.first().is_some_and(Option::is_some))
+            && self.changes().iter().all(|change| change.knob != 0)
     }
 
     /// Sets every knob that does not say what it should.

@@ -79,6 +79,7 @@ fn shares_are_set_in_proportion_and_put_back() {
     assert_eq!(fake.weights(&["gold", "rest"]), ["100", "37\n"], "nothing is set before somebody says what");
     assert_eq!(classes.set(&[80.0, 20.0]), Vec::<String>::new());
     assert_eq!(fake.weights(&["gold", "rest"]), ["8000", "2000"]);
+    assert!(classes.is_as_told());
     assert_eq!(classes.in_force(), [80.0, 20.0]);
     assert_eq!(classes.restore(), Vec::<String>::new());
     assert_eq!(fake.weights(&["gold", "rest"]), ["100", "37"]);
@@ -232,6 +233,8 @@ fn what_is_not_as_it_should_be_is_said() {
     assert!(said.contains("echo +cpu > "), "{said}");
     fake.group("a/late", "100");
     assert!(!classes.look().join("\n").contains("no group a/late"));
+    classes.set(&[20.0; 5]);
+    assert!(!classes.is_as_told(), "a/bare has no share");
     let unreachable = Fake::new(&["gold"]);
     fs::write(unreachable.tree.path().join("cgroup.controllers"), "io\n").expect("a file");
     fs::remove_file(unreachable.tree.path().join("gold/cpu.weight")).expect("it goes");
@@ -282,7 +285,10 @@ impl Live {
             Ok(()) => Some(live),
             Err(why) => {
                 // Not held back by the test runner: that nothing was tested must be seen.
-                let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("skipped: cgroup v1: {why}\n").as_bytes());
+                let _ = std::io::Write::write_all(
+                    &mut std::io::stderr(),
+                    format!("skipped: cgroup v1: {why}\n").as_bytes(),
+                );
                 None
             }
         }

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use weirgate_config::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Token};
 
-use crate::clock;
+use crate::clock::{self, Clock};
 
 /// The first pause before the manager is dialled again, and the longest: a node counts as down after 1 s, so that an
 /// agent should be back within about as much.
@@ -42,7 +42,7 @@ pub(crate) enum Event {
         /// In percent of the node, one a class if the manager is right.
         shares: Vec<f64>,
     },
-    /// There is none, and why.
+    /// There is none, and why. Not told if the agent itself gave it up.
     Down(String),
 }
 
@@ -53,6 +53,14 @@ pub(crate) struct Dial {
     pub(crate) node: String,
     pub(crate) token: Option<Token>,
     pub(crate) events: mpsc::Sender<Event>,
+}
+
+/// How a connection ended, if not by a fault.
+enum End {
+    /// Nobody hears the events any more.
+    Unheard,
+    /// The agent dropped the sender of its reports.
+    Dropped,
 }
 
 /// Whether words to `address` stay on this machine, as far as the address tells.
@@ -66,24 +74,30 @@ impl Dial {
     pub(crate) async fn keep(self) {
         let mut pause = PAUSE.0;
         loop {
-            let mut was_up = false;
-            let why = match self.talk(&mut was_up).await {
-                Ok(()) => return,
-                Err(why) => why,
-            };
-            if was_up {
-                pause = PAUSE.0;
+            let began = Clock::start();
+            match self.talk().await {
+                Ok(End::Unheard) => return,
+                Ok(End::Dropped) => {}
+                Err(why) => {
+                    if self.events.send(Event::Down(why)).await.is_err() {
+                        return;
+                    }
+                }
             }
-            if self.events.send(Event::Down(why)).await.is_err() {
-                return;
+            // A manager that hangs up at once is not dialled ever faster.
+            if began.now() >= PAUSE.1 {
+                pause = PAUSE.0;
             }
             clock::sleep(clock::jittered(pause)).await;
             pause = (2 * pause).min(PAUSE.1);
         }
     }
 
-    /// One connection. Ends well only if nobody hears the events any more.
-    async fn talk(&self, was_up: &mut bool) -> Result<(), String> {
+    /// One connection.
+    ///
+    /// # Errors
+    /// Why there is none, or none any more.
+    async fn talk(&self) -> Result<End, String> {
         let slow = |what: &str| format!("{what} within {} s", PATIENCE.as_secs());
         let connect = clock::within(PATIENCE, TcpStream::connect(self.manager.as_str())).await;
         let mut stream = connect.ok_or_else(|| slow("no connection"))?.map_err(|error| error.to_string())?;
@@ -108,9 +122,8 @@ impl Dial {
 
         let (sender, mut reports) = mpsc::channel(MOST_WAITING);
         if self.events.send(Event::Up(sender)).await.is_err() {
-            return Ok(());
+            return Ok(End::Unheard);
         }
-        *was_up = true;
         loop {
             while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
                 let event = match link.open(line).map_err(|error| error.to_string())? {
@@ -119,12 +132,12 @@ impl Dial {
                     FromManager::Challenge { .. } => return Err("a second challenge came".to_owned()),
                 };
                 if self.events.send(event).await.is_err() {
-                    return Ok(());
+                    return Ok(End::Unheard);
                 }
             }
             tokio::select! {
                 report = reports.recv() => {
-                    let report = report.ok_or("the network does not take the reports")?;
+                    let Some(report) = report else { return Ok(End::Dropped) };
                     let line = link.seal(&FromAgent::Report(report));
                     clock::within(PATIENCE, send(&mut stream, &line)).await.ok_or_else(|| slow("a report is not taken"))??;
                 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 use weirgate_config::{Active, NodeReport, Reserves, Token, Trigger};
 use weirgate_reserves as reserves;
 use weirgate_reserves::Tracker;
@@ -116,6 +116,10 @@ impl Node {
         let dialling = tokio::task::spawn_local(self.dial.keep());
         let (clock, mut classes, mut voice, mut events) = (self.clock, self.classes, self.voice, self.events);
         let (mut monitor, mut sender) = (Monitor::default(), None::<mpsc::Sender<NodeReport>>);
+        // Since when, as long as nobody has been told.
+        let mut connected = None;
+        // The run whose shares are in force; none is, as far as this agent knows.
+        let mut in_force = 0;
         let counters = classes.counters();
         let mut tracker = Tracker::new(clock.now(), self.cpus, &classes.in_force(), &counters);
         let mut look = clock.now() + LOOK;
@@ -130,8 +134,8 @@ impl Node {
             };
             match event {
                 Some(Event::Up(up)) => {
-                    voice.up(&manager);
                     sender = Some(up);
+                    connected = Some(clock.now());
                 }
                 Some(Event::Down(why)) => {
                     voice.down(&manager, why);
@@ -140,8 +144,16 @@ impl Node {
                 Some(Event::Shares { run, shares }) => match check(&shares, classes.len()) {
                     Ok(()) => {
                         voice.add(classes.set(&shares));
+                        let shares = match classes.is_as_told() {
+                            true => {
+                                in_force = run;
+                                shares
+                            }
+                            // The manager is told how things are.
+                            false => classes.in_force(),
+                        };
                         let counters = classes.counters();
-                        tracker.apply(clock.now(), run, &shares, &counters);
+                        tracker.apply(clock.now(), in_force, &shares, &counters);
                     }
                     Err(why) => {
                         voice.down(&manager, why);
@@ -156,12 +168,19 @@ impl Node {
                 let now = clock.now();
                 if let Some(measured) = tracker.measure(now, &counters) {
                     let report = report(measured, &mut monitor, now, active.get());
-                    // A full channel is a network that takes nothing: dropping it ends the connection.
-                    sender = sender.filter(|sender| sender.try_send(report).is_ok());
+                    if let Some(Err(TrySendError::Full(_))) = sender.as_ref().map(|sender| sender.try_send(report)) {
+                        voice.down(&manager, "the network takes no reports".to_owned());
+                        sender = None;
+                    }
                 }
             }
             if now >= look {
                 voice.tell(classes.look());
+                // Not at once: a manager may hang up on the first report.
+                if connected.is_some_and(|since| now >= since + LOOK) && sender.is_some() {
+                    voice.up(&manager);
+                    connected = None;
+                }
                 look = clock.now() + LOOK;
             }
         }

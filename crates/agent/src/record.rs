@@ -164,7 +164,8 @@ impl Record {
 }
 
 fn read(bytes: &[u8]) -> Result<Content, String> {
-    let content: Content = serde_json::from_slice(bytes).map_err(|error| format!("this is no agent's state: {error}"))?;
+    let content: Content =
+        serde_json::from_slice(bytes).map_err(|error| format!("this is no agent's state: {error}"))?;
     match content.version {
         VERSION => Ok(content),
         other => Err(format!("it has version {other}, and this agent reads version {VERSION}")),

@@ -24,8 +24,8 @@ const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 ///
 /// With POLICY it is the node's side of the policy's `reserves`: it measures what each class's cgroups use, reports it
 /// to the manager every quarter of a second, and sets the shares that the manager sends. The last shares stay while the
-/// manager is away. On SIGTERM or SIGINT it puts back what stood in the cgroups before and removes those that it made;
-/// an agent that is killed leaves the shares in force, and the next one still knows what was before.
+/// manager is away. On SIGTERM, SIGINT or SIGHUP it puts back what stood in the cgroups before and removes those that it
+/// made; an agent that is killed leaves the shares in force, and the next one still knows what was before.
 ///
 /// With a server it is the collector: it counts the requests that the server on this machine is working on, whenever a
 /// gateway asks, which it does where its policy has `collector:`.
@@ -115,13 +115,19 @@ fn start(args: &Args) -> Result<(), String> {
             (Some(collector), None) => collector.serve().await,
             (collector, Some(settings)) => {
                 // From here on a signal is obeyed, also while cgroups are being made.
-                let signals = signal(SignalKind::terminate()).and_then(|t| Ok((t, signal(SignalKind::interrupt())?)));
-                let (mut terminate, mut interrupt) = signals.map_err(|e| e.to_string())?;
+                let hear = |kind| signal(kind).map_err(|e| e.to_string());
+                let mut terminate = hear(SignalKind::terminate())?;
+                let mut interrupt = hear(SignalKind::interrupt())?;
+                let mut hangup = hear(SignalKind::hangup())?;
                 let node = Node::start(settings, agent_says)?;
                 if let Some(collector) = collector {
-                    tokio::task::spawn_local(async { collector.serve().await.err().iter().for_each(|why| agent_says(why)) });
+                    tokio::task::spawn_local(async {
+                        collector.serve().await.err().iter().for_each(|why| agent_says(why))
+                    });
                 }
-                let stop = async { tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} } };
+                let stop = async {
+                    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {}, _ = hangup.recv() => {} }
+                };
                 node.run(stop, args.keep).await
             }
             (None, None) => Err("say which policy, or which server: --apache, --nginx or --port".to_owned()),

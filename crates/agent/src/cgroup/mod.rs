@@ -138,7 +138,9 @@ fn mend(error: &io::Error) -> &'static str {
             "; run the agent as root, or give its user this part of the tree (systemd: `Delegate=yes`) and name it with \
              --cgroup-root"
         }
-        io::ErrorKind::ReadOnlyFilesystem => "; mount the cgroup tree writable (Docker: --privileged, or -v /sys/fs/cgroup:/sys/fs/cgroup:rw)",
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; mount the cgroup tree writable (Docker: --privileged, or -v /sys/fs/cgroup:/sys/fs/cgroup:rw)"
+        }
         _ if error.raw_os_error() == Some(EMFILE) => {
             "; each group takes one file: raise `ulimit -n` (systemd: `LimitNOFILE=`)"
         }

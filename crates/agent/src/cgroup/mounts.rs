@@ -103,7 +103,8 @@ impl Mounts {
                 let blkio = tree("blkio").filter(|tree| tree.is_dir());
                 let mut about = vec![format!("cgroup v1 at {}", cpu.display())];
                 if let Some((v2, controllers)) = in_v2 {
-                    let others = OTHERS.iter().map(|(_, v2)| *v2).filter(|name| controllers.iter().any(|has| has == name));
+                    let others =
+                        OTHERS.iter().map(|(_, v2)| *v2).filter(|name| controllers.iter().any(|has| has == name));
                     let others: Vec<&str> = others.collect();
                     about.push(match others.as_slice() {
                         [] => format!("{} is mounted as well, has no controllers and is not used", v2.display()),
@@ -123,9 +124,11 @@ impl Mounts {
                 about.extend(others.map(|name| format!("{name} is a controller of cgroup v1 here, and is left alone")));
                 Ok(Opened { cgroups: Box::new(V2::new(&root)), about })
             }
-            (Some(_), None, _) => Err("the cpu controller is in cgroup v1, but cpuacct, which counts CPU time, is not \
+            (Some(_), None, _) => {
+                Err("the cpu controller is in cgroup v1, but cpuacct, which counts CPU time, is not \
                                        mounted: mount -t cgroup -o cpuacct none /sys/fs/cgroup/cpuacct"
-                .to_owned()),
+                    .to_owned())
+            }
             _ => Err(format!(
                 "no cgroup tree with the cpu controller is mounted, says {MOUNTS}: in a container, give it the host's \
                  /sys/fs/cgroup; elsewhere `mount -t cgroup2 none /sys/fs/cgroup`"
@@ -212,7 +215,10 @@ mod tests {
         let split = said(&["cpu", "cpuacct"], Some("io memory\n"), "").expect("v1");
         assert!(split[1].contains("has io and memory"), "{split:?}");
         let other = said(&["memory"], Some("cpu io\n"), "").expect("v2");
-        assert!(other[0].starts_with("cgroup v2") && other[1].contains("memory is a controller of cgroup v1"), "{other:?}");
+        assert!(
+            other[0].starts_with("cgroup v2") && other[1].contains("memory is a controller of cgroup v1"),
+            "{other:?}"
+        );
     }
 
     #[test]

@@ -60,7 +60,8 @@ impl Pattern {
                 }
                 let names = children(&directory);
                 let names = names.map_err(|error| format!("{}: cannot be listed: {error}", directory.display()))?;
-                deeper.extend(names.iter().filter(|name| fits(level.as_bytes(), name.as_bytes())).map(|name| join(name)));
+                deeper
+                    .extend(names.iter().filter(|name| fits(level.as_bytes(), name.as_bytes())).map(|name| join(name)));
             }
             deeper.sort_unstable();
             deeper.truncate(MOST_GROUPS);
@@ -103,7 +104,11 @@ mod tests {
             ("nowhere/*", vec![]),
             ("nowhere", vec![]),
         ] {
-            assert_eq!(Pattern::new(pattern).expect("sound").find(scratch.path()), Ok(groups.iter().map(ToString::to_string).collect()), "{pattern}");
+            assert_eq!(
+                Pattern::new(pattern).expect("sound").find(scratch.path()),
+                Ok(groups.iter().map(ToString::to_string).collect()),
+                "{pattern}"
+            );
         }
     }
 

@@ -23,7 +23,8 @@ impl V1 {
     /// With the directories of the root group in the trees of each controller.
     #[must_use]
     pub fn new(cpu: &Path, cpuacct: &Path, blkio: Option<&Path>) -> V1 {
-        let disk = blkio.into_iter().flat_map(|tree| [(&BLKIO_BFQ_WEIGHT, tree.to_owned()), (&BLKIO_WEIGHT, tree.to_owned())]);
+        let disk =
+            blkio.into_iter().flat_map(|tree| [(&BLKIO_BFQ_WEIGHT, tree.to_owned()), (&BLKIO_WEIGHT, tree.to_owned())]);
         let knobs = [(&CPU_SHARES, cpu.to_owned())].into_iter().chain(disk).collect();
         let mut trees: Vec<PathBuf> = Vec::new();
         for tree in [cpu, cpuacct].into_iter().chain(blkio) {

@@ -80,7 +80,10 @@ mod tests {
     fn this_machine_has_figures() {
         let mut monitor = Monitor::default();
         let first = monitor.measure(Duration::ZERO);
-        assert!(first.memory_total > 0 && first.memory_used > 0 && first.memory_used <= first.memory_total, "{first:?}");
+        assert!(
+            first.memory_total > 0 && first.memory_used > 0 && first.memory_used <= first.memory_total,
+            "{first:?}"
+        );
         assert!(first.run_queue >= 1.0 && first.cpu == 0.0, "{first:?}: who reads it runs");
         let second = monitor.measure(Duration::from_millis(250));
         assert!((0.0..=100.0).contains(&second.cpu), "{second:?}");

@@ -66,7 +66,10 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     let after = used(&groups);
     let [gold, rest] = [0, 1].map(|class| (after[class] - before[class]) as f64);
     let share = 100.0 * gold / (gold + rest);
-    say(&format!("gold was promised 80 % of what two workers use and used {share:.2} % ({:.2} s in all)", (gold + rest) / 1e9));
+    say(&format!(
+        "gold was promised 80 % of what two workers use and used {share:.2} % ({:.2} s in all)",
+        (gold + rest) / 1e9
+    ));
     assert!((share - 80.0).abs() < 3.0, "{share} %");
     assert!(reports.iter().all(|report| report.run == 1 && report.allocation == [79.2, 19.8, 1.0]), "{reports:?}");
     assert!(reports.iter().all(|report| report.seconds >= 0.25), "{reports:?}");
@@ -132,7 +135,9 @@ fn managers_may_come_and_go() {
     assert_eq!(agent.stop("INT").code(), Some(0));
     assert_eq!(weights(&root), ["1000", "8900"], "--keep leaves them");
     let said = agent.output();
-    for words in ["is away", "the last shares stay in force", "give both sides the same policy", "the shares stay in force"] {
+    for words in
+        ["is away", "the last shares stay in force", "give both sides the same policy", "the shares stay in force"]
+    {
         assert!(said.contains(words), "{words}: {said}");
     }
 }
@@ -158,11 +163,12 @@ fn what_cannot_work_is_refused_at_the_start() {
     let directory = Directory::new();
     let root = tree(&directory);
     let (sound, _) = policy(&directory, "127.0.0.1:9".parse().expect("an address"));
-    let open = directory.write(
-        "open.yaml",
-        "reserves: {manager: 'm.test:9', nodes: [n1], classes: [{name: a, share: 9%, cgroup: a}]}",
+    let open = directory
+        .write("open.yaml", "reserves: {manager: 'm.test:9', nodes: [n1], classes: [{name: a, share: 9%, cgroup: a}]}");
+    let plain = directory.write(
+        "plain.yaml",
+        "listen: 127.0.0.1:0\nupstreams: {a: {nodes: '127.0.0.1:9'}}\nclasses: [{name: a, upstream: a}]",
     );
-    let plain = directory.write("plain.yaml", "listen: 127.0.0.1:0\nupstreams: {a: {nodes: '127.0.0.1:9'}}\nclasses: [{name: a, upstream: a}]");
     let state = directory.path().join("state");
     let (file, gone) = (directory.write("file", ""), directory.path().join("gone"));
     let [sound, open, plain, root, state, file, gone] =
@@ -180,7 +186,11 @@ fn what_cannot_work_is_refused_at_the_start() {
         (vec!["--keep", "--port", "80"], 2, "POLICY"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
-        let ended = command.arg("agent").args(["--state", state].iter().filter(|_| !args.contains(&"--state"))).args(&args).output();
+        let ended = command
+            .arg("agent")
+            .args(["--state", state].iter().filter(|_| !args.contains(&"--state")))
+            .args(&args)
+            .output();
         let ended = ended.expect("it starts");
         let said = String::from_utf8_lossy(&ended.stderr);
         assert!(ended.status.code() == Some(code) && said.contains(words), "{args:?}: {said}");
