@@ -14,6 +14,7 @@ use weirgate_emulator::random::Random;
 use super::cluster::{Busy, Cluster};
 use super::managed::{Managed, name};
 use super::play::STEP;
+use super::report::Finding;
 use super::scenario::Manager;
 use super::{CLASSES, NODES, SHARE};
 
@@ -25,6 +26,12 @@ const GRAIN: f64 = 0.06;
 
 /// A share that differs by less from another is the same.
 const SAME: f64 = 0.1;
+
+/// How long recovery may take, in seconds: as long as a relocation (Sec. 5.4).
+const RECOVERED: f64 = 1.0;
+
+/// What it is called beside the scenarios.
+pub const KILLS: &str = "kills";
 
 /// How long a victim is away: from less than a report's interval to longer than any silence that is forgiven, in seconds.
 const AWAY: (f64, f64) = (0.1, 1.6);
@@ -77,10 +84,33 @@ impl Chaos {
         self.kills.iter().map(|kill| kill.recovered.unwrap_or(f64::INFINITY)).fold(0.0, f64::max)
     }
 
-    /// Shares stayed, sums too, and nothing was left.
+    /// What must hold of it.
     #[must_use]
-    pub fn is_sound(&self) -> bool {
-        self.kills.iter().all(|kill| kill.kept) && self.largest_sum <= 100.0 + GRAIN && self.left.is_empty()
+    pub fn findings(&self) -> Vec<Finding> {
+        let finding = |what: String, ours: String, band: String, holds: bool| {
+            let (scenario, paper) = (KILLS.to_owned(), String::new());
+            Finding { scenario, what, paper, ours, band, holds }
+        };
+        let (kills, kept) = (self.kills.len(), self.kills.iter().filter(|kill| kill.kept).count());
+        let mut times: Vec<f64> = self.kills.iter().map(|kill| kill.recovered.unwrap_or(f64::INFINITY)).collect();
+        times.sort_by(f64::total_cmp);
+        let (median, slowest) = (times.get(kills / 2).copied().unwrap_or(0.0), self.slowest());
+        vec![
+            finding(format!("shares stayed, times of {kills}"), kept.to_string(), kills.to_string(), kept == kills),
+            finding(
+                "largest sum of a node's shares, %".to_owned(),
+                format!("{:.2}", self.largest_sum),
+                format!("0 to {}", 100.0 + GRAIN),
+                self.largest_sum <= 100.0 + GRAIN,
+            ),
+            finding(
+                "recovery, median and slowest, s".to_owned(),
+                format!("{median:.2}, {slowest:.2}"),
+                format!("0 to {RECOVERED}"),
+                slowest <= RECOVERED,
+            ),
+            finding("left behind".to_owned(), self.left.len().to_string(), "0".to_owned(), self.left.is_empty()),
+        ]
     }
 }
 
@@ -96,8 +126,9 @@ pub fn chaos(
     mut progress: impl FnMut(usize),
 ) -> Result<Chaos, String> {
     // Two seconds of being away and ten of patience are more than any kill takes.
-    let cluster = Cluster::new(Duration::from_secs(12) * kills as u32)?;
+    let mut cluster = Cluster::new(Duration::from_secs(12) * kills as u32)?;
     let mut busy: Vec<Vec<Busy>> = (0..NODES).map(|node| workers(&cluster, node)).collect::<Result<_, _>>()?;
+    cluster.measure()?;
     let terms = Manager { from: Duration::ZERO, every: Some(Duration::from_secs(1)), on_demand: true };
     let mut managed = Managed::new(terms, program, directory)?;
     (0..NODES).try_for_each(|node| managed.start_agent(&cluster, node))?;

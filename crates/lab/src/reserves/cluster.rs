@@ -17,11 +17,19 @@ use std::time::Duration;
 use rustix::process::{Pid, test_kill_process};
 use weirgate_cgroup::{Cgroups, Counter, Resource, create, missing, open, read, remove, write};
 
+use weirgate_emulator::clock;
+
 use super::{CLASSES, NODES, SHARE};
 use crate::process::{cpus, on_cpu};
 
 /// The groups of a lab begin with this; its process id follows.
 const PREFIX: &str = "weirgate-lab-";
+
+/// The kernel's default weight on the scale of shares, in percent: 100 of 10,000.
+const ORDINARY: f64 = 1.0;
+
+/// How long nodes are watched to see how large they are.
+const WATCHED: Duration = Duration::from_secs(1);
 
 /// A filler's name among the classes of its node.
 const FILLER: &str = "filler";
@@ -77,8 +85,9 @@ impl Cluster {
             limit: length.as_secs() + SPARE,
             fillers: Vec::new(),
         };
-        // The cluster comes before everything else on the machine, and its nodes are alike.
-        cluster.group(&cluster.top.clone(), 100.0)?;
+        // The cluster has the weight of any process, so that agents and manager are not kept waiting by what they manage. Its
+        // nodes are alike.
+        cluster.group(&cluster.top.clone(), ORDINARY)?;
         for node in 0..NODES {
             cluster.group(&cluster.node(node), SHARE)?;
             for class in 0..CLASSES {
@@ -129,12 +138,29 @@ impl Cluster {
     }
 
     fn spin(&self, node: usize, group: &str) -> Result<Busy, String> {
-        let procs = self.cgroups.trees().into_iter().map(|tree| tree.join(group).join("cgroup.procs"));
+        // The tree of shares comes last: with a small one it would take long to get into the others.
+        let trees = self.cgroups.trees().into_iter().rev();
+        let procs = trees.map(|tree| tree.join(group).join("cgroup.procs"));
         let mut command = Command::new("sh");
         command.args(["-c", SPIN, "spin", &self.limit.to_string()]).args(procs);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = on_cpu(Some(self.cpus[node]), || command.spawn());
         child.map(Busy).map_err(|error| format!("a busy process in {group}: {error}"))
+    }
+
+    /// Looks how much of a CPU a node really gets while manager and agents idle and the machine's other guests take theirs:
+    /// that is its size from now on. Its processes never wait, so that it gets all it can.
+    ///
+    /// # Errors
+    /// A group is gone.
+    pub(super) fn measure(&mut self) -> Result<(), String> {
+        let counters = self.counters()?;
+        let used = || counters.iter().flatten().filter_map(Counter::read).sum::<u64>();
+        let (begun, before) = (clock::now(), used());
+        clock::pause(WATCHED);
+        let got = (used() - before) as f64 / (clock::now() - begun) as f64 / NODES as f64;
+        self.size = got.min(self.size);
+        Ok(())
     }
 
     /// Per node the counter of each class and, last, of the filler.

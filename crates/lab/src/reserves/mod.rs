@@ -7,7 +7,7 @@
 //! with a full queue is to a scheduler. Manager and agents are the programs that operators run.
 //!
 //! A [`Scenario`] is played into a [`Recording`], and all recordings make a page and a table with the paper's figures
-//! beside ours ([`report`]).
+//! beside ours ([`report`]). [`mod@chaos`] kills manager, agents and nodes instead.
 
 mod chaos;
 mod cluster;
@@ -17,7 +17,7 @@ mod recording;
 mod report;
 mod scenario;
 
-pub use chaos::{Chaos, Kill, Victim, chaos};
+pub use chaos::{Chaos, KILLS, Kill, Victim, chaos};
 pub use play::play;
 pub use recording::{Recording, Relocation, Sample};
 pub use report::{Finding, figures, findings, page, table};

@@ -11,7 +11,10 @@ use super::recording::{Recording, Relocation, Sample};
 use super::scenario::Scenario;
 use super::{CLASSES, NODES, SHARE};
 
-/// How often counters are read: a tenth of what is to be told apart of a relocation's 0.3 s.
+/// How often counters are read: half a point of the figures.
+const SAMPLE: Duration = Duration::from_millis(250);
+
+/// How often shares are looked at: a tenth of what is to be told apart of a relocation's 0.3 s.
 pub(super) const STEP: Duration = Duration::from_millis(30);
 
 /// What every class keeps everywhere, in percent.
@@ -31,30 +34,34 @@ pub fn play(
     directory: &Path,
     mut progress: impl FnMut(Duration),
 ) -> Result<Recording, String> {
-    let cluster = Cluster::new(scenario.length)?;
+    let mut cluster = Cluster::new(scenario.length)?;
     let mut busy: Vec<Busy> = Vec::new();
     for node in 0..NODES {
         for class in (0..CLASSES).filter(|class| (scenario.busy)(node, *class)) {
             busy.push(cluster.start(node, class)?);
         }
     }
+    cluster.measure()?;
     let mut managed = scenario.manager.map(|terms| Managed::new(terms, program, directory)).transpose()?;
     let mut recording = Recording { scenario: scenario.name.into(), node_cpus: cluster.size, ..Recording::default() };
     // The process of the request under way, and when it ends.
     let mut request: Option<(Busy, Duration)> = None;
+    if let Some(managed) = &mut managed {
+        (0..NODES).try_for_each(|node| managed.start_agent(&cluster, node))?;
+    }
     let counters = cluster.counters()?;
     let used = || counters.iter().map(|node| node.iter().map(|c| c.read().unwrap_or(0)).collect()).collect();
     let start = clock::now();
     loop {
         let now = Duration::from_nanos(clock::now() - start);
-        recording.samples.push(Sample { at: now.as_secs_f64(), used: used() });
-        if now >= scenario.length {
+        let over = now >= scenario.length;
+        if over || recording.samples.last().is_none_or(|last| last.at + SAMPLE.as_secs_f64() <= now.as_secs_f64()) {
+            recording.samples.push(Sample { at: now.as_secs_f64(), used: used() });
+        }
+        if over {
             break;
         }
         if let (Some(managed), Some(terms)) = (&mut managed, scenario.manager) {
-            if recording.samples.len() == 1 {
-                (0..NODES).try_for_each(|node| managed.start_agent(&cluster, node))?;
-            }
             if !managed.has_manager() && now >= terms.from {
                 managed.start_manager()?;
             }

@@ -85,17 +85,16 @@ pub fn table(findings: &[Finding]) -> String {
     table.lines("  ")
 }
 
-/// Everything on one page.
+/// Everything on one page: what was found, and the figures of `recordings`.
 #[must_use]
-pub fn page(recordings: &[Recording]) -> String {
+pub fn page(findings: &[Finding], recordings: &[Recording]) -> String {
     const TITLE: &str = "Cluster Reserves on real control groups";
-    let findings = findings(recordings);
     let mut html = format!(
         "<h1>{TITLE}</h1><p class=\"lead\">Four nodes, five classes that reserve 20 % of the cluster each: Secs. 5.2 to 5.4 \
          of the paper, Figs. 4 to 13.</p>\
          <div class=\"wide\"><table><tr><th class=\"l\">scenario<th class=\"l\">what<th>paper<th>ours<th>band<th></tr>"
     );
-    for finding in &findings {
+    for finding in findings {
         let mark = if finding.holds { "<td class=\"y\">✔" } else { "<td class=\"n\">✘" };
         let _ = write!(
             html,

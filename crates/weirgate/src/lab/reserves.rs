@@ -7,20 +7,27 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
-use weirgate_lab::reserves::{Recording, SCENARIOS, Scenario, findings, page, play, table};
+use weirgate_lab::reserves::{Chaos, KILLS, Recording, SCENARIOS, Scenario, chaos, findings, page, play, table};
 
 use super::CANNOT;
 use crate::exit;
 
 /// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: manager, agents, four nodes.
 ///
-/// A node is a control group with a part of a CPU, a busy class a process in it that never waits. Needs the right to make
-/// control groups (root, mostly); takes six minutes, keeps the CPUs busy, and leaves nothing behind.
+/// A node is a control group with a part of a CPU, a busy class a process in it that never waits. The scenario `kills` kills
+/// manager, agents and nodes at random and looks whether shares stay and come back. Needs the right to make control
+/// groups (root, mostly); takes eight minutes, keeps the CPUs busy, and leaves nothing behind.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Play this scenario only; may be given several times.
-    #[arg(long = "scenario", value_name = "NAME", value_parser = PossibleValuesParser::new(SCENARIOS.map(|s| s.name)))]
+    #[arg(long = "scenario", value_name = "NAME", value_parser = PossibleValuesParser::new(SCENARIOS.map(|s| s.name).into_iter().chain([KILLS])))]
     scenarios: Vec<String>,
+    /// How often `kills` kills.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    kills: usize,
+    /// Whom and when, by this seed.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
     /// Where the results go: a page with figures, the counters as JSON, what every program said.
     #[arg(long, value_name = "DIR", default_value = "lab-runs/cluster-reserves")]
     output: PathBuf,
@@ -41,24 +48,23 @@ pub(super) fn run(args: &Args) -> ExitCode {
 /// Whether everything was as it must be.
 fn played(args: &Args) -> Result<bool, String> {
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
-    let wanted = |scenario: &&Scenario| args.scenarios.is_empty() || args.scenarios.iter().any(|n| n == scenario.name);
+    let wanted = |name: &str| args.scenarios.is_empty() || args.scenarios.iter().any(|wanted| wanted == name);
     if args.output.join(RUN).exists() {
         return Err(format!("{} holds a run already; name another: --output DIR", args.output.display()));
     }
     let mut recordings = Vec::new();
-    for scenario in SCENARIOS.iter().filter(wanted) {
-        let directory = args.output.join(scenario.name);
-        fs::create_dir_all(&directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-        // Programs are told absolute paths, whatever they make of them.
-        let directory = directory.canonicalize().map_err(|error| format!("{}: {error}", directory.display()))?;
+    for scenario in SCENARIOS.iter().filter(|scenario| wanted(scenario.name)) {
+        let directory = directory(&args.output, scenario.name)?;
         recordings.push(watched(scenario, &program, &directory)?);
     }
-    let findings = findings(&recordings);
-    let json = serde_json::to_string(&recordings).map_err(|error| error.to_string())?;
-    for (name, text) in [(RUN, json), ("index.html", page(&recordings))] {
-        let file = args.output.join(name);
-        fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    let mut findings = findings(&recordings);
+    if wanted(KILLS) {
+        let found = killed(args, &program, &directory(&args.output, KILLS)?)?;
+        findings.extend(found.findings());
+        write(args, "kills.json", serde_json::to_string(&found).map_err(|error| error.to_string())?)?;
     }
+    write(args, RUN, serde_json::to_string(&recordings).map_err(|error| error.to_string())?)?;
+    write(args, "index.html", page(&findings, &recordings))?;
     exit::write(&table(&findings)).map_err(|error| format!("cannot write to standard output: {error}"))?;
     exit::say(&format!("{}/index.html has the figures", args.output.display()));
     Ok(findings.iter().all(|finding| finding.holds))
@@ -67,13 +73,41 @@ fn played(args: &Args) -> Result<bool, String> {
 /// The counters' file.
 const RUN: &str = "run.json";
 
-/// Plays with a progress bar.
-fn watched(scenario: &Scenario, program: &Path, directory: &Path) -> Result<Recording, String> {
-    let bar = ProgressBar::new(scenario.length.as_millis() as u64);
+fn write(args: &Args, name: &str, text: String) -> Result<(), String> {
+    let file = args.output.join(name);
+    fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
+}
+
+/// A directory for one scenario. Programs are told absolute paths, whatever they make of them.
+fn directory(output: &Path, name: &str) -> Result<PathBuf, String> {
+    let directory = output.join(name);
+    let made = fs::create_dir_all(&directory).and_then(|()| directory.canonicalize());
+    made.map_err(|error| format!("{}: {error}", directory.display()))
+}
+
+/// Kills with a progress bar.
+fn killed(args: &Args, program: &Path, directory: &Path) -> Result<Chaos, String> {
+    let bar = bar(KILLS, args.kills as u64);
+    let found = chaos(program, directory, args.kills, args.seed, |kills| {
+        bar.set_position(kills as u64);
+        bar.set_message(format!("{kills} of {}", args.kills));
+    });
+    bar.finish_and_clear();
+    found
+}
+
+fn bar(name: &'static str, length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
     if let Ok(style) = ProgressStyle::with_template("{prefix} {percent:>3} % {wide_bar} {msg}") {
         bar.set_style(style);
     }
-    bar.set_prefix(scenario.name);
+    bar.set_prefix(name);
+    bar
+}
+
+/// Plays with a progress bar.
+fn watched(scenario: &Scenario, program: &Path, directory: &Path) -> Result<Recording, String> {
+    let bar = bar(scenario.name, scenario.length.as_millis() as u64);
     let played = play(scenario, program, directory, |gone| {
         bar.set_position(gone.as_millis() as u64);
         bar.set_message(format!("{:.0} of {:.0} s", gone.as_secs_f64(), scenario.length.as_secs_f64()));
