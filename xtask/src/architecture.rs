@@ -18,7 +18,10 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("weirgate-config", &["weirgate-engine"]),
     ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
-    ("weirgate-sim", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment"]),
+    (
+        "weirgate-sim",
+        &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment", "weirgate-reserves"],
+    ),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
     ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
     (

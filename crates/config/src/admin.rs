@@ -42,6 +42,9 @@ pub struct Snapshot {
     /// Stage dispatch: pools whose nodes are divided over sets of services.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub partitions: Vec<Partition>,
+    /// Stage dispatch: pools whose requests go where their targets are (`lard`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub localities: Vec<Locality>,
     /// Stage queue: waiting requests by tag, where the discipline has tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
@@ -84,6 +87,23 @@ pub struct Partition {
     pub moves: u64,
     /// Its sets.
     pub sets: Vec<Set>,
+}
+
+/// A pool whose requests go where their targets are. Counts are since the start; a retry counts as a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Locality {
+    /// The pool's name.
+    pub pool: String,
+    /// Targets that are mapped to a node now.
+    pub targets: u32,
+    /// Most that may be.
+    pub most: u32,
+    /// Requests that went where their target was mapped.
+    pub hits: u64,
+    /// Requests whose target was mapped to another usable node, and is mapped anew.
+    pub moves: u64,
+    /// Requests whose target was not mapped.
+    pub new: u64,
 }
 
 /// A set of services and its part of the nodes.
@@ -299,6 +319,7 @@ impl Snapshot {
             classes: snapshot.classes,
             nodes: snapshot.nodes.iter().map(Node::from).collect(),
             partitions: snapshot.partitions.iter().map(Partition::from).collect(),
+            localities: snapshot.localities.iter().map(Locality::from).collect(),
             tags: snapshot.tags.iter().map(|t| Tag { name: t.name.clone(), waiting: t.waiting }).collect(),
             demanded_capacity: snapshot.demanded_capacity,
             usable_capacity: snapshot.usable_capacity,
@@ -382,6 +403,13 @@ impl From<&engine::PartitionSnapshot> for Partition {
             demand: set.demand,
         });
         Partition { pool: partition.pool.clone(), moves: partition.moves, sets: sets.collect() }
+    }
+}
+
+impl From<&engine::LocalitySnapshot> for Locality {
+    fn from(known: &engine::LocalitySnapshot) -> Locality {
+        let engine::LocalitySnapshot { pool, targets, most, hits, moves, new } = known;
+        Locality { pool: pool.clone(), targets: *targets, most: *most, hits: *hits, moves: *moves, new: *new }
     }
 }
 

@@ -38,6 +38,56 @@ pub struct Experiment {
     pub faults: Vec<Fault>,
     /// Published figures to print beside ours.
     pub published: Vec<Published>,
+    /// How classes share the machines' CPUs; `None` is not at all: every request is equal.
+    pub reserves: Option<CpuReserves>,
+}
+
+/// Shares of the machines' CPUs, per class. The simulator has them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuReserves {
+    /// Per class of the policy its share of the cluster, in percent; 0 for classes that have none, which run on what
+    /// is left over.
+    pub shares: Vec<f64>,
+    /// Moves shares between machines; `None` leaves every class its share of every machine.
+    pub manager: Option<Reallocation>,
+}
+
+/// When a manager moves shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reallocation {
+    /// When it starts.
+    pub from: Duration,
+    /// Between two periodic runs, if there are any.
+    pub every: Option<Duration>,
+    /// Do machines ask for runs?
+    pub on_demand: bool,
+}
+
+/// The files that a stream's requests ask for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Documents {
+    /// How many, at least 1.
+    pub files: u32,
+    /// Their sizes together, in bytes.
+    pub bytes: u64,
+    /// The exponent of their popularity, > 0.
+    pub zipf: f64,
+    /// Names the set: sizes are drawn from it, the same in every run.
+    pub seed: u64,
+    /// Streams that have a part of them, as indices into [`Experiment::traffic`], each with its share of the requests;
+    /// at least one, and the shares sum to 1. The first is the stream's own.
+    pub parts: Vec<(usize, f64)>,
+}
+
+/// A disk, and the memory that keeps what was read.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Disk {
+    /// Time of a read before its first byte.
+    pub access: Duration,
+    /// Bytes read per second after that, > 0.
+    pub bytes_per_s: f64,
+    /// Bytes of memory for files.
+    pub memory: u64,
 }
 
 /// A named stretch of time.
@@ -70,6 +120,8 @@ pub struct Machine {
     pub backlog: Option<u32>,
     /// How it slows down when too much runs at once.
     pub thrashing: Option<Thrashing>,
+    /// The disk of each server, which requests that ask for a document read from; `None` has every document in memory.
+    pub disk: Option<Disk>,
     /// What the lab puts there.
     pub service: Service,
 }
@@ -106,6 +158,8 @@ pub struct Traffic {
     pub source: Source,
     /// Each arrival is a client who asks for so many pages, one after the other; `None` is one.
     pub session: Option<Session>,
+    /// Which files its requests ask for; `None` is none in particular.
+    pub documents: Option<Documents>,
     /// What a request takes, over time: the entry in force at its arrival, the last with `at` ≤ then. The
     /// first one is at 0.
     pub demand: Vec<DemandFrom>,
@@ -119,7 +173,8 @@ pub struct Traffic {
     pub request: RequestShape,
 }
 
-/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{id}`, `{key}`, `{word}` in them.
+/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{id}`, `{key}`, `{word}`,
+/// `{object}`, `{bytes}` in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestShape {
     /// Its method.
@@ -181,6 +236,19 @@ pub enum Source {
         /// How many are under way at once, at least 1.
         connections: u32,
     },
+    /// Requests of another stream whose documents are this one's part: see [`Documents::parts`].
+    Part {
+        /// That stream, an index into [`Experiment::traffic`].
+        of: usize,
+    },
+}
+
+impl Source {
+    /// The stream whose clients send this one's requests, if it has none of its own.
+    #[must_use]
+    pub fn part_of(&self) -> Option<usize> {
+        if let Source::Part { of } = self { Some(*of) } else { None }
+    }
 }
 
 /// Most objects of a page and most pages of a session: more than any page has that people read, and few enough that
@@ -306,6 +374,12 @@ impl Experiment {
     #[must_use]
     pub fn objects_of(&self, traffic: usize) -> Option<usize> {
         self.traffic.iter().position(|t| matches!(t.source, Source::Objects { page, .. } if page == traffic))
+    }
+
+    /// The stream whose clients send the requests of stream `traffic`: itself, unless it is a part of another.
+    #[must_use]
+    pub fn home_of(&self, traffic: usize) -> usize {
+        self.traffic[traffic].source.part_of().unwrap_or(traffic)
     }
 
     /// Does stream `traffic` come as pages, with objects or in sessions?

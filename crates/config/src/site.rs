@@ -222,10 +222,21 @@ pub struct PoolSite {
     pub health: Option<HealthCheck>,
     /// How the nodes' own counts are learned; `None` is not at all.
     pub collector: Option<Collector>,
+    /// What of a request its dispatch takes for the target; `None` if it does not look at it.
+    pub target: Option<TargetOf>,
     /// Idle connections kept per node and thread.
     pub idle_connections: usize,
     /// How long an idle connection is kept.
     pub idle_timeout: Duration,
+}
+
+/// What of a request names what it asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetOf {
+    /// Host and canonical path.
+    Path,
+    /// Both, and the query.
+    Query,
 }
 
 /// An active health check.

@@ -140,7 +140,7 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                             };
                             rate.at(at) * count.mean()
                         }
-                        Source::Trace(_) => panic!("none is owed anything yet"),
+                        Source::Trace(_) | Source::Part { .. } => panic!("none is owed anything yet"),
                     };
                     let owed = rate.min(floor) * (agreed / mean).min(1.0);
                     owed * demand.cpu.mean()

@@ -38,6 +38,8 @@ pub struct Disk {
 pub struct Work {
     /// Of its CPUs.
     pub demand: Demand,
+    /// Whose share of the CPUs it uses, where they are shared by classes.
+    pub class: u32,
     /// The object that it reads, which is as large as its reply.
     pub object: Option<u64>,
     /// Bytes of its reply.
@@ -113,6 +115,26 @@ impl Computer {
         Computer { station: Station::new(now, cpus, limit, thrashing), storage: None, link: None, worked: Vec::new() }
     }
 
+    /// With CPUs that classes share, one for each share; otherwise as in [`Computer::new`].
+    #[must_use]
+    pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Computer {
+        let station = Station::shared(now, cpus, limit, shares);
+        Computer { station, storage: None, link: None, worked: Vec::new() }
+    }
+
+    /// The classes' shares of the CPUs from now on. Call [`Computer::advance`] to the present first.
+    ///
+    /// # Panics
+    /// If there are more or fewer than before.
+    pub fn set_shares(&mut self, shares: &[f64]) {
+        self.station.set_shares(shares);
+    }
+
+    /// Per class the nanoseconds of a nominal CPU that were handed out.
+    pub fn done_of(&self) -> impl Iterator<Item = f64> + '_ {
+        self.station.done_of()
+    }
+
     /// With a disk.
     #[must_use]
     pub fn with_disk(mut self, now: u64, disk: Disk) -> Computer {
@@ -168,7 +190,7 @@ impl Computer {
             }
             storage.hits += 1;
         }
-        self.station.arrive(id, work.demand);
+        self.station.arrive_of(work.class, id, work.demand);
     }
 
     /// When something happens next by itself.
@@ -203,7 +225,7 @@ impl Computer {
                 if let Some(object) = work.object {
                     storage.cache.insert(object, work.bytes);
                 }
-                station.arrive(id, work.demand);
+                station.arrive_of(work.class, id, work.demand);
             }
         }
         if let Some(link) = link {

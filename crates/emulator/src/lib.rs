@@ -24,6 +24,7 @@ pub mod cache;
 pub mod client;
 pub mod clock;
 pub mod computer;
+mod cpus;
 pub mod machine;
 pub mod processor;
 pub mod random;

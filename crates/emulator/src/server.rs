@@ -293,7 +293,8 @@ impl Server {
         let io = request.io.unwrap_or_else(|| node.spec.io.draw(&mut node.random));
         let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
         let demand = Demand { cpu: clock::nanos(cpu), io: clock::nanos(io) };
-        let work = Work { demand, object: request.object, bytes: if request.is_head { 0 } else { bytes as u64 } };
+        let sent = if request.is_head { 0 } else { bytes as u64 };
+        let work = Work { demand, class: 0, object: request.object, bytes: sent };
         let content = request.content;
         node.machine.advance(clock::now(), &mut node.finished);
         let Health { garbles, stalled, .. } = node.machine.health();

@@ -8,7 +8,8 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use crate::processor::{Processor, Thrashing};
+use crate::cpus::Cpus;
+use crate::processor::Thrashing;
 
 /// What a request takes, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,8 +24,8 @@ pub struct Demand {
 #[derive(Debug)]
 pub struct Station {
     limit: usize,
-    waiting: VecDeque<(u64, Demand)>,
-    cpus: Processor<(u64, u64)>,
+    waiting: VecDeque<(u64, u32, Demand)>,
+    cpus: Cpus<(u64, u64)>,
     io: BinaryHeap<Reverse<(u64, u64)>>,
     inside: usize,
     now: u64,
@@ -39,13 +40,32 @@ impl Station {
         Station {
             limit: limit.map_or(usize::MAX, |l| l as usize),
             waiting: VecDeque::new(),
-            cpus: Processor::new(now, cpus, thrashing),
+            cpus: Cpus::new(now, cpus, thrashing),
             io: BinaryHeap::new(),
             inside: 0,
             now,
             stalled: false,
             left_cpus: Vec::new(),
         }
+    }
+
+    /// The same with CPUs shared by classes, one for each share. It does not thrash.
+    #[must_use]
+    pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Station {
+        Station { cpus: Cpus::shared(now, cpus, shares), ..Station::new(now, cpus, limit, None) }
+    }
+
+    /// The classes' shares from now on, as many as there were. Call [`Station::advance`] to the present first.
+    ///
+    /// # Panics
+    /// If there are more or fewer.
+    pub fn set_shares(&mut self, shares: &[f64]) {
+        self.cpus.set_shares(shares);
+    }
+
+    /// What was done of the demands, per class: see [`Station::done`].
+    pub fn done_of(&self) -> impl Iterator<Item = f64> + '_ {
+        self.cpus.done_of()
     }
 
     /// Requests that have a worker.
@@ -74,7 +94,15 @@ impl Station {
 
     /// Takes request `id`. Call [`Station::advance`] to the present first.
     pub fn arrive(&mut self, id: u64, demand: Demand) {
-        if self.inside < self.limit { self.start(id, demand) } else { self.waiting.push_back((id, demand)) }
+        self.arrive_of(0, id, demand);
+    }
+
+    /// The same, of a class.
+    pub fn arrive_of(&mut self, class: u32, id: u64, demand: Demand) {
+        match self.inside < self.limit {
+            true => self.start(id, class, demand),
+            false => self.waiting.push_back((id, class, demand)),
+        }
     }
 
     /// When something happens next by itself.
@@ -122,7 +150,7 @@ impl Station {
     /// Request `id` is given up, wherever it is. False if it is not here. Call [`Station::advance`] to the
     /// present first. Costs O(n).
     pub fn remove(&mut self, id: u64) -> bool {
-        if let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == id) {
+        if let Some(place) = self.waiting.iter().position(|(waiting, ..)| *waiting == id) {
             self.waiting.remove(place);
             return true;
         }
@@ -149,15 +177,15 @@ impl Station {
     /// Gives free workers to those that wait.
     fn fill(&mut self) {
         while self.inside < self.limit
-            && let Some((id, demand)) = self.waiting.pop_front()
+            && let Some((id, class, demand)) = self.waiting.pop_front()
         {
-            self.start(id, demand);
+            self.start(id, class, demand);
         }
     }
 
-    fn start(&mut self, id: u64, demand: Demand) {
+    fn start(&mut self, id: u64, class: u32, demand: Demand) {
         self.inside += 1;
-        self.cpus.enter((id, demand.io), demand.cpu);
+        self.cpus.enter(class, (id, demand.io), demand.cpu);
     }
 }
 

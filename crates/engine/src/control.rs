@@ -275,7 +275,7 @@ mod tests {
             let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
             for second in 0..100 {
                 let now = Time::from_millis(second * 1000);
-                let arrival = Arrival { class: ClassId(0), flow: 0, cost: None, tag: second };
+                let arrival = Arrival { class: ClassId(0), flow: 0, cost: None, target: None, tag: second };
                 let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
                 engine.observe(now + Duration::from_millis(5), ticket, Outcome::LastByte { status: 200 });
                 while engine.poll(now + Duration::from_millis(5)).is_some() {}

@@ -1,54 +1,49 @@
 //! Stage *dispatch*: which node of the pool, and which nodes may be chosen at all.
 //!
-//! Methods: least outstanding relative to weight (ties take turns, so that an idle pool is spread
-//! evenly), weighted round robin (a node's next turn comes 1/weight after its last: the order of
-//! stride scheduling), and power of two choices (Mitzenmacher 1996).
+//! The methods are in `choice`, `round_robin` and `lard`.
 //!
 //! Nodes of one machine (members of several pools, say) share it: what counts is how many requests are
 //! inside the machine. Machines that serve the same pools, and so the same classes, form a *group*; load
 //! control has a window for each, or one for all. The nodes of a pool in one group are a *lane*: a request
 //! may go where its pool has a lane in a group with room.
 //!
-//! Under adaptive load control machines also get a *learned* weight: the same number of requests inside takes
-//! longer on a slow machine, and one slow machine would cost every percentile. It is the compute time on the
-//! machine, each class's relative to its own mean, to the power of −2. On saturated machines of capacity C that
-//! makes the number inside proportional to C^⅔: close to C, and still a proportional rule. (A rule that makes
-//! compute times equal starves machines that are slow even when idle, and winds up meanwhile.)
+//! Under adaptive load control machines also get a *learned* weight: see `speed`.
 //!
 //! The nodes of a pool may be divided over sets of services, each with its part of them: see `sections`, `partition`
 //! (how) and `resize` (when). What is called a pool in here is a section then.
 //!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
+mod choice;
 mod ejection;
+mod lard;
 mod partition;
 mod resize;
+mod round_robin;
 mod sections;
+mod speed;
+mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admit::LoadSource;
-use crate::discipline::{Adaptive, LoadControl};
+use crate::discipline::LoadControl;
 use crate::heap::Heaps;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
-use crate::random::Random;
 use crate::release::Window;
-use crate::snapshot::NodeState;
+use crate::snapshot::{LocalitySnapshot, NodeState};
 use crate::ticket::NONE;
 use crate::time::Time;
 
+pub(crate) use choice::Wanted;
+pub use lard::Lard;
 pub use resize::Resize;
 pub(crate) use sections::Sections;
 pub use sections::ServiceSet;
 
+use lard::Locality;
 use resize::{Load, Partition};
-
-/// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
-const FARTHEST: f64 = 32.0;
-
-/// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
-/// 50 on average; a bound keeps the decision's cost bounded.
-const MAX_DRAWS: u32 = 64;
+use round_robin::Rotation;
 
 /// One node.
 #[derive(Clone, Debug)]
@@ -77,7 +72,7 @@ pub(crate) struct NodeInfo {
     ejections: u32,
     failures: u32,
     successes: u32,
-    /// Virtual time of its next turn under weighted round robin.
+    /// Virtual time of its next turn under [`Dispatch::WeightedTurns`].
     turn: f64,
     /// Has it been usable since its section was chosen?
     placed: bool,
@@ -174,8 +169,12 @@ pub(crate) struct Nodes {
     ready: Heaps<(f64, u64)>,
     /// Usable nodes per pool, whether or not they have room.
     usable: Vec<u32>,
-    /// Virtual time of the last turn per pool, for weighted round robin.
+    /// Virtual time of the last turn per pool, for [`Dispatch::WeightedTurns`].
     round: Vec<f64>,
+    /// Per pool who was chosen last, for [`Dispatch::RoundRobin`].
+    rotations: Vec<Rotation>,
+    /// Per pool where targets were sent, for [`Dispatch::Lard`].
+    localities: Vec<Option<Locality>>,
     turns: u64,
     /// When the next ejected node returns, or [`Time::NEVER`].
     next_return: Time,
@@ -232,6 +231,8 @@ impl Nodes {
             machines,
             nodes,
             round: vec![0.0; sections.len()],
+            rotations: vec![Rotation::default(); sections.len()],
+            localities: sections.pools.iter().map(|pool| Locality::of(policy, *pool)).collect(),
             turns: 0,
             next_return: Time::NEVER,
             partitions: Partition::all(policy, &sections),
@@ -301,6 +302,20 @@ impl Nodes {
         machine.ratio = old.machines[known.machine as usize].ratio;
         machine.learned = old.machines[known.machine as usize].learned;
         self.refresh();
+    }
+
+    /// Takes over where the targets of pool `to` are from pool `from` of `old`, if both have them.
+    pub(crate) fn inherit_targets(&mut self, to: usize, old: &Nodes, from: usize, node_of: &[u32]) {
+        let (to, from) = (self.sections.of_pool(to).start, old.sections.of_pool(from).start);
+        if let (Some(locality), Some(known)) = (&mut self.localities[to], &old.localities[from]) {
+            locality.inherit(known, node_of);
+        }
+    }
+
+    /// Where targets are, per pool that keeps it.
+    pub(crate) fn localities(&self, policy: &Policy) -> Vec<LocalitySnapshot> {
+        let all = self.localities.iter().zip(&self.sections.pools);
+        all.filter_map(|(known, pool)| Some(known.as_ref()?.snapshot(&policy.pools[*pool].name))).collect()
     }
 
     /// Recomputes everything that follows from the nodes' states.
@@ -382,55 +397,6 @@ impl Nodes {
         })
     }
 
-    /// A compute time on a node, relative to its class's mean.
-    pub(crate) fn computed(&mut self, node: u32, ratio: f64, figures: &Adaptive) {
-        let ratios = &mut self.machines[self.nodes[node as usize].machine as usize].ratios;
-        *ratios = (ratios.0 + ratio.min(figures.speed_longest), ratios.1 + 1);
-    }
-
-    /// Moves the learned weights of a group's machines.
-    pub(crate) fn learn(&mut self, group: u32, figures: &Adaptive) {
-        let members = &self.groups[group as usize].machines;
-        if members.len() == 1 {
-            return;
-        }
-        let (mut was, mut is) = (0.0, 0.0);
-        for index in members {
-            let machine = &mut self.machines[*index as usize];
-            let (sum, count) = core::mem::take(&mut machine.ratios);
-            let count = f64::from(count);
-            let new = if count > 0.0 { sum / count } else { 1.0 };
-            let weight = if count > 0.0 { count / (count + figures.speed_completions) } else { figures.speed_forget };
-            machine.ratio += (new - machine.ratio) * weight;
-            let far = machine.ratio.max(1e-3).ln();
-            let heard = far.signum() * (far.abs() - figures.speed_deaf).max(0.0);
-            machine.learned = (-2.0 * heard).exp().clamp(1.0 / FARTHEST, FARTHEST);
-            let weight = machine.weight(&self.nodes);
-            was += weight;
-            is += weight * machine.learned;
-        }
-        // Only their ratios matter; the sum stays that of the configured weights.
-        for at in 0..self.groups[group as usize].machines.len() {
-            let index = self.groups[group as usize].machines[at];
-            self.machines[index as usize].learned *= was / is;
-            self.place_all(index);
-        }
-    }
-
-    /// Bounds what is inside each machine of a group to `share` of an even spread of `window`, at least two.
-    pub(crate) fn spread(&mut self, group: u32, window: u32, share: f64) {
-        let each = share * f64::from(window) / self.groups[group as usize].weight.max(1e-9);
-        for at in 0..self.groups[group as usize].machines.len() {
-            let index = self.groups[group as usize].machines[at];
-            let machine = &self.machines[index as usize];
-            let most = (each * machine.learned * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
-            if most != machine.most {
-                self.machines[index as usize].most = most;
-                self.place_all(index);
-            }
-        }
-    }
-
     /// Nodes of the pool that are neither down nor draining nor ejected.
     pub(crate) fn usable(&self, pool: usize) -> u32 {
         self.usable[pool]
@@ -439,53 +405,6 @@ impl Nodes {
     /// Usable nodes of all pools together.
     pub(crate) fn all_usable(&self) -> u32 {
         self.usable.iter().sum()
-    }
-
-    /// Chooses a node of the pool and puts a request inside. `avoid` (the node that just failed, or
-    /// [`NONE`]) is chosen only if there is no other; `kept` is as in [`Nodes::has_room`].
-    pub(crate) fn dispatch(
-        &mut self,
-        (pool, content): (usize, Content),
-        windows: &[Window],
-        (avoid, kept): (u32, Option<u32>),
-        random: &mut Random,
-    ) -> Option<u32> {
-        let order =
-            |a: &((f64, u64), u32), b: &((f64, u64), u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
-        let best = self.best(pool, windows, kept)?;
-        let chosen = if self.methods[pool] == Dispatch::PowerOfTwo {
-            let open = self.open(pool, windows, kept);
-            let a = self.draw(open.clone(), avoid, random);
-            let b = self.draw(open, avoid, random);
-            let load = |n: u32| self.load(n);
-            if load(b) < load(a) { b } else { a }
-        } else if best == avoid {
-            // Only after a failure: look at all.
-            let all = self.open(pool, windows, kept).flat_map(|lane| self.ready.items(lane as usize));
-            all.filter(|(_, n)| *n != avoid).copied().min_by(order).map_or(best, |(_, n)| n)
-        } else {
-            best
-        };
-        if self.methods[pool] == Dispatch::WeightedRoundRobin {
-            let node = &mut self.nodes[chosen as usize];
-            self.round[pool] = self.round[pool].max(node.turn);
-            node.turn += 1.0 / node.weight;
-        }
-        self.turns += 1;
-        self.count(chosen, content, true);
-        Some(chosen)
-    }
-
-    /// The best node of the pool. Between lanes the emptier group counts: a node's load is compared with its part
-    /// of its group's window, as requests that wait for a database fill a node less than their number says.
-    fn best(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> Option<u32> {
-        let tops = self.open(pool, windows, kept).filter_map(|lane| {
-            let ((key, turn), node) = self.ready.peek(lane as usize)?;
-            let group = self.lanes[lane as usize].group as usize;
-            Some((key * self.groups[group].weight / f64::from(windows[group].size), turn, node))
-        });
-        let order = |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
-        tops.min_by(order).map(|(_, _, node)| node)
     }
 
     /// A request is no longer inside.
@@ -518,6 +437,13 @@ impl Nodes {
         f64::from(machine.outstanding + 1) / (node.weight * machine.learned)
     }
 
+    /// How full it is without.
+    fn requests(&self, index: u32) -> f64 {
+        let node = &self.nodes[index as usize];
+        let machine = &self.machines[node.machine as usize];
+        f64::from(machine.outstanding) / (node.weight * machine.learned)
+    }
+
     /// Puts every node of a machine where it belongs.
     fn place_all(&mut self, machine: u32) {
         for at in 0..self.machines[machine as usize].nodes.len() {
@@ -541,30 +467,12 @@ impl Nodes {
             node.turn = node.turn.max(self.round[pool]);
         }
         let key = match self.methods[pool] {
-            Dispatch::WeightedRoundRobin => node.turn,
+            Dispatch::WeightedTurns => node.turn,
             _ => load,
         };
         self.ready.set(lane, index, (key, self.turns));
     }
 
-    /// A ready node of these lanes, drawn in proportion to weight.
-    fn draw(&self, lanes: impl Iterator<Item = u32> + Clone, avoid: u32, random: &mut Random) -> u32 {
-        let ready = lanes.flat_map(|lane| self.ready.items(lane as usize)).map(|(_, n)| *n);
-        let count = ready.clone().count();
-        let heaviest = ready.clone().map(|n| self.nodes[n as usize].weight).fold(0.0, f64::max);
-        let mut last = ready.clone().next().unwrap_or(NONE);
-        for _ in 0..MAX_DRAWS {
-            let Some(n) = ready.clone().nth(random.below(count.max(1) as u64) as usize) else { break };
-            if n == avoid && count > 1 {
-                continue;
-            }
-            last = n;
-            if random.unit() * heaviest < self.nodes[n as usize].weight {
-                break;
-            }
-        }
-        last
-    }
 }
 
 /// The machines of a policy; tells each node which is its own.

@@ -4,7 +4,7 @@ use crate::admit::{self, Outlook};
 use crate::classify::Classes;
 use crate::control::Steering;
 use crate::discipline::{Admit, Infeasible, Precedence as Method};
-use crate::dispatch::Nodes;
+use crate::dispatch::{Nodes, Wanted};
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
@@ -323,6 +323,7 @@ impl Engine {
         self.sequence += 1;
         let index = self.tickets.insert(class, arrival.flow, arrival.tag, now, self.sequence);
         self.tickets[index].code = self.classes.spec(class).tag;
+        self.tickets[index].target = arrival.target;
         let known = self.classes.all[class as usize].expected.seconds();
         let charge = arrival.cost.map(|cost| f64::from(cost.0[0])).or(known).unwrap_or(ASSUMED_COMPUTE);
         self.tickets[index].charged = if charge.is_finite() { charge.clamp(0.0, 1e6) } else { ASSUMED_COMPUTE };
@@ -333,8 +334,9 @@ impl Engine {
     fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
         let pool = self.classes.all[class as usize].pool;
-        let wanted = (pool, self.classes.spec(class).content);
-        let node = self.nodes.dispatch(wanted, &self.windows, (NONE, None), &mut self.random).unwrap_or(NONE);
+        let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
+        let wanted = Wanted { pool, class, content, target, avoid: NONE, kept: None };
+        let node = self.nodes.dispatch(&wanted, &self.windows, &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
         let group = self.nodes.group_of(node);
         let weight = self.fair_weight(class);

@@ -7,6 +7,7 @@
 
 use core::time::Duration;
 
+use crate::dispatch::Wanted;
 use crate::engine::Engine;
 use crate::policy::RetryBudget;
 use crate::release::Precedence;
@@ -134,8 +135,9 @@ impl Engine {
         if room && self.classes.all[class as usize].retry.take(now, &budget) {
             let content = self.classes.spec(class).content;
             self.nodes.release(node, content);
-            let wanted = (node, Some(group));
-            let next = self.nodes.dispatch((pool, content), &self.windows, wanted, &mut self.random).unwrap_or(NONE);
+            let target = self.tickets[index].target;
+            let wanted = Wanted { pool, class, content, target, avoid: node, kept: Some(group) };
+            let next = self.nodes.dispatch(&wanted, &self.windows, &mut self.random).unwrap_or(NONE);
             let group_now = self.nodes.group_of(next);
             if group_now != group {
                 self.windows[group as usize].count(now, false);

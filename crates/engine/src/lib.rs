@@ -38,7 +38,7 @@ mod time;
 
 pub use admit::{LoadSource, ServerLoad};
 pub use discipline::*;
-pub use dispatch::{Resize, ServiceSet};
+pub use dispatch::{Lard, Resize, ServiceSet};
 pub use engine::Engine;
 pub use policy::*;
 pub use request::*;

@@ -12,7 +12,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::discipline::{Discipline, LoadControl};
-use crate::dispatch::{Resize, Sections, ServiceSet};
+use crate::dispatch::{Lard, Resize, Sections, ServiceSet};
 
 /// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,8 +37,15 @@ pub struct Policy {
 pub enum Dispatch {
     /// The node with the fewest requests inside, relative to its weight.
     LeastOutstanding,
-    /// Turns in proportion to the weights.
-    WeightedRoundRobin,
+    /// Turns in proportion to the weights, whatever is inside.
+    WeightedTurns,
+    /// The least loaded, equals in turn: the round robin of Cluster Reserves (App. A.1).
+    RoundRobin {
+        /// A class's request does not go where its last one went, if another node can take it.
+        never_twice: bool,
+    },
+    /// The node that has a request's target in memory, unless it is too busy (App. A.2 there).
+    Lard(Lard),
     /// Two nodes drawn at random in proportion to weight, the less loaded of the two.
     PowerOfTwo,
     /// The nodes are divided over the sets of services that the pool has (see [`ServiceSet`]), in turns within
@@ -275,6 +282,11 @@ impl Policy {
         for pool in &self.pools {
             if !(0.0..=1.0).contains(&pool.ejection.max_share) {
                 return fail(format!("pool {}: ejection share must lie between 0 and 1", pool.name));
+            }
+            if let Dispatch::Lard(figures) = pool.dispatch
+                && let Some(what) = figures.complaint()
+            {
+                return fail(format!("pool {}: {what}", pool.name));
             }
         }
         for class in self.classes.iter().chain(self.templates.iter().map(|t| &t.class)) {

@@ -125,7 +125,12 @@ impl Engine {
                 nodes.inherit(new, &self.nodes, old);
                 new as u32
             })
-            .collect();
+            .collect::<Vec<u32>>();
+        for (to, pool) in policy.pools.iter().enumerate() {
+            if let Some(from) = self.policy.pools.iter().position(|old| old.name == pool.name) {
+                nodes.inherit_targets(to, &self.nodes, from, &node_of);
+            }
+        }
         (nodes, node_of)
     }
 

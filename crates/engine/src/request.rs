@@ -39,6 +39,8 @@ pub struct Arrival {
     pub flow: u64,
     /// Its expected cost if the driver knows better than the class; `None` is the class's.
     pub cost: Option<Cost>,
+    /// What it asks for (host and path, say), as a keyed hash, if the driver knows: [`crate::Dispatch::Lard`] looks at it.
+    pub target: Option<u64>,
     /// Returned with every action about this request, so that the driver finds it again.
     pub tag: u64,
 }

@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub nodes: Vec<NodeSnapshot>,
     /// Pools that are divided over sets of services.
     pub partitions: Vec<PartitionSnapshot>,
+    /// Pools whose requests go where their targets are.
+    pub localities: Vec<LocalitySnapshot>,
     /// Waiting requests by tag, in the order of the table; empty where the discipline has none.
     pub tags: Vec<TagSnapshot>,
     /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
@@ -120,6 +122,23 @@ pub struct SetSnapshot {
     /// CPUs that were asked for in the last period, refused requests included; before that, and under a static
     /// partition, what its size was taken from.
     pub demand: f64,
+}
+
+/// A pool under [`crate::Dispatch::Lard`]. Counts are since the start; a retry counts as a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocalitySnapshot {
+    /// The pool's name.
+    pub pool: String,
+    /// Targets that are mapped now.
+    pub targets: u32,
+    /// Most that may be.
+    pub most: u32,
+    /// Requests that went where their target was mapped.
+    pub hits: u64,
+    /// Requests whose target was mapped to another usable node, and is mapped anew.
+    pub moves: u64,
+    /// Requests whose target was not mapped.
+    pub new: u64,
 }
 
 /// May a node get requests.
@@ -255,6 +274,7 @@ impl Engine {
             usable_capacity: machines.values().copied().sum(),
             demanded_capacity: self.classes.total_weight as f64 / 1e9,
             partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
+            localities: self.nodes.localities(&self.policy),
             tags: self.tag_snapshots(),
             nodes,
         }

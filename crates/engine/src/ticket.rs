@@ -39,6 +39,7 @@ pub(crate) struct Entry {
     pub(crate) code: u32,
     pub(crate) tag: u64,
     pub(crate) flow: u64,
+    pub(crate) target: Option<u64>,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
     /// Slot-seconds charged in advance.
@@ -78,6 +79,7 @@ impl Tickets {
             code: 0,
             tag,
             flow,
+            target: None,
             arrived,
             released: arrived,
             charged: 0.0,

@@ -47,7 +47,7 @@ fn sizes(engine: &Engine, now: Time) -> Vec<u32> {
 }
 
 fn arrive(engine: &mut Engine, now: Time, class: u32) -> Verdict {
-    engine.arrive(now, Arrival { class: ClassId(class), flow: 0, cost: None, tag: 0 })
+    engine.arrive(now, Arrival { class: ClassId(class), flow: 0, cost: None, target: None, tag: 0 })
 }
 
 fn run_to(engine: &mut Engine, now: Time) {
@@ -56,7 +56,7 @@ fn run_to(engine: &mut Engine, now: Time) {
 
 #[test]
 fn only_normal_classes_are_refused_and_only_beyond_the_threshold() {
-    let mut policy = cluster("switch_adm", Dispatch::WeightedRoundRobin, LoadSource::Live);
+    let mut policy = cluster("switch_adm", Dispatch::WeightedTurns, LoadSource::Live);
     let Admit::ServerLoad(figures) = &mut policy.discipline.admit else { panic!("a web switch") };
     (figures.threshold, figures.omega) = (2.0, 10.0);
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
@@ -82,7 +82,7 @@ fn only_normal_classes_are_refused_and_only_beyond_the_threshold() {
 
 #[test]
 fn what_a_failed_node_holds_does_not_count_nor_do_its_cpus() {
-    let mut policy = cluster("switch_adm", Dispatch::WeightedRoundRobin, LoadSource::Reports { every: EVERY });
+    let mut policy = cluster("switch_adm", Dispatch::WeightedTurns, LoadSource::Reports { every: EVERY });
     policy.nodes.truncate(2);
     let Admit::ServerLoad(figures) = &mut policy.discipline.admit else { panic!("a web switch") };
     (figures.threshold, figures.omega) = (4.0, 10.0);
@@ -120,12 +120,12 @@ fn top_users_keep_their_limits_in_an_overload() {
             tally.iter().map(|t| t.shed).collect::<Vec<_>>(),
         )
     };
-    let mut plain = cluster("none", Dispatch::WeightedRoundRobin, LoadSource::Live);
+    let mut plain = cluster("none", Dispatch::WeightedTurns, LoadSource::Live);
     plain.discipline = Discipline::none();
     let (cheap, dear, shed) = p95(plain);
     assert!(cheap > 0.6 && dear > 1.0 && shed == [0; 4], "{cheap} {dear}");
     for (name, dispatch) in [
-        ("switch_adm", Dispatch::WeightedRoundRobin),
+        ("switch_adm", Dispatch::WeightedTurns),
         ("static_part", Dispatch::PartitionStatic { sizes: None }),
         ("dynamic_part", dynamic()),
     ] {

@@ -53,7 +53,7 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
             Source::Open { rate, .. } => profile(rate),
             Source::Users { users, .. } => profile(users),
             Source::Trace(instants) => instants.retain(|at| *at < end),
-            Source::Objects { .. } => {}
+            Source::Objects { .. } | Source::Part { .. } => {}
         }
         for demand in &mut traffic.demand {
             shrink(&mut demand.at);

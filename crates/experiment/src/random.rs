@@ -40,6 +40,8 @@ pub enum Purpose {
     Engine,
     /// What pages are like.
     Pages,
+    /// Which files are asked for.
+    Documents,
 }
 
 /// The seed for `purpose`, number `index` of its kind, in the run named by `seed`.

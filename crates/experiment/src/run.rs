@@ -68,6 +68,8 @@ pub struct Sample {
     /// Per machine the work done since the start, in seconds of a nominal CPU: in full use it grows by
     /// servers × CPUs × speed a second. What was done of requests that were cut off counts.
     pub busy: Vec<f64>,
+    /// Per class of the policy the same of all machines together, where classes have shares of the CPUs; else empty.
+    pub usage: Vec<f64>,
 }
 
 /// An invariant that did not hold.

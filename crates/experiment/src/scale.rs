@@ -132,7 +132,7 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
                 figure.0.iter_mut().for_each(|knot| knot.value *= factor);
             }
             Source::Trace(instants) => *instants = denser(instants, factor),
-            Source::Objects { .. } => {}
+            Source::Objects { .. } | Source::Part { .. } => {}
         }
     }
     scaled

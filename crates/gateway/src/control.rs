@@ -194,7 +194,7 @@ impl Control {
         thread: usize,
         version: u64,
         class: ClassRef<'_>,
-        flow: u64,
+        (flow, target): (u64, Option<u64>),
         slot: usize,
         own: &mut Vec<Delivery>,
     ) -> (Time, Arrived) {
@@ -207,7 +207,7 @@ impl Control {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
             };
-            let arrived = match state.engine.arrive(now, Arrival { class, flow, cost: None, tag }) {
+            let arrived = match state.engine.arrive(now, Arrival { class, flow, cost: None, target, tag }) {
                 Verdict::Release { ticket, node } => match state.target(node) {
                     Some(target) => Arrived::Release(ticket, target),
                     None => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode};
-use weirgate_config::{ClassSite, PoolSite, ShedReply, Site};
+use weirgate_config::{ClassSite, PoolSite, ShedReply, Site, TargetOf};
 
 use crate::classify::Classifier;
 use crate::record::ClassIndex;
@@ -92,6 +92,16 @@ impl Edition {
             ClassIndex::Class(index) => self.site.classes.get(index as usize),
             ClassIndex::Template(template) => self.site.templates.get(template.0 as usize),
         }
+    }
+
+    /// What of a request its class's pool takes for the target, if it looks at it.
+    pub(crate) fn target_of(&self, class: ClassIndex) -> Option<TargetOf> {
+        let policy = &self.site.policy;
+        let class = match class {
+            ClassIndex::Class(index) => policy.classes.get(index as usize)?,
+            ClassIndex::Template(template) => &policy.templates.get(template.0 as usize)?.class,
+        };
+        self.site.pools.get(class.pool)?.target
     }
 
     /// The class's name in the policy file.

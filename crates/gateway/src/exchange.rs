@@ -18,7 +18,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use weirgate_config::NodeTimeouts;
+use weirgate_config::{NodeTimeouts, TargetOf};
 use weirgate_engine::{ClassId, Shed, Time};
 
 use crate::classify::{ClassRef, View};
@@ -265,16 +265,27 @@ impl Classified {
                 }
             }
             let version = exchange.edition.version;
-            let (at, admitted) = worker.arrive(version, class, flow);
+            let target = |exchange: &Exchange, class| {
+                let of = exchange.edition.target_of(class)?;
+                let query = if of == TargetOf::Query { subject.target.query() } else { None };
+                Some(worker.target(subject.host(), subject.target.path(), query))
+            };
+            let from = (flow, exchange.class.and_then(|class| target(&exchange, class)));
+            let (at, admitted) = worker.arrive(version, class, from);
             exchange.arrived = at;
             let mut settled = settle(&worker, at, admitted).await;
             if let Settled::Shed(_, refusal) = settled
                 && let Some(fallback) = refusal.fallback
             {
-                let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), flow);
+                let class = exchange.class.replace(ClassIndex::Class(fallback.0));
+                let from = (flow, target(&exchange, ClassIndex::Class(fallback.0)));
+                let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from);
                 settled = match settle(&worker, at, admitted).await {
                     // The first refusal stands.
-                    Settled::Shed(at, _) => Settled::Shed(at, refusal),
+                    Settled::Shed(at, _) => {
+                        exchange.class = class;
+                        Settled::Shed(at, refusal)
+                    }
                     other => other,
                 };
             }

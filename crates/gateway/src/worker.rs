@@ -129,16 +129,26 @@ impl Worker {
         self.hasher.hash_one(client::key(client))
     }
 
+    /// What a request asks for, as a keyed hash.
+    pub(crate) fn target(&self, host: &str, path: &str, query: Option<&str>) -> u64 {
+        self.hasher.hash_one((host, path, query))
+    }
+
     /// Enters a connection into the list.
     pub(crate) fn seat(self: &Rc<Self>, line: &Rc<Line>) -> Seat {
         Seat { worker: Rc::clone(self), key: self.lines.borrow_mut().insert(Rc::clone(line)) }
     }
 
-    /// Stage *admit*: a request is at the door.
-    pub(crate) fn arrive(self: &Rc<Self>, version: u64, class: ClassRef<'_>, flow: u64) -> (Time, Admitted) {
+    /// Stage *admit*: a request is at the door, `from` this source for this target.
+    pub(crate) fn arrive(
+        self: &Rc<Self>,
+        version: u64,
+        class: ClassRef<'_>,
+        from: (u64, Option<u64>),
+    ) -> (Time, Admitted) {
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
-        let (at, arrived) = self.shared.control.arrive(self.index, version, class, flow, slot, &mut own);
+        let (at, arrived) = self.shared.control.arrive(self.index, version, class, from, slot, &mut own);
         self.timers.saw(at);
         // The place must be there before the engine's word about it is delivered.
         let admitted = match arrived {

@@ -12,7 +12,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use weirgate_config::{Experiment, Machine};
-use weirgate_emulator::{Cluster, Health, NodeSpec, NodeStats, Thrashing};
+use weirgate_emulator::{Cluster, Disk, Health, NodeSpec, NodeStats, Thrashing};
 use weirgate_experiment::Condition;
 use weirgate_experiment::random::{Purpose, seed_for};
 
@@ -107,6 +107,7 @@ fn node(machine: &Machine, ports: usize) -> NodeSpec {
         concurrency: machine.concurrency,
         backlog: machine.backlog,
         thrashing: machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty }),
+        disk: machine.disk.map(|d| Disk { access: d.access, bytes_per_s: d.bytes_per_s, cache: d.memory }),
         drops_abandoned: true,
         log: MOST_IDS,
         ..NodeSpec::new(&machine.name, machine.cpus)

@@ -18,7 +18,7 @@ mod solve;
 mod tracker;
 
 pub use coordinator::{
-    Books, Cause, Coordinator, Finished, GATHERING, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares,
+    Books, Cause, Coordinator, Finished, GATHERING, MEMORY, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares,
 };
 pub use problem::{Error, MOST_CLASSES, MOST_NODES, Problem, Solution, is_sink};
 pub use solve::solve;

@@ -1,7 +1,7 @@
 //! The machines: servers behind an address, and what is wrong with them.
 //!
-//! A server is the emulator's [`Station`]: processor sharing over k CPUs, a concurrency limit with a
-//! queue before it, an I/O stage beside the CPUs, thrashing. What it adds is here: several servers may
+//! A server is the emulator's [`Computer`]: a disk with memory before it, processor sharing over k CPUs (by classes,
+//! where these have shares), a concurrency limit with a queue before it, an I/O stage beside the CPUs, thrashing. What it adds is here: several servers may
 //! hide behind one address and take turns; a full queue answers 503; faults act on a whole machine.
 //!
 //! Departure: a connection that the gateway cuts is known to the server at once, not a network delay
@@ -9,9 +9,9 @@
 //! when they write; a server that looks at its connections is the kinder case for every discipline.)
 
 use weirgate_config::{Experiment, Machine};
-use weirgate_emulator::Thrashing;
+use weirgate_emulator::computer::{Computer, Work};
 use weirgate_emulator::random::Random;
-use weirgate_emulator::station::{Demand, Station};
+use weirgate_emulator::{Disk, Thrashing};
 
 use weirgate_experiment::Condition;
 use weirgate_experiment::random::{Purpose, generator};
@@ -48,7 +48,7 @@ pub(crate) enum Reception {
 #[derive(Debug)]
 pub(crate) struct Machines {
     hosts: Vec<Host>,
-    servers: Vec<Station>,
+    servers: Vec<Computer>,
     /// Per server its machine.
     host_of: Vec<u32>,
     /// What has finished and when, in order. Collect it after everything that moves a server on.
@@ -60,10 +60,11 @@ impl Machines {
     pub(crate) fn new(experiment: &Experiment, seed: u64) -> Machines {
         let mut machines =
             Machines { hosts: Vec::new(), servers: Vec::new(), host_of: Vec::new(), finished: Vec::new() };
+        let shares = experiment.reserves.as_ref().map(|reserves| with_others(&reserves.shares));
         for (index, machine) in experiment.machines.iter().enumerate() {
             let first = machines.servers.len() as u32;
             let servers = machine.servers.max(1);
-            machines.servers.extend((0..servers).map(|_| station(machine)));
+            machines.servers.extend((0..servers).map(|_| computer(machine, shares.as_deref())));
             machines.host_of.extend((0..servers).map(|_| index as u32));
             let most = machine.concurrency.zip(machine.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize);
             let random = generator(seed, Purpose::FailFast, index);
@@ -90,7 +91,7 @@ impl Machines {
     }
 
     /// Request `id` reaches a machine at `now`.
-    pub(crate) fn receive(&mut self, now: u64, machine: usize, id: u64, demand: Demand) -> Reception {
+    pub(crate) fn receive(&mut self, now: u64, machine: usize, id: u64, work: Work) -> Reception {
         let host = &mut self.hosts[machine];
         if host.condition.crashed {
             return Reception::Refused;
@@ -100,21 +101,21 @@ impl Machines {
         if host.condition.fails > 0.0 && !host.condition.stalled && host.random.unit() < host.condition.fails {
             return Reception::Failed;
         }
-        let station = &mut self.servers[server as usize];
-        station.advance(now, &mut self.finished);
+        let computer = &mut self.servers[server as usize];
+        computer.advance(now, &mut self.finished);
         // A stalled server does not answer anything: connections pile up in its kernel.
-        if !host.condition.stalled && station.inside() + station.waiting() >= host.most {
+        if !host.condition.stalled && computer.inside() + computer.waiting() >= host.most {
             return Reception::Full;
         }
-        station.arrive(id, demand);
+        computer.arrive(id, work);
         Reception::Taken(server)
     }
 
     /// Request `id` is given up.
     pub(crate) fn cut(&mut self, now: u64, server: u32, id: u64) {
-        let station = &mut self.servers[server as usize];
-        station.advance(now, &mut self.finished);
-        station.remove(id);
+        let computer = &mut self.servers[server as usize];
+        computer.advance(now, &mut self.finished);
+        computer.remove(id);
     }
 
     /// When something happens next in a server.
@@ -133,10 +134,10 @@ impl Machines {
         host.condition = condition;
         let speed = if condition.stalled { 0.0 } else { host.nominal * condition.speed };
         for server in host.first..host.first + host.servers {
-            let station = &mut self.servers[server as usize];
-            station.set_speed(speed);
+            let computer = &mut self.servers[server as usize];
+            computer.set_speed(speed);
             if condition.crashed {
-                station.clear();
+                computer.clear();
             }
         }
     }
@@ -144,26 +145,64 @@ impl Machines {
     /// Per machine the CPU-seconds done until `now`.
     pub(crate) fn done(&mut self, now: u64) -> Vec<f64> {
         let mut done = vec![0.0; self.hosts.len()];
-        for (station, host) in self.servers.iter_mut().zip(&self.host_of) {
-            station.advance(now, &mut self.finished);
-            done[*host as usize] += station.done() / 1e9;
+        for (computer, host) in self.servers.iter_mut().zip(&self.host_of) {
+            computer.advance(now, &mut self.finished);
+            done[*host as usize] += computer.usage().done / 1e9;
         }
         done
     }
+
+    /// Per class with a share the CPU-seconds done for it on a machine, as far as the machine was moved on.
+    pub(crate) fn done_of(&self, machine: usize) -> Vec<f64> {
+        let mut done = Vec::new();
+        for server in self.servers_of(machine) {
+            let own = self.servers[server as usize].done_of();
+            for (class, own) in own.enumerate() {
+                if done.len() <= class {
+                    done.push(0.0);
+                }
+                done[class] += own / 1e9;
+            }
+        }
+        done
+    }
+
+    /// From now on classes have these shares of a machine's CPUs.
+    pub(crate) fn set_shares(&mut self, now: u64, machine: usize, shares: &[f64]) {
+        let shares = with_others(shares);
+        for server in self.servers_of(machine) {
+            let computer = &mut self.servers[server as usize];
+            computer.advance(now, &mut self.finished);
+            computer.set_shares(&shares);
+        }
+    }
 }
 
-/// A server of `machine`.
-fn station(machine: &Machine) -> Station {
+/// The classes' shares, and none for everything else: health checks, and classes made from templates.
+fn with_others(shares: &[f64]) -> Vec<f64> {
+    shares.iter().copied().chain([0.0]).collect()
+}
+
+/// A server of `machine`, its CPUs shared if there are shares.
+fn computer(machine: &Machine, shares: Option<&[f64]>) -> Computer {
     let thrashing = machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty });
-    let mut station = Station::new(0, machine.cpus, machine.concurrency, thrashing);
-    station.set_speed(machine.speed);
-    station
+    let mut computer = match shares {
+        Some(shares) => Computer::shared(0, machine.cpus, machine.concurrency, shares),
+        None => Computer::new(0, machine.cpus, machine.concurrency, thrashing),
+    };
+    if let Some(disk) = machine.disk {
+        let disk = Disk { access: disk.access, bytes_per_s: disk.bytes_per_s, cache: disk.memory };
+        computer = computer.with_disk(0, disk);
+    }
+    computer.set_speed(machine.speed);
+    computer
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
+    use weirgate_emulator::station::Demand;
 
     const MS: u64 = 1_000_000;
 
@@ -181,6 +220,7 @@ mod tests {
             concurrency: Some(1),
             backlog: Some(1),
             thrashing: None,
+            disk: None,
             service: weirgate_config::Service::Emulated,
         };
         Experiment {
@@ -196,11 +236,12 @@ mod tests {
             settle: Duration::ZERO,
             faults: Vec::new(),
             published: Vec::new(),
+            reserves: None,
         }
     }
 
-    fn demand() -> Demand {
-        Demand { cpu: 10 * MS, io: 0 }
+    fn demand() -> Work {
+        Work { demand: Demand { cpu: 10 * MS, io: 0 }, ..Work::default() }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use weirgate_emulator::station::Demand;
 use weirgate_engine::Ticket;
+use weirgate_experiment::traffic::Document;
 use weirgate_experiment::traffic::visits::VisitId;
 
 /// Where a request is.
@@ -44,6 +45,8 @@ pub(crate) struct Request {
     pub(crate) visit: Option<VisitId>,
     /// What it is like.
     pub(crate) demand: Demand,
+    /// Which file it asks for.
+    pub(crate) document: Option<Document>,
     /// Which key of the template.
     pub(crate) key: u32,
     /// Whom it comes from.

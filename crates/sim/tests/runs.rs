@@ -164,7 +164,7 @@ fn a_crash_fails_at_once_and_checks_find_it() {
 #[test]
 fn a_stall_ends_in_time_outs() {
     let limits = "classes: [{ name: A, timeouts: { first_byte: 3s, total: 10s } }]";
-    let turns = format!("{CHECKED}, dispatch: wrr");
+    let turns = format!("{CHECKED}, dispatch: turns");
     let mut experiment = experiment(&policy(2, "none", &turns, limits), 2, 30);
     experiment.traffic = vec![open(0, 100.0, exponential(ms(10)))];
     experiment.faults = vec![fault(FaultKind::Stall, 10, 20, &[0])];

@@ -53,8 +53,8 @@ fn most(source: &Source) -> f64 {
             figure.0.iter().map(|knot| knot.value).fold(0.0, f64::max)
         }
         Source::Trace(instants) => instants.len() as f64,
-        // The swarm asks for no pages.
-        Source::Objects { .. } => 0.0,
+        // The swarm asks for no pages and no files.
+        Source::Objects { .. } | Source::Part { .. } => 0.0,
     }
 }
 

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use weirgate_config::{Key, Site, Target};
-use weirgate_engine::{Admit, Class, Content, Dispatch, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
+use weirgate_config::{Key, Site, Target, TargetOf};
+use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
 
 use crate::args::Explain;
@@ -161,6 +161,7 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     let nodes = policy.nodes.iter().zip(&site.nodes).filter(|(node, _)| node.pool == class.pool);
     let nodes: Vec<&str> = nodes.map(|(_, place)| place.address.as_str()).collect();
     let _ = writeln!(text, "upstream  {pool}: {}", shorten(&nodes));
+    write_dispatch(text, site, class);
     write_content(text, policy, class);
     write_tag(text, policy, class);
     let cost = match class.service_time {
@@ -177,6 +178,28 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
         queue.max_waiting_per_flow,
         Span(queue.max_wait)
     );
+}
+
+/// What matters to the choice of a node, where it is more than the load.
+fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
+    let target = match site.pools.get(class.pool).and_then(|pool| pool.target) {
+        Some(TargetOf::Path) => "host and path",
+        Some(TargetOf::Query) => "host, path and query",
+        None => "",
+    };
+    match site.policy.pools.get(class.pool).map(|pool| pool.dispatch) {
+        Some(Dispatch::Lard(Lard { idle, overload, .. })) => {
+            let _ = writeln!(
+                text,
+                "dispatch  where {target} was asked for before; elsewhere when much more than {idle} requests are inside \
+                 that node, and never above {overload}"
+            );
+        }
+        Some(Dispatch::RoundRobin { never_twice: true }) => {
+            let _ = writeln!(text, "dispatch  the least loaded node, but not the one of the class's last request");
+        }
+        _ => {}
+    }
 }
 
 /// What matters to SEDA's queues: the tag, and how long a queue it may enter; and where a refusal leads.

@@ -8,6 +8,7 @@ mod address;
 mod class;
 mod conditions;
 mod discipline;
+mod dispatch;
 mod experiment;
 mod gateway;
 mod reserves;
@@ -23,20 +24,21 @@ use crate::unit::{Count, Name, Span};
 pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
+pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use discipline::{
     AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
     Predict, StaleEstimate, TokenBuckets,
 };
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
-    Arrivals, Changing, Curve, Demand, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
+    Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
     RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
-pub(crate) use web_switch::{Dispatch, DynamicPart, LoadWord, ServerLoad, SetSizes};
+pub(crate) use web_switch::{DynamicPart, LoadWord, ServerLoad, SetSizes};
 
 record! {
     /// A policy of Weirgate: where clients connect, which servers answer them, and what each class

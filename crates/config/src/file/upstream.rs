@@ -3,7 +3,7 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::address::NodeAddress;
-use super::web_switch::Dispatch;
+use super::dispatch::Dispatch;
 use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node as Tree, Value};

@@ -7,6 +7,7 @@
 
 mod class;
 mod discipline;
+mod dispatch;
 mod experiment;
 mod gateway;
 mod reach;

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use weirgate_engine as engine;
 
 use super::gateway::count;
-use super::{number_text, span_text, web_switch};
+use super::{dispatch, number_text, span_text};
 use crate::decode::{Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, quoted};
 use crate::file::{
@@ -45,7 +45,7 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
         let Some(upstream) = item.value.get() else { continue };
         all.pools.push(engine::Pool {
             name: item.name.0.clone(),
-            dispatch: web_switch::dispatch(upstream, file.discipline.get(), cx),
+            dispatch: dispatch::dispatch(upstream, file.discipline.get(), cx),
             ejection: ejection(upstream.ejection.get()),
         });
         all.pool_sites.push(PoolSite {
@@ -57,6 +57,7 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
                 Switch::Off => None,
                 Switch::On(form) => Some(collector(form, cx)),
             },
+            target: dispatch::target(upstream),
             // Per node and thread: more would be descriptors for nothing.
             idle_connections: count(&upstream.idle_connections, 65_536, cx) as usize,
             idle_timeout: upstream.idle_timeout.get().0,

@@ -9,39 +9,13 @@ use super::number_text;
 use super::upstream::Pools;
 use crate::decode::{Context, Defaulted, Mark, Optional};
 use crate::errors::{Complaint, listed};
-use crate::file::{Admit, Discipline, Dispatch, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes, Upstream};
+use crate::file::{Admit, Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
 use crate::unit::{Amount, Share, Span};
 
 /// Fewer arrivals than those of a second say nothing about a demand, and nobody waits for more than an hour.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));
 
-/// How an upstream's requests are spread: its own word, or else the discipline's.
-pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Context) -> engine::Dispatch {
-    let own = &upstream.dispatch;
-    match (own.get(), discipline) {
-        (_, Discipline::SwitchAdm(_)) if !own.given => engine::Dispatch::WeightedRoundRobin,
-        (_, Discipline::StaticPart(_)) if !own.given => engine::Dispatch::PartitionStatic { sizes: None },
-        (_, Discipline::DynamicPart(figures)) if !own.given => {
-            engine::Dispatch::PartitionDynamic { sizes: None, resize: resize(&figures.every, &figures.busy) }
-        }
-        (Dispatch::LeastOutstanding, _) => engine::Dispatch::LeastOutstanding,
-        (Dispatch::Wrr, _) => engine::Dispatch::WeightedRoundRobin,
-        (Dispatch::PowerOfTwo, _) => engine::Dispatch::PowerOfTwo,
-        (Dispatch::PartitionStatic(form), _) => engine::Dispatch::PartitionStatic { sizes: sizes(form, cx) },
-        (Dispatch::PartitionDynamic(form), _) => {
-            check_period(&form.every, cx);
-            check_busy(&form.busy, cx);
-            let resize = resize(&form.every, &form.busy);
-            engine::Dispatch::PartitionDynamic { sizes: sizes(form.sizes.get(), cx), resize }
-        }
-    }
-}
-
-fn resize(every: &Defaulted<Span>, busy: &Defaulted<Share>) -> engine::Resize {
-    engine::Resize { every: every.get().0, busy: busy.get().0 }
-}
-
-fn check_busy(busy: &Defaulted<Share>, cx: &mut Context) {
+pub(super) fn check_busy(busy: &Defaulted<Share>, cx: &mut Context) {
     let Share(share) = *busy.get();
     if share < 0.1 {
         let what = format!("nodes that are at most {} % busy are idle", number_text(share * 100.0));
@@ -49,7 +23,7 @@ fn check_busy(busy: &Defaulted<Share>, cx: &mut Context) {
     }
 }
 
-fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
+pub(super) fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
     let Span(span) = *every.get();
     if !(EVERY.0..=EVERY.1).contains(&span) {
         cx.fail(every.mark, Complaint::new("this period is too short or too long", "write one from 1s to 1h"));
@@ -57,7 +31,7 @@ fn check_period(every: &Defaulted<Span>, cx: &mut Context) {
 }
 
 /// Relative sizes; a set without one has 0 for now.
-fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
+pub(super) fn sizes(form: &SetSizes, cx: &mut Context) -> engine::Sizes {
     let fields = [&form.top_static, &form.top_dynamic, &form.normal_static, &form.normal_dynamic];
     let given = fields.iter().any(|field| field.given);
     let sizes = fields.map(|field| {
@@ -185,7 +159,7 @@ pub(super) fn check(
         if nodes < sets.len() && !upstream.nodes.bad {
             let names = listed(sets.iter().map(|set| set.as_str()));
             let what = format!("{nodes} nodes cannot be divided over {} sets: {names}", sets.len());
-            cx.fail(mark, Complaint::new(what, "add nodes, or use `wrr`, which divides nothing"));
+            cx.fail(mark, Complaint::new(what, "add nodes, or use `turns`, which divides nothing"));
         }
         let lacking = |set: &&engine::ServiceSet| sizes.is_some_and(|sizes| sizes[set.index()] == 0.0);
         for set in sets.iter().filter(lacking).filter(|_| !upstream.dispatch.bad) {

@@ -76,6 +76,14 @@ fn a_snapshot_has_base_units_and_no_nulls() {
                 demand: 0.25,
             }],
         }],
+        localities: vec![engine::LocalitySnapshot {
+            pool: "web".into(),
+            targets: 7,
+            most: 10,
+            hits: 90,
+            moves: 2,
+            new: 8,
+        }],
         tags: vec![engine::TagSnapshot { name: "premium".into(), waiting: 1 }],
         demanded_capacity: 6.4,
         usable_capacity: None,
@@ -103,6 +111,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
                 "pool": "web", "moves": 4,
                 "sets": [{ "name": "top_static", "nodes": 1, "cpus": 2.0, "load": 1.5, "demand": 0.25 }],
             }],
+            "localities": [{ "pool": "web", "targets": 7, "most": 10, "hits": 90, "moves": 2, "new": 8 }],
             "tags": [{ "name": "premium", "waiting": 1 }],
             "demanded_capacity": 6.4,
         })

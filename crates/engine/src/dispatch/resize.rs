@@ -71,7 +71,7 @@ pub(super) struct Load {
 /// How requests are spread inside a section.
 pub(super) fn within(dispatch: Dispatch) -> Dispatch {
     match dispatch {
-        Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. } => Dispatch::WeightedRoundRobin,
+        Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. } => Dispatch::WeightedTurns,
         other => other,
     }
 }

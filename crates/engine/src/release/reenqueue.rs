@@ -127,7 +127,7 @@ mod tests {
                 if source.below(5) < 3 {
                     let class = ClassId(source.below(2) as u32);
                     let before = engine.queues.waiting;
-                    match engine.arrive(now, Arrival { class, flow: step, cost: None, tag: step }) {
+                    match engine.arrive(now, Arrival { class, flow: step, cost: None, target: None, tag: step }) {
                         Verdict::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
                         Verdict::Release { ticket, .. } => inside.push(ticket),
                         Verdict::Shed(shed) => {
@@ -170,7 +170,7 @@ mod tests {
             // Put back as itself, for ever, if it were not for the bound on a round.
             (tags[0].handle, tags[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
             let mut engine = Engine::new(Time::ZERO, policy(tags), 1).expect("a valid policy");
-            let arrival = |tag| Arrival { class: ClassId(0), flow: 0, cost: None, tag };
+            let arrival = |tag| Arrival { class: ClassId(0), flow: 0, cost: None, target: None, tag };
             let Verdict::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
             for tag in 1..=3 {
                 assert!(matches!(engine.arrive(Time::ZERO, arrival(tag)), Verdict::Wait { .. }));

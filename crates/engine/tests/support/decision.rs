@@ -75,7 +75,7 @@ impl Steady {
     fn arrive(&mut self) {
         // A stride that is coprime to 10, 1,000 and 100,000 visits all classes in mixed order.
         self.next = (self.next + 7_919) % self.classes;
-        let arrival = Arrival { class: ClassId(self.next), flow: 0, cost: None, tag: 0 };
+        let arrival = Arrival { class: ClassId(self.next), flow: 0, cost: None, target: None, tag: 0 };
         if let Verdict::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
             self.inside.push_back(ticket);
         }

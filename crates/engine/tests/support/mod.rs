@@ -238,7 +238,7 @@ impl Bench {
         self.tallies[class].offered += 1;
         let tag = self.requests.len() as u64;
         self.requests.push((class, self.now, demand));
-        let arrival = Arrival { class: ClassId(class as u32), flow: tag, cost: None, tag };
+        let arrival = Arrival { class: ClassId(class as u32), flow: tag, cost: None, target: None, tag };
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.start(ticket, tag, node),
             Verdict::Wait { .. } => {}

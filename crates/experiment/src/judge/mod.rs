@@ -127,6 +127,7 @@ impl<'a> Judge<'a> {
         let classes = self.subjects.iter().enumerate().map(|(i, subject)| ClassVerdict {
             class: subject.name().to_owned(),
             part: subject.part(&judged),
+            cpu_share: self.cpu_share(&cluster, &judged, i),
             oracle_served_per_s: oracle.as_ref().map(|rates| rates[i]),
             reaction_s: subject.reaction(&(settling.start..judged.end)),
             settling: subject.part(&settling),
@@ -158,15 +159,24 @@ impl<'a> Judge<'a> {
 
     /// CPU-seconds done over CPU-seconds that the live machines had.
     fn utilisation(&self, cluster: &Cluster, stretch: &Range<u64>) -> f64 {
+        self.part_of(cluster, stretch, |sample| sample.busy.iter().sum())
+    }
+
+    /// The same of a class, if that was counted.
+    fn cpu_share(&self, cluster: &Cluster, stretch: &Range<u64>, class: usize) -> Option<f64> {
+        let counted = self.run.samples.iter().all(|sample| class < sample.usage.len());
+        (counted && !self.run.samples.is_empty()).then(|| self.part_of(cluster, stretch, |sample| sample.usage[class]))
+    }
+
+    fn part_of(&self, cluster: &Cluster, stretch: &Range<u64>, figure: impl Fn(&Sample) -> f64) -> f64 {
         let had = cluster.capacity.iter().sum::<f64>() * seconds(stretch);
-        let done = busy(&self.run.samples, stretch.end) - busy(&self.run.samples, stretch.start);
+        let done = done(&self.run.samples, stretch.end, &figure) - done(&self.run.samples, stretch.start, &figure);
         if had > 0.0 { done / had } else { 0.0 }
     }
 }
 
-/// CPU-seconds that all machines together have done up to an instant, in a straight line between samples.
-fn busy(samples: &[Sample], at: u64) -> f64 {
-    let sum = |sample: &Sample| sample.busy.iter().sum::<f64>();
+/// A count of CPU-seconds up to an instant, in a straight line between samples.
+fn done(samples: &[Sample], at: u64, sum: impl Fn(&Sample) -> f64) -> f64 {
     let next = samples.partition_point(|sample| sample.at < at);
     match (next.checked_sub(1).and_then(|i| samples.get(i)), samples.get(next)) {
         (None, None) => 0.0,

@@ -29,6 +29,7 @@ fn machine(name: &str) -> Machine {
         concurrency: None,
         backlog: None,
         thrashing: None,
+        disk: None,
         service: weirgate_config::Service::Emulated,
     }
 }
@@ -41,6 +42,7 @@ pub(crate) fn experiment() -> Experiment {
         source: Source::Open { arrivals: weirgate_config::Arrivals::Even, rate: Profile::constant(100.0) },
         demand: vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: fixed(10), io: fixed(0) }],
         session: None,
+        documents: None,
         patience: None,
         retries: 0,
         retry_after: fixed(0),
@@ -61,6 +63,7 @@ pub(crate) fn experiment() -> Experiment {
         settle: Duration::from_secs(5),
         faults: Vec::new(),
         published: Vec::new(),
+        reserves: None,
     }
 }
 
@@ -324,6 +327,7 @@ fn work_is_compared_with_the_oracle_and_the_machines() {
         outstanding: 0,
         waiting: vec![0; 3],
         busy: vec![at as f64 * 1.9, at as f64 * 1.7],
+        usage: Vec::new(),
     };
     run.samples = (0..=60).step_by(4).map(sample).collect();
     let verdict = judge_against_oracle(&experiment(), &run);

@@ -66,6 +66,9 @@ pub struct ClassVerdict {
     /// The judged part.
     #[serde(flatten)]
     pub part: Part,
+    /// Its share of the live machines' CPU time in the judged part, where classes have shares.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
+    pub cpu_share: Option<f64>,
     /// What an oracle serves it per second in the judged part; only if that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub oracle_served_per_s: Option<f64>,

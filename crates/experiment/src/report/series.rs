@@ -54,6 +54,10 @@ pub struct ClassSeries {
     pub limit_ms: Option<f64>,
     /// Waiting requests: seconds, then how many.
     pub waiting: Vec<(f64, f64)>,
+    /// Its share of all machines' CPUs between one sample and the next, in percent, where classes have shares:
+    /// seconds, then the figure.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cpu: Vec<(f64, f64)>,
 }
 
 impl Series {
@@ -79,7 +83,8 @@ impl Series {
             } else {
                 Vec::new()
             };
-            tally.any().then(|| tally.series(index, class, floor, waiting))
+            let cpu = cpu_line(experiment, &run.samples, index);
+            tally.any().then(|| ClassSeries { cpu, ..tally.series(index, class, floor, waiting) })
         };
         Series {
             seed: run.seed,
@@ -162,8 +167,22 @@ impl Tally {
             statistic: which.map_or("avg".to_owned(), |r| r.statistic.to_string()),
             limit_ms: which.map(|r| r.limit.as_secs_f64() * 1e3),
             waiting,
+            cpu: Vec::new(),
         }
     }
+}
+
+/// What a class used of all CPUs between one sample and the next.
+fn cpu_line(experiment: &Experiment, samples: &[Sample], class: usize) -> Vec<(f64, f64)> {
+    let own = |m: &weirgate_config::Machine| f64::from(m.cpus) * f64::from(m.servers) * m.speed;
+    let all: f64 = experiment.machines.iter().map(own).sum();
+    let used = |pair: &[Sample]| {
+        let [before, after] = pair else { return None };
+        let done = after.usage.get(class)? - before.usage.get(class)?;
+        let seconds = after.at.saturating_sub(before.at) as f64 / 1e9;
+        (seconds > 0.0 && all > 0.0).then(|| (after.at as f64 / 1e9, 100.0 * done / (seconds * all)))
+    };
+    samples.windows(2).filter_map(used).collect()
 }
 
 fn line(samples: &[Sample], figure: impl Fn(&Sample) -> Option<f64>) -> Vec<(f64, f64)> {

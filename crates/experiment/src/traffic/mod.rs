@@ -7,6 +7,7 @@
 
 mod arrivals;
 mod demand;
+mod documents;
 pub mod visits;
 
 use weirgate_config::{Distribution, Experiment, Source, Traffic, TrafficClass};
@@ -15,6 +16,7 @@ use weirgate_emulator::station::Demand;
 
 use self::arrivals::Process;
 use self::demand::Demands;
+pub use self::documents::Library;
 use crate::random::{Lot, Purpose, draw, generator};
 
 /// Nobody in particular sends a request.
@@ -31,6 +33,27 @@ pub struct Draw {
     pub key: u32,
     /// Whom it comes from, as a hash.
     pub flow: u64,
+    /// Which file it asks for, if it asks for one.
+    pub document: Option<Document>,
+}
+
+/// A file that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Document {
+    /// Its name: no two files of an experiment have the same.
+    pub object: u64,
+    /// Its size.
+    pub bytes: u64,
+    /// The stream that a request for it counts for.
+    pub traffic: u32,
+}
+
+impl Document {
+    /// Its name, as a hash that is spread evenly.
+    #[must_use]
+    pub fn target(&self) -> u64 {
+        hash(self.object)
+    }
 }
 
 /// One stream of requests.
@@ -46,6 +69,8 @@ pub struct Stream<'a> {
     keys: Random,
     /// Cumulative popularity of a template's keys.
     popularity: Vec<f64>,
+    documents: Option<Library>,
+    which: Random,
     /// Distinguishes the sources of this stream from those of others.
     salt: u64,
     drawn: u64,
@@ -55,8 +80,8 @@ pub struct Stream<'a> {
 enum When<'a> {
     Open(Box<Process>),
     Trace(std::slice::Iter<'a, std::time::Duration>),
-    /// When the pages say so that they are embedded in.
-    WithPages,
+    /// When the pages say so that they are embedded in, or the stream that they are a part of.
+    WithOthers,
     Users {
         changes: std::vec::IntoIter<(u64, u32)>,
         active: u32,
@@ -91,7 +116,7 @@ impl<'a> Stream<'a> {
         let when = match &traffic.source {
             Source::Open { arrivals, rate } => When::Open(Box::new(Process::new(*arrivals, rate, end, seed, index))),
             Source::Trace(instants) => When::Trace(instants.iter()),
-            Source::Objects { .. } => When::WithPages,
+            Source::Objects { .. } | Source::Part { .. } => When::WithOthers,
             Source::Users { users, think } => {
                 let changes = arrivals::changes(users, end);
                 let most = changes.iter().map(|(_, count)| *count).max().unwrap_or(0);
@@ -117,6 +142,8 @@ impl<'a> Stream<'a> {
             think: random(Purpose::Think),
             keys: random(Purpose::Keys),
             popularity,
+            documents: traffic.documents.as_ref().map(|files| Library::new(files, index)),
+            which: random(Purpose::Documents),
             salt: random(Purpose::Flows).bits(),
             drawn: 0,
         }
@@ -130,7 +157,7 @@ impl<'a> Stream<'a> {
                 instants.next().map(|at| (u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Event::Arrival))
             }
             When::Users { changes, .. } => changes.next().map(|(at, count)| (at, Event::Users(count))),
-            When::WithPages => None,
+            When::WithOthers => None,
         }
     }
 
@@ -142,7 +169,8 @@ impl<'a> Stream<'a> {
         // Clients of an open loop send one request each.
         let client = if user == NOBODY { self.drawn } else { u64::from(user) };
         self.drawn += 1;
-        Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client) }
+        let document = self.documents.as_ref().map(|library| library.at(self.which.unit()));
+        Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client), document }
     }
 
     /// What a request of a page is like, sent at `at`, from the page's own generator.
@@ -150,7 +178,7 @@ impl<'a> Stream<'a> {
         let [cpu, io, patience] = std::array::from_fn(|_| Lot::draw(random));
         let demand = self.demands.at(at, cpu, io);
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |times| patience.time(times));
-        Draw { demand, patience, key, flow }
+        Draw { demand, patience, key, flow, document: None }
     }
 
     /// The key at a point from 0 to 1, 1 excluded, of all requests.
@@ -198,7 +226,7 @@ impl<'a> Stream<'a> {
     pub fn think(&mut self) -> u64 {
         match &self.when {
             When::Users { think, .. } => draw(think, &mut self.think),
-            When::Open(_) | When::Trace(_) | When::WithPages => 0,
+            When::Open(_) | When::Trace(_) | When::WithOthers => 0,
         }
     }
 }

@@ -20,6 +20,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         source,
         demand,
         session: None,
+        documents: None,
         patience: None,
         retries: 0,
         retry_after: still,
@@ -38,6 +39,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         settle: Duration::ZERO,
         faults: Vec::new(),
         published: Vec::new(),
+        reserves: None,
     }
 }
 

@@ -223,7 +223,9 @@ fn upstream(site: &Site, pool: usize) -> UpstreamView {
     UpstreamView {
         name: name.unwrap_or_default(),
         dispatch: match dispatch {
-            Some(Dispatch::WeightedRoundRobin) => "wrr",
+            Some(Dispatch::RoundRobin { .. }) => "wrr",
+            Some(Dispatch::WeightedTurns) => "turns",
+            Some(Dispatch::Lard(_)) => "lard",
             Some(Dispatch::PowerOfTwo) => "power_of_two",
             Some(Dispatch::PartitionStatic { .. }) => "partition_static",
             Some(Dispatch::PartitionDynamic { .. }) => "partition_dynamic",

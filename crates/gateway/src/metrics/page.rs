@@ -368,7 +368,29 @@ impl Scrape {
             None,
             nodes().map(|(labels, n)| (labels, n.load)),
         )?;
-        self.partitions(page)
+        self.partitions(page)?;
+        self.localities(page)
+    }
+
+    /// Pools whose requests go where their targets are.
+    fn localities(&self, page: &mut Page<'_>) -> fmt::Result {
+        let localities = || self.engine.localities.iter().map(|l| (vec![("pool", l.pool.as_str())], l));
+        page.gauges(
+            "locality_targets",
+            "Targets that are mapped to a node",
+            None,
+            localities().map(|(labels, known)| (labels, u64::from(known.targets))),
+        )?;
+        page.counters(
+            "locality_requests",
+            "Requests that went where their target was mapped (hit), was not (move), or that had none mapped (new)",
+            None,
+            localities().flat_map(|(labels, known)| {
+                [("hit", known.hits), ("move", known.moves), ("new", known.new)].map(|(sent, count)| {
+                    (labels.iter().copied().chain([("sent", sent)]).collect(), count)
+                })
+            }),
+        )
     }
 
     /// Pools that are divided over sets of services (at most four sets each), and tags.

@@ -21,7 +21,7 @@ use weirgate_emulator::clock;
 use weirgate_emulator::random::Random;
 use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::traffic::visits::{Then, VisitId, Visits};
-use weirgate_experiment::traffic::{Draw, Event, NOBODY, Stream};
+use weirgate_experiment::traffic::{Document, Draw, Event, NOBODY, Stream};
 use weirgate_experiment::{Fate, Record};
 
 use super::Plan;
@@ -50,6 +50,7 @@ struct Request {
     io: u64,
     key: u32,
     word: u32,
+    document: Option<Document>,
     patience: u64,
     /// Attempts left.
     retries: u32,
@@ -257,6 +258,7 @@ impl<'a> Play<'a> {
     }
 
     fn send_new(&mut self, traffic: u32, user: u32, visit: Option<VisitId>, draw: Draw, at: u64) {
+        let traffic = draw.document.map_or(traffic, |document| document.traffic);
         let index = traffic as usize;
         let words = self.prepared.heads[index].words.len();
         let word = if words == 0 { 0 } else { (self.words[index].unit() * words as f64) as u32 };
@@ -268,6 +270,7 @@ impl<'a> Play<'a> {
             io: draw.demand.io,
             key: draw.key,
             word,
+            document: draw.document,
             patience: draw.patience,
             retries: self.streams[index].traffic.retries,
         };
@@ -287,8 +290,9 @@ impl<'a> Play<'a> {
         self.ids.push(id);
         let Prepared { connections, heads, books, .. } = &mut self.prepared;
         books[index].sent();
-        let Request { cpu, io, key, word, .. } = request;
-        let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, cpu, io, key, word }, out);
+        let Request { cpu, io, key, word, document, .. } = request;
+        let (object, bytes) = document.map_or((0, 0), |document| (document.object, document.bytes));
+        let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, cpu, io, key, word, object, bytes }, out);
         let (ticket, waits) = connections.begin(index, attempt, heads[index].is_head, write);
         self.traffic[index].delayed += u64::from(waits);
         if request.patience != u64::MAX {
@@ -350,6 +354,7 @@ impl<'a> Play<'a> {
             }
         }
         if user != NOBODY {
+            traffic = self.experiment.home_of(traffic as usize) as u32;
             let after = self.streams[traffic as usize].think().max(least);
             self.errand(at.saturating_add(after), Errand::User { traffic, user });
         }

@@ -10,7 +10,8 @@ use super::sent::Id;
 const CLASS: &str = "x-class";
 
 /// A request without a body, with marks that are filled in for each: `{cpu_us}` and `{io_us}` are its demand in whole
-/// microseconds, `{id}` its id, `{key}` its key of a template, `{word}` one of `words`. `X-Request-Id: {id}` is added.
+/// microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and `{bytes}` its file and how large that is,
+/// `{word}` one of `words`. `X-Request-Id: {id}` is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its method.
@@ -74,6 +75,11 @@ impl Template {
             TrafficClass::Class(class) => policy.classes[class].content,
             TrafficClass::Template { template, .. } => policy.templates[template].class.content,
         };
+        if experiment.traffic[experiment.home_of(traffic)].documents.is_some() {
+            // The name stands in the path, which is what a gateway takes for the target.
+            let path = "/{object}?object={object}&bytes={bytes}&demand={cpu_us}us&io={io_us}us&content=static";
+            return Template { signed: true, ..Template::new(experiment, traffic, path) };
+        }
         let path = match content {
             Content::Static => "/?demand={cpu_us}us&io={io_us}us&content=static",
             Content::Dynamic => "/?demand={cpu_us}us&io={io_us}us",
@@ -120,10 +126,12 @@ impl Template {
 }
 
 /// The marks of a template.
-const MARKS: [&str; 5] = ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}"];
+const MARKS: [&str; 7] = ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}"];
 /// Places in [`MARKS`].
 const ID: usize = 2;
 const WORD: usize = 4;
+const OBJECT: usize = 5;
+const BYTES: usize = 6;
 
 /// A template that can be sent.
 #[derive(Debug)]
@@ -145,6 +153,9 @@ pub(super) struct Filling {
     pub(super) key: u32,
     /// Index of a word.
     pub(super) word: u32,
+    /// A file, and its size.
+    pub(super) object: u64,
+    pub(super) bytes: u64,
 }
 
 impl Head {
@@ -155,6 +166,8 @@ impl Head {
             1 => digits(micros(filling.io), out),
             ID => filling.id.write(out),
             WORD => out.extend_from_slice(self.words.get(filling.word as usize).map_or(&[], |word| &**word)),
+            OBJECT => digits(filling.object, out),
+            BYTES => digits(filling.bytes, out),
             _ => digits(u64::from(filling.key), out),
         });
     }
@@ -176,7 +189,7 @@ mod tests {
     }
 
     fn written(template: &Template) -> String {
-        let filling = Filling { id: Id { traffic: 0, number: 7 }, cpu: 8_000_400, io: 1_500_000, key: 3, word: 1 };
+        let filling = Filling { id: Id { traffic: 0, number: 7 }, cpu: 8_000_400, io: 1_500_000, key: 3, word: 1, object: 17, bytes: 900 };
         let mut out = Vec::new();
         template.head().expect("it can be sent").write(&filling, &mut out);
         String::from_utf8(out).expect("ASCII")
@@ -188,6 +201,16 @@ mod tests {
             written(&Template::emulated(&experiment("class: gold"), 0)),
             "GET /?demand=8000us&io=1500us HTTP/1.1\r\nhost: gold\r\nx-class: gold\r\nx-request-id: 0-7\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn requests_for_files_have_the_name_in_their_path() {
+        let text = written(&Template::emulated(
+            &experiment("class: gold, documents: { files: 100, total: 1MiB, zipf: 1, others: { other: 10% } }"),
+            1,
+        ));
+        let path = "/17?object=17&bytes=900&demand=8000us&io=1500us&content=static";
+        assert_eq!(text, format!("GET {path} HTTP/1.1\r\nhost: other\r\nx-class: other\r\nx-request-id: 0-7\r\n\r\n"));
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
             ..Part::default()
         };
         ClassVerdict {
+            cpu_share: None,
             class: name.into(),
             settling: part.clone(),
             part,
@@ -77,6 +78,7 @@ pub(crate) fn series(seed: u64) -> Series {
         statistic: "p95".into(),
         limit_ms: (index == 0).then_some(50.0),
         waiting: vec![(0.0, 3.0), (30.0, 4.0)],
+        cpu: Vec::new(),
     };
     Series {
         seed,

@@ -7,6 +7,7 @@ use super::{CHECK, Driver, Errand, Message, News, Sources, record};
 use crate::late::{Deadline, Limit};
 use crate::machine::Reception;
 use crate::requests::{Place, Request};
+use weirgate_emulator::computer::Work;
 use weirgate_experiment::Fate;
 use weirgate_experiment::traffic::visits::{Then, VisitId};
 use weirgate_experiment::traffic::{Draw, Event, NOBODY};
@@ -61,12 +62,14 @@ impl Driver<'_> {
     }
 
     fn send_new(&mut self, traffic: u32, user: u32, visit: Option<VisitId>, draw: Draw) {
+        let traffic = draw.document.map_or(traffic, |document| document.traffic);
         let slot = self.requests.insert(Request {
             traffic,
             spec: 0,
             user,
             visit,
             demand: draw.demand,
+            document: draw.document,
             key: draw.key,
             flow: draw.flow,
             patience: draw.patience,
@@ -107,7 +110,8 @@ impl Driver<'_> {
     fn knock(&mut self, slot: u32, class: ClassId, spec: usize) {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
-        let arrival = Arrival { class, flow: request.flow, cost: None, tag: u64::from(slot) };
+        let target = request.document.map(|document| document.target());
+        let arrival = Arrival { class, flow: request.flow, cost: None, target, tag: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),
@@ -218,8 +222,14 @@ impl Driver<'_> {
             return;
         }
         request.place = Place::Returning;
-        let (node, demand) = (NodeId(request.node), request.demand);
-        match self.machines.receive(self.now, self.machine_of(node), id, demand) {
+        let (node, document) = (NodeId(request.node), request.document);
+        let work = Work {
+            demand: request.demand,
+            class: request.spec,
+            object: document.map(|document| document.object),
+            bytes: document.map_or(0, |document| document.bytes),
+        };
+        match self.machines.receive(self.now, self.machine_of(node), id, work) {
             Reception::Refused => self.answer(id, stamp, News::Broken),
             Reception::Full => self.answer(id, stamp, News::Status(503)),
             Reception::Failed => self.fail_fast(id, stamp),
@@ -435,6 +445,7 @@ impl Driver<'_> {
     /// A user, if it is one, thinks.
     fn think(&mut self, traffic: u32, user: u32) {
         if user != NOBODY {
+            let traffic = self.experiment.home_of(traffic as usize) as u32;
             let after = self.streams[traffic as usize].think().max(TURNAROUND);
             self.errand(after, Errand::User { traffic, user });
         }

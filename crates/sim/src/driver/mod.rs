@@ -10,6 +10,7 @@
 //! the way there and back included. A reply comes in one piece: its first byte is its last.
 
 mod exchange;
+mod reserves;
 mod trouble;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use crate::health::Watch;
 use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
+use reserves::Managed;
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
@@ -80,6 +82,8 @@ struct Driver<'a> {
     records: Vec<Record>,
     errands: Errands<Errand>,
     machines: Machines,
+    /// Who moves shares of the machines' CPUs, if anybody does.
+    managed: Option<Managed>,
     /// On the way to the machines or back, which takes equally long: a queue, in order of arrival. Its head
     /// is compared with the agenda's first instant rather than put into the agenda: most events are its.
     wire: VecDeque<Message>,
@@ -140,6 +144,8 @@ enum Errand {
     Check { node: u32 },
     /// A health check takes too long.
     CheckLate { node: u32, round: u32 },
+    /// Machines look at what classes use of their CPUs.
+    Window,
     /// The nodes' collectors are asked.
     Collect { every: u64 },
 }
@@ -223,6 +229,7 @@ impl<'a> Driver<'a> {
             engine_at: u64::MAX,
             sources,
             machines,
+            managed: Managed::of(experiment),
             late,
             limits,
         };
@@ -243,6 +250,7 @@ impl<'a> Driver<'a> {
         {
             self.errand(nanos(every), Errand::Collect { every: nanos(every) });
         }
+        self.plan_window();
         self.checks.look(&self.engine.snapshot(Time::ZERO));
         self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
@@ -348,6 +356,7 @@ impl<'a> Driver<'a> {
             Errand::Object { visit } => self.next_object(visit),
             Errand::Check { node } => self.check(node),
             Errand::CheckLate { node, round } => self.check_is_late(node, round),
+            Errand::Window => self.look_at_use(),
             Errand::Collect { every } => self.report(every),
         }
     }
@@ -380,8 +389,20 @@ impl<'a> Driver<'a> {
             outstanding: snapshot.outstanding,
             waiting: self.checks.tallies[..classes].iter().map(|tally| tally.waiting).collect(),
             busy,
+            usage: self.usage(),
         });
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
+    }
+
+    /// Per class of the policy the CPU-seconds done for it on all machines; empty without shares.
+    fn usage(&self) -> Vec<f64> {
+        let Some(reserves) = &self.experiment.reserves else { return Vec::new() };
+        let mut usage = vec![0.0; reserves.shares.len()];
+        for machine in 0..self.experiment.machines.len() {
+            let done = self.machines.done_of(machine);
+            usage.iter_mut().zip(done).for_each(|(sum, done)| *sum += done);
+        }
+        usage
     }
 
     /// The end: what is under way is cut, and the books are closed.

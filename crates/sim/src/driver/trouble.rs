@@ -4,7 +4,7 @@
 //! health checks say, and the next good check would bring a removed node back.
 
 use weirgate_config::FaultKind;
-use weirgate_emulator::station::Demand;
+use weirgate_emulator::computer::Work;
 use weirgate_engine::{NodeEvent, NodeId};
 
 use super::{CHECK, Driver, Errand, Message, News, Sources, nanos};
@@ -139,7 +139,9 @@ impl Driver<'_> {
         if watch.round != stamp || !watch.is_waiting {
             return;
         }
-        match self.machines.receive(self.now, machine, id, Demand { cpu: 0, io: 0 }) {
+        // It is of no class.
+        let check = Work { class: u32::MAX, ..Work::default() };
+        match self.machines.receive(self.now, machine, id, check) {
             Reception::Refused => self.answer(id, stamp, News::Broken),
             Reception::Full => self.answer(id, stamp, News::Status(503)),
             Reception::Failed => self.fail_fast(id, stamp),

@@ -40,6 +40,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
         concurrency: None,
         backlog: None,
         thrashing: None,
+        disk: None,
         service: weirgate_config::Service::Emulated,
     };
     let names: Vec<String> = site.policy.nodes.iter().map(|node| node.machine.clone()).collect();
@@ -56,6 +57,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
         settle: s(5),
         faults: Vec::new(),
         published: Vec::new(),
+        reserves: None,
     }
 }
 
@@ -66,6 +68,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
         demand: demand(cpu),
         session: None,
+        documents: None,
         patience: None,
         retries: 0,
         retry_after: Distribution::Fixed(ms(100)),

@@ -13,15 +13,15 @@ mod traffic;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::PolicyFile;
-use crate::decode::{At, Context, Decode, Defaulted, OneOrMany, Optional, Required, Switch, record, words};
+use crate::decode::{At, Context, Decode, Defaulted, Named, OneOrMany, Optional, Required, Switch, record, words};
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Answer, Count, Moment, Name, Share, Span, Text, Whole};
+use crate::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Text, Whole};
 
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use count::Numbers;
 pub(crate) use demand::{Demand, Times};
 pub(crate) use published::{Curve, PublishedForm};
-pub(crate) use traffic::{Arrivals, ObjectsForm, RequestForm, TrafficForm};
+pub(crate) use traffic::{Arrivals, DocumentsForm, ObjectsForm, RequestForm, TrafficForm};
 
 record! {
     /// An experiment of Weirgate: a policy, the machines behind it, the traffic in front of it, and what goes
@@ -54,6 +54,8 @@ record! {
         faults: Optional<Vec<At<FaultForm>>>,
         /// Published figures, to print beside ours.
         published: Optional<Vec<At<PublishedForm>>>,
+        /// Shares of the machines' CPUs for classes, in the simulator: a map. Without it every request is equal.
+        reserves: Optional<ReservesForm>,
     }
 }
 
@@ -80,9 +82,28 @@ record! {
         backlog: Defaulted<Switch<Whole>> = "off",
         /// How it slows down when too much runs at once: a map, or `off`.
         thrashing: Defaulted<Switch<ThrashingForm>> = "off",
+        /// The disk of each server and the memory that keeps what was read of it, for traffic with `documents`: a map, or
+        /// `off` for everything in memory.
+        disk: Defaulted<Switch<DiskForm>> = "off",
         /// What the lab puts there. Emulated by default: then the figures above are exact. Of a real service only
         /// `concurrency` is set; `cpus` and `speed` are what the simulator takes it for.
         service: Defaulted<ServiceWord> = "emulated",
+    }
+}
+
+record! {
+    /// Cluster reserves: every class has a share of the machines' CPUs, and a manager moves shares between machines so
+    /// that it can use its share of the cluster.
+    pub(crate) struct ReservesForm {
+        /// Classes and their shares of the cluster, at most 100 % together.
+        classes: Required<Named<Name, Share>>,
+        /// Between two runs of the manager, or `off`.
+        every: Defaulted<Switch<Span>> = "5s",
+        /// Do machines ask for runs when a class's use changes: `yes` or `no`. With neither runs nor requests every
+        /// class has its share of every machine.
+        on_demand: Defaulted<Answer> = "yes",
+        /// When the manager starts.
+        from: Defaulted<Moment> = "0s",
     }
 }
 
@@ -97,6 +118,18 @@ words! {
         Tomcat = "tomcat",
         /// A full-text search over real documents: Xapian's omega behind Apache.
         Xapian = "xapian",
+    }
+}
+
+record! {
+    /// A disk. What was read stays in memory until it was not used for longest.
+    pub(crate) struct DiskForm {
+        /// Time of a read before its first byte: seeks and rotation.
+        access: Required<Moment>,
+        /// What is read in a second after that.
+        per_second: Required<Bytes>,
+        /// Memory for files: what the system and the server leave of it.
+        memory: Required<Bytes>,
     }
 }
 

@@ -8,7 +8,7 @@ use super::count::Numbers;
 use super::demand::{Demand, Times};
 use crate::decode::{Context, Decode, Defaulted, Named, Optional, Required, Switch, record, unknown_word};
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Count, Frequency, Name, Share, Span, Text, Whole};
+use crate::unit::{Amount, Bytes, Count, Frequency, Name, Share, Span, Text, Whole};
 
 record! {
     /// One stream of requests: `rate`, `users` or `trace` says when they come.
@@ -36,6 +36,8 @@ record! {
         session: Optional<SessionForm>,
         /// Each request is a page, and these are embedded in it: a map.
         objects: Optional<ObjectsForm>,
+        /// Each request asks for one of many files: a map.
+        documents: Optional<DocumentsForm>,
         /// What a request takes of a nominal machine, or a list with `at` and `over`.
         demand: Required<Changing<Demand>>,
         /// How long a client waits for the last byte before it leaves. `off` is for ever.
@@ -60,6 +62,22 @@ record! {
 }
 
 record! {
+    /// Files, the same in every run. How popular one is falls with its rank, and the popular ones are small.
+    pub(crate) struct DocumentsForm {
+        /// How many.
+        files: Required<Count>,
+        /// How large all of them are together.
+        total: Required<Bytes>,
+        /// The exponent of their popularity: the larger, the more requests are for few files.
+        zipf: Required<Amount>,
+        /// Names the set: other figures, other sizes.
+        seed: Defaulted<Whole> = 1,
+        /// Other classes that a part of the files belongs to, each with its share of the requests. `class` has the rest.
+        others: Optional<Named<Name, Share>>,
+    }
+}
+
+record! {
     /// Objects that are embedded in a page. Once the page itself has come, its client asks for them.
     pub(crate) struct ObjectsForm {
         /// The class that they belong to. The page's by default.
@@ -77,7 +95,7 @@ record! {
 
 record! {
     /// A request as it goes over the wire. `{cpu_us}` and `{io_us}` are what it takes, `{id}` is its id, `{key}` its
-    /// key of a template, `{word}` a word of the service's.
+    /// key of a template, `{word}` a word of the service's, `{object}` and `{bytes}` are its document and its size.
     pub(crate) struct RequestForm {
         /// Its method.
         method: Defaulted<Token> = "GET",

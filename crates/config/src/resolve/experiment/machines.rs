@@ -3,9 +3,9 @@
 use super::names::Names;
 use crate::decode::{At, Context, Defaulted, Mark, Switch};
 use crate::errors::{Complaint, quoted};
-use crate::experiment::{Machine, Service, Thrashing};
+use crate::experiment::{Disk, Machine, Service, Thrashing};
 use crate::file::{ExperimentFile, MachineForm, ServiceWord};
-use crate::unit::{Amount, Count, Whole};
+use crate::unit::{Amount, Bytes, Count, Moment, Whole};
 
 /// Most CPUs of a server and servers behind an address: more is a typing error.
 const MAX_CPUS: u32 = 4_096;
@@ -64,6 +64,7 @@ fn nominal(name: &str) -> Machine {
         concurrency: None,
         backlog: None,
         thrashing: None,
+        disk: None,
         service: Service::Emulated,
     }
 }
@@ -93,6 +94,14 @@ fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
         let (&Whole(beyond), &Amount(penalty)) = (form.beyond.get()?, form.penalty.get()?);
         Some(Thrashing { beyond, penalty })
     });
+    let disk = switched(form.disk.get()).and_then(|form| {
+        let (&Moment(access), &Bytes(each), &Bytes(memory)) =
+            (form.access.get()?, form.per_second.get()?, form.memory.get()?);
+        if each == 0 {
+            cx.fail(form.per_second.mark, Complaint::new("nothing is ever read at this speed", "write `10MiB`, say"));
+        }
+        Some(Disk { access, bytes_per_s: each as f64, memory })
+    });
     let (cpus, servers) = (few(&form.cpus, cx), few(&form.servers, cx));
     let service = match form.service.get() {
         ServiceWord::Emulated => Service::Emulated,
@@ -100,7 +109,7 @@ fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
         ServiceWord::Tomcat => Service::Tomcat,
         ServiceWord::Xapian => Service::Xapian,
     };
-    Machine { name: String::new(), cpus, speed, servers, concurrency, backlog, thrashing, service }
+    Machine { name: String::new(), cpus, speed, servers, concurrency, backlog, thrashing, disk, service }
 }
 
 fn switched<T>(switch: &Switch<T>) -> Option<&T> {

@@ -3,11 +3,13 @@
 //! As for the policy: names are bound, figures put in order, and everything checked that needs more than
 //! one field; what the decoder found wrong is passed over in silence.
 
+mod documents;
 mod faults;
 mod machines;
 mod names;
 mod pages;
 mod phases;
+mod reserves;
 mod trace;
 mod traffic;
 
@@ -38,6 +40,7 @@ pub(crate) fn resolve_experiment(
     let traffic = traffic::traffic(file, &names, end, folder, cx);
     let faults = faults::faults(file, &names, end, cx);
     let published = phases::published(file, &phases, &names, cx);
+    let reserves = reserves::reserves(file, &names, &machines, cx);
     if cx.problems.reports() > 0 {
         return None;
     }
@@ -58,6 +61,7 @@ pub(crate) fn resolve_experiment(
         settle: file.settle.get().0,
         faults,
         published,
+        reserves,
     })
 }
 

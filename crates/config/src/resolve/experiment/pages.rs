@@ -67,6 +67,7 @@ pub(super) fn objects(
         class: class?,
         source: Source::Objects { page: index, count: count?, connections },
         session: None,
+        documents: None,
         demand: demand?,
         request,
         patience: page.patience,

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::names::{Names, index_of};
-use super::{pages, trace};
+use super::{documents, pages, trace};
 use crate::decode::{At, Context, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, quoted};
 use crate::experiment::{Arrivals, DemandFrom, Knot, Profile, RequestShape, Source, Traffic, TrafficClass};
@@ -29,7 +29,7 @@ pub(super) fn traffic(
     folder: &Path,
     cx: &mut Context,
 ) -> Vec<Traffic> {
-    let (mut all, mut embedded) = (Vec::new(), Vec::new());
+    let (mut all, mut embedded, mut parted) = (Vec::new(), Vec::new(), Vec::new());
     let mut requests = 0.0;
     for At { value: form, mark, .. } in file.traffic.get().map_or(&[][..], Vec::as_slice) {
         let class = target(form, names, cx);
@@ -51,10 +51,12 @@ pub(super) fn traffic(
             Source::Open { rate, .. } => end.map_or(0.0, |end| events(rate, end)),
             Source::Trace(instants) => instants.len() as f64,
             // Users are bounded by themselves: they wait for replies.
-            Source::Users { .. } | Source::Objects { .. } => 0.0,
+            Source::Users { .. } | Source::Objects { .. } | Source::Part { .. } => 0.0,
         };
         let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
-        let traffic = Traffic { class, source, session, demand, patience, retries, retry_after, request };
+        let files = form.documents.get().and_then(|files| documents::documents(files, form, (all.len(), &class), names, cx));
+        let (documents, others) = files.unzip();
+        let traffic = Traffic { class, source, session, documents, demand, patience, retries, retry_after, request };
         let objects = form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
         let of_a_page = 1.0 + objects.as_ref().map_or(0.0, objects_mean);
         let expected = expected * session.map_or(1.0, |session| session.pages.mean()) * of_a_page;
@@ -63,11 +65,13 @@ pub(super) fn traffic(
             let what = format!("with this the run has about {} million requests", number_text(requests / 1e6));
             cx.fail(*mark, Complaint::new(what, "a record of each is kept: make it at most 100 million"));
         }
+        parted.extend(others.into_iter().flatten().map(|part| (all.len(), part)));
         all.push(traffic);
         embedded.extend(objects);
     }
     // Behind all others, so that those have their numbers, and with them their seeds, whoever has objects.
     all.extend(embedded);
+    documents::add_parts(&mut all, parted);
     all
 }
 

@@ -103,11 +103,13 @@ impl Scale {
                 let guaranteed = c.guaranteed.iter().flatten();
                 c.offered.iter().chain(&c.served).chain(guaranteed).copied().fold(0.0, f64::max)
             };
+            let cpu: Vec<f64> = classes.iter().flat_map(|c| c.cpu.iter().map(|(_, n)| *n)).collect();
             let state = series.window.iter().chain(&series.outstanding).map(|(_, n)| *n);
+            let third = if cpu.is_empty() { most(&mut state.into_iter()) } else { most(&mut cpu.into_iter()) };
             let here = [
                 most(&mut classes.iter().map(rates)),
                 most(&mut classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied())),
-                most(&mut state.into_iter()),
+                third,
                 most(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
             ];
             limits = limits.max(most(&mut classes.iter().filter_map(|c| c.limit_ms)));
@@ -219,8 +221,10 @@ fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64
 
 fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &Series) {
     let [rates, times, rest @ ..] = panels else { return };
-    let titles =
-        ["Throughput, requests/s", "Response time, ms", "Window, and requests inside (thin)", "Waiting requests"];
+    // Where classes have shares of the CPUs, what they use of them matters more than the window.
+    let shared = classes.iter().any(|class| !class.cpu.is_empty());
+    let third = if shared { "Use of all CPUs, %" } else { "Window, and requests inside (thin)" };
+    let titles = ["Throughput, requests/s", "Response time, ms", third, "Waiting requests"];
     for (panel, title) in panels.iter().zip(titles) {
         text(svg, "head", (panel.left, panel.top - 9.0), title);
     }
@@ -250,13 +254,18 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
         }
         let response = class.response_ms.iter().enumerate().map(|(i, figure)| (middle(i), *figure));
         times.line(svg, &format!("served c{index}"), response);
+        if let [cpu, _] = rest {
+            cpu.line(svg, &format!("served c{index}"), class.cpu.iter().map(|(at, n)| (*at, Some(*n))));
+        }
         if let [_, queues] = rest {
             queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
         }
     }
     let limited = classes.iter().filter_map(|c| Some((c.name.as_str(), c.statistic.as_str(), c.limit_ms?)));
     limits(svg, times, (times.right - 4.0, "end"), limited);
-    if let [state, _] = rest {
+    if let [state, _] = rest
+        && !shared
+    {
         state.line(svg, "inside", series.outstanding.iter().map(|(at, n)| (*at, Some(*n))));
         state.line(svg, "plain", series.window.iter().map(|(at, n)| (*at, Some(*n))));
     }

@@ -1,0 +1,131 @@
+//! How requests are spread over the nodes of an upstream.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::discipline::{defaults, one_of};
+use super::web_switch::{PartitionDynamic, SetSizes};
+use crate::decode::{Context, Decode, Defaulted, Optional, record, unknown_word};
+use crate::tree::{Node, Value};
+use crate::unit::{Amount, Answer, Count};
+
+/// How requests are spread over the nodes of an upstream.
+#[derive(Clone, Debug)]
+pub(crate) enum Dispatch {
+    /// To the node with the fewest requests inside, relative to its weight.
+    LeastOutstanding,
+    /// To the least loaded node; equals take turns.
+    Wrr(Box<Wrr>),
+    /// In turns, in proportion to the weights.
+    Turns,
+    /// Two nodes are drawn by weight; the less loaded one gets the request.
+    PowerOfTwo,
+    /// To the node that has the target in memory, unless it is too busy.
+    Lard(Box<Lard>),
+    /// The nodes are divided over the sets of services, once.
+    PartitionStatic(Box<SetSizes>),
+    /// They are divided anew as the demand moves.
+    PartitionDynamic(Box<PartitionDynamic>),
+}
+
+record! {
+    /// A way to spread with its figures: exactly one of the fields.
+    pub(crate) struct DispatchForm {
+        /// To the least loaded node; equals take turns.
+        wrr: Optional<Wrr>,
+        /// To the node that has the target in memory, unless it is too busy.
+        lard: Optional<Lard>,
+        /// Divided once, in these relative sizes.
+        partition_static: Optional<SetSizes>,
+        /// Divided anew as the demand moves.
+        partition_dynamic: Optional<PartitionDynamic>,
+    }
+}
+
+record! {
+    /// Figures of the round robin that looks at the load.
+    pub(crate) struct Wrr {
+        /// May a class's request not go to the node that its last one went to, if another can take it: `yes` or `no`.
+        never_twice: Defaulted<Answer> = "no",
+    }
+}
+
+record! {
+    /// Figures of locality-aware distribution. The first three are those of the paper's prototype.
+    pub(crate) struct Lard {
+        /// Requests inside a node of mean weight below which it has something to spare.
+        idle: Defaulted<Amount> = 30,
+        /// Requests inside beyond which it is too slow for anybody.
+        overload: Defaulted<Amount> = 130,
+        /// What reading a target costs that is not in memory, in requests inside; at least 1, which is what a hit costs.
+        miss_cost: Defaulted<Amount> = 50,
+        /// Most targets whose node is kept; the one not asked for longest is forgotten. 100000 are three times the
+        /// documents of the paper's trace and take about 6 MB.
+        targets: Defaulted<Count> = 100000,
+        /// Does the query belong to the target, beside host and path: `yes` or `no`. No by default: most queries choose
+        /// what is computed of the same data.
+        query: Defaulted<Answer> = "no",
+    }
+}
+
+/// Words that name a way to spread, and what they mean.
+const WORDS: [(&str, &str); 7] = [
+    ("least_outstanding", "To the node with the fewest requests inside, relative to its weight."),
+    ("wrr", "To the least loaded node; equals take turns."),
+    ("turns", "In turns, in proportion to the weights, whatever is inside."),
+    ("power_of_two", "Two nodes are drawn by weight; the less loaded one gets the request."),
+    ("lard", "To the node that has the target in memory, unless it is too busy."),
+    ("partition_static", "The nodes are divided over the sets of services, once."),
+    ("partition_dynamic", "They are divided anew as the demand moves."),
+];
+
+impl Decode for Dispatch {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => match &**text {
+                "least_outstanding" => Some(Dispatch::LeastOutstanding),
+                "wrr" => defaults(node, cx).map(Dispatch::Wrr),
+                "turns" => Some(Dispatch::Turns),
+                "lard" => defaults(node, cx).map(Dispatch::Lard),
+                "power_of_two" => Some(Dispatch::PowerOfTwo),
+                "partition_static" => defaults(node, cx).map(Dispatch::PartitionStatic),
+                "partition_dynamic" => defaults(node, cx).map(Dispatch::PartitionDynamic),
+                word => {
+                    cx.complain(unknown_word(word, &WORDS.map(|(word, _)| word)));
+                    None
+                }
+            },
+            Value::Map(_) => {
+                let form = DispatchForm::decode(node, cx)?;
+                let divided = form.partition_static.bad || form.partition_dynamic.bad;
+                let bad = divided || form.wrr.bad || form.lard.bad;
+                let fields = vec![
+                    ("wrr", form.wrr.value.map(|w| Dispatch::Wrr(Box::new(w)))),
+                    ("lard", form.lard.value.map(|l| Dispatch::Lard(Box::new(l)))),
+                    ("partition_static", form.partition_static.value.map(|s| Dispatch::PartitionStatic(Box::new(s)))),
+                    (
+                        "partition_dynamic",
+                        form.partition_dynamic.value.map(|d| Dispatch::PartitionDynamic(Box::new(d))),
+                    ),
+                ];
+                one_of(fields, bad, cx)
+            }
+            _ => {
+                cx.mismatch("`least_outstanding`, `wrr`, `turns`, `power_of_two`, `lard`, a partition or a map", node);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Dispatch {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Dispatch".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let short = WORDS.map(|(word, about)| json_schema!({ "const": word, "description": about }));
+        let long = generator.subschema_for::<DispatchForm>();
+        let forms: Vec<Schema> = short.into_iter().chain([long]).collect();
+        json_schema!({ "description": "How requests are spread over the nodes of an upstream.", "anyOf": forms })
+    }
+}

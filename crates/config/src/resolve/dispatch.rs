@@ -1,0 +1,73 @@
+//! How requests are spread over the nodes of an upstream.
+
+use weirgate_engine as engine;
+
+use super::{number_text, web_switch};
+use crate::decode::{Context, Defaulted};
+use crate::errors::Complaint;
+use crate::file::{Discipline, Dispatch, Lard, Upstream};
+use crate::site::TargetOf;
+use crate::unit::{Amount, Count, Share, Span};
+
+/// More requests inside one node than any serves.
+const MOST_INSIDE: f64 = 1e6;
+
+/// How an upstream's requests are spread: its own word, or else the discipline's.
+pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Context) -> engine::Dispatch {
+    let own = &upstream.dispatch;
+    match (own.get(), discipline) {
+        (_, Discipline::SwitchAdm(_)) if !own.given => engine::Dispatch::WeightedTurns,
+        (_, Discipline::StaticPart(_)) if !own.given => engine::Dispatch::PartitionStatic { sizes: None },
+        (_, Discipline::DynamicPart(figures)) if !own.given => {
+            engine::Dispatch::PartitionDynamic { sizes: None, resize: resize(&figures.every, &figures.busy) }
+        }
+        (Dispatch::LeastOutstanding, _) => engine::Dispatch::LeastOutstanding,
+        (Dispatch::Wrr(form), _) => engine::Dispatch::RoundRobin { never_twice: form.never_twice.get().0 },
+        (Dispatch::Turns, _) => engine::Dispatch::WeightedTurns,
+        (Dispatch::Lard(form), _) => engine::Dispatch::Lard(lard(form, cx)),
+        (Dispatch::PowerOfTwo, _) => engine::Dispatch::PowerOfTwo,
+        (Dispatch::PartitionStatic(form), _) => engine::Dispatch::PartitionStatic { sizes: web_switch::sizes(form, cx) },
+        (Dispatch::PartitionDynamic(form), _) => {
+            web_switch::check_period(&form.every, cx);
+            web_switch::check_busy(&form.busy, cx);
+            let resize = resize(&form.every, &form.busy);
+            engine::Dispatch::PartitionDynamic { sizes: web_switch::sizes(form.sizes.get(), cx), resize }
+        }
+    }
+}
+
+fn resize(every: &Defaulted<Span>, busy: &Defaulted<Share>) -> engine::Resize {
+    engine::Resize { every: every.get().0, busy: busy.get().0 }
+}
+
+fn lard(form: &Lard, cx: &mut Context) -> engine::Lard {
+    let mut figure = |field: &Defaulted<Amount>, least: f64| {
+        let Amount(figure) = *field.get();
+        if !(least..=MOST_INSIDE).contains(&figure) {
+            let what = format!("{} requests inside a node is out of range", number_text(figure));
+            cx.fail(field.mark, Complaint::new(what, format!("write a number from {least} to 1000000")));
+        }
+        figure
+    };
+    let (idle, overload) = (figure(&form.idle, 0.0), figure(&form.overload, 0.0));
+    let miss_cost = figure(&form.miss_cost, 1.0);
+    if overload < idle {
+        let what = format!("a node is overloaded at {} and idle up to {}", number_text(overload), number_text(idle));
+        cx.fail(form.overload.mark, Complaint::new(what, "write an `overload` that is not below `idle`"));
+    }
+    let Count(targets) = *form.targets.get();
+    if targets > engine::Lard::MOST_TARGETS {
+        let what = format!("a map of {targets} targets takes more than a gigabyte");
+        cx.fail(form.targets.mark, Complaint::new(what, format!("write at most {}", engine::Lard::MOST_TARGETS)));
+    }
+    engine::Lard { idle, overload, miss_cost, targets }
+}
+
+/// What of a request an upstream's dispatch takes for its target.
+pub(super) fn target(upstream: &Upstream) -> Option<TargetOf> {
+    match upstream.dispatch.get() {
+        Dispatch::Lard(form) if form.query.get().0 => Some(TargetOf::Query),
+        Dispatch::Lard(_) => Some(TargetOf::Path),
+        _ => None,
+    }
+}

@@ -1,0 +1,43 @@
+//! Shares of the machines' CPUs.
+
+use super::names::{Names, index_of};
+use crate::decode::{Context, Switch};
+use crate::errors::Complaint;
+use crate::experiment::{CpuReserves, Machine, Reallocation};
+use crate::file::ExperimentFile;
+use crate::resolve::number_text;
+use crate::unit::{Moment, Share, Span};
+
+/// The shares, if the experiment has any.
+pub(super) fn reserves(
+    file: &ExperimentFile,
+    names: &Names,
+    machines: &[Machine],
+    cx: &mut Context,
+) -> Option<CpuReserves> {
+    let form = file.reserves.get()?;
+    let mut shares = vec![0.0; names.classes.len()];
+    for item in form.classes.get().map_or(&[][..], |named| &named.items) {
+        let Some(&Share(share)) = item.value.get() else { continue };
+        let class = index_of("class", &item.name.0, &names.classes, names.all_classes, item.value.mark, cx);
+        if let Some(class) = class {
+            shares[class] = share * 100.0;
+        }
+    }
+    let sum: f64 = shares.iter().sum();
+    if sum > 100.0 + 1e-9 {
+        let what = format!("these are {} % of the cluster together", number_text(sum));
+        cx.fail(form.classes.mark, Complaint::new(what, "write at most 100 %"));
+    }
+    if let Some(machine) = machines.iter().find(|machine| machine.thrashing.is_some()) {
+        let what = format!("machine `{}` thrashes, and shares are of CPUs alone", machine.name);
+        cx.fail(file.reserves.mark, Complaint::new(what, "remove its `thrashing:`"));
+    }
+    let every = match form.every.get() {
+        Switch::Off => None,
+        Switch::On(Span(every)) => Some(*every),
+    };
+    let (on_demand, Moment(from)) = (form.on_demand.get().0, *form.from.get());
+    let manager = (on_demand || every.is_some()).then_some(Reallocation { from, every, on_demand });
+    Some(CpuReserves { shares, manager })
+}

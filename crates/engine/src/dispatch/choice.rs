@@ -1,0 +1,156 @@
+//! Which of the nodes that may be chosen.
+//!
+//! Methods: least outstanding relative to weight (ties take turns, so that an idle pool is spread
+//! evenly), weighted turns (a node's next turn comes 1/weight after its last: the order of
+//! stride scheduling), power of two choices (Mitzenmacher 1996), the round robin of Cluster Reserves (see
+//! `round_robin`) and LARD (see `lard`). The first two take the top of a heap; the others look at all nodes of the pool
+//! that have room.
+
+use super::Nodes;
+use super::lard::Sent;
+use super::round_robin::after;
+use crate::policy::{Content, Dispatch};
+use crate::random::Random;
+use crate::release::Window;
+use crate::ticket::NONE;
+
+/// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
+/// 50 on average; a bound keeps the decision's cost bounded.
+const MAX_DRAWS: u32 = 64;
+
+/// What is to be sent somewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) pool: usize,
+    pub(crate) class: u32,
+    pub(crate) content: Content,
+    pub(crate) target: Option<u64>,
+    /// The node that just failed it, or [`NONE`]: chosen only if there is no other.
+    pub(crate) avoid: u32,
+    /// As in [`Nodes::has_room`].
+    pub(crate) kept: Option<u32>,
+}
+
+impl Nodes {
+    /// Chooses a node of the pool and puts a request inside.
+    pub(crate) fn dispatch(&mut self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<u32> {
+        let chosen = match self.methods[wanted.pool] {
+            Dispatch::PowerOfTwo => self.less_loaded_of_two(wanted, windows, random),
+            Dispatch::RoundRobin { never_twice } => self.next_least(wanted, windows, never_twice),
+            Dispatch::Lard(figures) => self.cheapest(wanted, windows, figures),
+            _ => self.first_ready(wanted, windows),
+        }?;
+        if self.methods[wanted.pool] == Dispatch::WeightedTurns {
+            let node = &mut self.nodes[chosen as usize];
+            self.round[wanted.pool] = self.round[wanted.pool].max(node.turn);
+            node.turn += 1.0 / node.weight;
+        }
+        self.turns += 1;
+        self.count(chosen, wanted.content, true);
+        Some(chosen)
+    }
+
+    /// The nodes that can take it, in no particular order.
+    fn candidates<'a>(&'a self, wanted: &Wanted, windows: &'a [Window]) -> impl Iterator<Item = u32> + Clone + 'a {
+        let lanes = self.open(wanted.pool, windows, wanted.kept);
+        lanes.flat_map(|lane| self.ready.items(lane as usize)).map(|(_, node)| *node)
+    }
+
+    /// The first in the order of the heap.
+    fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<u32> {
+        let order =
+            |a: &((f64, u64), u32), b: &((f64, u64), u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
+        let best = self.best(wanted.pool, windows, wanted.kept)?;
+        if best != wanted.avoid {
+            return Some(best);
+        }
+        // Only after a failure: look at all.
+        let all = self.open(wanted.pool, windows, wanted.kept).flat_map(|lane| self.ready.items(lane as usize));
+        all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
+    }
+
+    fn less_loaded_of_two(&self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<u32> {
+        self.best(wanted.pool, windows, wanted.kept)?;
+        let open = self.open(wanted.pool, windows, wanted.kept);
+        let a = self.draw(open.clone(), wanted.avoid, random);
+        let b = self.draw(open, wanted.avoid, random);
+        Some(if self.load(b) < self.load(a) { b } else { a })
+    }
+
+    /// App. A.1: the least loaded, the next in turn of equals.
+    fn next_least(&mut self, wanted: &Wanted, windows: &[Window], never_twice: bool) -> Option<u32> {
+        let rotation = &self.rotations[wanted.pool];
+        let shunned = if never_twice { rotation.last_of(wanted.class) } else { NONE };
+        let last = rotation.last;
+        let rank = |node: &u32| {
+            let again = (*node == wanted.avoid, *node == shunned);
+            (again, self.load(*node), after(*node, last))
+        };
+        let chosen = least(self.candidates(wanted, windows), rank)?;
+        self.rotations[wanted.pool].chose(wanted.class, chosen, never_twice);
+        Some(chosen)
+    }
+
+    /// App. A.2: the node that costs least.
+    fn cheapest(&mut self, wanted: &Wanted, windows: &[Window], figures: super::Lard) -> Option<u32> {
+        let locality = self.localities[wanted.pool].as_ref()?;
+        let mapped = wanted.target.and_then(|target| locality.node_of(target)).unwrap_or(NONE);
+        // A node that gets nothing serves nothing from memory.
+        let home = if mapped != NONE && self.nodes[mapped as usize].usable() { mapped } else { NONE };
+        let last = locality.last;
+        let rank = |node: &u32| {
+            let load = self.requests(*node) * locality.scale;
+            let cost = figures.cost(load, *node == home);
+            // All overloaded: the least loaded.
+            let load = if cost == f64::INFINITY { load } else { 0.0 };
+            (*node == wanted.avoid, cost, load, after(*node, last))
+        };
+        let chosen = least(self.candidates(wanted, windows), rank)?;
+        let sent = match home {
+            NONE => Sent::New,
+            home if home == chosen => Sent::Home,
+            _ => Sent::Moved,
+        };
+        if let Some(locality) = &mut self.localities[wanted.pool] {
+            locality.sent(wanted.target, chosen, sent);
+        }
+        Some(chosen)
+    }
+
+    /// The best node of the pool. Between lanes the emptier group counts: a node's load is compared with its part
+    /// of its group's window, as requests that wait for a database fill a node less than their number says.
+    fn best(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> Option<u32> {
+        let tops = self.open(pool, windows, kept).filter_map(|lane| {
+            let ((key, turn), node) = self.ready.peek(lane as usize)?;
+            let group = self.lanes[lane as usize].group as usize;
+            Some((key * self.groups[group].weight / f64::from(windows[group].size), turn, node))
+        });
+        let order = |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
+        tops.min_by(order).map(|(_, _, node)| node)
+    }
+
+    /// A ready node of these lanes, drawn in proportion to weight.
+    fn draw(&self, lanes: impl Iterator<Item = u32> + Clone, avoid: u32, random: &mut Random) -> u32 {
+        let ready = lanes.flat_map(|lane| self.ready.items(lane as usize)).map(|(_, n)| *n);
+        let count = ready.clone().count();
+        let heaviest = ready.clone().map(|n| self.nodes[n as usize].weight).fold(0.0, f64::max);
+        let mut last = ready.clone().next().unwrap_or(NONE);
+        for _ in 0..MAX_DRAWS {
+            let Some(n) = ready.clone().nth(random.below(count.max(1) as u64) as usize) else { break };
+            if n == avoid && count > 1 {
+                continue;
+            }
+            last = n;
+            if random.unit() * heaviest < self.nodes[n as usize].weight {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// The item of the least rank; ranks have no NaN.
+fn least<R: PartialOrd>(items: impl Iterator<Item = u32>, rank: impl Fn(&u32) -> R) -> Option<u32> {
+    let ranked = items.map(|item| (rank(&item), item));
+    ranked.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, item)| item)
+}

@@ -1,0 +1,54 @@
+//! Round robin that looks at the load: who was chosen last, and who is next.
+//!
+//! Source: Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), App. A.1, where it is called WRR: begin
+//! with the node after the one chosen last, go round once, and take the least loaded; of equals the first on the way.
+//! As printed, the loop closes before it moves on to the next node and so compares one node again and again; that
+//! brace is taken for a misprint. Load is what the engine's dispatch knows of a node everywhere: requests inside its
+//! machine, with the one to be sent, relative to weight.
+//!
+//! `never_twice` is the paper's note 3 (Sec. 5.4): a class's request does not go to the node that its last one went to,
+//! if another can take it.
+//!
+//! Plain weighted round robin, which knows no load, is [`crate::Dispatch::WeightedTurns`]: the web switch (Andreolini et
+//! al.) means that one, and its experiments show what becomes of it under load.
+
+use crate::ticket::NONE;
+
+/// Who was chosen last in a pool.
+#[derive(Clone, Debug)]
+pub(super) struct Rotation {
+    pub(super) last: u32,
+    /// Per class the node of its last request, under `never_twice`. As long as the table of live classes at most.
+    of_class: Vec<u32>,
+}
+
+impl Default for Rotation {
+    fn default() -> Self {
+        Rotation { last: NONE, of_class: Vec::new() }
+    }
+}
+
+impl Rotation {
+    /// The node that the class's last request went to, or [`NONE`].
+    pub(super) fn last_of(&self, class: u32) -> u32 {
+        self.of_class.get(class as usize).copied().unwrap_or(NONE)
+    }
+
+    /// A request of the class goes to `node`.
+    pub(super) fn chose(&mut self, class: u32, node: u32, never_twice: bool) {
+        self.last = node;
+        if !never_twice {
+            return;
+        }
+        let class = class as usize;
+        if self.of_class.len() <= class {
+            self.of_class.resize(class + 1, NONE);
+        }
+        self.of_class[class] = node;
+    }
+}
+
+/// Ranks nodes by their turn after `last` (or [`NONE`]): those behind it in order, then from the first on.
+pub(super) fn after(node: u32, last: u32) -> (bool, u32) {
+    (node <= last, node)
+}

@@ -1,0 +1,64 @@
+//! The learned speed of machines, under adaptive load control.
+//!
+//! Machines get a *learned* weight: the same number of requests inside takes
+//! longer on a slow machine, and one slow machine would cost every percentile. It is the compute time on the
+//! machine, each class's relative to its own mean, to the power of −2. On saturated machines of capacity C that
+//! makes the number inside proportional to C^⅔: close to C, and still a proportional rule. (A rule that makes
+//! compute times equal starves machines that are slow even when idle, and winds up meanwhile.)
+
+use super::Nodes;
+use crate::discipline::Adaptive;
+
+/// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
+const FARTHEST: f64 = 32.0;
+
+impl Nodes {
+    /// A compute time on a node, relative to its class's mean.
+    pub(crate) fn computed(&mut self, node: u32, ratio: f64, figures: &Adaptive) {
+        let ratios = &mut self.machines[self.nodes[node as usize].machine as usize].ratios;
+        *ratios = (ratios.0 + ratio.min(figures.speed_longest), ratios.1 + 1);
+    }
+
+    /// Moves the learned weights of a group's machines.
+    pub(crate) fn learn(&mut self, group: u32, figures: &Adaptive) {
+        let members = &self.groups[group as usize].machines;
+        if members.len() == 1 {
+            return;
+        }
+        let (mut was, mut is) = (0.0, 0.0);
+        for index in members {
+            let machine = &mut self.machines[*index as usize];
+            let (sum, count) = core::mem::take(&mut machine.ratios);
+            let count = f64::from(count);
+            let new = if count > 0.0 { sum / count } else { 1.0 };
+            let weight = if count > 0.0 { count / (count + figures.speed_completions) } else { figures.speed_forget };
+            machine.ratio += (new - machine.ratio) * weight;
+            let far = machine.ratio.max(1e-3).ln();
+            let heard = far.signum() * (far.abs() - figures.speed_deaf).max(0.0);
+            machine.learned = (-2.0 * heard).exp().clamp(1.0 / FARTHEST, FARTHEST);
+            let weight = machine.weight(&self.nodes);
+            was += weight;
+            is += weight * machine.learned;
+        }
+        // Only their ratios matter; the sum stays that of the configured weights.
+        for at in 0..self.groups[group as usize].machines.len() {
+            let index = self.groups[group as usize].machines[at];
+            self.machines[index as usize].learned *= was / is;
+            self.place_all(index);
+        }
+    }
+
+    /// Bounds what is inside each machine of a group to `share` of an even spread of `window`, at least two.
+    pub(crate) fn spread(&mut self, group: u32, window: u32, share: f64) {
+        let each = share * f64::from(window) / self.groups[group as usize].weight.max(1e-9);
+        for at in 0..self.groups[group as usize].machines.len() {
+            let index = self.groups[group as usize].machines[at];
+            let machine = &self.machines[index as usize];
+            let most = (each * machine.learned * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
+            if most != machine.most {
+                self.machines[index as usize].most = most;
+                self.place_all(index);
+            }
+        }
+    }
+}

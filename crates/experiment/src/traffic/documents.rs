@@ -1,0 +1,133 @@
+//! Files: how large each is, how often it is asked for, and whose it is.
+//!
+//! Stands for the logs of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.1 and 5.5, of which
+//! is known how many files they have, how large these are together, and how much memory holds those that 97, 98 or 99 %
+//! of the requests are for. A set is made from its figures and a seed that belongs to it, not to the run:
+//!
+//! - The file of rank r of F is asked for in proportion to r^-z · √(1 − r/F). The first factor is Zipf's law, with the
+//!   exponent that makes the set meet the printed figures. Alone it does not: the last files of a log of two
+//!   months are those asked for a few times, and fewer of the requests go to them than the law says.
+//! - Sizes are log-normal, times (r/F)^0.4, scaled to the sum. Popular files are small: that is what makes the memory
+//!   of a log so much smaller than the log, and a request's mean size a third of a file's.
+//! - Files are dealt to the parts in the order of their rank, each to the part that is furthest behind its share of
+//!   the requests.
+//!
+//! Requests are independent of one another; in a real log those for one file come closer together.
+
+use weirgate_config::Documents;
+use weirgate_emulator::random::Random;
+
+use super::Document;
+
+/// SURGE's figure for the body of file sizes (Barford and Crovella 1998); its Pareto tail is left out, as a handful of
+/// files would decide what all are together.
+const SIGMA: f64 = 1.318;
+
+/// How sizes grow with the rank. With it a request's mean size is about 11 kB where a file's is 33 kB; typical transfers
+/// are 5 to 13 kB (Sec. 5.2).
+const GROWTH: f64 = 0.4;
+
+/// How the popularity of the last files fades: found with the exponent, by trying, to meet all three printed figures.
+const FADE: f64 = 0.5;
+
+/// The files of a stream.
+#[derive(Debug)]
+pub struct Library {
+    /// Popularity of a file and all before it.
+    cumulative: Vec<f64>,
+    files: Vec<Document>,
+}
+
+impl Library {
+    /// Those of stream number `index`.
+    #[must_use]
+    pub fn new(documents: &Documents, index: usize) -> Library {
+        let Documents { files: count, bytes, zipf, seed, ref parts } = *documents;
+        let mut random = Random::new(seed);
+        let whole = f64::from(count);
+        let mut sizes: Vec<f64> =
+            (1..=count).map(|rank| (SIGMA * normal(&mut random)).exp() * (f64::from(rank) / whole).powf(GROWTH)).collect();
+        let scale = bytes as f64 / sizes.iter().sum::<f64>();
+        sizes.iter_mut().for_each(|size| *size *= scale);
+        let popularity = (1..=count).map(|rank| {
+            let rank = f64::from(rank);
+            rank.powf(-zipf) * (1.0 - (rank - 0.5) / whole).powf(FADE)
+        });
+        let mut library = Library { cumulative: Vec::new(), files: Vec::new() };
+        let (mut total, mut dealt) = (0.0, vec![0.0; parts.len()]);
+        for (file, (popularity, size)) in popularity.zip(sizes).enumerate() {
+            total += popularity;
+            let behind = |part: usize| parts[part].1 * total - dealt[part];
+            let neediest = (0..parts.len()).max_by(|a, b| behind(*a).total_cmp(&behind(*b))).unwrap_or(0);
+            if let Some(dealt) = dealt.get_mut(neediest) {
+                *dealt += popularity;
+            }
+            let traffic = parts.get(neediest).map_or(index, |(traffic, _)| *traffic) as u32;
+            let object = (index as u64) << 32 | file as u64;
+            library.cumulative.push(total);
+            library.files.push(Document { object, bytes: size.round().max(1.0) as u64, traffic });
+        }
+        library
+    }
+
+    /// The file at a point from 0 to 1, 1 excluded, of all requests.
+    #[must_use]
+    pub fn at(&self, point: f64) -> Document {
+        let total = self.cumulative.last().copied().unwrap_or(0.0);
+        let file = self.cumulative.partition_point(|below| *below <= point * total);
+        self.files[file.min(self.files.len() - 1)]
+    }
+
+    /// Bytes of the most popular files that this share of the requests is for.
+    #[must_use]
+    pub fn memory_for(&self, share: f64) -> u64 {
+        let total = self.cumulative.last().copied().unwrap_or(0.0);
+        let files = self.cumulative.partition_point(|below| *below < share * total) + 1;
+        self.files.iter().take(files).map(|file| file.bytes).sum()
+    }
+
+    /// Every file with its share of the requests, the most popular first.
+    pub fn files(&self) -> impl Iterator<Item = (Document, f64)> + '_ {
+        let total = self.cumulative.last().copied().unwrap_or(0.0);
+        let before = std::iter::once(0.0).chain(self.cumulative.iter().copied());
+        self.files.iter().zip(self.cumulative.iter().zip(before)).map(move |(f, (to, from))| (*f, (to - from) / total))
+    }
+}
+
+/// A standard normal number (Box and Muller 1958).
+fn normal(random: &mut Random) -> f64 {
+    (2.0 * random.exponential()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_their_shares_and_popular_files_are_small() {
+        let parts = vec![(0, 0.5), (3, 0.3), (4, 0.2)];
+        let documents = Documents { files: 5000, bytes: 50_000_000, zipf: 0.9, seed: 7, parts: parts.clone() };
+        let library = Library::new(&documents, 0);
+        for (traffic, share) in parts {
+            let own: f64 = library.files().filter(|(f, _)| f.traffic == traffic as u32).map(|(_, p)| p).sum();
+            assert!((own - share).abs() < 1e-3, "stream {traffic} has {own}");
+        }
+        let bytes: u64 = library.files().map(|(file, _)| file.bytes).sum();
+        assert!(bytes.abs_diff(50_000_000) < 5000, "{bytes}");
+        let mean: f64 = library.files().map(|(file, share)| file.bytes as f64 * share).sum();
+        assert!((2000.0..6000.0).contains(&mean), "a request's mean size is {mean}, a file's 10000");
+        assert_eq!(library.at(0.0).object, 0);
+        assert_eq!(library.at(1.0 - 1e-16).object, 4999);
+    }
+
+    #[test]
+    fn a_seed_names_a_set() {
+        let set = |seed, index| {
+            let documents = Documents { files: 100, bytes: 100_000, zipf: 1.0, seed, parts: vec![(index, 1.0)] };
+            Library::new(&documents, index).files().map(|(file, _)| (file.object, file.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(set(1, 0), set(1, 0));
+        assert_ne!(set(1, 0), set(2, 0));
+        assert!(set(1, 0).iter().all(|(object, _)| set(1, 1).iter().all(|(other, _)| object != other)));
+    }
+}

@@ -1,0 +1,97 @@
+//! Cluster reserves in virtual time: a tracker on every machine, and a manager that moves classes' shares.
+//!
+//! Both are the ones of `weirgate agent` and `weirgate manager` (`weirgate_reserves`: [`Tracker`], [`Coordinator`],
+//! [`solve`]); what they are told here is what the simulated machines handed out. Experiments are those of Aron, Druschel
+//! and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.2 to 5.5.
+//!
+//! Departures from the real ones: all machines measure at the same instants, reports and shares take no time, and
+//! neither does the optimiser (it takes milliseconds; the paper's took 100 to 200). A crashed machine reports nothing.
+//! The manager begins when the experiment says; before that every class has its share of every machine.
+
+use std::time::Duration;
+
+use weirgate_config::{CpuReserves, Experiment};
+use weirgate_reserves::{Coordinator, Settings, Tracker, solve};
+
+use super::{Driver, Errand};
+
+/// The trackers and the manager.
+#[derive(Debug)]
+pub(super) struct Managed {
+    from: Duration,
+    /// One per machine.
+    trackers: Vec<Tracker>,
+    coordinator: Coordinator,
+}
+
+impl Managed {
+    /// Those of `experiment`, if it has a manager.
+    pub(super) fn of(experiment: &Experiment) -> Option<Managed> {
+        let CpuReserves { shares, manager } = experiment.reserves.as_ref()?;
+        let manager = (*manager)?;
+        let idle = vec![0; shares.len()];
+        let tracker = |machine: &weirgate_config::Machine| {
+            let cpus = f64::from(machine.cpus) * f64::from(machine.servers) * machine.speed;
+            Tracker::new(Duration::ZERO, cpus, shares, &idle)
+        };
+        let trackers: Vec<Tracker> = experiment.machines.iter().map(tracker).collect();
+        let settings = Settings {
+            desired: shares.clone(),
+            placed: vec![vec![true; shares.len()]; trackers.len()],
+            every: manager.every,
+            on_demand: manager.on_demand,
+        };
+        let mut coordinator = Coordinator::new(manager.from, settings);
+        (0..trackers.len()).for_each(|machine| coordinator.connected(machine));
+        Some(Managed { from: manager.from, trackers, coordinator })
+    }
+
+    /// When the next window is over.
+    fn due(&self) -> Option<Duration> {
+        self.trackers.iter().map(Tracker::due).min()
+    }
+}
+
+impl Driver<'_> {
+    /// Sees to it that the next window is looked at when it is over.
+    pub(super) fn plan_window(&mut self) {
+        if let Some(due) = self.managed.as_ref().and_then(Managed::due) {
+            let after = super::nanos(due).saturating_sub(self.now);
+            self.errand(after, Errand::Window);
+        }
+    }
+
+    /// A window is over: machines report, and the manager may move shares.
+    pub(super) fn look_at_use(&mut self) {
+        let Some(mut managed) = self.managed.take() else { return };
+        let now = Duration::from_nanos(self.now);
+        let runs = now >= managed.from;
+        for machine in 0..managed.trackers.len() {
+            let counters = self.cpu_counters(machine);
+            let measured = managed.trackers[machine].measure(now, &counters);
+            if let Some(measured) = measured.filter(|_| runs && !self.machines.condition(machine).crashed) {
+                managed.coordinator.reported(now, machine, measured);
+            }
+        }
+        if runs && let Some(problem) = managed.coordinator.poll_run(now) {
+            managed.coordinator.solved(now, solve(&problem), Duration::ZERO);
+        }
+        while let Some(given) = managed.coordinator.poll_shares() {
+            self.machines.set_shares(self.now, given.node, &given.shares);
+            self.machines.servers_of(given.node).for_each(|server| self.touched(server));
+            let counters = self.cpu_counters(given.node);
+            managed.trackers[given.node].apply(now, given.run, &given.shares, &counters);
+        }
+        self.managed = Some(managed);
+        self.plan_window();
+    }
+
+    /// Per class the nanoseconds of CPU time that a machine has handed out.
+    fn cpu_counters(&mut self, machine: usize) -> Vec<u64> {
+        for server in self.machines.servers_of(machine) {
+            self.machines.advance(self.now, server);
+            self.touched(server);
+        }
+        self.machines.done_of(machine).into_iter().map(|seconds| (seconds * 1e9) as u64).collect()
+    }
+}
