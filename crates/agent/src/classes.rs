@@ -17,7 +17,7 @@ use weirgate_reserves::spent;
 use crate::record::Record;
 use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
 
-/// How many groups are named in a line for people.
+/// How many groups are named in a line for people, and how many lines tell of troubles with groups of one class.
 const MOST_NAMED: usize = 3;
 
 /// The classes of a node.
@@ -92,7 +92,9 @@ impl Classes {
         if classes.record.is_used() {
             // An agent before this one has set them: they are kept, also in groups that come later.
             let shares = classes.in_force();
-            problems.extend(classes.set(&shares));
+            let there = classes.classes.iter_mut().zip(shares).filter(|(class, _)| !class.groups.is_empty());
+            there.for_each(|(class, share)| class.share = Some(share));
+            problems.extend(classes.settle());
         }
         Ok((classes, problems))
     }
@@ -104,19 +106,25 @@ impl Classes {
         // A group belongs to the first class that it fits.
         let mut owners: BTreeMap<String, usize> = BTreeMap::new();
         for index in 0..self.classes.len() {
-            let found = self.find(index, &mut problems);
+            let mut own = Vec::new();
+            let found = self.find(index, &mut own);
             let mut groups = BTreeMap::new();
             for name in found {
                 if let Some(owner) = owners.get(&name).and_then(|&owner| self.classes.get(owner)) {
                     let class = &self.classes[index].name;
-                    problems.push(format!("class {class}: {name} belongs to class {} already", owner.name));
+                    own.push(format!("class {class}: {name} belongs to class {} already", owner.name));
                     continue;
                 }
                 owners.insert(name.clone(), index);
-                let group = self.seen(index, &name, &mut problems);
+                let group = self.seen(index, &name, &mut own);
                 groups.insert(name, group);
             }
             self.classes[index].groups = groups;
+            if own.len() > MOST_NAMED {
+                own.truncate(MOST_NAMED);
+                own.push(format!("class {}: there is more of the kind", self.classes[index].name));
+            }
+            problems.extend(own);
         }
         problems.extend(self.parents());
         problems.extend(self.settle());

@@ -243,6 +243,42 @@ fn what_is_not_as_it_should_be_is_said() {
 }
 
 #[test]
+fn shares_that_cannot_be_set_are_said_and_not_in_force() {
+    let fake = Fake::new(&["gold", "rest"]);
+    let file = fake.tree.path().join("rest/cpu.weight");
+    fs::remove_file(&file).expect("it goes");
+    // What can be opened and takes nothing.
+    std::os::unix::fs::symlink("/dev/full", &file).expect("a link");
+    let (mut classes, _) = fake.classes(&policy(&[("gold", "gold"), ("rest", "rest")]));
+    let problems = classes.set(&[60.0, 40.0]);
+    assert!(problems.len() == 1 && problems[0].contains("class rest: ") && problems[0].contains("cannot be set"));
+    assert_eq!((classes.is_as_told(), fake.weights(&["gold"])), (false, vec!["6000".into()]));
+    assert_eq!(classes.look(), problems, "as long as it is so");
+}
+
+#[test]
+fn many_groups_in_trouble_are_few_lines() {
+    let fake = Fake::new(&[]);
+    (0..50).for_each(|group| fs::create_dir_all(fake.tree.path().join(format!("c/{group}"))).expect("a directory"));
+    let (_, problems) = fake.classes(&policy(&[("many", "c/*")]));
+    assert_eq!(problems.len(), MOST_NAMED + 1, "{problems:?}");
+    assert_eq!(problems[MOST_NAMED], "class many: there is more of the kind");
+}
+
+#[test]
+fn a_class_that_is_not_there_at_a_restart_is_not_starved() {
+    let fake = Fake::new(&["gold"]);
+    let policy = policy(&[("gold", "gold"), ("late", "late")]);
+    let (mut killed, _) = fake.classes(&policy);
+    killed.set(&[60.0, 40.0]);
+    drop(killed);
+    let (mut next, _) = fake.classes(&policy);
+    fake.group("late", "100");
+    next.look();
+    assert_eq!(fake.weights(&["late"]), ["100"], "nobody has said what it gets");
+}
+
+#[test]
 fn a_class_of_other_nodes_has_no_groups_here() {
     let fake = Fake::new(&["gold", "rest"]);
     let mut policy = policy(&[("gold", "gold"), ("rest", "rest")]);

@@ -168,7 +168,9 @@ impl Node {
                 let now = clock.now();
                 if let Some(measured) = tracker.measure(now, &counters) {
                     let report = report(measured, &mut monitor, now, active.get());
-                    if let Some(Err(TrySendError::Full(_))) = sender.as_ref().map(|sender| sender.try_send(report)) {
+                    if let Some(open) = &sender
+                        && let Err(TrySendError::Full(_)) = open.try_send(report)
+                    {
                         voice.down(&manager, "the network takes no reports".to_owned());
                         sender = None;
                     }

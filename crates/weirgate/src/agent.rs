@@ -107,7 +107,10 @@ fn cpus(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: Args) -> ExitCode {
     match start(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => why.lines().map(|line| exit::fail(&format!("agent: {line}"))).last().unwrap_or(ExitCode::FAILURE),
+        Err(why) => {
+            why.lines().for_each(agent_says);
+            ExitCode::from(exit::NO)
+        }
     }
 }
 

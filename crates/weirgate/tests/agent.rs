@@ -120,6 +120,18 @@ fn apaches_requests_are_told_apart() {
 }
 
 #[test]
+fn a_server_without_a_page_is_counted_by_its_connections() {
+    let directory = Directory::new();
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = server.local_addr().expect("it has one");
+    let (_agent, asked) = agent(&["--port", &address.port().to_string(), "--count-as", "static"], &directory);
+    assert_eq!(counted(asked), Active::default());
+    let clients = [0, 1].map(|_| TcpStream::connect(address).expect("it accepts"));
+    assert_eq!(counted(asked), Active { static_content: 2, dynamic_content: 0 });
+    drop(clients);
+}
+
+#[test]
 fn what_cannot_work_is_refused_at_the_start() {
     let token = Directory::new();
     let weak = token.write("token", "hunter2");
@@ -129,6 +141,7 @@ fn what_cannot_work_is_refused_at_the_start() {
         (vec!["--nginx", "http://a/s", "--dynamic", "*.php"], 1, "use --count-as"),
         (vec!["--apache", "http://a/s?auto", "--dynamic", "*.php"], 1, "leave out ?auto"),
         (vec!["--apache", "http://a/s", "--dynamic", "php"], 1, "fits no path"),
+        (vec!["--port", "80", "--dynamic", "*.php"], 1, "use --count-as"),
         (vec!["--apache", "https://a/s"], 2, "does not begin with http://"),
         (vec!["--apache", "http://a/s", "--nginx", "http://a/s"], 2, "cannot be used with"),
         (vec![], 2, "--apache"),
