@@ -22,11 +22,19 @@ const ALLOWED: [(&str, &[&str]); 12] = [
         "weirgate-sim",
         &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment", "weirgate-reserves"],
     ),
-    ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-cgroup", &[]),
+    ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-cgroup"]),
     ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-lab",
-        &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator", "weirgate-experiment"],
+        &[
+            "weirgate-engine",
+            "weirgate-config",
+            "weirgate-reserves",
+            "weirgate-cgroup",
+            "weirgate-emulator",
+            "weirgate-experiment",
+        ],
     ),
     (
         "weirgate",

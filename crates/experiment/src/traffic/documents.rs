@@ -45,8 +45,9 @@ impl Library {
         let Documents { files: count, bytes, zipf, seed, ref parts } = *documents;
         let mut random = Random::new(seed);
         let whole = f64::from(count);
-        let mut sizes: Vec<f64> =
-            (1..=count).map(|rank| (SIGMA * normal(&mut random)).exp() * (f64::from(rank) / whole).powf(GROWTH)).collect();
+        let mut sizes: Vec<f64> = (1..=count)
+            .map(|rank| (SIGMA * normal(&mut random)).exp() * (f64::from(rank) / whole).powf(GROWTH))
+            .collect();
         let scale = bytes as f64 / sizes.iter().sum::<f64>();
         sizes.iter_mut().for_each(|size| *size *= scale);
         let popularity = (1..=count).map(|rank| {
