@@ -11,6 +11,10 @@ const MAX_LINES: usize = 600;
 /// Module names that say nothing of what is inside.
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "helpers", "helper", "misc", "manager"];
 
+/// Where `manager` is the thing itself: Cluster Reserves call the process that finds shares so, hence its crate and command.
+const MANAGER: [&str; 3] =
+    ["crates/manager/", "crates/weirgate/src/manager.rs", "crates/weirgate/tests/command/manager.rs"];
+
 /// Marks of unfinished work, written in two parts so that this file does not hold them.
 const UNFINISHED: [&str; 4] =
     [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimple", "mented!(")];
@@ -30,7 +34,8 @@ pub(crate) fn check() -> Result<(), String> {
         if in_src && !text.starts_with("//!") {
             faults.push(format!("{place}: must begin with `//!` and say what the module does"));
         }
-        if place.split(['/', '.']).any(|part| EMPTY_NAMES.contains(&part)) {
+        let named = MANAGER.iter().find_map(|known| place.strip_prefix(known)).unwrap_or(&place);
+        if named.split(['/', '.']).any(|part| EMPTY_NAMES.contains(&part)) {
             faults.push(format!("{place}: the name says nothing; name it after what is inside"));
         }
     }

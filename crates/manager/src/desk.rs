@@ -143,7 +143,7 @@ impl Desk {
         if agent.connection == connection {
             (agent.shares, agent.peer) = (None, None);
             state.coordinator.disconnected(node);
-            self.line(&mut state, &format!("node {name}: gone: {why}; its shares stay in force"));
+            self.line(&mut state, &format!("node {name}: gone: {why}"));
         } else {
             self.line(&mut state, &format!("node {name}: an earlier connection ended: {why}"));
         }

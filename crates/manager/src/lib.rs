@@ -15,11 +15,11 @@ mod agents;
 mod clock;
 mod connection;
 mod desk;
-mod manager;
 mod metrics;
 mod page;
 mod routes;
+mod serve;
 
 pub use desk::Desk;
-pub use manager::Manager;
 pub use routes::routes;
+pub use serve::Manager;

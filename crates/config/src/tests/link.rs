@@ -1,3 +1,5 @@
+//! Tests of sealed lines: who is let in, and what is taken for the other side's word.
+
 use super::*;
 use crate::reserves_wire::NodeReport;
 
