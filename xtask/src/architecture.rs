@@ -11,7 +11,7 @@ use crate::repository::{files, relative};
 use crate::steps::read;
 
 /// Per crate the workspace crates that its code (not its tests) may use.
-const ALLOWED: [(&str, &[&str]); 11] = [
+const ALLOWED: [(&str, &[&str]); 12] = [
     ("weirgate-engine", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
@@ -23,6 +23,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
         &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment", "weirgate-reserves"],
     ),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-lab",
         &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator", "weirgate-experiment"],
@@ -38,6 +39,7 @@ const ALLOWED: [(&str, &[&str]); 11] = [
             "weirgate-experiment",
             "weirgate-sim",
             "weirgate-agent",
+            "weirgate-manager",
             "weirgate-lab",
         ],
     ),

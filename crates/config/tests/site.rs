@@ -200,3 +200,39 @@ fn too_many_problems_are_counted() {
     assert_eq!(said.lines().count(), 1_001);
     assert!(said.ends_with("p.yaml: 500 more problems are not shown\n"));
 }
+
+#[test]
+fn reserves_may_stand_alone() {
+    let site = loaded(include_str!("../../../policies/reserves.yaml")).site;
+    assert!(site.listeners.is_empty() && site.policy.classes.is_empty() && site.admin.is_none());
+    let reserves = site.reserves.expect("it has them");
+    assert_eq!((reserves.listen.to_string().as_str(), reserves.manager.as_str()), ("127.0.0.1:9903", "127.0.0.1:9903"));
+    assert_eq!((reserves.every, reserves.on_demand), (Some(Duration::from_secs(5)), true));
+    let page = reserves.admin.as_ref().expect("a page");
+    assert_eq!(page.address, AdminAddress::Tcp("127.0.0.1:9904".parse().unwrap()));
+    let classes: Vec<_> = reserves.classes.iter().map(|c| (c.name.as_str(), c.share, c.create)).collect();
+    assert_eq!(classes, [("gold", 50.0, true), ("silver", 30.0, true), ("rest", 20.0, true)]);
+    assert_eq!((reserves.node("n3"), reserves.node("n5"), reserves.token_of(0)), (Some(2), None, None));
+}
+
+#[test]
+fn reserves_know_who_has_which_token_and_class() {
+    let site = loaded(
+        "reserves:\n  listen: 0.0.0.0:9903\n  manager: Manager.internal:9903\n  admin: off\n  every: off\n  \
+         token_file: /all\n  nodes: [n1, { name: n2, token_file: /own }, n3]\n  classes:\n    \
+         - { name: a, share: 60%, cgroup: a, nodes: [n3, n1] }\n    - { name: b, share: 0.4, cgroup: b }\n",
+    )
+    .site;
+    let reserves = site.reserves.expect("it has them");
+    assert_eq!(
+        (reserves.manager.as_str(), reserves.every, reserves.admin.is_none()),
+        ("manager.internal:9903", None, true)
+    );
+    let tokens: Vec<_> = (0..3).map(|node| reserves.token_of(node).and_then(|path| path.to_str())).collect();
+    assert_eq!(tokens, [Some("/all"), Some("/own"), Some("/all")]);
+    assert_eq!(reserves.classes[0].nodes, Some(vec![0, 2]));
+    assert_eq!([0, 1, 2].map(|node| reserves.classes[0].is_on(node)), [true, false, true]);
+    assert!(
+        reserves.classes[1].is_on(1) && loaded(&format!("{HEAD}classes: [{{ name: a }}]\n")).site.reserves.is_none()
+    );
+}

@@ -277,11 +277,15 @@ impl Classified {
             if let Settled::Shed(_, refusal) = settled
                 && let Some(fallback) = refusal.fallback
             {
+                let class = exchange.class.replace(ClassIndex::Class(fallback.0));
                 let from = (flow, target(&exchange, ClassIndex::Class(fallback.0)));
                 let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from);
                 settled = match settle(&worker, at, admitted).await {
                     // The first refusal stands.
-                    Settled::Shed(at, _) => Settled::Shed(at, refusal),
+                    Settled::Shed(at, _) => {
+                        exchange.class = class;
+                        Settled::Shed(at, refusal)
+                    }
                     other => other,
                 };
             }

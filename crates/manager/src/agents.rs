@@ -26,7 +26,9 @@ impl Agents {
             let Some(path) = reserves.token_of(index) else {
                 if !reserves.listen.ip().to_canonical().is_loopback() {
                     let (address, name) = (reserves.listen, &node.name);
-                    let why = format!("{address} lets others speak for node {name}, which has no token: give it `token_file`");
+                    let why = format!(
+                        "{address} lets others speak for node {name}, which has no token: give it `token_file`"
+                    );
                     return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
                 }
                 tokens.push(None);

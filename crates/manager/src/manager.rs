@@ -109,7 +109,10 @@ async fn drive(desk: &Desk) -> io::Result<()> {
             Some(problem) => {
                 let began = desk.now();
                 let solved = tokio::task::spawn_blocking(move || weirgate_reserves::solve(&problem)).await;
-                desk.solved(solved.map_err(|error| io::Error::other(format!("the optimiser broke down: {error}")))?, began);
+                desk.solved(
+                    solved.map_err(|error| io::Error::other(format!("the optimiser broke down: {error}")))?,
+                    began,
+                );
             }
             None => tokio::select! {
                 () = desk.changed() => {}

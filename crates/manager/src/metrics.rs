@@ -37,15 +37,18 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let page = &mut encoder;
         let view = &self.0;
-        let promises = view.classes.iter().map(|class| (vec![("class", class.name.as_str())], class.share_percent / 100.0));
-        gauges(page, "promise", "Promised share of the cluster", Some(Unit::Ratios), promises)?;
+        let promises =
+            view.classes.iter().map(|class| (vec![("class", class.name.as_str())], ratio(class.share_percent)));
+        gauges(page, "promise", "Promised share of the cluster", None, promises)?;
         let figures: [(&str, &str, Figure); 3] = [
-            ("share", "Share of the node in force", |class| class.share_percent),
-            ("usage", "CPU time used, as a share of the node's, in the last window", |class| class.usage_percent),
-            ("allocation", "Share of the node that the last run gave", |class| class.allocation_percent),
+            ("share", "Share of the node in force", |class| class.share_percent.map(ratio)),
+            ("usage", "CPU time used, as a share of the node's, in the last window", |class| {
+                class.usage_percent.map(ratio)
+            }),
+            ("allocation", "Share of the node that the last run gave", |class| class.allocation_percent.map(ratio)),
         ];
         for (name, help, figure) in figures {
-            gauges(page, name, help, Some(Unit::Ratios), self.classes(figure))?;
+            gauges(page, name, help, None, self.classes(figure))?;
         }
         let sinks = self.classes(|class| class.sink.map(|sink| if sink { 1.0 } else { 0.0 }));
         gauges(page, "sink", "Whether the class used all of its share of the node", None, sinks)?;
@@ -55,7 +58,7 @@ impl Collector for Scrape {
         gauges(page, "nodes_live", "Nodes that are connected and report", None, one(live))?;
         gauges(page, "nodes", "Nodes of the policy", None, one(view.nodes.len() as f64))?;
         if let Some(last) = view.last_runs.first() {
-            let (deviation, moved) = (last.deviation_percent / 100.0, last.moved_percent / 100.0);
+            let (deviation, moved) = (ratio(last.deviation_percent), ratio(last.moved_percent));
             let help = "Part of the promises that no class could use in the last run, in nodes";
             gauges(page, "deviation", help, None, one(deviation))?;
             gauges(page, "moved", "Shares that the last run moved, in nodes", None, one(moved))?;
@@ -76,13 +79,17 @@ impl Scrape {
     /// A figure of every class on every node that has it.
     fn classes(&self, figure: Figure) -> impl Iterator<Item = (Labels<'_>, f64)> {
         self.0.nodes.iter().flat_map(move |node| {
-            let of = |class: &'_ ClassOnNode| figure(class);
             node.classes.iter().filter_map(move |class| {
                 let labels = vec![("node", node.name.as_str()), ("class", class.name.as_str())];
-                Some((labels, of(class)?))
+                Some((labels, figure(class)?))
             })
         })
     }
+}
+
+/// A percentage as a share of one.
+fn ratio(percent: f64) -> f64 {
+    percent / 100.0
 }
 
 fn labels(node: &str) -> Labels<'_> {

@@ -17,7 +17,8 @@ const REFRESH: u32 = 2;
 
 /// The page.
 pub(crate) fn render(view: &Reserves) -> String {
-    let mut html = format!("{HEAD}<meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n{STYLE}<h1>Cluster Reserves</h1>\n");
+    let mut html =
+        format!("{HEAD}<meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n{STYLE}<h1>Cluster Reserves</h1>\n");
     summary(&mut html, view);
     promises(&mut html, view);
     nodes(&mut html, view);
@@ -49,9 +50,17 @@ fn summary(html: &mut String, view: &Reserves) {
         (None, _) => "on demand".to_owned(),
     };
     let done: u64 = view.runs.done.values().sum();
-    let _ = writeln!(html, "<p>{up} of {} nodes are up. Shares are found anew {when}: {done} runs so far.", view.nodes.len());
+    let _ = writeln!(
+        html,
+        "<p>{up} of {} nodes are up. Shares are found anew {when}: {done} runs so far.",
+        view.nodes.len()
+    );
     if let Some(failure) = &view.failure {
-        let _ = writeln!(html, "<p class=\"off\">The last run came to nothing: {}. The shares before it stay in force.", escape(failure));
+        let _ = writeln!(
+            html,
+            "<p class=\"off\">The last run came to nothing: {}. The shares before it stay in force.",
+            escape(failure)
+        );
     }
 }
 
@@ -67,7 +76,12 @@ fn promises(html: &mut String, view: &Reserves) {
         };
         let (used, has) = (over(|here| here.usage_percent), over(|here| here.share_percent));
         let (name, promised) = (escape(&class.name), class.share_percent);
-        let _ = writeln!(html, "<tr><td class=\"l\">{name}<td>{promised:.1} %<td>{}<td>{}</tr>", percent(used), percent(has));
+        let _ = writeln!(
+            html,
+            "<tr><td class=\"l\">{name}<td>{promised:.1} %<td>{}<td>{}</tr>",
+            percent(used),
+            percent(has)
+        );
     }
     *html += "</table>\n<p class=\"note\">Of the CPUs of all nodes that are up.</p>\n";
 }
@@ -82,7 +96,12 @@ fn nodes(html: &mut String, view: &Reserves) {
         let off = if node.state == "up" { "" } else { " off" };
         let run = node.run.map_or(String::new(), |run| run.to_string());
         let cpu = percent(node.run.map(|_| node.figures.cpu));
-        let _ = write!(html, "<tr><td class=\"l\">{}<td class=\"l{off}\">{}<td>{run}<td>{cpu}", escape(&node.name), escape(&node.state));
+        let _ = write!(
+            html,
+            "<tr><td class=\"l\">{}<td class=\"l{off}\">{}<td>{run}<td>{cpu}",
+            escape(&node.name),
+            escape(&node.state)
+        );
         for class in &view.classes {
             let here = node.classes.iter().find(|here| here.name == class.name);
             *html += &here.map_or("<td>–".to_owned(), cell);

@@ -23,7 +23,9 @@ pub fn routes(desk: Arc<Desk>) -> Router {
         .route("/live", get(async || json(StatusCode::OK, &serde_json::json!({ "live": true }))))
         .route("/ready", get(ready))
         .fallback(async || refuse(StatusCode::NOT_FOUND, "there is no such page; GET / has all of them"))
-        .method_not_allowed_fallback(async || refuse(StatusCode::METHOD_NOT_ALLOWED, "everything here is read with GET"))
+        .method_not_allowed_fallback(async || {
+            refuse(StatusCode::METHOD_NOT_ALLOWED, "everything here is read with GET")
+        })
         .with_state(desk)
 }
 

@@ -7,9 +7,10 @@
 //! - A node that comes or goes is a reason to run, as one that asks is: the promises are of the nodes that are up.
 //! - The shares in force come with the reports, so that a manager which has just started carries on with what there
 //!   is. It lets nodes gather first: each that is missing would count as down.
-//! - A node is heard about a class once for what that class uses, however often it asks. The optimiser gives a class that
-//!   uses less than its share what it uses, which makes a sink of it; then the offset of step 2 gives it more, which makes
-//!   none of it again. Without this a quiet cluster would be run for ever.
+//! - A node that asks about a class as it has asked within the last [`MEMORY`] is not heard. The optimiser gives a class
+//!   that uses less than its share what it uses, which makes a sink of it; then step 2 gives it more, or less than
+//!   elsewhere, which makes none of it, and so on: without this a quiet cluster could be run for ever. What is missed by
+//!   it the next periodic run finds.
 //! - A class may be limited to some nodes. Elsewhere it uses nothing and can use nothing, which leaves it the least
 //!   share of the optimiser, 1 %; that and what step 3 may have added go to the classes that are there. So of what such
 //!   a class is promised up to 1 % of each node without it counts as given and is not.
@@ -18,6 +19,7 @@
 //! problem, [`Coordinator::solved`] takes the shares, [`Coordinator::poll_shares`] hands them out.
 
 mod books;
+mod node;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -25,13 +27,16 @@ use std::time::Duration;
 use crate::problem::{Error, Problem, Solution};
 use crate::tracker::{Measured, Trigger};
 
+use node::{on_node, percentages, row};
+
 pub use books::{Books, Finished, MOST_FINISHED, Runs};
+pub use node::{MEMORY, Node};
 
 /// A node that says nothing for so long is down: four reports.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a new manager waits for all nodes before it takes those that are missing for down. Agents dial again within a
-/// second, and their first report comes a window later.
+/// How long a new manager waits for all nodes before its first run: after that it takes those that are missing for down.
+/// Agents dial again within a second, and their first report comes a window later.
 pub const GATHERING: Duration = Duration::from_secs(2);
 
 /// A node that has not set the shares of the last run by then cannot: what it reports is how things are. Setting takes
@@ -40,10 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long after a run that came to nothing the next is tried: its reason still stands, and so may the failure's.
 const REST: Duration = Duration::from_secs(1);
-
-/// By how much the use of a class must differ from that about which its node was heard last: as a part of the larger one
-/// (Sec. 5.4's measure of a significant fall), and in percent of the node (half the least share).
-const DIFFERS: (f64, f64) = (0.2, 0.5);
 
 /// What is promised, where, and when to look at it.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,25 +92,6 @@ pub struct Shares {
     pub run: u64,
     /// Per class, in percent of the node; 100 at most in all.
     pub shares: Vec<f64>,
-}
-
-/// What is known of a node.
-#[derive(Clone, Debug, Default)]
-pub struct Node {
-    /// Whether there is a connection.
-    connected: bool,
-    /// Counts comings and goings, so that one connection is not taken for the next.
-    connection: u64,
-    /// When it reported last on this connection, and what.
-    last: Option<(Duration, Measured)>,
-    /// The run whose shares were handed to this connection last, and when.
-    handed: Option<(u64, Duration)>,
-    /// The shares that it was given last.
-    given: Option<Vec<f64>>,
-    /// It was in the last run, on this connection.
-    member: bool,
-    /// Per class what it used when the node was heard about it last; empty before that.
-    heard: Vec<Option<f64>>,
 }
 
 /// A run under way.
@@ -192,7 +174,7 @@ impl Coordinator {
         self.last_run = self.last_run.max(measured.run);
         if let Some(trigger) = measured.wants {
             self.books.runs.asked += 1;
-            if self.settings.on_demand && state.is_news(&measured, trigger, self.settings.desired.len()) {
+            if self.settings.on_demand && state.is_news(now, &measured, trigger) {
                 self.asked.get_or_insert((node, trigger));
             }
         }
@@ -206,7 +188,8 @@ impl Coordinator {
             return None;
         }
         let live: Vec<usize> = (0..self.nodes.len()).filter(|&node| self.is_live(now, node)).collect();
-        if live.is_empty() || (live.len() < self.nodes.len() && now < self.began + GATHERING) {
+        let gathering = self.members.is_empty() && now < self.began + GATHERING;
+        if live.is_empty() || (gathering && live.len() < self.nodes.len()) {
             return None;
         }
         let cause = self.cause(now, &live)?;
@@ -331,74 +314,6 @@ impl Coordinator {
         let set = state.handed.is_none_or(|(run, handed)| measured.run >= run || *at >= handed + PATIENCE);
         (set && self.changed.is_none_or(|changed| *at > changed)).then_some(measured)
     }
-}
-
-impl Node {
-    /// Whether what the node asks about a class is not what it was heard about already. If so, it is from now on.
-    fn is_news(&mut self, measured: &Measured, trigger: Trigger, classes: usize) -> bool {
-        let (Trigger::SinkBegan { class } | Trigger::SinkEnded { class } | Trigger::Fell { class }) = trigger;
-        self.heard.resize(classes, None);
-        let (Some(heard), Some(&used)) = (self.heard.get_mut(class), measured.usage.get(class)) else { return false };
-        let (part, points) = DIFFERS;
-        let news = heard.is_none_or(|before| (used - before).abs() > points.max(part * used.max(before)));
-        if news {
-            *heard = Some(used);
-        }
-        news
-    }
-
-    /// Whether there is a connection.
-    #[must_use]
-    pub fn is_connected(&self) -> bool {
-        self.connected
-    }
-
-    /// When it reported last on this connection, and what.
-    #[must_use]
-    pub fn last(&self) -> Option<&(Duration, Measured)> {
-        self.last.as_ref()
-    }
-
-    /// The shares that it was given last on this connection, in percent of the node.
-    #[must_use]
-    pub fn given(&self) -> Option<&[f64]> {
-        self.given.as_deref()
-    }
-}
-
-/// A node's row of the problem: what is not there uses nothing, and all together use the node at most.
-fn row(measured: &Measured, placed: &[bool]) -> (Vec<f64>, Vec<bool>) {
-    let mut usage = percentages(&measured.usage, placed.len());
-    for (used, _) in usage.iter_mut().zip(placed).filter(|(_, there)| !**there) {
-        *used = 0.0;
-    }
-    // Counters that are read one after the other can make a full node look a little more than full.
-    let sum: f64 = usage.iter().sum();
-    if sum > 100.0 {
-        usage.iter_mut().for_each(|used| *used *= 100.0 / sum);
-    }
-    let sink = |class: usize| placed[class] && measured.sink.get(class).copied().unwrap_or(false);
-    let sink = (0..placed.len()).map(sink).collect();
-    (usage, sink)
-}
-
-/// `classes` percentages, whatever was sent.
-fn percentages(figures: &[f64], classes: usize) -> Vec<f64> {
-    // `max` makes 0 of what is not a number.
-    (0..classes).map(|class| figures.get(class).map_or(0.0, |figure| figure.max(0.0).min(100.0))).collect()
-}
-
-/// A node's shares: those of classes that it does not have go to the others in proportion.
-fn on_node(mut shares: Vec<f64>, placed: &[bool]) -> Vec<f64> {
-    let sum: f64 = shares.iter().sum();
-    for (share, _) in shares.iter_mut().zip(placed).filter(|(_, there)| !**there) {
-        *share = 0.0;
-    }
-    let left: f64 = shares.iter().sum();
-    if left > 0.0 && left < sum {
-        shares.iter_mut().for_each(|share| *share *= sum / left);
-    }
-    shares
 }
 
 #[cfg(test)]

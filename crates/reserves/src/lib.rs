@@ -17,7 +17,9 @@ mod problem;
 mod solve;
 mod tracker;
 
-pub use coordinator::{Books, Cause, Coordinator, Finished, GATHERING, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares};
+pub use coordinator::{
+    Books, Cause, Coordinator, Finished, GATHERING, MEMORY, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares,
+};
 pub use problem::{Error, MOST_CLASSES, MOST_NODES, Problem, Solution, is_sink};
 pub use solve::solve;
 pub use tracker::{Measured, Tracker, Trigger, WINDOW, spent};

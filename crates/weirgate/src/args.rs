@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, demo, lab, plan, reserves, sim};
+use crate::{agent, demo, lab, manager, plan, reserves, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -51,6 +51,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Lab(lab::Args),
     Agent(agent::Args),
+    Manager(manager::Args),
     Reserves(reserves::Args),
 }
 

@@ -12,6 +12,7 @@ use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, Vie
 use crate::args::Explain;
 use crate::check::env_token;
 use crate::exit;
+use crate::run::gateway;
 
 /// Rules before the one that matched that are shown unless all are asked for: the nearest ones are the
 /// likely mistakes, and nobody reads a thousand.
@@ -26,11 +27,15 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
             return exit::fail(&format!("{} is not sound: nothing to explain", args.file.display()));
         }
     };
-    let request = match Request::new(args, &loaded.site) {
+    let site = match gateway(&args.file.display().to_string(), loaded.site) {
+        Ok(site) => site,
+        Err(why) => return exit::fail(&why),
+    };
+    let request = match Request::new(args, &site) {
         Ok(request) => request,
         Err(why) => return exit::fail(&why),
     };
-    match explain(&loaded.site, &request, args.all) {
+    match explain(&site, &request, args.all) {
         Ok(text) => exit::print(&text),
         Err(why) => exit::fail(&why),
     }

@@ -1,5 +1,5 @@
 //! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `agent`,
-//! `reserves`.
+//! `manager`, `reserves`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
@@ -12,6 +12,7 @@ mod demo;
 mod exit;
 mod explain;
 mod lab;
+mod manager;
 mod plan;
 mod reserves;
 mod run;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Agent(args) => agent::run(args),
+        Command::Manager(args) => manager::run(&args),
         Command::Reserves(args) => reserves::run(&args),
     }
 }

@@ -3,6 +3,7 @@
 mod bodies;
 mod clients;
 mod collectors;
+mod fallback;
 mod forwarding;
 mod framing;
 mod lifecycle;

@@ -45,7 +45,8 @@ fn start(path: &Path) -> Result<Running, String> {
         format!("{file} is not sound: not started")
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
-    let (site, text) = (loaded.site, String::from_utf8_lossy(&bytes));
+    let site = gateway(&file, loaded.site)?;
+    let text = String::from_utf8_lossy(&bytes);
 
     let log = AccessLog::start(site.access_log.as_ref()).map_err(|e| e.to_string())?;
     let (log, metrics) = (Arc::new(log), Arc::new(Metrics::new()));
@@ -54,7 +55,8 @@ fn start(path: &Path) -> Result<Running, String> {
     let source = ReloadSource::File {
         path: path.to_owned(),
         resolve: Box::new(|name, text| {
-            weirgate_config::load(name, text, env_token()).map(|loaded| loaded.site).map_err(|e| e.to_string())
+            let loaded = weirgate_config::load(name, text, env_token()).map_err(|e| e.to_string())?;
+            gateway(name, loaded.site)
         }),
     };
     let observers: Vec<Box<dyn weirgate_gateway::Observer>> =
@@ -80,8 +82,19 @@ fn start(path: &Path) -> Result<Running, String> {
     Ok(Running { operations, log, admin, file })
 }
 
+/// The site, if it is one of a gateway.
+pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
+    match site.listeners.is_empty() {
+        false => Ok(site),
+        true => Err(format!(
+            "{file} says nothing of a gateway, so there is nothing to listen on: add `listen:`, `upstreams:` and \
+             `classes:`, or use it with `weirgate manager` and `weirgate agent`"
+        )),
+    }
+}
+
 /// The open admin listener and where it is.
-fn open_admin(config: Admin) -> Result<(AdminListener, String), String> {
+pub(crate) fn open_admin(config: Admin) -> Result<(AdminListener, String), String> {
     let place = match &config.address {
         AdminAddress::Tcp(address) => format!("http://{address}"),
         AdminAddress::Unix(path) => path.display().to_string(),

@@ -2,6 +2,7 @@
 
 mod check;
 mod explain;
+mod manager;
 mod plan;
 mod run;
 mod sim;

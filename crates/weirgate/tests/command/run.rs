@@ -6,21 +6,25 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::{Scratch, run, weirgate};
 
-/// A gateway process. What it says is read line by line.
-struct Process {
+/// A process that serves. What it says is read line by line.
+pub(crate) struct Process {
     child: Child,
     said: BufReader<ChildStderr>,
 }
 
 impl Process {
     fn start(file: &str) -> Process {
-        let mut child = weirgate(&["run", file]).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        Process::of(&["run", file])
+    }
+
+    pub(crate) fn of(args: &[&str]) -> Process {
+        let mut child = weirgate(args).stderr(Stdio::piped()).spawn().expect("the binary starts");
         let said = BufReader::new(child.stderr.take().expect("a pipe"));
         Process { child, said }
     }
 
     /// The next line that has `text`, or everything said up to the end.
-    fn line(&mut self, text: &str) -> String {
+    pub(crate) fn line(&mut self, text: &str) -> String {
         let mut all = String::new();
         loop {
             let mut line = String::new();
@@ -34,19 +38,19 @@ impl Process {
     }
 
     /// The address in the next line that has `text`.
-    fn address(&mut self, text: &str) -> SocketAddr {
+    pub(crate) fn address(&mut self, text: &str) -> SocketAddr {
         let line = self.line(text);
         let (_, address) = line.split_once("http://").expect("an address");
         address.split(',').next().and_then(|a| a.parse().ok()).unwrap_or_else(|| panic!("{line}"))
     }
 
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
         assert!(sent.expect("every system has kill").success());
     }
 
     /// Waits for the end: the exit code and what was said last.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).expect("UTF-8");
         (self.child.wait().expect("it ends").code(), rest)
@@ -91,7 +95,7 @@ fn node() -> SocketAddr {
 }
 
 /// Sends a request of its own connection and reads the answer to its end.
-fn ask(address: SocketAddr, head: &str) -> String {
+pub(crate) fn ask(address: SocketAddr, head: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).expect("it reads");
     let mut answer = String::new();
@@ -99,7 +103,7 @@ fn ask(address: SocketAddr, head: &str) -> String {
     answer
 }
 
-fn get(address: SocketAddr, path: &str) -> String {
+pub(crate) fn get(address: SocketAddr, path: &str) -> String {
     ask(address, &format!("GET {path} HTTP/1.1\r\nHost: localhost"))
 }
 

@@ -1,0 +1,110 @@
+//! Degraded service: what is turned away is served by another upstream, or gets a body instead of a refusal.
+
+use weirgate_engine::ShedReason;
+use weirgate_gateway::Ending;
+
+use crate::stage::{Node, Stage, wait_until};
+
+/// A site with room for one request inside and one waiting, and a copy with as much.
+fn stage(site: &Node, copy: &Node, fallback: &str) -> Stage {
+    Stage::open(&format!(
+        "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\n\
+         upstreams: {{ site: {{ nodes: [{{ address: \"{}\", capacity: 1 }}] }}, copy: {{ nodes: [{{ address: \"{}\", capacity: 1 }}] }} }}\n\
+         classes: [{{ name: all, upstream: site, queue: {{ max_waiting: 1 }}, fallback: {fallback} }}]\n\
+         discipline: {{ custom: {{ admit: none, load_control: {{ slots: {{ per_cpu: 1 }} }}, precedence: fifo }} }}\n",
+        site.address, copy.address
+    ))
+}
+
+fn waiting(stage: &Stage) -> u32 {
+    stage.gateway.control().snapshot().waiting
+}
+
+#[test]
+fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
+    let (site, copy) = (Node::scripted(), Node::scripted());
+    let stage = stage(&site, &copy, "{ upstream: copy, body: \"a light page\", content_type: text/plain }");
+    let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
+    clients[0].get("/inside");
+    let inside = site.call();
+    clients[1].get("/waits");
+    wait_until("one waits", || waiting(&stage) == 1);
+
+    // The third has a body, which the other upstream gets whole.
+    clients[2].send("POST /copied HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+    let copied = copy.call();
+    assert_eq!((copied.line(), copied.body.as_slice()), ("POST /copied HTTP/1.1", &b"hello"[..]));
+    clients[3].get("/waits-there");
+    wait_until("two wait", || waiting(&stage) == 2);
+
+    // Both are full.
+    clients[4].get("/light");
+    let answer = clients[4].answer();
+    assert_eq!((answer.status, answer.text().as_str()), (200, "a light page"));
+    assert_eq!(answer.header("content-type").as_deref(), Some("text/plain"));
+    let record = stage.record();
+    assert_eq!((record.ending, record.path.as_str()), (Ending::Shed(ShedReason::QueueFull), "/light"));
+
+    copied.ok("from the copy");
+    assert_eq!(clients[2].answer().text(), "from the copy");
+    let record = stage.record();
+    assert_eq!((record.class.as_str(), record.ending, record.status), ("all/fallback", Ending::Served, 200));
+    copy.call().ok("from the copy, later");
+    assert_eq!(clients[3].answer().text(), "from the copy, later");
+    inside.ok("from the site");
+    site.call().ok("from the site, later");
+    assert_eq!(
+        (clients[0].answer().text(), clients[1].answer().text()),
+        ("from the site".into(), "from the site, later".into())
+    );
+    assert!(site.has_no_call() && copy.has_no_call());
+    wait_until("all slots are free", || stage.is_empty());
+}
+
+#[test]
+fn where_the_other_upstream_has_no_room_the_first_refusal_stands() {
+    let (site, copy) = (Node::scripted(), Node::scripted());
+    let stage = stage(&site, &copy, "{ upstream: copy }");
+    let mut clients: Vec<_> = (0..5).map(|_| stage.client()).collect();
+    clients[0].get("/");
+    let inside = site.call();
+    clients[1].get("/");
+    wait_until("one waits", || waiting(&stage) == 1);
+    clients[2].get("/");
+    let copied = copy.call();
+    clients[3].get("/");
+    wait_until("two wait", || waiting(&stage) == 2);
+    clients[4].get("/");
+    let answer = clients[4].answer();
+    assert_eq!(answer.status, 503);
+    assert!(answer.header("proxy-status").is_some_and(|status| status.contains("queue_full")));
+    assert_eq!(stage.record().class, "all");
+    for call in [inside, copied] {
+        call.ok("");
+    }
+    site.call().ok("");
+    copy.call().ok("");
+    assert!(clients[..4].iter_mut().all(|client| client.answer().status == 200));
+}
+
+#[test]
+fn a_client_that_leaves_the_other_upstream_frees_its_slot() {
+    let (site, copy) = (Node::scripted(), Node::scripted());
+    let stage = stage(&site, &copy, "{ upstream: copy }");
+    let mut clients: Vec<_> = (0..2).map(|_| stage.client()).collect();
+    clients[0].get("/");
+    let inside = site.call();
+    clients[1].get("/");
+    wait_until("one waits", || waiting(&stage) == 1);
+    let mut leaves = stage.client();
+    leaves.get("/copied");
+    let copied = copy.call();
+    drop(leaves);
+    let record = stage.record();
+    assert_eq!((record.class.as_str(), record.ending), ("all/fallback", Ending::Left));
+    wait_until("only the site's are there", || stage.gateway.control().snapshot().outstanding == 1);
+    drop(copied);
+    inside.ok("");
+    site.call().ok("");
+    wait_until("all slots are free", || stage.is_empty());
+}

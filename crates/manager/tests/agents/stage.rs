@@ -1,0 +1,226 @@
+//! A manager on a port of its own and agents that speak the wire, for as long as a test lasts.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use weirgate_config::{AgentLink, FromAgent, FromManager, NodeReport, Token, Trigger};
+use weirgate_manager::{Desk, Manager};
+
+/// Longest wait for anything: far beyond what it takes.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How often agents report while they wait for shares, as real ones do.
+const WINDOW: Duration = Duration::from_millis(250);
+
+/// Tokens, good ones.
+pub(crate) const ONE: &str = "9f86d081884c7d659a2feaa0c55ad015";
+pub(crate) const TWO: &str = "a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+/// Files with the tokens, removed at the end.
+pub(crate) struct Tokens(PathBuf);
+
+impl Tokens {
+    pub(crate) fn new() -> Tokens {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let directory = std::env::temp_dir().join(format!("weirgate-manager-{}-{number}", std::process::id()));
+        std::fs::create_dir(&directory).expect("a new directory");
+        std::fs::write(directory.join("one"), ONE).expect("a file");
+        std::fs::write(directory.join("two"), TWO).expect("a file");
+        Tokens(directory)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+}
+
+impl Drop for Tokens {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A manager at work. It is stopped when it goes.
+pub(crate) struct Stage {
+    pub(crate) address: SocketAddr,
+    pub(crate) desk: Arc<Desk>,
+    said: mpsc::Receiver<String>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<std::io::Result<()>>>,
+}
+
+impl Stage {
+    /// A manager of a policy whose `reserves` has these lines besides a listener.
+    pub(crate) fn new(lines: &str) -> Stage {
+        let text = format!("reserves:\n  listen: 127.0.0.1:0\n  admin: off\n{lines}");
+        let loaded = weirgate_config::load("policy.yaml", &text, false).unwrap_or_else(|errors| panic!("{errors}"));
+        let reserves = loaded.site.reserves.expect("it has reserves");
+        let (sender, said) = mpsc::channel();
+        let manager = Manager::open(&reserves, move |line| drop(sender.send(line.to_owned()))).expect("it opens");
+        let (address, desk) = (manager.address().expect("an address"), manager.desk());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(manager.serve(async { drop(stopped.await) }))
+        });
+        Stage { address, desk, said, stop: Some(stop), thread: Some(thread) }
+    }
+
+    /// Two nodes and two classes, each promised half, with these lines besides.
+    pub(crate) fn two(lines: &str) -> Stage {
+        let classes =
+            "  classes:\n    - { name: a, share: 50%, cgroup: a }\n    - { name: b, share: 50%, cgroup: b }\n";
+        Stage::new(&format!("{lines}{classes}"))
+    }
+
+    /// Waits for a line with `part` in it.
+    pub(crate) fn hear(&self, part: &str) -> String {
+        let mut heard = Vec::new();
+        loop {
+            match self.said.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(part) => return line,
+                Ok(line) => heard.push(line),
+                Err(_) => panic!("nothing was said of {part:?}, but {heard:?}"),
+            }
+        }
+    }
+
+    /// The state of the node with this index.
+    pub(crate) fn state(&self, node: usize) -> String {
+        self.desk.view().nodes[node].state.clone()
+    }
+
+    /// Stops it.
+    pub(crate) fn end(&mut self) -> std::io::Result<()> {
+        drop(self.stop.take());
+        self.thread.take().map_or(Ok(()), |thread| thread.join().expect("it does not panic"))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let ended = self.end();
+        if !std::thread::panicking() {
+            ended.expect("it ends well");
+        }
+    }
+}
+
+/// An agent that speaks the wire.
+pub(crate) struct Agent {
+    pub(crate) stream: BufReader<TcpStream>,
+    pub(crate) link: AgentLink,
+    /// What it reported last.
+    last: NodeReport,
+    /// What has come of a line so far.
+    line: String,
+}
+
+pub(crate) fn dial(address: SocketAddr) -> BufReader<TcpStream> {
+    let stream = TcpStream::connect(address).expect("it accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+    stream.set_nodelay(true).expect("no delay");
+    BufReader::new(stream)
+}
+
+/// The next line without its end; `None` at the end of the stream.
+pub(crate) fn line(stream: &mut BufReader<TcpStream>) -> Option<String> {
+    let mut line = String::new();
+    match stream.read_line(&mut line) {
+        Ok(0) => None,
+        Ok(_) => Some(line.trim_end().to_owned()),
+        // What was not read by the other side makes the end a reset.
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
+        Err(error) => panic!("no line: {error}"),
+    }
+}
+
+pub(crate) fn token(text: &str) -> Token {
+    Token::find("test", None, Some(("X", text.to_owned()))).expect("it is strong").expect("it is there")
+}
+
+impl Agent {
+    /// Connects as `node`, or says why not.
+    pub(crate) fn new(address: SocketAddr, node: &str, secret: Option<&str>) -> Result<Agent, String> {
+        let mut stream = dial(address);
+        let secret = secret.map(token);
+        let nonce = *b"sixteen  of them";
+        let (greeted, hello) = AgentLink::agent(secret.as_ref(), node, nonce);
+        stream.get_mut().write_all(hello.as_bytes()).expect("it takes the greeting");
+        let challenge = line(&mut stream).ok_or("closed")?;
+        let (link, proof) = greeted.challenged(challenge.as_bytes()).map_err(|error| error.to_string())?;
+        stream.get_mut().write_all(proof.as_bytes()).expect("it takes the proof");
+        Ok(Agent { stream, link, last: NodeReport::default(), line: String::new() })
+    }
+
+    /// Reports that the shares of `run` are in force and all used, or half of the first.
+    pub(crate) fn report(&mut self, run: u64, shares: &[f64], idle: bool) {
+        let mut usage = shares.to_vec();
+        if idle {
+            usage[0] /= 2.0;
+        }
+        let sink: Vec<bool> = usage.iter().zip(shares).map(|(used, share)| used >= share).collect();
+        let wants = idle.then_some(Trigger::SinkEnded { class: 0 });
+        let (allocation, seconds) = (shares.to_vec(), 0.25);
+        self.say(&NodeReport { run, seconds, allocation, usage, sink, wants, ..NodeReport::default() });
+    }
+
+    fn say(&mut self, report: &NodeReport) {
+        let line = self.link.seal(&FromAgent::Report(report.clone()));
+        self.send(&line);
+        // It asks once, and goes on reporting.
+        self.last = NodeReport { wants: None, ..report.clone() };
+    }
+
+    pub(crate) fn send(&mut self, line: &str) {
+        self.stream.get_mut().write_all(line.as_bytes()).expect("it takes the line");
+    }
+
+    /// What the manager says next; `None` if it has closed the connection.
+    pub(crate) fn hear(&mut self) -> Option<FromManager> {
+        let line = line(&mut self.stream)?;
+        Some(self.link.open(line.as_bytes()).expect("a sealed line"))
+    }
+
+    /// The shares that come within a window, if any do.
+    fn shares_soon(&mut self) -> Option<(u64, Vec<f64>)> {
+        self.stream.get_ref().set_read_timeout(Some(WINDOW)).expect("a time limit");
+        let read = self.stream.read_line(&mut self.line);
+        self.stream.get_ref().set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        match read {
+            Ok(1..) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return None,
+            other => panic!("the manager closed the connection: {other:?}"),
+        }
+        let line = std::mem::take(&mut self.line);
+        match self.link.open(line.trim_end().as_bytes()) {
+            Ok(FromManager::Shares { run, shares }) => Some((run, shares)),
+            other => panic!("no shares, but {other:?}"),
+        }
+    }
+}
+
+/// The shares that these agents are given next. As long as they wait, they report what they reported last.
+pub(crate) fn shares<const N: usize>(mut agents: [&mut Agent; N]) -> [(u64, Vec<f64>); N] {
+    let mut given = [const { None }; N];
+    for _ in 0..PATIENCE.as_millis() / WINDOW.as_millis() {
+        for (agent, given) in agents.iter_mut().zip(&mut given).filter(|(_, given)| given.is_none()) {
+            *given = agent.shares_soon();
+        }
+        if given.iter().all(Option::is_some) {
+            return given.map(|given| given.expect("all are there"));
+        }
+        for agent in &mut agents {
+            let again = agent.last.clone();
+            agent.say(&again);
+        }
+    }
+    panic!("no shares but {given:?}");
+}

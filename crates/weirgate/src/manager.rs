@@ -1,0 +1,115 @@
+//! `weirgate manager`: the manager of Cluster Reserves, its page and metrics, and signals.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use weirgate_config::Reserves;
+use weirgate_manager::{Manager, routes};
+
+use crate::check::env_token;
+use crate::exit::{self, say, tell};
+use crate::run::open_admin;
+
+/// How long the end waits for an optimiser that is just at work: nobody needs its answer any more.
+const LAST_RUN: Duration = Duration::from_millis(100);
+
+/// Give every class its share of the cluster's CPUs: hear the agents of all nodes, find their shares, hand them out.
+///
+/// FILE is the policy with `reserves:` that the agents have as well. Shares are found anew every few seconds and when a
+/// node's agent asks. Says on standard error what listens where, and who comes and goes. SIGTERM or SIGINT ends it; the
+/// shares that are in force stay, and a new manager carries on from them.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Environment:
+  WEIRGATE_ADMIN_TOKEN  bearer token of the page, if the policy names no `admin_token_file`
+
+Examples:
+  weirgate manager policies/reserves.yaml
+  weirgate agent policies/reserves.yaml --node n1    # on each node
+  curl -s http://127.0.0.1:9904/reserves             # who is up, what is used, what was given
+
+Exit codes:
+  0  stopped by a signal
+  1  the policy is not sound or has no `reserves`, an address or a token is wrong, or the manager failed")]
+pub(crate) struct Args {
+    /// The policy file (YAML).
+    file: PathBuf,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match serve(&args.file) {
+        Ok(()) => {
+            say("manager: stopped; the shares in force stay");
+            ExitCode::SUCCESS
+        }
+        Err(why) => exit::fail(&format!("manager: {why}")),
+    }
+}
+
+fn serve(path: &Path) -> Result<(), String> {
+    let file = path.display().to_string();
+    let loaded = weirgate_config::load_file(path, env_token()).map_err(|errors| {
+        tell(&errors.to_string());
+        format!("{file} is not sound: not started")
+    })?;
+    loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
+    let reserves = loaded.site.reserves.ok_or_else(|| {
+        format!(
+            "{file} has no `reserves:`: add the nodes and classes whose shares are to be kept (docs/guide/reserves.md)"
+        )
+    })?;
+    let admin = reserves.admin.clone().map(open_admin).transpose()?;
+    let manager = Manager::open(&reserves, |line| say(&format!("manager: {line}"))).map_err(|e| e.to_string())?;
+    let address = manager.address().map_err(|e| e.to_string())?;
+    say(&format!("manager: version {}: {file}, {}", env!("CARGO_PKG_VERSION"), summary(&reserves)));
+    let guarded = match manager.desk().without_token() {
+        0 => "with a token",
+        n if n == reserves.nodes.len() => "for this machine only, without a token",
+        _ => "for this machine only, with a token for some nodes",
+    };
+    say(&format!("manager: agents connect to {address}, {guarded}"));
+    // Kept until the end: dropping it ends the page.
+    let _page = match admin {
+        Some((listener, place)) => {
+            let guarded = if listener.has_token() { "with a token" } else { "for this machine only, without a token" };
+            let server = listener.serve_router(routes(manager.desk())).map_err(|e| format!("page: {e}"))?;
+            say(&format!("manager: page on {place}, {guarded}"));
+            Some(server)
+        }
+        None => {
+            say("manager: page off");
+            None
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let served = runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate()).map_err(|e| format!("cannot follow signals: {e}"))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| format!("cannot follow signals: {e}"))?;
+        // Not before: until now a signal would have ended the process.
+        say("manager: ready");
+        let stop = async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        manager.serve(stop).await.map_err(|e| e.to_string())
+    });
+    runtime.shutdown_timeout(LAST_RUN);
+    served
+}
+
+/// What the policy holds, in a line.
+fn summary(reserves: &Reserves) -> String {
+    let plural = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
+    let promised: f64 = reserves.classes.iter().map(|class| class.share).sum();
+    format!(
+        "{} on {}, {} % of the cluster promised",
+        plural(reserves.classes.len(), "class", "classes"),
+        plural(reserves.nodes.len(), "node", "nodes"),
+        (promised * 10.0).round() / 10.0
+    )
+}

@@ -1,0 +1,71 @@
+//! `weirgate manager`: starting, the page behind its guard, ending; and what other commands say of its policy.
+
+use std::net::SocketAddr;
+
+use crate::run::{Process, ask, get};
+use crate::{Scratch, run};
+
+const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
+
+const POLICY: &str = "\
+reserves:
+  listen: 127.0.0.1:0
+  admin: 127.0.0.1:0
+  nodes: [n1, n2]
+  classes:
+    - { name: gold, share: 50%, cgroup: gold.slice }
+    - { name: rest, share: 12.5%, cgroup: rest.slice }
+";
+
+#[test]
+fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
+    let scratch = Scratch::new();
+    let token = scratch.write("token", TOKEN);
+    let file = scratch.write("policy.yaml", &format!("{POLICY}  admin_token_file: {token}\n"));
+    let mut process = Process::of(&["manager", &file]);
+    assert!(process.line("version").ends_with("2 classes on 2 nodes, 62.5 % of the cluster promised"));
+    let agents = process.line("agents connect to");
+    assert!(agents.ends_with(", for this machine only, without a token"), "{agents}");
+    let page = process.address("page on");
+    process.line("ready");
+
+    assert!(get(page, "/live").starts_with("HTTP/1.1 200 "));
+    assert!(get(page, "/reserves").starts_with("HTTP/1.1 401 "));
+    assert!(ask(page, "GET / HTTP/1.1\r\nHost: evil.test").starts_with("HTTP/1.1 403 "));
+    let show =
+        |path: &str| ask(page, &format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}"));
+    assert!(show("/").contains("0 of 2 nodes are up"));
+    assert!(show("/metrics").contains("weirgate_reserves_nodes_live 0"));
+
+    // A stranger is said, and changes nothing.
+    let address: SocketAddr =
+        agents.split(' ').find_map(|word| word.trim_end_matches(',').parse().ok()).expect("an address");
+    assert!(ask(address, "GET / HTTP/1.1").contains("refused"));
+    process.line("refused 127.0.0.1:");
+
+    process.signal("TERM");
+    let (code, rest) = process.end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(rest.ends_with("weirgate: manager: stopped; the shares in force stay\n"), "{rest}");
+}
+
+#[test]
+fn every_command_says_what_a_policy_is_good_for() {
+    let scratch = Scratch::new();
+    let reserves = scratch.write("reserves.yaml", POLICY);
+    let checked = run(&["check", &reserves]);
+    assert_eq!((checked.code, checked.err.as_str()), (Some(0), format!("{reserves}: sound\n").as_str()));
+    let ended = run(&["run", &reserves]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("nothing to listen on") && ended.err.contains("weirgate manager"), "{ended:?}");
+    assert_eq!(run(&["explain", &reserves, "GET", "http://a.test/"]).code, Some(1));
+
+    let gateway = scratch.write("gateway.yaml", crate::POLICY);
+    let ended = run(&["manager", &gateway]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("has no `reserves:`"), "{ended:?}");
+    let broken = scratch.write("broken.yaml", &POLICY.replace("50%", "90%"));
+    let ended = run(&["manager", &broken]);
+    assert_eq!(ended.code, Some(1));
+    assert!(ended.err.contains("the shares sum to 102 %") && ended.err.contains("not started"), "{ended:?}");
+}
