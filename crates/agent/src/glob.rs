@@ -23,8 +23,8 @@ impl Globs {
     }
 }
 
-/// Takes O(pattern × path) at worst: only the last `*` is ever tried again.
-fn fits(pattern: &[u8], path: &[u8]) -> bool {
+/// Whether `text` fits `pattern`. Takes O(pattern × path) at worst: only the last `*` is ever tried again.
+pub(crate) fn fits(pattern: &[u8], path: &[u8]) -> bool {
     let (mut p, mut at) = (0, 0);
     // Behind the last `*`, and up to where that `*` stretches.
     let mut star: Option<(usize, usize)> = None;

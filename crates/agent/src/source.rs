@@ -1,4 +1,4 @@
-//! Where the counts come from: the status page of the server on this machine.
+//! Where the counts come from: the status page of the server on this machine, or the kernel's list of its connections.
 
 use std::io;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use tokio::net::TcpStream;
 use weirgate_config::Active;
 
 use crate::glob::Globs;
+use crate::monitor::connections;
 use crate::{apache, clock, nginx};
 
 /// Longest time for a status page: less than the 2 s that a gateway waits for the report.
@@ -44,6 +45,8 @@ pub enum Source {
     ApacheAuto(StatusPage, Content),
     /// nginx, on whose page all requests look alike.
     Nginx(StatusPage, Content),
+    /// Any server: established connections to its port, idle ones included.
+    Port(u16, Content),
 }
 
 impl StatusPage {
@@ -122,6 +125,12 @@ impl Source {
             Source::Apache(page, dynamic) => apache::active(&page.read().await?, &page.path, dynamic),
             Source::ApacheAuto(page, content) => apache::busy(&page.read().await?).map(|count| content.all(count)),
             Source::Nginx(page, content) => nginx::active(&page.read().await?).map(|count| content.all(count)),
+            Source::Port(port, content) => {
+                let port = *port;
+                // With many connections it takes the kernel a while.
+                let count = tokio::task::spawn_blocking(move || connections(port)).await;
+                count.map_err(|error| error.to_string())?.map(|count| content.all(count))
+            }
         }
     }
 }

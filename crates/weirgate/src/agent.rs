@@ -1,50 +1,84 @@
-//! `weirgate agent`: the node's side. For now its collector: what the server of this machine is working on.
+//! `weirgate agent`: the node's side. Its collector tells gateways what the server of this machine is working on; with a
+//! policy that has `reserves`, it measures the node's classes for the manager and sets their shares.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgGroup, ValueEnum};
-use weirgate_agent::{Content, Globs, REPORT_PATH, Source, StatusPage, open, serve};
+use tokio::signal::unix::{SignalKind, signal};
+use weirgate_agent::{Content, Globs, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve};
 use weirgate_config::{Active, Token};
 
-use crate::exit::{self, say};
+use crate::check::bounded;
+use crate::exit::{self, say, tell};
 
-/// The environment variable that holds the token where no file does.
+/// The environment variable that holds the collector's token where no file does.
 const TOKEN_VARIABLE: &str = "WEIRGATE_AGENT_TOKEN";
 
 /// Paths that are dynamic on an Apache that nobody has said more about.
 const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 
-/// Tell gateways how many requests the server on this machine is working on, static and dynamic apart.
+/// What runs beside a node: sets its classes' shares (Cluster Reserves), tells gateways how busy its server is, or both.
 ///
-/// Reads the server's own status page whenever a gateway asks, which it does where its policy has `collector:`. Serves
-/// until it is stopped.
+/// With POLICY it is the node's side of the policy's `reserves`: it measures what each class's cgroups use, reports it
+/// to the manager every quarter of a second, and sets the shares that the manager sends. The last shares stay while the
+/// manager is away. On SIGTERM, SIGINT or SIGHUP it puts back what stood in the cgroups before and removes those that it
+/// made; an agent that is killed leaves the shares in force, and the next one still knows what was before.
+///
+/// With a server it is the collector: it counts the requests that the server on this machine is working on, whenever a
+/// gateway asks, which it does where its policy has `collector:`.
 #[derive(Debug, clap::Args)]
-#[command(group = ArgGroup::new("server").required(true).args(["apache", "nginx"]))]
+#[command(group = ArgGroup::new("work").required(true).multiple(true).args(["policy", "apache", "nginx", "port"]))]
 #[command(after_long_help = "\
 Environment:
   WEIRGATE_AGENT_TOKEN  bearer token that gateways must show, if there is no --token-file
 
 Examples:
-  weirgate agent --apache http://127.0.0.1/server-status
+  weirgate agent /etc/weirgate/policy.yaml --node n1
+  weirgate agent policy.yaml --node n1 --apache http://127.0.0.1/server-status
+  weirgate agent policy.yaml --node n1 --cgroup-root lab/n1 --cpus 1 --state /tmp/n1   # one of several on a machine
   weirgate agent --apache http://127.0.0.1/server-status --dynamic '*.php' --dynamic '/cgi-bin/*'
   weirgate agent --nginx http://127.0.0.1/stub_status --listen 10.0.0.1:9902 --token-file /etc/weirgate/agent-token
 
 Exit codes:
-  1  the address cannot be opened, or would be open to others without a token
+  0  stopped by a signal, and the cgroups are as they were (or kept, with --keep)
+  1  it cannot start, or something could not be put back: standard error says what helps
   2  the command line is wrong")]
 pub(crate) struct Args {
+    /// The policy file (YAML) with `reserves`, the same as the manager's.
+    #[arg(requires = "node")]
+    policy: Option<PathBuf>,
+    /// Which node of the policy this is.
+    #[arg(long, value_name = "NAME", requires = "policy")]
+    node: Option<String>,
+    /// Leave the shares in force when told to stop.
+    #[arg(long, requires = "policy")]
+    keep: bool,
+    /// Where it is kept what stood in the cgroups before, until it is put back. One agent a node.
+    #[arg(long, value_name = "DIR", default_value = STATE_DIRECTORY)]
+    state: PathBuf,
+    /// The group from which the policy's cgroups are named: its path (below each controller, with cgroup v1), such as
+    /// `lab/n1`, or the directory of a v2 group. By default the root.
+    #[arg(long, value_name = "DIR", requires = "policy")]
+    cgroup_root: Option<PathBuf>,
+    /// CPUs that make up this node. By default all that the agent may use.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), requires = "policy")]
+    cpus: Option<u32>,
     /// Apache's page of mod_status, which must have `ExtendedStatus On` (the default). With `?auto` requests cannot be
     /// told apart.
-    #[arg(long, value_name = "URL", value_parser = StatusPage::parse)]
+    #[arg(long, value_name = "URL", value_parser = StatusPage::parse, group = "server")]
     apache: Option<StatusPage>,
     /// nginx's page of stub_status, on which requests cannot be told apart.
-    #[arg(long, value_name = "URL", value_parser = StatusPage::parse)]
+    #[arg(long, value_name = "URL", value_parser = StatusPage::parse, group = "server")]
     nginx: Option<StatusPage>,
+    /// Port of a server that has no such page: its established connections count, idle ones included.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), group = "server")]
+    port: Option<u16>,
     /// Paths of dynamic requests; `*` stands for anything. May be given many times. By default `*.php` and
     /// `/cgi-bin/*`.
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", requires = "server")]
     dynamic: Vec<String>,
     /// What requests are that cannot be told apart.
     #[arg(long, value_enum, default_value_t = Word::Dynamic)]
@@ -53,7 +87,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9902")]
     listen: SocketAddr,
     /// File with the bearer token that gateways must show: at least 128 bits, as hex or base64.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", requires = "server")]
     token_file: Option<PathBuf>,
 }
 
@@ -65,57 +99,132 @@ enum Word {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    match start(args) {
+    match start(&args) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => exit::fail(&format!("agent: {why}")),
+        Err(why) => why.lines().map(|line| exit::fail(&format!("agent: {line}"))).last().unwrap_or(ExitCode::FAILURE),
     }
 }
 
-fn start(args: Args) -> Result<(), String> {
-    let (listen, file) = (args.listen, args.token_file.clone());
+fn start(args: &Args) -> Result<(), String> {
     let source = source(args)?;
-    let variable = std::env::var(TOKEN_VARIABLE).ok().map(|value| (TOKEN_VARIABLE, value));
-    let token = Token::find("agent", file.as_deref(), variable).map_err(|e| e.to_string())?;
-    let listener = open(listen, token.is_some()).map_err(|e| e.to_string())?;
-    let address = listener.local_addr().map_err(|e| e.to_string())?;
-    let guarded = if token.is_some() { "with a token" } else { "for this machine only, without a token" };
-    say(&format!("agent: reports at http://{address}{REPORT_PATH}, {guarded}"));
+    let collector = source.clone().map(|source| Collector::open(args, source)).transpose()?;
+    let node = args.policy.as_deref().map(|policy| settings(policy, args, source)).transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        match source.active().await {
-            Ok(Active { static_content, dynamic_content }) => {
-                say(&format!("agent: the server works on {static_content} static and {dynamic_content} dynamic"));
+        match (collector, node) {
+            (Some(collector), None) => collector.serve().await,
+            (collector, Some(settings)) => {
+                // From here on a signal is obeyed, also while cgroups are being made.
+                let hear = |kind| signal(kind).map_err(|e| e.to_string());
+                let mut terminate = hear(SignalKind::terminate())?;
+                let mut interrupt = hear(SignalKind::interrupt())?;
+                let mut hangup = hear(SignalKind::hangup())?;
+                let node = Node::start(settings, agent_says)?;
+                if let Some(collector) = collector {
+                    tokio::task::spawn_local(async {
+                        collector.serve().await.err().iter().for_each(|why| agent_says(why))
+                    });
+                }
+                let stop = async {
+                    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {}, _ = hangup.recv() => {} }
+                };
+                node.run(stop, args.keep).await
             }
-            // It may come up later.
-            Err(why) => say(&format!("agent: the server does not tell its counts yet: {why}")),
+            (None, None) => Err("say which policy, or which server: --apache, --nginx or --port".to_owned()),
         }
-        serve(listener, source, token, |line| say(&format!("agent: {line}"))).await.map_err(|e| e.to_string())
     })
 }
 
-fn source(args: Args) -> Result<Source, String> {
+fn agent_says(line: &str) {
+    say(&format!("agent: {line}"));
+}
+
+/// What the policy says of this node.
+fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settings, String> {
+    let file = policy.display().to_string();
+    let bytes = File::open(policy).and_then(bounded).map_err(|e| format!("{file}: cannot be read: {e}"))?;
+    // Whether the manager's page has a token is not for the agent to know.
+    let loaded = weirgate_config::load_bytes(&file, &bytes, true).map_err(|errors| {
+        tell(&errors.to_string());
+        format!("{file} is not sound: not started")
+    })?;
+    loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
+    let Some(reserves) = loaded.site.reserves else {
+        return Err(format!("{file} has no `reserves`, so that there are no shares to set"));
+    };
+    let name = args.node.as_deref().unwrap_or_default();
+    let Some(node) = reserves.node(name) else {
+        let names: Vec<&str> = reserves.nodes.iter().take(MOST_NAMED).map(|node| node.name.as_str()).collect();
+        let more = if reserves.nodes.len() > names.len() { ", …" } else { "" };
+        return Err(format!("{file} has no node {name:?}; it has {}{more}", names.join(", ")));
+    };
+    let token = Token::find("node's", reserves.token_of(node), None).map_err(|e| e.to_string())?;
+    let Args { cpus, cgroup_root: root, state, .. } = args;
+    Ok(Settings { reserves, node, cpus: *cpus, root: root.clone(), state: state.clone(), source, token })
+}
+
+/// How many names of nodes are shown to who gave a wrong one.
+const MOST_NAMED: usize = 10;
+
+/// The collector, listening.
+struct Collector {
+    listener: TcpListener,
+    source: Source,
+    token: Option<Token>,
+}
+
+impl Collector {
+    fn open(args: &Args, source: Source) -> Result<Collector, String> {
+        let variable = std::env::var(TOKEN_VARIABLE).ok().map(|value| (TOKEN_VARIABLE, value));
+        let token = Token::find("agent", args.token_file.as_deref(), variable).map_err(|e| e.to_string())?;
+        let listener = open(args.listen, token.is_some()).map_err(|e| e.to_string())?;
+        let address = listener.local_addr().map_err(|e| e.to_string())?;
+        let guarded = if token.is_some() { "with a token" } else { "for this machine only, without a token" };
+        agent_says(&format!("reports at http://{address}{REPORT_PATH}, {guarded}"));
+        Ok(Collector { listener, source, token })
+    }
+
+    async fn serve(self) -> Result<(), String> {
+        match self.source.active().await {
+            Ok(Active { static_content, dynamic_content }) => {
+                agent_says(&format!("the server works on {static_content} static and {dynamic_content} dynamic"));
+            }
+            // It may come up later.
+            Err(why) => agent_says(&format!("the server does not tell its counts yet: {why}")),
+        }
+        serve(self.listener, self.source, self.token, agent_says).await.map_err(|e| e.to_string())
+    }
+}
+
+/// The server that is named, if one is.
+fn source(args: &Args) -> Result<Option<Source>, String> {
     let content = match args.count_as {
         Word::Static => Content::Static,
         Word::Dynamic => Content::Dynamic,
     };
-    let alike = |args: &Args, page: &str| match args.dynamic.is_empty() {
+    let alike = |page: &str| match args.dynamic.is_empty() {
         true => Ok(()),
         false => Err(format!("--dynamic needs the paths of requests, which {page} does not show; use --count-as")),
     };
-    match (args.apache.clone(), args.nginx.clone()) {
-        (Some(page), _) if page.is_auto() => {
-            alike(&args, "server-status?auto").map_err(|why| format!("{why}, or leave out ?auto"))?;
-            Ok(Source::ApacheAuto(page, content))
+    Ok(Some(match (&args.apache, &args.nginx, args.port) {
+        (Some(page), ..) if page.is_auto() => {
+            alike("server-status?auto").map_err(|why| format!("{why}, or leave out ?auto"))?;
+            Source::ApacheAuto(page.clone(), content)
         }
-        (Some(page), _) => {
+        (Some(page), ..) => {
             let default = || DYNAMIC.map(String::from).to_vec();
-            let globs = if args.dynamic.is_empty() { default() } else { args.dynamic };
-            Globs::new(globs).map(|globs| Source::Apache(page, globs)).map_err(|why| format!("--dynamic: {why}"))
+            let globs = if args.dynamic.is_empty() { default() } else { args.dynamic.clone() };
+            let globs = Globs::new(globs).map_err(|why| format!("--dynamic: {why}"))?;
+            Source::Apache(page.clone(), globs)
         }
-        (None, Some(page)) => {
-            alike(&args, "stub_status")?;
-            Ok(Source::Nginx(page, content))
+        (None, Some(page), _) => {
+            alike("stub_status")?;
+            Source::Nginx(page.clone(), content)
         }
-        (None, None) => Err("say which server: --apache or --nginx".to_owned()),
-    }
+        (None, None, Some(port)) => {
+            alike("the kernel's list of connections")?;
+            Source::Port(port, content)
+        }
+        (None, None, None) => return Ok(None),
+    }))
 }

@@ -1,0 +1,172 @@
+//! What an agent costs a node: CPU time of its thread, in percent of a core, with 100 classes of one real cgroup each
+//! (v1, where it may be changed; else a tree of plain files, which is dearer to write). It reports four windows a second
+//! over a sealed connection; in the second line the manager changes all shares in every window, which is the
+//! most that it ever does. `cargo bench -p weirgate-agent`.
+#![allow(clippy::disallowed_methods, reason = "it measures for a fixed time")]
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use weirgate_agent::{Node, Settings};
+use weirgate_config::{FromManager, Lines, ManagerLink, Token};
+
+const CLASSES: usize = 100;
+
+/// Of each line: 40 windows.
+const SECONDS: u64 = 10;
+
+/// The trees of cgroup v1.
+const TREES: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"];
+
+/// Groups for all classes, gone at the end.
+struct Groups {
+    directories: Vec<PathBuf>,
+    root: PathBuf,
+    state: PathBuf,
+}
+
+impl Groups {
+    fn make() -> std::io::Result<Groups> {
+        let name = format!("weirgate-bench-{}", std::process::id());
+        let state = std::env::temp_dir().join(&name);
+        fs::create_dir_all(&state)?;
+        let mut groups = Groups { directories: Vec::new(), root: PathBuf::from(&name), state };
+        if groups.real(&name).is_err() {
+            eprintln!("cgroup v1 cannot be changed here: a tree of plain files instead");
+            groups.root = groups.state.join("tree");
+            for class in 0..CLASSES {
+                let group = groups.root.join(format!("c{class}"));
+                fs::create_dir_all(&group)?;
+                for (file, text) in
+                    [("cpu.weight", "100\n"), ("cpu.stat", "usage_usec 5\n"), ("cgroup.events", "populated 1\n")]
+                {
+                    fs::write(group.join(file), text)?;
+                }
+            }
+            fs::write(groups.root.join("cgroup.controllers"), "cpu\n")?;
+        }
+        Ok(groups)
+    }
+
+    fn real(&mut self, name: &str) -> std::io::Result<()> {
+        for tree in TREES {
+            let root = Path::new(tree).join(name);
+            for directory in [root.clone()].into_iter().chain((0..CLASSES).map(|class| root.join(format!("c{class}"))))
+            {
+                fs::create_dir(&directory)?;
+                self.directories.push(directory);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Groups {
+    fn drop(&mut self) {
+        self.directories.iter().rev().for_each(|directory| drop(fs::remove_dir(directory)));
+        let _ = fs::remove_dir_all(&self.state);
+    }
+}
+
+/// CPU time of this thread.
+fn cpu_time() -> Duration {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
+}
+
+/// Hears the reports and answers each with shares, if they are to change. Gives how many there were.
+fn manage(listener: &TcpListener, token: &Token, change: bool, stop: &AtomicBool) -> std::io::Result<usize> {
+    let (mut stream, _) = listener.accept()?;
+    let mut lines = Lines::default();
+    let mut line = |stream: &mut std::net::TcpStream| -> std::io::Result<Vec<u8>> {
+        loop {
+            if let Some(line) = lines.next_line().map_err(std::io::Error::other)? {
+                return Ok(line.to_vec());
+            }
+            let mut bytes = [0; 16 << 10];
+            let read = stream.read(&mut bytes)?;
+            if read == 0 {
+                return Ok(Vec::new());
+            }
+            lines.push(&bytes[..read]);
+        }
+    };
+    let greeting = ManagerLink::greeting(&line(&mut stream)?).map_err(std::io::Error::other)?;
+    let (challenged, challenge) = ManagerLink::manager(Some(token), &greeting, [7; 16]);
+    stream.write_all(challenge.as_bytes())?;
+    let mut link = challenged.proven(&line(&mut stream)?).map_err(std::io::Error::other)?;
+    let mut reports = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let line = line(&mut stream)?;
+        if line.is_empty() {
+            break;
+        }
+        link.open(&line).map_err(std::io::Error::other)?;
+        reports += 1;
+        if change {
+            let share = |class: usize| if (class + reports).is_multiple_of(2) { 1.25 } else { 0.75 };
+            let shares = FromManager::Shares { run: reports as u64, shares: (0..CLASSES).map(share).collect() };
+            stream.write_all(link.seal(&shares).as_bytes())?;
+        }
+    }
+    Ok(reports)
+}
+
+fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let groups = Groups::make()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let file = groups.state.join("token");
+    fs::write(&file, "9f86d081884c7d659a2feaa0c55ad015")?;
+    let token = || Token::find("bench", Some(&file), None);
+    let classes: Vec<String> =
+        (0..CLASSES).map(|class| format!("{{name: c{class}, share: 1%, cgroup: c{class}}}")).collect();
+    let listen = listener.local_addr()?;
+    let text = format!("reserves: {{listen: '{listen}', nodes: [n1], classes: [{}]}}", classes.join(", "));
+    let site = weirgate_config::load("bench.yaml", &text, false).map_err(|errors| errors.to_string())?.site;
+    let settings = Settings {
+        reserves: site.reserves.ok_or("it has them")?,
+        node: 0,
+        cpus: None,
+        root: Some(groups.root.clone()),
+        state: groups.state.clone(),
+        source: None,
+        token: token()?,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let manager = {
+        let (stop, token) = (Arc::clone(&stop), token()?.ok_or("a token")?);
+        std::thread::spawn(move || manage(&listener, &token, change, &stop).map_err(|error| error.to_string()))
+    };
+    let (sender, receiver) = mpsc::channel();
+    let agent = std::thread::spawn(move || -> Result<(), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            let node = Node::start(settings, |_| {})?;
+            let (began, wall) = (cpu_time(), Instant::now());
+            let end = async {
+                tokio::time::sleep(Duration::from_secs(SECONDS)).await;
+                let _ = sender.send((cpu_time() - began, wall.elapsed()));
+            };
+            node.run(end, false).await
+        })
+    });
+    let (cpu, wall) = receiver.recv()?;
+    agent.join().map_err(|_| "the agent panicked")??;
+    stop.store(true, Ordering::Relaxed);
+    // The agent has closed the connection, which ends the manager at the latest.
+    let reports = manager.join().map_err(|_| "the manager panicked")?;
+    let percent = 100.0 * cpu.as_secs_f64() / wall.as_secs_f64();
+    let rate = reports? as f64 / wall.as_secs_f64();
+    println!("{name:<32} {percent:.3} % of a core for {CLASSES} classes, {rate:.1} reports/s");
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    play("shares stay", false)?;
+    play("shares change in every window", true)
+}

@@ -1,0 +1,121 @@
+//! Patterns of groups: `system.slice/gold.service`, `docker/*silver*`.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::glob::fits;
+
+/// Most groups that one class may have on a node; each is read four times a second.
+pub const MOST_GROUPS: usize = 1000;
+
+/// The path of a group, in which `*` stands for anything within one level.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+impl Pattern {
+    /// Reads a path relative to where groups are.
+    ///
+    /// # Errors
+    /// It could lead elsewhere, or nowhere.
+    pub fn new(text: &str) -> Result<Pattern, String> {
+        let odd = |level: &str| level.is_empty() || level == "." || level == ".." || level.contains('\0');
+        match text.split('/').find(|level| odd(level)) {
+            Some(level) => Err(format!(
+                "{text:?} has a level {level:?}: write the group's path below the root of its hierarchy, such as \
+                 system.slice/gold.service"
+            )),
+            None => Ok(Pattern(text.to_owned())),
+        }
+    }
+
+    /// As it was written.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it can fit one group only.
+    #[must_use]
+    pub fn is_name(&self) -> bool {
+        !self.0.contains('*')
+    }
+
+    /// The groups below `root` that fit, by name, at most [`MOST_GROUPS`].
+    ///
+    /// # Errors
+    /// A directory cannot be listed.
+    pub fn find(&self, root: &Path) -> Result<Vec<String>, String> {
+        let mut found = vec![String::new()];
+        for level in self.0.split('/') {
+            let mut deeper = Vec::new();
+            for group in &found {
+                let directory = root.join(group);
+                let join = |name: &str| if group.is_empty() { name.to_owned() } else { format!("{group}/{name}") };
+                if !level.contains('*') {
+                    if directory.join(level).is_dir() {
+                        deeper.push(join(level));
+                    }
+                    continue;
+                }
+                let names = children(&directory);
+                let names = names.map_err(|error| format!("{}: cannot be listed: {error}", directory.display()))?;
+                deeper
+                    .extend(names.iter().filter(|name| fits(level.as_bytes(), name.as_bytes())).map(|name| join(name)));
+            }
+            deeper.sort_unstable();
+            deeper.truncate(MOST_GROUPS);
+            found = deeper;
+        }
+        Ok(found)
+    }
+}
+
+/// The names of a group's children; none if the group is gone.
+pub(super) fn children(directory: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    // Names that are not UTF-8 cannot be written in a policy.
+    Ok(directories.filter_map(|entry| entry.file_name().into_string().ok()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::Scratch;
+
+    #[test]
+    fn stars_stay_within_their_level() {
+        let scratch = Scratch::new();
+        for group in ["system.slice/gold.service", "docker/1-silver-a", "docker/2-silver-b", "docker/bronze/silver"] {
+            fs::create_dir_all(scratch.path().join(group)).expect("a directory");
+        }
+        fs::write(scratch.path().join("docker/silver.txt"), "").expect("a file");
+        for (pattern, groups) in [
+            ("system.slice/gold.service", vec!["system.slice/gold.service"]),
+            ("docker/*silver*", vec!["docker/1-silver-a", "docker/2-silver-b"]),
+            ("*/*", vec!["docker/1-silver-a", "docker/2-silver-b", "docker/bronze", "system.slice/gold.service"]),
+            ("docker/*/silver", vec!["docker/bronze/silver"]),
+            ("docker/silver.txt", vec![]),
+            ("docker/*.txt", vec![]),
+            ("nowhere/*", vec![]),
+            ("nowhere", vec![]),
+        ] {
+            assert_eq!(
+                Pattern::new(pattern).expect("sound").find(scratch.path()),
+                Ok(groups.iter().map(ToString::to_string).collect()),
+                "{pattern}"
+            );
+        }
+    }
+
+    #[test]
+    fn no_pattern_leads_outside() {
+        for pattern in ["", "/", "/a", "a/", "a//b", "../a", "a/../../b", "."] {
+            assert!(Pattern::new(pattern).expect_err(pattern).contains("has a level"), "{pattern}");
+        }
+    }
+}

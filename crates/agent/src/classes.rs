@@ -1,0 +1,333 @@
+//! The classes of a node and their cgroups: which there are, what they used, which shares they have.
+//!
+//! A class may have many groups, as containers come and go. Its share is divided evenly among those that have
+//! processes, and its use is the sum over all. Every second the agent looks which groups there are and what
+//! stands in their knobs: a group that is new gets its part then, and so does one in which somebody else has written.
+//! Shares only mean something among siblings, so that classes whose groups have different parents are pointed out.
+//!
+//! Disk weights and memory protection follow the same shares where there are knobs for them. Memory that somebody
+//! else has protected by a number of bytes stays as it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use weirgate_config::Reserves;
+use weirgate_reserves::spent;
+
+use crate::cgroup::{self, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
+use crate::record::Record;
+
+/// How many groups are named in a line for people.
+const MOST_NAMED: usize = 3;
+
+/// The classes of a node.
+pub(crate) struct Classes {
+    cgroups: Box<dyn Cgroups>,
+    record: Record,
+    classes: Vec<Class>,
+    /// Bytes of the node's memory.
+    memory: u64,
+}
+
+struct Class {
+    name: String,
+    /// `None` if the class is not on this node.
+    pattern: Option<Pattern>,
+    create: bool,
+    groups: BTreeMap<String, Group>,
+    /// CPU time used by all groups, in nanoseconds, since the agent first saw each.
+    spent: u64,
+    /// In percent of the node; `None` if nobody has said, and then nothing is set.
+    share: Option<f64>,
+}
+
+struct Group {
+    /// `None` if it cannot be opened.
+    counter: Option<Counter>,
+    /// What it showed last, in nanoseconds.
+    shown: u64,
+    occupied: bool,
+    /// What stands in each knob; `None` if the group does not have it.
+    knobs: Vec<Option<String>>,
+}
+
+/// A knob to be set.
+struct Change {
+    class: usize,
+    group: String,
+    knob: usize,
+    file: PathBuf,
+    text: String,
+}
+
+impl Classes {
+    /// Those of node `node` of the policy. Nothing is set yet. Gives the problems that there are at first.
+    ///
+    /// # Errors
+    /// A pattern is none.
+    pub(crate) fn new(
+        reserves: &Reserves,
+        node: usize,
+        cgroups: Box<dyn Cgroups>,
+        record: Record,
+        memory: u64,
+    ) -> Result<(Classes, Vec<String>), String> {
+        let class = |class: &weirgate_config::ReserveClass| {
+            let pattern = class.is_on(node).then(|| Pattern::new(&class.cgroup)).transpose();
+            let pattern = pattern.map_err(|why| format!("class {}: {why}", class.name))?;
+            Ok::<_, String>(Class {
+                name: class.name.clone(),
+                pattern,
+                create: class.create,
+                groups: BTreeMap::new(),
+                spent: 0,
+                share: None,
+            })
+        };
+        let classes = reserves.classes.iter().map(class).collect::<Result<_, _>>()?;
+        let mut classes = Classes { cgroups, record, classes, memory };
+        let mut problems = classes.look();
+        if classes.record.is_used() {
+            // An agent before this one has set them: they are kept, also in groups that come later.
+            let shares = classes.in_force();
+            problems.extend(classes.set(&shares));
+        }
+        Ok((classes, problems))
+    }
+
+    /// Looks which groups there are, makes those that are to be made, and sets what is not as it should be. Gives the
+    /// problems that there are now, at most a few lines a class.
+    pub(crate) fn look(&mut self) -> Vec<String> {
+        let mut problems = Vec::new();
+        // A group belongs to the first class that it fits.
+        let mut owners: BTreeMap<String, usize> = BTreeMap::new();
+        for index in 0..self.classes.len() {
+            let found = self.find(index, &mut problems);
+            let mut groups = BTreeMap::new();
+            for name in found {
+                if let Some(owner) = owners.get(&name).and_then(|&owner| self.classes.get(owner)) {
+                    let class = &self.classes[index].name;
+                    problems.push(format!("class {class}: {name} belongs to class {} already", owner.name));
+                    continue;
+                }
+                owners.insert(name.clone(), index);
+                let group = self.seen(index, &name, &mut problems);
+                groups.insert(name, group);
+            }
+            self.classes[index].groups = groups;
+        }
+        problems.extend(self.parents());
+        problems.extend(self.settle());
+        problems
+    }
+
+    /// The groups of a class that are there.
+    fn find(&mut self, index: usize, problems: &mut Vec<String>) -> Vec<String> {
+        let Class { name, pattern: Some(pattern), create, .. } = &self.classes[index] else { return Vec::new() };
+        let found = match cgroup::find(&*self.cgroups, pattern) {
+            Ok(found) => found,
+            Err(why) => {
+                problems.push(format!("class {name}: {why}"));
+                return Vec::new();
+            }
+        };
+        if found.len() == MOST_GROUPS {
+            problems.push(format!("class {name}: the first {MOST_GROUPS} groups of {} count", pattern.text()));
+        }
+        if *create {
+            let missing = cgroup::missing(&*self.cgroups, pattern.text());
+            missing.iter().for_each(|directory| self.record.makes(directory));
+            let made = self
+                .record
+                .save()
+                .and_then(|()| missing.iter().try_for_each(|directory| cgroup::create(&*self.cgroups, directory)));
+            return match made {
+                Ok(()) => vec![pattern.text().to_owned()],
+                Err(why) => {
+                    problems.push(format!("class {name}: {why}"));
+                    Vec::new()
+                }
+            };
+        }
+        if found.is_empty() {
+            let tree = self.cgroups.trees().first().map_or(String::new(), |tree| tree.display().to_string());
+            problems.push(format!(
+                "class {name}: no group {} in {tree} yet; it has no share until there is one (looked for every second)",
+                pattern.text()
+            ));
+        }
+        found
+    }
+
+    /// A group as it is now.
+    fn seen(&mut self, class: usize, name: &str, problems: &mut Vec<String>) -> Group {
+        let known = self.classes[class].groups.remove(name);
+        let knobs: Vec<Option<String>> =
+            self.cgroups.knobs().iter().map(|(knob, tree)| cgroup::read(&tree.join(name).join(knob.file))).collect();
+        if knobs.first().is_none_or(Option::is_none) {
+            problems.push(format!("class {}: {}", self.classes[class].name, self.cgroups.why_no_share(name)));
+        }
+        // A group that was made anew has a new counter, and what was shown is that of the old one.
+        let (counter, shown) = match known {
+            Some(Group { counter: Some(counter), shown, .. }) if counter.read().is_some() => (Some(counter), shown),
+            known => {
+                let counter = self.cgroups.counter(name);
+                if let Err(why) = &counter {
+                    problems.push(format!("class {}: its CPU time is not known: {why}", self.classes[class].name));
+                }
+                let counter = counter.ok();
+                let now = counter.as_ref().and_then(Counter::read).unwrap_or(0);
+                (counter, known.map_or(now, |known| known.shown))
+            }
+        };
+        Group { counter, shown, occupied: self.cgroups.is_occupied(name), knobs }
+    }
+
+    /// Points out groups that are no siblings.
+    fn parents(&self) -> Option<String> {
+        let mut parents: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for class in &self.classes {
+            for name in class.groups.keys() {
+                let parent = name.rsplit_once('/').map_or("the root", |(parent, _)| parent);
+                parents.entry(parent).or_default().insert(&class.name);
+            }
+        }
+        let named = |(parent, classes): (&&str, &BTreeSet<&str>)| {
+            format!("{parent} ({})", classes.iter().take(MOST_NAMED).copied().collect::<Vec<_>>().join(", "))
+        };
+        (parents.len() > 1).then(|| {
+            let shown: Vec<String> = parents.iter().take(MOST_NAMED).map(named).collect();
+            format!(
+                "the classes' groups have {} different parents, among them {}: the kernel divides CPU time among \
+                 siblings, so that these shares do not hold; put all groups under one parent",
+                parents.len(),
+                shown.join(", ")
+            )
+        })
+    }
+
+    /// CPU time of each class since the agent began, in nanoseconds.
+    pub(crate) fn counters(&mut self) -> Vec<u64> {
+        for class in &mut self.classes {
+            for group in class.groups.values_mut() {
+                // A group that is gone has nothing more to tell; the next look removes it.
+                if let Some(shows) = group.counter.as_ref().and_then(Counter::read) {
+                    class.spent = class.spent.saturating_add(spent(group.shown, shows));
+                    group.shown = shows;
+                }
+            }
+        }
+        self.classes.iter().map(|class| class.spent).collect()
+    }
+
+    /// The shares that are in force: what stands in the cgroups, in percent of what all classes have together. A class
+    /// without a group has none.
+    pub(crate) fn in_force(&self) -> Vec<f64> {
+        let weight = |class: &Class| -> f64 {
+            let count = |group: &&Group| group.occupied || class.groups.values().all(|group| !group.occupied);
+            let cpu = self.cgroups.knobs().first();
+            let percent = |group: &Group| cpu?.0.percent(group.knobs.first()?.as_deref()?);
+            class.groups.values().filter(count).filter_map(percent).sum()
+        };
+        let weights: Vec<f64> = self.classes.iter().map(weight).collect();
+        let sum: f64 = weights.iter().sum();
+        weights.iter().map(|weight| if sum > 0.0 { 100.0 * weight / sum } else { 0.0 }).collect()
+    }
+
+    /// Puts shares in force, in percent of the node, one a class. Gives what could not be set.
+    pub(crate) fn set(&mut self, shares: &[f64]) -> Vec<String> {
+        self.classes.iter_mut().zip(shares).for_each(|(class, &share)| class.share = Some(share));
+        self.settle()
+    }
+
+    /// Whether every group has the share of CPU time that it should have.
+    pub(crate) fn is_as_told(&self) -> bool {
+        let mut groups =
+            self.classes.iter().filter(|class| class.share.is_some()).flat_map(|class| class.groups.values());
+        // The first knob is that of CPU time.
+        groups.all(|group| group.knobs.first().is_some_and(Option::is_some))
+            && self.changes().iter().all(|change| change.knob != 0)
+    }
+
+    /// Sets every knob that does not say what it should.
+    fn settle(&mut self) -> Vec<String> {
+        let changes = self.changes();
+        for change in &changes {
+            let stood = self.classes[change.class].groups.get(&change.group);
+            if let Some(Some(text)) = stood.and_then(|group| group.knobs.get(change.knob)) {
+                self.record.remember(&change.file, text);
+            }
+        }
+        if let Err(why) = self.record.save() {
+            return vec![why];
+        }
+        let mut problems = BTreeMap::new();
+        for Change { class, group, knob, file, text } in changes {
+            match cgroup::write(&file, &text) {
+                Ok(there) => {
+                    let group = self.classes[class].groups.get_mut(&group);
+                    if let Some(stands) = group.and_then(|group| group.knobs.get_mut(knob)) {
+                        *stands = there.then_some(text);
+                    }
+                }
+                // One line a class: its other groups have the same trouble.
+                Err(why) => _ = problems.entry(class).or_insert(why),
+            }
+        }
+        problems.into_iter().map(|(class, why)| format!("class {}: {why}", self.classes[class].name)).collect()
+    }
+
+    fn changes(&self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for (index, class) in self.classes.iter().enumerate() {
+            let Some(share) = class.share else { continue };
+            let occupied = class.groups.values().filter(|group| group.occupied).count();
+            let part = share / if occupied == 0 { class.groups.len() } else { occupied } as f64;
+            for (name, group) in &class.groups {
+                for (at, ((knob, tree), stands)) in self.cgroups.knobs().iter().zip(&group.knobs).enumerate() {
+                    let Some(stands) = stands else { continue };
+                    let (file, text) = (tree.join(name).join(knob.file), knob.text(part, self.memory));
+                    if *stands != text && !(knob.resource == Resource::Memory && self.is_anothers(&file, stands)) {
+                        changes.push(Change { class: index, group: name.clone(), knob: at, file, text });
+                    }
+                }
+            }
+        }
+        changes
+    }
+
+    /// Whether somebody else has protected this group's memory, whose knob says `stands`.
+    fn is_anothers(&self, file: &Path, stands: &str) -> bool {
+        self.record.before(file).unwrap_or(stands) != "0"
+    }
+
+    /// How many classes there are, those of other nodes included.
+    pub(crate) fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// What each class has, in a line for people.
+    pub(crate) fn summary(&self) -> Vec<String> {
+        let line = |class: &Class| {
+            let names: Vec<&str> = class.groups.keys().take(MOST_NAMED).map(String::as_str).collect();
+            match (&class.pattern, class.groups.len()) {
+                (None, _) => format!("class {} is not on this node", class.name),
+                (Some(_), 0) => format!("class {}: no group yet", class.name),
+                (Some(_), more) if more > names.len() => {
+                    format!("class {}: {} and {} more", class.name, names.join(", "), more - names.len())
+                }
+                _ => format!("class {}: {}", class.name, names.join(", ")),
+            }
+        };
+        self.classes.iter().map(line).collect()
+    }
+
+    /// Puts back what was there before. Gives what could not be put back.
+    pub(crate) fn restore(self) -> Vec<String> {
+        self.record.restore(&*self.cgroups)
+    }
+}
+
+#[cfg(test)]
+#[path = "classes_tests.rs"]
+mod tests;

@@ -1,0 +1,184 @@
+//! The connection to the manager: dialled for as long as the agent lives.
+//!
+//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and manager, whose failure leaves the
+//! shares as they are. Lines are sealed as `weirgate_config::Link` says. While the manager is away the agent dials again, after
+//! 50 ms at first and 1 s at most, each time a random part less, so that a thousand agents do not meet a new manager
+//! at once.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use socket2::SockRef;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use weirgate_config::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Token};
+
+use crate::clock::{self, Clock};
+
+/// The first pause before the manager is dialled again, and the longest: a node counts as down after 1 s, so that an
+/// agent should be back within about as much.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// Longest time for connecting, for each line of the handshake, and for the network to take a report.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Reports that may wait for the network: two windows of them. With more the connection is given up, since the manager
+/// counts nodes as down that have not reported for 1 s.
+const MOST_WAITING: usize = 2;
+
+/// Bytes read at once: the shares of 100 classes are 2 KiB.
+const READ: usize = 4096;
+
+/// What the connection tells the agent.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// There is a connection; reports go here. It ends when the sender is dropped.
+    Up(mpsc::Sender<NodeReport>),
+    /// Shares to set.
+    Shares {
+        /// The manager's run.
+        run: u64,
+        /// In percent of the node, one a class if the manager is right.
+        shares: Vec<f64>,
+    },
+    /// There is none, and why. Not told if the agent itself gave it up.
+    Down(String),
+}
+
+/// Who is dialled, and who dials.
+#[derive(Debug)]
+pub(crate) struct Dial {
+    pub(crate) manager: String,
+    pub(crate) node: String,
+    pub(crate) token: Option<Token>,
+    pub(crate) events: mpsc::Sender<Event>,
+}
+
+/// How a connection ended, if not by a fault.
+enum End {
+    /// Nobody hears the events any more.
+    Unheard,
+    /// The agent dropped the sender of its reports.
+    Dropped,
+}
+
+/// Whether words to `address` stay on this machine, as far as the address tells.
+pub(crate) fn is_local(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
+    host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+impl Dial {
+    /// Keeps a connection for as long as somebody hears the events.
+    pub(crate) async fn keep(self) {
+        let mut pause = PAUSE.0;
+        loop {
+            let began = Clock::start();
+            match self.talk().await {
+                Ok(End::Unheard) => return,
+                Ok(End::Dropped) => {}
+                Err(why) => {
+                    if self.events.send(Event::Down(why)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+            // A manager that hangs up at once is not dialled ever faster.
+            if began.now() >= PAUSE.1 {
+                pause = PAUSE.0;
+            }
+            clock::sleep(clock::jittered(pause)).await;
+            pause = (2 * pause).min(PAUSE.1);
+        }
+    }
+
+    /// One connection.
+    ///
+    /// # Errors
+    /// Why there is none, or none any more.
+    async fn talk(&self) -> Result<End, String> {
+        let slow = |what: &str| format!("{what} within {} s", PATIENCE.as_secs());
+        let connect = clock::within(PATIENCE, TcpStream::connect(self.manager.as_str())).await;
+        let mut stream = connect.ok_or_else(|| slow("no connection"))?.map_err(|error| error.to_string())?;
+        // A report is one small write that is wanted now. And a manager whose machine is gone does not say goodbye.
+        let set = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_user_timeout(Some(PATIENCE)));
+        set.map_err(|error| error.to_string())?;
+
+        let mut lines = Lines::default();
+        let (greeted, hello) = AgentLink::agent(self.token.as_ref(), &self.node, clock::nonce()?);
+        let exchange = async {
+            send(&mut stream, &hello).await?;
+            loop {
+                if let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
+                    return Ok::<_, String>(line.to_vec());
+                }
+                receive(&mut stream, &mut lines).await?;
+            }
+        };
+        let challenge = clock::within(PATIENCE, exchange).await.ok_or_else(|| slow("no answer"))??;
+        let (mut link, proof) = greeted.challenged(&challenge).map_err(|error| error.to_string())?;
+        send(&mut stream, &proof).await?;
+
+        let (sender, mut reports) = mpsc::channel(MOST_WAITING);
+        if self.events.send(Event::Up(sender)).await.is_err() {
+            return Ok(End::Unheard);
+        }
+        loop {
+            while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
+                let event = match link.open(line).map_err(|error| error.to_string())? {
+                    FromManager::Shares { run, shares } => Event::Shares { run, shares },
+                    FromManager::Refused { why } => return Err(format!("the manager refuses: {}", why.escape_debug())),
+                    FromManager::Challenge { .. } => return Err("a second challenge came".to_owned()),
+                };
+                if self.events.send(event).await.is_err() {
+                    return Ok(End::Unheard);
+                }
+            }
+            tokio::select! {
+                report = reports.recv() => {
+                    let Some(report) = report else { return Ok(End::Dropped) };
+                    let line = link.seal(&FromAgent::Report(report));
+                    clock::within(PATIENCE, send(&mut stream, &line)).await.ok_or_else(|| slow("a report is not taken"))??;
+                }
+                read = receive(&mut stream, &mut lines) => read?,
+            }
+        }
+    }
+}
+
+async fn send(stream: &mut TcpStream, line: &str) -> Result<(), String> {
+    stream.write_all(line.as_bytes()).await.map_err(|error| error.to_string())
+}
+
+/// Reads what has come. Nothing is lost if it is cancelled.
+async fn receive(stream: &mut TcpStream, lines: &mut Lines) -> Result<(), String> {
+    let mut bytes = [0; READ];
+    match stream.read(&mut bytes).await {
+        Ok(0) => Err("the manager closed the connection".to_owned()),
+        Ok(read) => {
+            lines.push(bytes.get(..read).unwrap_or_default());
+            Ok(())
+        }
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_this_machine() {
+        for (address, local) in [
+            ("127.0.0.1:9903", true),
+            ("[::1]:9903", true),
+            ("localhost:9903", true),
+            ("[::ffff:127.0.0.1]:1", true),
+            ("10.0.0.9:9903", false),
+            ("manager.internal:9903", false),
+        ] {
+            assert_eq!(is_local(address), local, "{address}");
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! How many connections a server has, told by the kernel: for servers that have no status page.
+//!
+//! `/proc/net/tcp` and `tcp6` have a line for each socket of this machine (of this network namespace, rather). To write
+//! them the kernel goes over its whole table of sockets, which takes milliseconds even where there are few: it is no
+//! file for every window. Connections that wait for their next request count like those that are being
+//! answered, which a status page tells apart.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind};
+
+/// What the state of an established connection is called there.
+const ESTABLISHED: &str = "01";
+
+/// Established connections to `port` of this machine.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn connections(port: u16) -> Result<u32, String> {
+    let mut count = 0u32;
+    for name in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let file = match File::open(name) {
+            // A machine without IPv6.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            file => file.map_err(|error| format!("{name}: {error}"))?,
+        };
+        let lines = BufReader::new(file).lines().map_while(Result::ok);
+        let found = lines.filter(|line| is_connection(line, port)).count();
+        count = count.saturating_add(u32::try_from(found).unwrap_or(u32::MAX));
+    }
+    Ok(count)
+}
+
+/// Whether a line of the table is a connection to `port`: `sl: local_address:port remote_address:port state …`.
+fn is_connection(line: &str, port: u16) -> bool {
+    let mut words = line.split_ascii_whitespace().skip(1);
+    let (local, state) = (words.next(), words.nth(1));
+    let of = local.and_then(|local| u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok());
+    of == Some(port) && state == Some(ESTABLISHED)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart() {
+        let line = "   1: 0100007F:0050 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 1 1";
+        assert!(is_connection(line, 80) && !is_connection(line, 50_000), "the server's side counts");
+        assert!(!is_connection(&line.replace(" 01 ", " 0A "), 80), "a listening socket is none");
+        assert!(!is_connection("  sl  local_address rem_address   st tx_queue rx_queue", 80));
+        assert!(!is_connection("", 80));
+    }
+
+    #[test]
+    fn real_connections_are_counted() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it has one");
+        assert_eq!(connections(address.port()), Ok(0));
+        let clients: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(address).expect("it accepts")).collect();
+        assert_eq!(connections(address.port()), Ok(3));
+        drop(clients);
+    }
+}

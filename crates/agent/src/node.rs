@@ -1,0 +1,329 @@
+//! The node's side of Cluster Reserves as a whole: measures windows, reports them, puts shares in force.
+//!
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Secs. 4 and 5.4. What is decided is in
+//! [`weirgate_reserves::Tracker`]; here are the clock, the cgroups ([`crate::cgroup`]) and the manager. The order matters in
+//! one place: after shares are set, the counters are read and the window begins, so that a report never mixes what was
+//! used under two sets of shares. While the manager is away the last shares stay.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::mpsc::{self, error::TrySendError};
+use weirgate_config::{Active, NodeReport, Reserves, Token, Trigger};
+use weirgate_reserves as reserves;
+use weirgate_reserves::Tracker;
+
+use crate::cgroup;
+use crate::classes::Classes;
+use crate::clock::{self, Clock};
+use crate::dial::{Dial, Event, is_local};
+use crate::monitor::{self, Monitor};
+use crate::record::Record;
+use crate::source::Source;
+
+/// How often the agent looks for groups that have come or gone.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How often the server is asked for its active requests.
+const ASK: Duration = Duration::from_secs(1);
+
+/// Events of the connection that may wait: the manager sends one set of shares in a window.
+const MOST_EVENTS: usize = 4;
+
+/// By how much the shares that a manager sends may exceed 100 % together, in percent: rounding in JSON and in its sums.
+const ROUNDING: f64 = 0.01;
+
+/// What an agent of a node needs.
+#[derive(Debug)]
+pub struct Settings {
+    /// The policy.
+    pub reserves: Reserves,
+    /// Index of the node.
+    pub node: usize,
+    /// CPUs that make up the node; `None` is all that the agent may use.
+    pub cpus: Option<u32>,
+    /// Where groups are; see [`cgroup::open`].
+    pub root: Option<PathBuf>,
+    /// Where the record of what was there before is kept.
+    pub state: PathBuf,
+    /// The node's server, if its active requests are to be reported.
+    pub source: Option<Source>,
+    /// The node's token.
+    pub token: Option<Token>,
+}
+
+/// An agent that is ready to run.
+pub struct Node {
+    classes: Classes,
+    cpus: f64,
+    clock: Clock,
+    source: Option<Source>,
+    dial: Dial,
+    events: mpsc::Receiver<Event>,
+    voice: Voice,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("dial", &self.dial).finish_non_exhaustive()
+    }
+}
+
+impl Node {
+    /// Opens the cgroups and the record. `say` is told what there is, and later whatever people should know.
+    ///
+    /// # Errors
+    /// What is missing, and how to mend it.
+    pub fn start(settings: Settings, say: impl Fn(&str) + 'static) -> Result<Node, String> {
+        let Settings { reserves, node, cpus, root, state, source, token } = settings;
+        let name = reserves.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
+        if token.is_none() && !is_local(&reserves.manager) {
+            return Err(format!(
+                "anybody at {} could set this node's shares: give `reserves` or the node a `token_file`",
+                reserves.manager
+            ));
+        }
+        let cpus = match cpus {
+            Some(cpus) => cpus as usize,
+            None => monitor::usable_cpus()?,
+        };
+        let opened = cgroup::open(root.as_deref())?;
+        let record = Record::open(&state, &name)?;
+        let (classes, problems) = Classes::new(&reserves, node, opened.cgroups, record, monitor::memory())?;
+        let mut voice = Voice { say: Box::new(say), said: BTreeSet::new(), away: None };
+        opened.about.iter().for_each(|line| (voice.say)(line));
+        (voice.say)(&format!("node {name} with {cpus} CPU{}", if cpus == 1 { "" } else { "s" }));
+        classes.summary().iter().for_each(|line| (voice.say)(line));
+        voice.tell(problems);
+        let (sender, events) = mpsc::channel(MOST_EVENTS);
+        let dial = Dial { manager: reserves.manager, node: name, token, events: sender };
+        Ok(Node { classes, cpus: cpus as f64, clock: Clock::start(), source, dial, events, voice })
+    }
+
+    /// Runs until `stop`. Then shares and groups are as they were before the first agent of this node, unless they are
+    /// to be kept (`keep`), as an agent that was killed keeps them. Call it on a [`tokio::task::LocalSet`].
+    ///
+    /// # Errors
+    /// Something could not be put back.
+    pub async fn run(mut self, stop: impl Future, keep: bool) -> Result<(), String> {
+        let active = Rc::new(Cell::new(None));
+        let asking = self.source.take().map(|source| tokio::task::spawn_local(ask(source, Rc::clone(&active))));
+        let manager = self.dial.manager.clone();
+        let dialling = tokio::task::spawn_local(self.dial.keep());
+        let (clock, mut classes, mut voice, mut events) = (self.clock, self.classes, self.voice, self.events);
+        let (mut monitor, mut sender) = (Monitor::default(), None::<mpsc::Sender<NodeReport>>);
+        // Since when, as long as nobody has been told.
+        let mut connected = None;
+        // The run whose shares are in force; none is, as far as this agent knows.
+        let mut in_force = 0;
+        let counters = classes.counters();
+        let mut tracker = Tracker::new(clock.now(), self.cpus, &classes.in_force(), &counters);
+        let mut look = clock.now() + LOOK;
+        let mut stop = std::pin::pin!(stop);
+        loop {
+            let wake = clock.reach(tracker.due().min(look));
+            let event = tokio::select! {
+                biased;
+                _ = &mut stop => break,
+                Some(event) = events.recv() => Some(event),
+                () = wake => None,
+            };
+            match event {
+                Some(Event::Up(up)) => {
+                    sender = Some(up);
+                    connected = Some(clock.now());
+                }
+                Some(Event::Down(why)) => {
+                    voice.down(&manager, why);
+                    sender = None;
+                }
+                Some(Event::Shares { run, shares }) => match check(&shares, classes.len()) {
+                    Ok(()) => {
+                        voice.add(classes.set(&shares));
+                        let shares = match classes.is_as_told() {
+                            true => {
+                                in_force = run;
+                                shares
+                            }
+                            // The manager is told how things are.
+                            false => classes.in_force(),
+                        };
+                        let counters = classes.counters();
+                        tracker.apply(clock.now(), in_force, &shares, &counters);
+                    }
+                    Err(why) => {
+                        voice.down(&manager, why);
+                        sender = None;
+                    }
+                },
+                None => {}
+            }
+            let now = clock.now();
+            if now >= tracker.due() {
+                let counters = classes.counters();
+                let now = clock.now();
+                if let Some(measured) = tracker.measure(now, &counters) {
+                    let report = report(measured, &mut monitor, now, active.get());
+                    if let Some(Err(TrySendError::Full(_))) = sender.as_ref().map(|sender| sender.try_send(report)) {
+                        voice.down(&manager, "the network takes no reports".to_owned());
+                        sender = None;
+                    }
+                }
+            }
+            if now >= look {
+                voice.tell(classes.look());
+                // Not at once: a manager may hang up on the first report.
+                if connected.is_some_and(|since| now >= since + LOOK) && sender.is_some() {
+                    voice.up(&manager);
+                    connected = None;
+                }
+                look = clock.now() + LOOK;
+            }
+        }
+        dialling.abort();
+        asking.iter().for_each(|asking| asking.abort());
+        if keep {
+            (voice.say)("stopped; the shares stay in force");
+            return Ok(());
+        }
+        match classes.restore().as_slice() {
+            [] => {
+                (voice.say)("stopped; the cgroups are as they were");
+                Ok(())
+            }
+            problems => Err(problems.join("\n")),
+        }
+    }
+}
+
+/// Whether these can be the shares of a node with so many classes.
+fn check(shares: &[f64], classes: usize) -> Result<(), String> {
+    if shares.len() != classes {
+        return Err(format!(
+            "it sends shares of {} classes, and this policy has {classes}: give both sides the same policy",
+            shares.len()
+        ));
+    }
+    match shares.iter().find(|share| !(0.0..=100.0 + ROUNDING).contains(*share)) {
+        Some(share) => Err(format!("it sends a share of {share}, which is no percentage")),
+        None if shares.iter().sum::<f64>() > 100.0 + ROUNDING => {
+            Err(format!("it sends shares that sum to {} %", shares.iter().sum::<f64>()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn report(measured: reserves::Measured, monitor: &mut Monitor, now: Duration, active: Option<Active>) -> NodeReport {
+    let reserves::Measured { run, seconds, allocation, usage, sink, wants } = measured;
+    let wants = wants.map(|wants| match wants {
+        reserves::Trigger::SinkBegan { class } => Trigger::SinkBegan { class },
+        reserves::Trigger::SinkEnded { class } => Trigger::SinkEnded { class },
+        reserves::Trigger::Fell { class } => Trigger::Fell { class },
+    });
+    let mut node = monitor.measure(now);
+    node.active_static = active.map(|active| active.static_content.into());
+    node.active_dynamic = active.map(|active| active.dynamic_content.into());
+    NodeReport { run, seconds, allocation, usage, sink, wants, node }
+}
+
+/// Asks the server for its active requests, for ever. `None` stands there while it does not tell.
+async fn ask(source: Source, active: Rc<Cell<Option<Active>>>) {
+    loop {
+        active.set(source.active().await.ok());
+        clock::sleep(ASK).await;
+    }
+}
+
+/// Tells people what has changed, and nothing twice.
+struct Voice {
+    say: Box<dyn Fn(&str)>,
+    /// The problems that were said and are still there.
+    said: BTreeSet<String>,
+    /// Why the manager is away, if it is.
+    away: Option<String>,
+}
+
+impl Voice {
+    /// These are all problems now.
+    fn tell(&mut self, problems: Vec<String>) {
+        let problems: BTreeSet<String> = problems.into_iter().collect();
+        problems.difference(&self.said).for_each(|problem| (self.say)(problem));
+        // One line for all: which of them it was can be seen above.
+        if problems.is_empty() && !self.said.is_empty() {
+            (self.say)("what was said of the cgroups is mended");
+        }
+        self.said = problems;
+    }
+
+    /// These are problems as well.
+    fn add(&mut self, problems: Vec<String>) {
+        for problem in problems {
+            if !self.said.contains(&problem) {
+                (self.say)(&problem);
+                self.said.insert(problem);
+            }
+        }
+    }
+
+    fn up(&mut self, manager: &str) {
+        self.away = None;
+        (self.say)(&format!("reports to the manager at {manager}"));
+    }
+
+    fn down(&mut self, manager: &str, why: String) {
+        if self.away.as_ref() != Some(&why) {
+            let mut line = format!("the manager at {manager} is away: {why}");
+            if self.away.is_none() {
+                let _ = write!(line, "; the last shares stay in force");
+            }
+            (self.say)(&line);
+            self.away = Some(why);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_that_cannot_be_are_refused() {
+        assert_eq!(check(&[60.0, 40.000_001], 2), Ok(()));
+        for (shares, words) in [
+            (&[100.0][..], "shares of 1 classes, and this policy has 2"),
+            (&[60.0, 60.0], "sum to 120 %"),
+            (&[-1.0, 60.0], "a share of -1"),
+            (&[f64::NAN, 60.0], "a share of NaN"),
+            (&[0.0, f64::INFINITY], "a share of inf"),
+        ] {
+            assert!(check(shares, 2).expect_err(words).contains(words), "{shares:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let lines: Rc<std::cell::RefCell<Vec<String>>> = Rc::default();
+        let heard = Rc::clone(&lines);
+        let say = Box::new(move |line: &str| heard.borrow_mut().push(line.to_owned()));
+        let mut voice = Voice { say, said: BTreeSet::new(), away: None };
+        let mut said = |tell: &mut dyn FnMut(&mut Voice)| {
+            tell(&mut voice);
+            std::mem::take(&mut *lines.borrow_mut())
+        };
+        let is = |text: &str| vec![text.to_owned()];
+        assert_eq!(said(&mut |v| v.tell(is("a"))), ["a"]);
+        assert!(said(&mut |v| v.tell(is("a"))).is_empty());
+        assert_eq!(said(&mut |v| v.add(vec!["a".into(), "b".into()])), ["b"]);
+        assert_eq!(said(&mut |v| v.tell(Vec::new())), ["what was said of the cgroups is mended"]);
+        assert!(said(&mut |v| v.tell(Vec::new())).is_empty());
+        assert_eq!(said(&mut |v| v.tell(is("a"))), ["a"], "it is there again");
+        let away = said(&mut |v| v.down("m:1", "refused".into()));
+        assert_eq!(away, ["the manager at m:1 is away: refused; the last shares stay in force"]);
+        assert!(said(&mut |v| v.down("m:1", "refused".into())).is_empty());
+        assert_eq!(said(&mut |v| v.up("m:1")), ["reports to the manager at m:1"]);
+    }
+}
