@@ -127,8 +127,13 @@ impl<T> Cpus<T> {
         }
         let most = |class: &Processor<T>| class.len().min(self.cpus as usize) as f64;
         let mut left = f64::from(self.cpus);
-        let mut open: f64 =
-            self.classes.iter().zip(&self.shares).filter(|(c, _)| !c.is_empty()).map(|(_, s)| s.max(NEXT_TO_NOTHING)).sum();
+        let mut open: f64 = self
+            .classes
+            .iter()
+            .zip(&self.shares)
+            .filter(|(c, _)| !c.is_empty())
+            .map(|(_, s)| s.max(NEXT_TO_NOTHING))
+            .sum();
         let mut given = vec![None; self.classes.len()];
         // Who can use less than its part gets what it can use; then the parts of the others are larger.
         loop {

@@ -472,7 +472,6 @@ impl Nodes {
         };
         self.ready.set(lane, index, (key, self.turns));
     }
-
 }
 
 /// The machines of a policy; tells each node which is its own.

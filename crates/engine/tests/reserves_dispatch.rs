@@ -92,8 +92,12 @@ fn round_robin_is_the_appendix_step_by_step() {
                 match random.below(10) {
                     0..5 => {
                         let class = random.below(3) as usize;
-                        let load: Vec<f64> =
-                            cluster.counts().iter().zip(&weights).map(|(inside, weight)| (inside + 1.0) / weight).collect();
+                        let load: Vec<f64> = cluster
+                            .counts()
+                            .iter()
+                            .zip(&weights)
+                            .map(|(inside, weight)| (inside + 1.0) / weight)
+                            .collect();
                         let usable = |node: usize| cluster.usable[node];
                         let fresh = |node: usize| usable(node) && !(never_twice && of_class[class] == Some(node));
                         let due = walk(last, &load, fresh).or_else(|| walk(last, &load, usable));
@@ -215,8 +219,12 @@ fn lard_is_the_table_step_by_step() {
                     n if n < crowd => {
                         // Small numbers are asked for more often.
                         let target = (random.below(30) * random.below(30) / 30).checked_sub(1);
-                        let load: Vec<f64> =
-                            cluster.counts().iter().zip(&weights).map(|(inside, weight)| inside / weight * mean).collect();
+                        let load: Vec<f64> = cluster
+                            .counts()
+                            .iter()
+                            .zip(&weights)
+                            .map(|(inside, weight)| inside / weight * mean)
+                            .collect();
                         let due = oracle.send(target, &load, &cluster.usable);
                         assert_eq!(cluster.send(0, target), due, "step {step}, {target:?}, loads {load:?}");
                         seen[3] += usize::from(load.iter().all(|load| *load > figures.overload));

@@ -264,8 +264,9 @@ fn who_is_turned_away_is_shown_the_fallback() {
     let mut policy = policy(Discipline { admit: Admit::Thresholds { queue: 1 }, ..Discipline::seda() }, 1, vec![]);
     policy.classes = vec![basic, class("lite", None, None, None)];
     let mut engine = Engine::new(Time::ZERO, policy.clone(), 1).expect("a valid policy");
-    let mut arrive =
-        |class, tag| engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, cost: None, target: None, tag });
+    let mut arrive = |class, tag| {
+        engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, cost: None, target: None, tag })
+    };
     assert!(matches!(arrive(0, 0), Verdict::Release { .. }));
     assert!(matches!(arrive(0, 1), Verdict::Wait { .. }));
     let Verdict::Shed(shed) = arrive(0, 2) else { panic!("the queue is full") };

@@ -46,7 +46,13 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             timeouts: NodeTimeouts { connect: second, first_byte: second, body_progress: second, total: second },
         }],
         templates: Vec::new(),
-        pools: vec![PoolSite { health: None, collector: None, target: None, idle_connections: 8, idle_timeout: second }],
+        pools: vec![PoolSite {
+            health: None,
+            collector: None,
+            target: None,
+            idle_connections: 8,
+            idle_timeout: second,
+        }],
         nodes: Vec::new(),
         limits: Limits {
             connections: 100,

@@ -275,7 +275,14 @@ impl Stage<'_> {
         let busy = self.backing.done()?;
         let at = clock::nanos(self.now());
         let state = self.gateway.state().unwrap_or_default();
-        Ok(Sample { at, window: state.window, outstanding: state.outstanding, waiting: state.waiting, busy, usage: Vec::new() })
+        Ok(Sample {
+            at,
+            window: state.window,
+            outstanding: state.outstanding,
+            waiting: state.waiting,
+            busy,
+            usage: Vec::new(),
+        })
     }
 }
 

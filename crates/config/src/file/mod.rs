@@ -24,15 +24,15 @@ use crate::unit::{Count, Name, Span};
 pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
-pub(crate) use dispatch::{Dispatch, Lard};
 pub(crate) use discipline::{
     AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
     Predict, StaleEstimate, TokenBuckets,
 };
+pub(crate) use dispatch::{Dispatch, Lard};
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
-    Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm, Numbers, ObjectsForm,
-    RequestForm, ServiceWord, Step, Times, TrafficForm,
+    Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm,
+    Numbers, ObjectsForm, RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};

@@ -26,7 +26,9 @@ pub(super) fn dispatch(upstream: &Upstream, discipline: &Discipline, cx: &mut Co
         (Dispatch::Turns, _) => engine::Dispatch::WeightedTurns,
         (Dispatch::Lard(form), _) => engine::Dispatch::Lard(lard(form, cx)),
         (Dispatch::PowerOfTwo, _) => engine::Dispatch::PowerOfTwo,
-        (Dispatch::PartitionStatic(form), _) => engine::Dispatch::PartitionStatic { sizes: web_switch::sizes(form, cx) },
+        (Dispatch::PartitionStatic(form), _) => {
+            engine::Dispatch::PartitionStatic { sizes: web_switch::sizes(form, cx) }
+        }
         (Dispatch::PartitionDynamic(form), _) => {
             web_switch::check_period(&form.every, cx);
             web_switch::check_busy(&form.busy, cx);

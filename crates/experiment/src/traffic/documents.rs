@@ -71,8 +71,9 @@ impl Library {
         let Documents { files: count, bytes, zipf, seed, .. } = *documents;
         let mut random = Random::new(seed);
         let whole = f64::from(count);
-        let mut sizes: Vec<f64> =
-            (1..=count).map(|rank| (SIGMA * normal(&mut random)).exp() * (f64::from(rank) / whole).powf(GROWTH)).collect();
+        let mut sizes: Vec<f64> = (1..=count)
+            .map(|rank| (SIGMA * normal(&mut random)).exp() * (f64::from(rank) / whole).powf(GROWTH))
+            .collect();
         let scale = bytes as f64 / sizes.iter().sum::<f64>();
         sizes.iter_mut().for_each(|size| *size *= scale);
         let popularity = (1..=count).map(|rank| {
@@ -118,14 +119,8 @@ mod tests {
     #[test]
     fn parts_have_their_shares_and_popular_files_are_small() {
         let parts = vec![(0, 0.5), (3, 0.3), (4, 0.2)];
-        let documents = Documents {
-            files: 5000,
-            bytes: 50_000_000,
-            zipf: 0.9,
-            seed: 7,
-            counted: Vec::new(),
-            parts: parts.clone(),
-        };
+        let documents =
+            Documents { files: 5000, bytes: 50_000_000, zipf: 0.9, seed: 7, counted: Vec::new(), parts: parts.clone() };
         let library = Library::new(&documents, 0);
         for (traffic, share) in parts {
             let own: f64 = library.files().filter(|(f, _)| f.traffic == traffic as u32).map(|(_, p)| p).sum();

@@ -386,9 +386,8 @@ impl Scrape {
             "Requests that went where their target was mapped (hit), was not (move), or that had none mapped (new)",
             None,
             localities().flat_map(|(labels, known)| {
-                [("hit", known.hits), ("move", known.moves), ("new", known.new)].map(|(sent, count)| {
-                    (labels.iter().copied().chain([("sent", sent)]).collect(), count)
-                })
+                [("hit", known.hits), ("move", known.moves), ("new", known.new)]
+                    .map(|(sent, count)| (labels.iter().copied().chain([("sent", sent)]).collect(), count))
             }),
         )
     }

@@ -189,7 +189,15 @@ mod tests {
     }
 
     fn written(template: &Template) -> String {
-        let filling = Filling { id: Id { traffic: 0, number: 7 }, cpu: 8_000_400, io: 1_500_000, key: 3, word: 1, object: 17, bytes: 900 };
+        let filling = Filling {
+            id: Id { traffic: 0, number: 7 },
+            cpu: 8_000_400,
+            io: 1_500_000,
+            key: 3,
+            word: 1,
+            object: 17,
+            bytes: 900,
+        };
         let mut out = Vec::new();
         template.head().expect("it can be sent").write(&filling, &mut out);
         String::from_utf8(out).expect("ASCII")

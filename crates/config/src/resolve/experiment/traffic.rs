@@ -54,7 +54,8 @@ pub(super) fn traffic(
             Source::Users { .. } | Source::Objects { .. } | Source::Part { .. } => 0.0,
         };
         let request = form.request.get().map_or_else(RequestShape::default, |form| request(form, cx));
-        let files = form.documents.get().and_then(|files| documents::documents(files, form, (all.len(), &class), names, cx));
+        let files =
+            form.documents.get().and_then(|files| documents::documents(files, form, (all.len(), &class), names, cx));
         let (documents, others) = files.unzip();
         let traffic = Traffic { class, source, session, documents, demand, patience, retries, retry_after, request };
         let objects = form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
