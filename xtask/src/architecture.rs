@@ -16,17 +16,25 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
     ("weirgate-config", &["weirgate-engine"]),
-    ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator"]),
+    ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-sim",
         &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment", "weirgate-reserves"],
     ),
-    ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-cgroup", &[]),
+    ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-cgroup"]),
     ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-lab",
-        &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-emulator", "weirgate-experiment"],
+        &[
+            "weirgate-engine",
+            "weirgate-config",
+            "weirgate-reserves",
+            "weirgate-cgroup",
+            "weirgate-emulator",
+            "weirgate-experiment",
+        ],
     ),
     (
         "weirgate",

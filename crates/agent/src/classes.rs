@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use weirgate_config::Reserves;
 use weirgate_reserves::spent;
 
-use crate::cgroup::{self, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
 use crate::record::Record;
+use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
 
 /// How many groups are named in a line for people.
 const MOST_NAMED: usize = 3;
@@ -58,6 +58,8 @@ struct Change {
     knob: usize,
     file: PathBuf,
     text: String,
+    /// It is more than what stands there.
+    grows: bool,
 }
 
 impl Classes {
@@ -262,7 +264,7 @@ impl Classes {
             return vec![why];
         }
         let mut problems = BTreeMap::new();
-        for Change { class, group, knob, file, text } in changes {
+        for Change { class, group, knob, file, text, .. } in changes {
             match cgroup::write(&file, &text) {
                 Ok(there) => {
                     let group = self.classes[class].groups.get_mut(&group);
@@ -288,11 +290,14 @@ impl Classes {
                     let Some(stands) = stands else { continue };
                     let (file, text) = (tree.join(name).join(knob.file), knob.text(part, self.memory));
                     if *stands != text && !(knob.resource == Resource::Memory && self.is_anothers(&file, stands)) {
-                        changes.push(Change { class: index, group: name.clone(), knob: at, file, text });
+                        let grows = knob.percent(&text) > knob.percent(stands);
+                        changes.push(Change { class: index, group: name.clone(), knob: at, file, text, grows });
                     }
                 }
             }
         }
+        // Who gets less comes first, so that a node never promises more than it has, also if the agent ends in the middle.
+        changes.sort_by_key(|change| change.grows);
         changes
     }
 

@@ -5,8 +5,8 @@ use std::fs;
 use weirgate_config::{ReserveClass, Reserves};
 
 use super::*;
-use crate::cgroup::{V1, V2};
 use crate::scratch::Scratch;
+use weirgate_cgroup::{V1, V2};
 
 /// Memory of the emulated node: 1 GiB, so that 1 % is 10 MiB and a bit.
 const MEMORY: u64 = 1 << 30;

@@ -1,5 +1,7 @@
 //! Patterns of paths as people write them: `*.php`, `/cgi-bin/*`.
 
+use weirgate_cgroup::fits;
+
 /// A list of patterns. A path fits if it fits one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Globs(Vec<String>);
@@ -21,31 +23,6 @@ impl Globs {
     pub fn fit(&self, path: &str) -> bool {
         self.0.iter().any(|pattern| fits(pattern.as_bytes(), path.as_bytes()))
     }
-}
-
-/// Whether `text` fits `pattern`. Takes O(pattern × path) at worst: only the last `*` is ever tried again.
-pub(crate) fn fits(pattern: &[u8], path: &[u8]) -> bool {
-    let (mut p, mut at) = (0, 0);
-    // Behind the last `*`, and up to where that `*` stretches.
-    let mut star: Option<(usize, usize)> = None;
-    while at < path.len() {
-        match (pattern.get(p), star) {
-            (Some(b'*'), _) => {
-                p += 1;
-                star = Some((p, at));
-            }
-            (Some(byte), _) if path.get(at) == Some(byte) => {
-                p += 1;
-                at += 1;
-            }
-            (_, Some((behind, stretched))) => {
-                star = Some((behind, stretched + 1));
-                (p, at) = (behind, stretched + 1);
-            }
-            (_, None) => return false,
-        }
-    }
-    pattern.get(p..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

@@ -6,12 +6,11 @@
 //!   tell, the collector does not know (see [`apache`], [`nginx`]). [`Source`] is where the counts come from, [`open`] and
 //!   [`serve`] hand them to gateways as a [`weirgate_config::Report`];
 //! - the node's side of Cluster Reserves, which measures what each class uses and sets its share. Source: Aron,
-//!   Druschel and Zwaenepoel, Sec. 4. [`Node`] is the whole, [`cgroup`] where the kernel counts and shares, [`monitor`] the
+//!   Druschel and Zwaenepoel, Sec. 4. [`Node`] is the whole, [`weirgate_cgroup`] where the kernel counts and shares, [`monitor`] the
 //!   node's figures.
 #![forbid(unsafe_code)]
 
 pub mod apache;
-pub mod cgroup;
 mod classes;
 mod clock;
 mod dial;

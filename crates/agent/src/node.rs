@@ -1,7 +1,7 @@
 //! The node's side of Cluster Reserves as a whole: measures windows, reports them, puts shares in force.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Secs. 4 and 5.4. What is decided is in
-//! [`weirgate_reserves::Tracker`]; here are the clock, the cgroups ([`crate::cgroup`]) and the manager. The order matters in
+//! [`weirgate_reserves::Tracker`]; here are the clock, the cgroups ([`weirgate_cgroup`]) and the manager. The order matters in
 //! one place: after shares are set, the counters are read and the window begins, so that a report never mixes what was
 //! used under two sets of shares. While the manager is away the last shares stay.
 
@@ -17,13 +17,13 @@ use weirgate_config::{Active, NodeReport, Reserves, Token, Trigger};
 use weirgate_reserves as reserves;
 use weirgate_reserves::Tracker;
 
-use crate::cgroup;
 use crate::classes::Classes;
 use crate::clock::{self, Clock};
 use crate::dial::{Dial, Event, is_local};
 use crate::monitor::{self, Monitor};
 use crate::record::Record;
 use crate::source::Source;
+use weirgate_cgroup as cgroup;
 
 /// How often the agent looks for groups that have come or gone.
 const LOOK: Duration = Duration::from_secs(1);
@@ -45,7 +45,7 @@ pub struct Settings {
     /// Index of the node.
     pub node: usize,
     /// CPUs that make up the node; `None` is all that the agent may use.
-    pub cpus: Option<u32>,
+    pub cpus: Option<f64>,
     /// Where groups are; see [`cgroup::open`].
     pub root: Option<PathBuf>,
     /// Where the record of what was there before is kept.
@@ -88,20 +88,20 @@ impl Node {
             ));
         }
         let cpus = match cpus {
-            Some(cpus) => cpus as usize,
-            None => monitor::usable_cpus()?,
+            Some(cpus) => cpus,
+            None => monitor::usable_cpus()? as f64,
         };
         let opened = cgroup::open(root.as_deref())?;
         let record = Record::open(&state, &name)?;
         let (classes, problems) = Classes::new(&reserves, node, opened.cgroups, record, monitor::memory())?;
         let mut voice = Voice { say: Box::new(say), said: BTreeSet::new(), away: None };
         opened.about.iter().for_each(|line| (voice.say)(line));
-        (voice.say)(&format!("node {name} with {cpus} CPU{}", if cpus == 1 { "" } else { "s" }));
+        (voice.say)(&format!("node {name} with {cpus} CPU{}", if cpus == 1.0 { "" } else { "s" }));
         classes.summary().iter().for_each(|line| (voice.say)(line));
         voice.tell(problems);
         let (sender, events) = mpsc::channel(MOST_EVENTS);
         let dial = Dial { manager: reserves.manager, node: name, token, events: sender };
-        Ok(Node { classes, cpus: cpus as f64, clock: Clock::start(), source, dial, events, voice })
+        Ok(Node { classes, cpus, clock: Clock::start(), source, dial, events, voice })
     }
 
     /// Runs until `stop`. Then shares and groups are as they were before the first agent of this node, unless they are

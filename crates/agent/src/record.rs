@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::cgroup::{self, Cgroups};
+use weirgate_cgroup::{self as cgroup, Cgroups};
 
 /// Where state is by default: gone with the cgroups when the machine starts anew.
 pub const STATE_DIRECTORY: &str = "/run/weirgate";

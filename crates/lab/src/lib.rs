@@ -18,5 +18,6 @@ pub mod programs;
 pub mod proof;
 pub mod provision;
 pub mod report;
+pub mod reserves;
 pub mod services;
 pub mod trial;

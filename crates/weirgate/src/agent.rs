@@ -63,9 +63,9 @@ pub(crate) struct Args {
     /// `lab/n1`, or the directory of a v2 group. By default the root.
     #[arg(long, value_name = "DIR", requires = "policy")]
     cgroup_root: Option<PathBuf>,
-    /// CPUs that make up this node. By default all that the agent may use.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536), requires = "policy")]
-    cpus: Option<u32>,
+    /// CPUs that make up this node, such as 0.5 where two share one. By default all that the agent may use.
+    #[arg(long, value_name = "N", value_parser = cpus, requires = "policy")]
+    cpus: Option<f64>,
     /// Apache's page of mod_status, which must have `ExtendedStatus On` (the default). With `?auto` requests cannot be
     /// told apart.
     #[arg(long, value_name = "URL", value_parser = StatusPage::parse, group = "server")]
@@ -95,6 +95,12 @@ pub(crate) struct Args {
 enum Word {
     Static,
     Dynamic,
+}
+
+/// As many CPUs as a node can have; a hundredth of one is less than a window can tell from nothing.
+fn cpus(text: &str) -> Result<f64, String> {
+    let number = text.parse().ok().filter(|number| (0.01..=65_536.0).contains(number));
+    number.ok_or_else(|| "write a number from 0.01 to 65536".to_owned())
 }
 
 /// Runs the command.

@@ -5,6 +5,7 @@ mod list;
 mod play;
 mod provision;
 mod reports;
+mod reserves;
 mod table1;
 
 use std::path::{Path, PathBuf};
@@ -53,6 +54,7 @@ enum Command {
     Report(reports::ReportArgs),
     Compare(reports::CompareArgs),
     Provision(provision::Args),
+    ClusterReserves(reserves::Args),
     ClusterReservesTable1(table1::Args),
 }
 
@@ -111,6 +113,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Report(args) => reports::report(&args),
         Command::Compare(args) => reports::compare(&args),
         Command::Provision(args) => provision::run(&args),
+        Command::ClusterReserves(args) => reserves::run(&args),
         Command::ClusterReservesTable1(args) => table1::run(&args),
     }
 }

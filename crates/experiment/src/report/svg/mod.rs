@@ -7,6 +7,7 @@
 
 mod curve;
 mod legend;
+mod lines;
 mod marks;
 mod plot;
 
@@ -19,6 +20,7 @@ use super::series::{ClassSeries, Series};
 use super::{Curve, Played};
 pub use curve::curve;
 use legend::{Legend, MARK};
+pub use lines::{Line, over_time};
 use marks::Marks;
 use plot::{Panel, axis_for, round_step, text};
 pub use plot::{escape, figure_text};

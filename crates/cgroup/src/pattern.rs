@@ -4,8 +4,6 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::glob::fits;
-
 /// Most groups that one class may have on a node; each is read four times a second.
 pub const MOST_GROUPS: usize = 1000;
 
@@ -80,6 +78,32 @@ pub(super) fn children(directory: &Path) -> io::Result<Vec<String>> {
     let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
     // Names that are not UTF-8 cannot be written in a policy.
     Ok(directories.filter_map(|entry| entry.file_name().into_string().ok()).collect())
+}
+
+/// Whether `text` fits `pattern`, in which `*` stands for anything and everything else for itself. Takes O(pattern × text) at worst: only the last `*` is ever tried again.
+#[must_use]
+pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut at) = (0, 0);
+    // Behind the last `*`, and up to where that `*` stretches.
+    let mut star: Option<(usize, usize)> = None;
+    while at < text.len() {
+        match (pattern.get(p), star) {
+            (Some(b'*'), _) => {
+                p += 1;
+                star = Some((p, at));
+            }
+            (Some(byte), _) if text.get(at) == Some(byte) => {
+                p += 1;
+                at += 1;
+            }
+            (_, Some((behind, stretched))) => {
+                star = Some((behind, stretched + 1));
+                (p, at) = (behind, stretched + 1);
+            }
+            (_, None) => return false,
+        }
+    }
+    pattern.get(p..).unwrap_or_default().iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]

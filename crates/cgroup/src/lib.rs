@@ -7,10 +7,14 @@
 //! [`Cgroups`].
 //!
 //! A share is never a quota: a quota would keep a class from what nobody else uses.
+#![forbid(unsafe_code)]
 
 mod knob;
 mod mounts;
 mod pattern;
+#[cfg(test)]
+#[path = "../../agent/src/scratch.rs"]
+mod scratch;
 mod v1;
 mod v2;
 
@@ -21,7 +25,7 @@ use std::path::{Path, PathBuf};
 
 pub use knob::{Knob, Resource};
 pub use mounts::{Opened, open};
-pub use pattern::{MOST_GROUPS, Pattern};
+pub use pattern::{MOST_GROUPS, Pattern, fits};
 pub use v1::V1;
 pub use v2::V2;
 

@@ -1,0 +1,241 @@
+//! Managers, agents and nodes that are killed (SIGKILL) at random, again and again: shares must stay in force, no node may ever
+//! promise more than it has, all must be as before soon after the victim is back, and nothing may be left at the end.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use weirgate_emulator::clock;
+use weirgate_emulator::random::Random;
+
+use super::cluster::{Busy, Cluster};
+use super::managed::{Managed, name};
+use super::play::STEP;
+use super::scenario::Manager;
+use super::{CLASSES, NODES, SHARE};
+
+/// The class that is busy on the first two nodes only, so that shares are not what they were at the start.
+const UNEVEN: usize = 0;
+
+/// Weights are whole numbers: five classes' shares may sum to so much more than 100.
+const GRAIN: f64 = 0.06;
+
+/// A share that differs by less from another is the same.
+const SAME: f64 = 0.1;
+
+/// How long a victim is away: from less than a report's interval to longer than any silence that is forgiven, in seconds.
+const AWAY: (f64, f64) = (0.1, 1.6);
+
+/// What has not recovered by then never does.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Who was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Victim {
+    /// The manager.
+    Manager,
+    /// A node's agent.
+    Agent(usize),
+    /// A node: its agent and everything in its groups.
+    Node(usize),
+}
+
+/// A kill and what followed.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kill {
+    /// Who.
+    pub victim: Victim,
+    /// For so many seconds.
+    pub away: f64,
+    /// Shares that should have stayed meanwhile did.
+    pub kept: bool,
+    /// Seconds from the victim's new start until shares of a run with all nodes were in force everywhere; `None` if they
+    /// never were.
+    pub recovered: Option<f64>,
+}
+
+/// Everything that was found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Chaos {
+    /// In order.
+    pub kills: Vec<Kill>,
+    /// The largest sum of a node's shares that was ever seen, in percent.
+    pub largest_sum: f64,
+    /// What was not as before once all had been told to stop.
+    pub left: Vec<String>,
+    /// What manager and agents said.
+    pub log: Vec<String>,
+}
+
+impl Chaos {
+    /// The slowest recovery, in seconds; infinite if one never came.
+    #[must_use]
+    pub fn slowest(&self) -> f64 {
+        self.kills.iter().map(|kill| kill.recovered.unwrap_or(f64::INFINITY)).fold(0.0, f64::max)
+    }
+
+    /// Shares stayed, sums too, and nothing was left.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.kills.iter().all(|kill| kill.kept) && self.largest_sum <= 100.0 + GRAIN && self.left.is_empty()
+    }
+}
+
+/// Kills `kills` times, by `seed`; `progress` is told how often it has.
+///
+/// # Errors
+/// As [`super::play`].
+pub fn chaos(
+    program: &Path,
+    directory: &Path,
+    kills: usize,
+    seed: u64,
+    mut progress: impl FnMut(usize),
+) -> Result<Chaos, String> {
+    // Two seconds of being away and ten of patience are more than any kill takes.
+    let cluster = Cluster::new(Duration::from_secs(12) * kills as u32)?;
+    let mut busy: Vec<Vec<Busy>> = (0..NODES).map(|node| workers(&cluster, node)).collect::<Result<_, _>>()?;
+    let terms = Manager { from: Duration::ZERO, every: Some(Duration::from_secs(1)), on_demand: true };
+    let mut managed = Managed::new(terms, program, directory)?;
+    (0..NODES).try_for_each(|node| managed.start_agent(&cluster, node))?;
+    managed.start_manager()?;
+    let mut chaos = Chaos::default();
+    let mut random = Random::new(seed);
+    if !until(|| has_recovered(&managed, &cluster, 0), || chaos.look(&cluster)) {
+        return Err(format!("no run was made at the start\n{}", managed.stop()?.join("\n")));
+    }
+    for number in 0..kills {
+        progress(number);
+        let victim = match (random.unit() * (1 + 2 * NODES) as f64) as usize {
+            0 => Victim::Manager,
+            agent @ 1..=NODES => Victim::Agent(agent - 1),
+            node => Victim::Node(node - 1 - NODES),
+        };
+        // One in three is the manager: of all, it is the one that nobody stands in for.
+        let victim = if random.unit() < 0.25 { Victim::Manager } else { victim };
+        let away = AWAY.0 + (AWAY.1 - AWAY.0) * random.unit();
+        match victim {
+            Victim::Manager => managed.kill_manager(),
+            Victim::Agent(node) => managed.kill_agent(node),
+            Victim::Node(node) => {
+                managed.kill_agent(node);
+                busy[node].clear();
+            }
+        }
+        let kept = kept(victim, away, &cluster, &mut chaos);
+        let before = last_run(&managed).unwrap_or(0);
+        match victim {
+            Victim::Manager => managed.start_manager()?,
+            Victim::Agent(node) => managed.start_agent(&cluster, node)?,
+            Victim::Node(node) => {
+                busy[node] = workers(&cluster, node)?;
+                managed.start_agent(&cluster, node)?;
+            }
+        }
+        let started = clock::now();
+        let came = until(|| has_recovered(&managed, &cluster, before), || chaos.look(&cluster));
+        let recovered = came.then(|| (clock::now() - started) as f64 / 1e9);
+        chaos.kills.push(Kill { victim, away, kept, recovered });
+        managed.check()?;
+    }
+    busy.clear();
+    let admin = managed.admin.clone();
+    chaos.log = managed.stop()?;
+    for node in 0..NODES {
+        // Agents put back what they found at their first start.
+        let shares = cluster.shares(node);
+        if shares.iter().any(|share| (share - SHARE).abs() > SAME) {
+            chaos.left.push(format!("{}: shares {shares:.1?}", name(node)));
+        }
+        if directory.join(format!("state-{}", name(node))).read_dir().is_ok_and(|mut files| files.next().is_some()) {
+            chaos.left.push(format!("{}: the agent's record", name(node)));
+        }
+    }
+    if admin.exists() {
+        chaos.left.push(format!("the manager's socket {}", admin.display()));
+    }
+    chaos.left.extend(cluster.close());
+    Ok(chaos)
+}
+
+impl Chaos {
+    /// Looks at the sums.
+    fn look(&mut self, cluster: &Cluster) {
+        let sums = (0..NODES).map(|node| cluster.shares(node).iter().sum());
+        self.largest_sum = sums.fold(self.largest_sum, f64::max);
+    }
+}
+
+fn workers(cluster: &Cluster, node: usize) -> Result<Vec<Busy>, String> {
+    let here = |class: &usize| *class != UNEVEN || node < NODES / 2;
+    (0..CLASSES).filter(here).map(|class| cluster.start(node, class)).collect()
+}
+
+/// Waits while a victim is away; whether the shares stayed that should: all without a manager, its node's without an agent.
+fn kept(victim: Victim, away: f64, cluster: &Cluster, chaos: &mut Chaos) -> bool {
+    let nodes = match victim {
+        Victim::Manager => 0..NODES,
+        Victim::Agent(node) | Victim::Node(node) => node..node + 1,
+    };
+    let shares = || -> Vec<Vec<f64>> { nodes.clone().map(|node| cluster.shares(node)).collect() };
+    let begun = clock::now();
+    // What was on its way is still set.
+    clock::pause(STEP);
+    let before = shares();
+    let mut kept = true;
+    while ((clock::now() - begun) as f64 / 1e9) < away {
+        kept &= shares() == before;
+        chaos.look(cluster);
+        clock::pause(STEP);
+    }
+    kept
+}
+
+/// Waits until `done`, for [`PATIENCE`] at most, and does `meanwhile`.
+fn until(mut done: impl FnMut() -> bool, mut meanwhile: impl FnMut()) -> bool {
+    let begun = clock::now();
+    while clock::now() - begun < clock::nanos(PATIENCE) {
+        if done() {
+            return true;
+        }
+        meanwhile();
+        clock::pause(STEP);
+    }
+    false
+}
+
+/// Whether the shares of a run after run `before`, with all nodes, are in force on all nodes.
+fn has_recovered(managed: &Managed, cluster: &Cluster, before: u64) -> bool {
+    let Some(page) = page(managed) else { return false };
+    let last = &page["last_runs"][0];
+    if last["number"].as_u64().is_none_or(|run| run <= before) || last["nodes"] != NODES {
+        return false;
+    }
+    let in_force = |node: usize| {
+        let classes = &page["nodes"][node]["classes"];
+        let shares = cluster.shares(node);
+        let is_set = |class: usize| {
+            let given = classes[class]["allocation_percent"].as_f64();
+            given.is_some_and(|given| (given - shares[class]).abs() <= SAME)
+        };
+        page["nodes"][node]["state"] == "up" && (0..CLASSES).all(is_set)
+    };
+    (0..NODES).all(in_force)
+}
+
+fn last_run(managed: &Managed) -> Option<u64> {
+    page(managed)?["last_runs"][0]["number"].as_u64()
+}
+
+/// The manager's page, if there is a manager.
+fn page(managed: &Managed) -> Option<Value> {
+    let mut stream = UnixStream::connect(&managed.admin).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    stream.write_all(b"GET /reserves HTTP/1.0\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
+}

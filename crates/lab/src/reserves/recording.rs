@@ -1,0 +1,124 @@
+//! What was used, when, where, and by whom.
+
+use serde::{Deserialize, Serialize};
+
+use super::{CLASSES, NODES};
+
+/// What a run left.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Recording {
+    /// The scenario's name.
+    pub scenario: String,
+    /// CPUs of a node.
+    pub node_cpus: f64,
+    /// In order of time.
+    pub samples: Vec<Sample>,
+    /// The first class's requests.
+    pub relocations: Vec<Relocation>,
+    /// What manager and agents said.
+    pub log: Vec<String>,
+}
+
+/// The counters at an instant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Seconds from the start.
+    pub at: f64,
+    /// Per node the CPU time of each class and, last, of the filler, in nanoseconds.
+    pub used: Vec<Vec<u64>>,
+}
+
+/// A request that went to another node.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Relocation {
+    /// Seconds from the start.
+    pub at: f64,
+    /// Where it went.
+    pub node: usize,
+    /// Seconds until its class had its share there; `None` if never.
+    pub took: Option<f64>,
+}
+
+impl Recording {
+    /// A class's part of a node between two samples, in percent of the time that the node had: what the machine's
+    /// other guests took is nobody's.
+    fn part(before: &Sample, after: &Sample, node: usize, class: usize) -> f64 {
+        let used = |class: usize| after.used[node][class].saturating_sub(before.used[node][class]) as f64;
+        let all: f64 = (0..=CLASSES).map(used).sum();
+        if all > 0.0 { used(class) / all * 100.0 } else { 0.0 }
+    }
+
+    /// A class's part of all nodes from `from` seconds on, in percent.
+    #[must_use]
+    pub fn of_cluster(&self, class: usize, from: f64) -> f64 {
+        let (Some(first), Some(last)) = (self.samples.iter().find(|s| s.at >= from), self.samples.last()) else {
+            return 0.0;
+        };
+        (0..NODES).map(|node| Recording::part(first, last, node, class)).sum::<f64>() / NODES as f64
+    }
+
+    /// Its part of a node, or of all, over time: windows of `window` seconds, each at its middle.
+    #[must_use]
+    pub fn over_time(&self, class: usize, node: Option<usize>, window: f64) -> Vec<(f64, f64)> {
+        let mut points = Vec::new();
+        let mut samples = self.samples.iter();
+        let Some(mut before) = samples.next() else { return points };
+        for after in samples {
+            // The last sample of a window may be a hair early.
+            if after.at - before.at < window * 0.99 {
+                continue;
+            }
+            let nodes = node.map_or(0..NODES, |node| node..node + 1);
+            let count = nodes.len() as f64;
+            let part = nodes.map(|node| Recording::part(before, after, node, class)).sum::<f64>() / count;
+            points.push((f64::midpoint(before.at, after.at), part));
+            before = after;
+        }
+        points
+    }
+
+    /// Times that relocations took, sorted; those that never ended are infinite. The first request has nowhere to come
+    /// from, and meets a manager that has just begun.
+    #[must_use]
+    pub fn relocation_times(&self) -> Vec<f64> {
+        let moved = self.relocations.iter().skip(1);
+        let mut times: Vec<f64> = moved.map(|r| r.took.unwrap_or(f64::INFINITY)).collect();
+        times.sort_by(f64::total_cmp);
+        times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two samples a second: class 1 takes a quarter of node 1 and nothing elsewhere, the filler the rest.
+    fn recording() -> Recording {
+        let sample = |half: u64| {
+            let mut used = vec![vec![0; CLASSES + 1]; NODES];
+            for node in &mut used {
+                node[CLASSES] = half * 100;
+            }
+            used[0][0] = half * 25;
+            used[0][CLASSES] = half * 75;
+            Sample { at: half as f64 / 2.0, used }
+        };
+        Recording { samples: (0..=8).map(sample).collect(), ..Recording::default() }
+    }
+
+    #[test]
+    fn parts_are_of_the_time_that_nodes_had() {
+        let recording = recording();
+        assert_eq!((recording.of_cluster(0, 1.0), recording.of_cluster(1, 0.0)), (6.25, 0.0));
+        assert_eq!(recording.over_time(0, Some(0), 1.0), [(0.5, 25.0), (1.5, 25.0), (2.5, 25.0), (3.5, 25.0)]);
+        assert_eq!(recording.over_time(0, None, 2.0), [(1.0, 6.25), (3.0, 6.25)]);
+    }
+
+    #[test]
+    fn what_never_came_took_longest() {
+        let mut recording = recording();
+        recording.relocations =
+            [Some(9.0), Some(0.5), None, Some(0.3)].map(|took| Relocation { at: 0.0, node: 0, took }).to_vec();
+        assert_eq!(recording.relocation_times(), [0.3, 0.5, f64::INFINITY]);
+    }
+}

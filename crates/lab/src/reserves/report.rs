@@ -1,0 +1,159 @@
+//! The paper's figures beside ours, and what must hold of ours.
+
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use weirgate_experiment::report::Table;
+use weirgate_experiment::report::html::{document, escape};
+use weirgate_experiment::report::svg::{Line, over_time};
+
+use super::recording::Recording;
+use super::scenario::{Judged, SCENARIOS, Scenario};
+use super::{CLASSES, NODES};
+
+/// Windows of the figures, in seconds: the paper's are of this order.
+const WINDOW: f64 = 0.5;
+
+/// A figure of ours against the paper's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The scenario's name.
+    pub scenario: String,
+    /// What it is.
+    pub what: String,
+    /// The paper's.
+    pub paper: String,
+    /// Ours.
+    pub ours: String,
+    /// Where ours must lie.
+    pub band: String,
+    /// Whether it does.
+    pub holds: bool,
+}
+
+fn scenario(recording: &Recording) -> Option<&'static Scenario> {
+    SCENARIOS.iter().find(|scenario| scenario.name == recording.scenario)
+}
+
+/// What came of the bands of each recording.
+#[must_use]
+pub fn findings(recordings: &[Recording]) -> Vec<Finding> {
+    let of = |recording| scenario(recording).into_iter().flat_map(move |scenario| found(scenario, recording));
+    recordings.iter().flat_map(of).collect()
+}
+
+fn found(scenario: &Scenario, recording: &Recording) -> Vec<Finding> {
+    let finding = |band: &super::Band| {
+        let (what, ours): (String, Vec<f64>) = match band.judged {
+            Judged::Class(class, from) => {
+                let part = recording.of_cluster(class, from.as_secs_f64());
+                (format!("class {}, % of the cluster", class + 1), vec![part])
+            }
+            Judged::Others(from) => {
+                let parts = (1..CLASSES).map(|class| recording.of_cluster(class, from.as_secs_f64()));
+                let (least, most) = parts.fold((f64::INFINITY, 0.0_f64), |(l, m), part| (l.min(part), m.max(part)));
+                ("each other class, % of the cluster".to_owned(), vec![least, most])
+            }
+            Judged::Relocation => {
+                let times = recording.relocation_times();
+                let median = times.get(times.len() / 2).copied().unwrap_or(f64::INFINITY);
+                (format!("relocation, median of {}, s", times.len()), vec![median])
+            }
+        };
+        let text: Vec<String> = ours.iter().map(|figure| format!("{figure:.2}")).collect();
+        Finding {
+            scenario: scenario.name.into(),
+            what,
+            paper: band.paper.into(),
+            ours: text.join(" to "),
+            band: format!("{} to {}", band.least, band.most),
+            holds: ours.iter().all(|figure| (band.least..=band.most).contains(figure)),
+        }
+    };
+    scenario.bands.iter().map(finding).collect()
+}
+
+/// The findings as columns of text.
+#[must_use]
+pub fn table(findings: &[Finding]) -> String {
+    let mut table = Table::new(&["scenario", "what", "paper", "ours", "band", "holds"], &[0, 1, 5]);
+    for finding in findings {
+        let holds = if finding.holds { "✔" } else { "✘" };
+        let cells = [&finding.scenario, &finding.what, &finding.paper, &finding.ours, &finding.band];
+        table.row(cells.into_iter().cloned().chain([holds.to_owned()]).collect());
+    }
+    table.lines("  ")
+}
+
+/// Everything on one page.
+#[must_use]
+pub fn page(recordings: &[Recording]) -> String {
+    const TITLE: &str = "Cluster Reserves on real control groups";
+    let findings = findings(recordings);
+    let mut html = format!(
+        "<h1>{TITLE}</h1><p class=\"lead\">Four nodes, five classes that reserve 20 % of the cluster each: Secs. 5.2 to 5.4 \
+         of the paper, Figs. 4 to 13.</p>\
+         <div class=\"wide\"><table><tr><th class=\"l\">scenario<th class=\"l\">what<th>paper<th>ours<th>band<th></tr>"
+    );
+    for finding in &findings {
+        let mark = if finding.holds { "<td class=\"y\">✔" } else { "<td class=\"n\">✘" };
+        let _ = write!(
+            html,
+            "<tr><td class=\"l\">{}<td class=\"l\">{}<td>{}<td>{}<td>{}{mark}</tr>",
+            escape(&finding.scenario),
+            escape(&finding.what),
+            escape(&finding.paper),
+            escape(&finding.ours),
+            escape(&finding.band)
+        );
+    }
+    html += "</table></div>";
+    html.extend(recordings.iter().filter_map(|recording| Some(section(scenario(recording)?, recording))));
+    document(TITLE, &html)
+}
+
+fn section(scenario: &Scenario, recording: &Recording) -> String {
+    let mut html = format!("<h2>{}</h2><div class=\"grid\">", escape(scenario.title));
+    for (caption, svg) in scenario.figures.iter().zip(figures(scenario, recording)) {
+        let _ = write!(html, "<figure><figcaption>{}</figcaption>{svg}</figure>", escape(caption));
+    }
+    html += "</div>";
+    let times: Vec<String> = recording.relocation_times().iter().map(|took| format!("{took:.2}")).collect();
+    if scenario.manager.is_some() && !times.is_empty() {
+        let _ = write!(
+            html,
+            "<p class=\"note\">Time until a request's class had nine tenths of its share on the node that the request had gone to, in \
+             seconds: {}.</p>",
+            times.join(", ")
+        );
+    }
+    if !recording.log.is_empty() {
+        let log = escape(&recording.log.join("\n"));
+        let _ = write!(html, "<details><summary>What manager and agents said</summary><pre>{log}</pre></details>");
+    }
+    html
+}
+
+/// The two figures of a scenario: a node or a class on all nodes, and the cluster.
+#[must_use]
+pub fn figures(scenario: &Scenario, recording: &Recording) -> [String; 2] {
+    let length = scenario.length.as_secs_f64();
+    let classes = |node: Option<usize>| -> Vec<Line> {
+        let line =
+            |class| Line { name: format!("class {}", class + 1), points: recording.over_time(class, node, WINDOW) };
+        (0..CLASSES).map(line).collect()
+    };
+    let single = if scenario.name == "balanced" {
+        over_time("Use of node 1, %", &classes(Some(0)), length, 50.0)
+    } else {
+        let shown = scenario.shown;
+        let line = |node: usize| Line {
+            name: format!("node {}", node + 1),
+            points: recording.over_time(shown, Some(node), WINDOW),
+        };
+        let nodes: Vec<Line> = (0..NODES).map(line).collect();
+        let highest = if scenario.request.is_some() { 100.0 } else { 50.0 };
+        over_time(&format!("Use of each node by class {}, %", shown + 1), &nodes, length, highest)
+    };
+    [single, over_time("Use of the cluster, %", &classes(None), length, 40.0)]
+}
