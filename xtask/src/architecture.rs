@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &[&str]); 12] = [
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
     ("weirgate-config", &["weirgate-engine"]),
-    ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator"]),
+    ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-sim",

@@ -74,6 +74,9 @@ pub struct Documents {
     pub zipf: f64,
     /// Names the set: sizes are drawn from it, the same in every run.
     pub seed: u64,
+    /// What was counted in a log: per file its bytes and its requests, the most popular first. If there is any, it stands
+    /// in place of all of the above; files of experiments have none.
+    pub counted: Vec<(u64, u64)>,
     /// Streams that have a part of them, as indices into [`Experiment::traffic`], each with its share of the requests;
     /// at least one, and the shares sum to 1. The first is the stream's own.
     pub parts: Vec<(usize, f64)>,

@@ -286,7 +286,7 @@ mod tests {
     const DISK: Disk = Disk { access: Duration::from_millis(10), bytes_per_s: 1e6, cache: 4000 };
 
     fn work(cpu: u64, object: Option<u64>, bytes: u64) -> Work {
-        Work { demand: Demand { cpu: cpu * MS, io: 0 }, object, bytes }
+        Work { demand: Demand { cpu: cpu * MS, io: 0 }, class: 0, object, bytes }
     }
 
     fn finish(computer: &mut Computer) -> Vec<(u64, u64)> {

@@ -183,20 +183,20 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
 /// What matters to the choice of a node, where it is more than the load.
 fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
     let target = match site.pools.get(class.pool).and_then(|pool| pool.target) {
-        Some(TargetOf::Path) => "host and path",
-        Some(TargetOf::Query) => "host, path and query",
+        Some(TargetOf::Path) => "this host and path",
+        Some(TargetOf::Query) => "this host, path and query",
         None => "",
     };
     match site.policy.pools.get(class.pool).map(|pool| pool.dispatch) {
         Some(Dispatch::Lard(Lard { idle, overload, .. })) => {
             let _ = writeln!(
                 text,
-                "dispatch  where {target} was asked for before; elsewhere when much more than {idle} requests are inside \
-                 that node, and never above {overload}"
+                "dispatch  to the node that served {target} before, while it is not much busier than others (idle below \
+                 {idle} requests inside, overloaded above {overload})"
             );
         }
         Some(Dispatch::RoundRobin { never_twice: true }) => {
-            let _ = writeln!(text, "dispatch  the least loaded node, but not the one of the class's last request");
+            let _ = writeln!(text, "dispatch  to the least loaded node, but not to that of the class's last request");
         }
         _ => {}
     }

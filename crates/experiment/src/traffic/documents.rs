@@ -42,7 +42,33 @@ impl Library {
     /// Those of stream number `index`.
     #[must_use]
     pub fn new(documents: &Documents, index: usize) -> Library {
-        let Documents { files: count, bytes, zipf, seed, ref parts } = *documents;
+        let parts = &documents.parts;
+        let files = if documents.counted.is_empty() { Library::drawn(documents) } else { Library::counted(documents) };
+        let mut library = Library { cumulative: Vec::new(), files: Vec::new() };
+        let (mut total, mut dealt) = (0.0, vec![0.0; parts.len()]);
+        for (file, (popularity, bytes)) in files.into_iter().enumerate() {
+            total += popularity;
+            let behind = |part: usize| parts[part].1 * total - dealt[part];
+            let neediest = (0..parts.len()).max_by(|a, b| behind(*a).total_cmp(&behind(*b))).unwrap_or(0);
+            if let Some(dealt) = dealt.get_mut(neediest) {
+                *dealt += popularity;
+            }
+            let traffic = parts.get(neediest).map_or(index, |(traffic, _)| *traffic) as u32;
+            let object = (index as u64) << 32 | file as u64;
+            library.cumulative.push(total);
+            library.files.push(Document { object, bytes, traffic });
+        }
+        library
+    }
+
+    /// Popularity and bytes of files as a log counted them.
+    fn counted(documents: &Documents) -> Vec<(f64, u64)> {
+        documents.counted.iter().map(|(bytes, requests)| (*requests as f64, *bytes)).collect()
+    }
+
+    /// Popularity and bytes of files by their figures.
+    fn drawn(documents: &Documents) -> Vec<(f64, u64)> {
+        let Documents { files: count, bytes, zipf, seed, .. } = *documents;
         let mut random = Random::new(seed);
         let whole = f64::from(count);
         let mut sizes: Vec<f64> = (1..=count)
@@ -54,21 +80,7 @@ impl Library {
             let rank = f64::from(rank);
             rank.powf(-zipf) * (1.0 - (rank - 0.5) / whole).powf(FADE)
         });
-        let mut library = Library { cumulative: Vec::new(), files: Vec::new() };
-        let (mut total, mut dealt) = (0.0, vec![0.0; parts.len()]);
-        for (file, (popularity, size)) in popularity.zip(sizes).enumerate() {
-            total += popularity;
-            let behind = |part: usize| parts[part].1 * total - dealt[part];
-            let neediest = (0..parts.len()).max_by(|a, b| behind(*a).total_cmp(&behind(*b))).unwrap_or(0);
-            if let Some(dealt) = dealt.get_mut(neediest) {
-                *dealt += popularity;
-            }
-            let traffic = parts.get(neediest).map_or(index, |(traffic, _)| *traffic) as u32;
-            let object = (index as u64) << 32 | file as u64;
-            library.cumulative.push(total);
-            library.files.push(Document { object, bytes: size.round().max(1.0) as u64, traffic });
-        }
-        library
+        popularity.zip(sizes).map(|(popularity, size)| (popularity, size.round().max(1.0) as u64)).collect()
     }
 
     /// The file at a point from 0 to 1, 1 excluded, of all requests.
@@ -107,7 +119,8 @@ mod tests {
     #[test]
     fn parts_have_their_shares_and_popular_files_are_small() {
         let parts = vec![(0, 0.5), (3, 0.3), (4, 0.2)];
-        let documents = Documents { files: 5000, bytes: 50_000_000, zipf: 0.9, seed: 7, parts: parts.clone() };
+        let documents =
+            Documents { files: 5000, bytes: 50_000_000, zipf: 0.9, seed: 7, counted: Vec::new(), parts: parts.clone() };
         let library = Library::new(&documents, 0);
         for (traffic, share) in parts {
             let own: f64 = library.files().filter(|(f, _)| f.traffic == traffic as u32).map(|(_, p)| p).sum();
@@ -124,7 +137,14 @@ mod tests {
     #[test]
     fn a_seed_names_a_set() {
         let set = |seed, index| {
-            let documents = Documents { files: 100, bytes: 100_000, zipf: 1.0, seed, parts: vec![(index, 1.0)] };
+            let documents = Documents {
+                files: 100,
+                bytes: 100_000,
+                zipf: 1.0,
+                seed,
+                counted: Vec::new(),
+                parts: vec![(index, 1.0)],
+            };
             Library::new(&documents, index).files().map(|(file, _)| (file.object, file.bytes)).collect::<Vec<_>>()
         };
         assert_eq!(set(1, 0), set(1, 0));

@@ -10,6 +10,7 @@ mod lifecycle;
 mod queueing;
 mod retries;
 mod stage;
+mod targets;
 mod threats;
 mod timeouts;
 mod upgrades;

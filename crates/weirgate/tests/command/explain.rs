@@ -50,6 +50,25 @@ fn headers_client_and_port_count() {
 }
 
 #[test]
+fn a_choice_of_nodes_that_is_more_than_the_load_is_told() {
+    let dispatch = |how: &str| {
+        let policy = POLICY.replacen("nodes:", &format!("dispatch: {how}, nodes:"), 1);
+        let text = explain(&policy, &["GET", "http://smallcorp.test/"]);
+        text.lines().find_map(|line| line.strip_prefix("dispatch  ").map(str::to_owned))
+    };
+    assert_eq!(
+        dispatch("{ lard: { query: yes } }").as_deref(),
+        Some(
+            "to the node that served this host, path and query before, while it is not much busier than others (idle below \
+             30 requests inside, overloaded above 130)"
+        )
+    );
+    let wrr = dispatch("{ wrr: { never_twice: yes } }");
+    assert_eq!(wrr.as_deref(), Some("to the least loaded node, but not to that of the class's last request"));
+    assert_eq!(dispatch("wrr"), None);
+}
+
+#[test]
 fn of_many_rules_the_nearest_are_shown() {
     let many: String = (0..60).map(|i| format!("  - {{ name: c{i}, match: {{ host: h{i}.test }} }}\n")).collect();
     let policy = POLICY.replace("  - { name: other }\n", &many);

@@ -59,7 +59,10 @@ pub(super) fn documents(
     let rest = 1.0 - parts.iter().map(|(_, share)| share).sum::<f64>();
     check_rest(rest, form.others.mark, cx);
     let Whole(seed) = *form.seed.get();
-    Some((Documents { files, bytes, zipf, seed: u64::from(seed), parts: vec![(index, rest)] }, parts))
+    Some((
+        Documents { files, bytes, zipf, seed: u64::from(seed), counted: Vec::new(), parts: vec![(index, rest)] },
+        parts,
+    ))
 }
 
 fn check_rest(rest: f64, mark: Mark, cx: &mut Context) {
