@@ -265,7 +265,7 @@ fn last_run(managed: &Managed) -> Option<u64> {
 fn page(managed: &Managed) -> Option<Value> {
     let mut stream = UnixStream::connect(&managed.admin).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
-    stream.write_all(b"GET /reserves HTTP/1.0\r\n\r\n").ok()?;
+    stream.write_all(b"GET /reserves HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
     serde_json::from_str(text.split_once("\r\n\r\n")?.1).ok()
