@@ -23,7 +23,7 @@ use crate::dial::{Dial, Event, is_local};
 use crate::monitor::{self, Monitor};
 use crate::record::Record;
 use crate::source::Source;
-use weirgate_cgroup as cgroup;
+use weirgate_cgroup::{self as cgroup, Counter};
 
 /// How often the agent looks for groups that have come or gone.
 const LOOK: Duration = Duration::from_secs(1);
@@ -60,6 +60,8 @@ pub struct Settings {
 pub struct Node {
     classes: Classes,
     cpus: f64,
+    /// What everything on the machine uses, if that is the node.
+    whole: Option<Counter>,
     clock: Clock,
     source: Option<Source>,
     dial: Dial,
@@ -87,11 +89,14 @@ impl Node {
                 reserves.manager
             ));
         }
-        let cpus = match cpus {
+        let cpus_given = cpus;
+        let cpus = match cpus_given {
             Some(cpus) => cpus,
             None => monitor::usable_cpus()? as f64,
         };
         let opened = cgroup::open(root.as_deref())?;
+        // Of a part of a machine nobody counts what goes elsewhere.
+        let whole = (root.is_none() && cpus_given.is_none()).then(|| opened.cgroups.counter("").ok()).flatten();
         let record = Record::open(&state, &name)?;
         let (classes, problems) = Classes::new(&reserves, node, opened.cgroups, record, monitor::memory())?;
         let mut voice = Voice { say: Box::new(say), said: BTreeSet::new(), away: None };
@@ -101,7 +106,7 @@ impl Node {
         voice.tell(problems);
         let (sender, events) = mpsc::channel(MOST_EVENTS);
         let dial = Dial { manager: reserves.manager, node: name, token, events: sender };
-        Ok(Node { classes, cpus, clock: Clock::start(), source, dial, events, voice })
+        Ok(Node { classes, cpus, whole, clock: Clock::start(), source, dial, events, voice })
     }
 
     /// Runs until `stop`. Then shares and groups are as they were before the first agent of this node, unless they are
@@ -120,8 +125,15 @@ impl Node {
         let mut connected = None;
         // The run whose shares are in force; none is, as far as this agent knows.
         let mut in_force = 0;
+        let whole = self.whole;
+        // CPU time of everything but the classes; it counts from somewhere.
+        let outside = |counters: &[u64]| -> u64 {
+            let all = whole.as_ref().and_then(Counter::read).unwrap_or(0);
+            all.saturating_sub(counters.iter().sum())
+        };
         let counters = classes.counters();
         let mut tracker = Tracker::new(clock.now(), self.cpus, &classes.in_force(), &counters);
+        let mut outside_before = outside(&counters);
         let mut look = clock.now() + LOOK;
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -154,6 +166,7 @@ impl Node {
                         };
                         let counters = classes.counters();
                         tracker.apply(clock.now(), in_force, &shares, &counters);
+                        outside_before = outside(&counters);
                     }
                     Err(why) => {
                         voice.down(&manager, why);
@@ -165,6 +178,9 @@ impl Node {
             let now = clock.now();
             if now >= tracker.due() {
                 let counters = classes.counters();
+                let outside_now = outside(&counters);
+                tracker.went_elsewhere(outside_now.saturating_sub(outside_before));
+                outside_before = outside_now;
                 let now = clock.now();
                 if let Some(measured) = tracker.measure(now, &counters) {
                     let report = report(measured, &mut monitor, now, active.get());

@@ -24,6 +24,10 @@ pub const WINDOW: Duration = Duration::from_millis(250);
 /// A use that is below this part of the last one has fallen (Sec. 5.4: by more than 20 %).
 const FALLEN: f64 = 0.8;
 
+/// Part of a node that is taken for its classes' however much went elsewhere: a window in which they were hardly let in
+/// says nothing of them.
+const LEAST_NODE: f64 = 0.1;
+
 /// Uses below this do not fall, in percent of the node: it is the smallest share that there is, and 20 % of less is less
 /// than a time slice in a window.
 const LEAST_USE: f64 = 1.0;
@@ -57,7 +61,7 @@ pub struct Measured {
     pub seconds: f64,
     /// The shares that were in force, in percent of the node.
     pub allocation: Vec<f64>,
-    /// CPU time used, in percent of the node; 100 at most.
+    /// CPU time used, in percent of what the node had for its classes; 100 at most.
     pub usage: Vec<f64>,
     /// The class used all that it was given.
     pub sink: Vec<bool>,
@@ -71,6 +75,8 @@ pub struct Tracker {
     cpus: f64,
     run: u64,
     began: Duration,
+    /// CPU time that went elsewhere in the window, in nanoseconds.
+    elsewhere: u64,
     classes: Vec<Class>,
 }
 
@@ -98,7 +104,7 @@ impl Tracker {
     #[must_use]
     pub fn new(now: Duration, cpus: f64, shares: &[f64], counters: &[u64]) -> Tracker {
         let classes = vec![Class::default(); shares.len()];
-        let mut tracker = Tracker { cpus, run: 0, began: now, classes };
+        let mut tracker = Tracker { cpus, run: 0, began: now, elsewhere: 0, classes };
         tracker.apply(now, 0, shares, counters);
         tracker
     }
@@ -113,6 +119,12 @@ impl Tracker {
             }
         }
         self.begin(now, counters);
+    }
+
+    /// So much CPU time of the window, in nanoseconds, went to work outside all classes: their shares are of what that
+    /// leaves. Holds for the window that is under way.
+    pub fn went_elsewhere(&mut self, nanos: u64) {
+        self.elsewhere = nanos;
     }
 
     /// When the present window will be over.
@@ -135,7 +147,8 @@ impl Tracker {
             sink: Vec::with_capacity(self.classes.len()),
             wants: None,
         };
-        let node = self.cpus * span.as_nanos() as f64;
+        let whole = self.cpus * span.as_nanos() as f64;
+        let node = (whole - self.elsewhere as f64).max(whole * LEAST_NODE);
         let counters_or_same = counters.iter().copied().map(Some).chain(std::iter::repeat(None));
         for (index, (class, counter)) in self.classes.iter_mut().zip(counters_or_same).enumerate() {
             let used = spent(class.counter, counter.unwrap_or(class.counter));
@@ -154,6 +167,7 @@ impl Tracker {
 
     fn begin(&mut self, now: Duration, counters: &[u64]) {
         self.began = now;
+        self.elsewhere = 0;
         self.classes.iter_mut().zip(counters).for_each(|(class, &counter)| class.counter = counter);
     }
 }

@@ -141,6 +141,22 @@ fn shares() -> impl Strategy<Value = Vec<f64>> {
     prop::collection::vec(1.0..100.0f64, 1..6)
 }
 
+#[test]
+fn shares_are_of_what_work_elsewhere_leaves() {
+    // A fifth of the node goes to the system: a class with half of the rest uses 40 % of the node, which is all it has.
+    let mut tracker = Tracker::new(Duration::ZERO, 2.0, &[50.0, 50.0], &[0, 0]);
+    let whole = 2 * WINDOW.as_nanos() as u64;
+    tracker.went_elsewhere(whole / 5);
+    let measured = tracker.measure(WINDOW, &[whole * 2 / 5, whole / 5]).expect("over");
+    assert_eq!((measured.usage, measured.sink), (vec![50.0, 25.0], vec![true, false]));
+    // It was of that window alone, and cannot take all.
+    let measured = tracker.clone().measure(2 * WINDOW, &[whole * 4 / 5, whole / 5]).expect("over");
+    assert_eq!(measured.usage, [40.0, 0.0]);
+    tracker.went_elsewhere(2 * whole);
+    let measured = tracker.measure(2 * WINDOW, &[whole * 2 / 5 + whole / 20, whole / 5]).expect("over");
+    assert_eq!(measured.usage, [50.0, 0.0]);
+}
+
 proptest! {
     #[test]
     fn a_steady_class_never_asks(shares in shares(), usage in prop::collection::vec(0.0..100.0f64, 6), windows in 2..40) {

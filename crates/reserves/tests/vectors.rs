@@ -4,15 +4,19 @@
 use serde_json::Value;
 use weirgate_reserves::{Problem, Solution, solve};
 
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
 fn matrix(value: &Value) -> Vec<Vec<f64>> {
-    let row = |row: &Value| row.as_array().unwrap().iter().map(|figure| figure.as_f64().unwrap()).collect();
-    value.as_array().unwrap().iter().filter(|row| !row.is_null()).map(row).collect()
+    let row = |row: &Value| list(row).iter().map(|figure| figure.as_f64().expect("a number")).collect();
+    list(value).iter().filter(|row| !row.is_null()).map(row).collect()
 }
 
 /// Rows of nodes that are up.
 fn live<T>(rows: Vec<T>, up: &Value) -> Vec<T> {
     let Some(up) = up.as_array() else { return rows };
-    rows.into_iter().zip(up).filter(|(_, up)| up.as_bool().unwrap()).map(|(row, _)| row).collect()
+    rows.into_iter().zip(up).filter(|(_, up)| **up == true).map(|(row, _)| row).collect()
 }
 
 fn worst(found: &[Vec<f64>], wanted: &[Vec<f64>]) -> f64 {

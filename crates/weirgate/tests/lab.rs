@@ -94,3 +94,32 @@ fn what_cannot_be_played_is_said_before_anything_starts() {
         assert!(text(&output).contains(words), "{arguments:?}: {}", text(&output));
     }
 }
+
+#[test]
+fn cluster_reserves_survive_kills_of_everybody_on_real_control_groups() {
+    let folder = Folder(std::env::temp_dir().join(format!("weirgate-kills-test-{}", std::process::id())));
+    let output = folder.0.display().to_string();
+    let kills = ["lab", "cluster-reserves", "--scenario", "kills", "--kills", "4", "--output", &output];
+    let played = weirgate(&kills);
+    let refused = ["cannot be made", "no cgroup", "cpu controller"].iter().any(|why| text(&played).contains(why));
+    if played.status.code() == Some(2) && refused {
+        println!("skipped, no control groups here: {}", text(&played));
+        return;
+    }
+    assert!(matches!(played.status.code(), Some(0 | 1)), "{}", text(&played));
+    let json = std::fs::read_to_string(folder.0.join("kills.json")).expect("it was written");
+    let json: Value = serde_json::from_str(&json).expect("it is JSON");
+    let found = json["kills"].as_array().expect("a list");
+    assert_eq!(found.len(), 4);
+    // How long recovery took is the machine's mood; that it came, and what was kept, is not.
+    assert!(found.iter().all(|kill| kill["kept"] == true && kill["recovered"].is_number()), "{json}");
+    assert!(json["largest_sum"].as_f64().is_some_and(|sum| sum < 100.1), "{json}");
+    assert_eq!(json["left"], Value::Array(Vec::new()), "{}", text(&played));
+}
+
+#[test]
+fn table_1_is_the_papers() {
+    let printed = weirgate(&["lab", "cluster-reserves-table1"]);
+    assert_eq!(printed.status.code(), Some(0), "{}", text(&printed));
+    assert_eq!(text(&printed).matches('✔').count(), 14, "seven calls are printed, of two nodes each");
+}

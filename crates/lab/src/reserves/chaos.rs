@@ -181,7 +181,11 @@ pub fn chaos(
         if shares.iter().any(|share| (share - SHARE).abs() > SAME) {
             chaos.left.push(format!("{}: shares {shares:.1?}", name(node)));
         }
-        if directory.join(format!("state-{}", name(node))).read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        // An empty lock file stays, as is usual: to remove one is a race.
+        let record = directory.join(format!("state-{}", name(node)));
+        let is_kept =
+            |file: std::io::Result<std::fs::DirEntry>| file.and_then(|f| f.metadata()).is_ok_and(|m| m.len() > 0);
+        if record.read_dir().is_ok_and(|files| files.into_iter().any(is_kept)) {
             chaos.left.push(format!("{}: the agent's record", name(node)));
         }
     }
