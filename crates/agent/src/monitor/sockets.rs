@@ -5,6 +5,7 @@
 //! file for every window. Connections that wait for their next request count like those that are being
 //! answered, which a status page tells apart.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 
@@ -16,7 +17,8 @@ const ESTABLISHED: &str = "01";
 /// # Errors
 /// The kernel does not tell.
 pub fn connections(port: u16) -> Result<u32, String> {
-    let mut count = 0u32;
+    // The table is read while it changes, and then a line may come twice.
+    let mut seen = BTreeSet::new();
     for name in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let file = match File::open(name) {
             // A machine without IPv6.
@@ -24,18 +26,18 @@ pub fn connections(port: u16) -> Result<u32, String> {
             file => file.map_err(|error| format!("{name}: {error}"))?,
         };
         let lines = BufReader::new(file).lines().map_while(Result::ok);
-        let found = lines.filter(|line| is_connection(line, port)).count();
-        count = count.saturating_add(u32::try_from(found).unwrap_or(u32::MAX));
+        seen.extend(lines.filter_map(|line| connection(&line, port)));
     }
-    Ok(count)
+    Ok(u32::try_from(seen.len()).unwrap_or(u32::MAX))
 }
 
-/// Whether a line of the table is a connection to `port`: `sl: local_address:port remote_address:port state …`.
-fn is_connection(line: &str, port: u16) -> bool {
+/// The two addresses of a line of the table if it is a connection to `port`: `sl: local_address:port
+/// remote_address:port state …`.
+fn connection(line: &str, port: u16) -> Option<String> {
     let mut words = line.split_ascii_whitespace().skip(1);
-    let (local, state) = (words.next(), words.nth(1));
-    let of = local.and_then(|local| u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok());
-    of == Some(port) && state == Some(ESTABLISHED)
+    let (local, remote, state) = (words.next()?, words.next()?, words.next()?);
+    let of = u16::from_str_radix(local.rsplit_once(':')?.1, 16).ok()?;
+    (of == port && state == ESTABLISHED).then(|| format!("{local} {remote}"))
 }
 
 #[cfg(test)]
@@ -47,10 +49,10 @@ mod tests {
     #[test]
     fn lines_are_told_apart() {
         let line = "   1: 0100007F:0050 0100007F:C350 01 00000000:00000000 00:00000000 00000000     0        0 1 1";
-        assert!(is_connection(line, 80) && !is_connection(line, 50_000), "the server's side counts");
-        assert!(!is_connection(&line.replace(" 01 ", " 0A "), 80), "a listening socket is none");
-        assert!(!is_connection("  sl  local_address rem_address   st tx_queue rx_queue", 80));
-        assert!(!is_connection("", 80));
+        assert!(connection(line, 80).is_some() && connection(line, 50_000).is_none(), "the server's side counts");
+        assert_eq!(connection(&line.replace(" 01 ", " 0A "), 80), None, "a listening socket is none");
+        assert_eq!(connection("  sl  local_address rem_address   st tx_queue rx_queue", 80), None);
+        assert_eq!(connection("", 80), None);
     }
 
     #[test]

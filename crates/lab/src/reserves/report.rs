@@ -142,17 +142,16 @@ pub fn figures(scenario: &Scenario, recording: &Recording) -> [String; 2] {
             |class| Line { name: format!("class {}", class + 1), points: recording.over_time(class, node, WINDOW) };
         (0..CLASSES).map(line).collect()
     };
-    let single = if scenario.name == "balanced" {
-        over_time("Use of node 1, %", &classes(Some(0)), length, 50.0)
-    } else {
-        let shown = scenario.shown;
-        let line = |node: usize| Line {
-            name: format!("node {}", node + 1),
-            points: recording.over_time(shown, Some(node), WINDOW),
-        };
-        let nodes: Vec<Line> = (0..NODES).map(line).collect();
-        let highest = if scenario.request.is_some() { 100.0 } else { 50.0 };
-        over_time(&format!("Use of each node by class {}, %", shown + 1), &nodes, length, highest)
+    let Some(shown) = scenario.shown else {
+        let all = over_time("Use of the cluster, %", &classes(None), length, 40.0);
+        return [over_time("Use of node 1, %", &classes(Some(0)), length, 40.0), all];
     };
+    let line = |node: usize| Line {
+        name: format!("node {}", node + 1),
+        points: recording.over_time(shown, Some(node), WINDOW),
+    };
+    let nodes: Vec<Line> = (0..NODES).map(line).collect();
+    let highest = if scenario.request.is_some() { 100.0 } else { 50.0 };
+    let single = over_time(&format!("Use of each node by class {}, %", shown + 1), &nodes, length, highest);
     [single, over_time("Use of the cluster, %", &classes(None), length, 40.0)]
 }
