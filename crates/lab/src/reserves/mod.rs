@@ -3,11 +3,11 @@
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves" (SIGMETRICS 2000), Secs. 5.2 to 5.4, Figs. 4 to 13. There four
 //! machines with Apache served a hundred requests at a time per class. Here a node is a control group with its own part
-//! of a CPU ([`cluster`]), and a class that is busy on a node is a process there that never waits, which is what a server
+//! of a CPU (`cluster.rs`), and a class that is busy on a node is a process there that never waits, which is what a server
 //! with a full queue is to a scheduler. Manager and agents are the programs that operators run.
 //!
 //! A [`Scenario`] is played into a [`Recording`], and all recordings make a page and a table with the paper's figures
-//! beside ours ([`report`]). [`mod@chaos`] kills manager, agents and nodes instead.
+//! beside ours (`report.rs`). [`chaos()`] kills manager, agents and nodes instead.
 
 mod chaos;
 mod cluster;
