@@ -78,10 +78,10 @@ pub struct Chaos {
 }
 
 impl Chaos {
-    /// The slowest recovery, in seconds; infinite if one never came.
-    #[must_use]
-    pub fn slowest(&self) -> f64 {
-        self.kills.iter().map(|kill| kill.recovered.unwrap_or(f64::INFINITY)).fold(0.0, f64::max)
+    /// Looks at the sums.
+    fn look(&mut self, cluster: &Cluster) {
+        let sums = (0..NODES).map(|node| cluster.shares(node).iter().sum());
+        self.largest_sum = sums.fold(self.largest_sum, f64::max);
     }
 
     /// What must hold of it.
@@ -94,7 +94,8 @@ impl Chaos {
         let (kills, kept) = (self.kills.len(), self.kills.iter().filter(|kill| kill.kept).count());
         let mut times: Vec<f64> = self.kills.iter().map(|kill| kill.recovered.unwrap_or(f64::INFINITY)).collect();
         times.sort_by(f64::total_cmp);
-        let (median, slowest) = (times.get(kills / 2).copied().unwrap_or(0.0), self.slowest());
+        let at = |index: usize| times.get(index).copied().unwrap_or(0.0);
+        let (median, slowest) = (at(kills / 2), at(kills.saturating_sub(1)));
         vec![
             finding(format!("shares stayed, times of {kills}"), kept.to_string(), kills.to_string(), kept == kills),
             finding(
@@ -194,14 +195,6 @@ pub fn chaos(
     }
     chaos.left.extend(cluster.close());
     Ok(chaos)
-}
-
-impl Chaos {
-    /// Looks at the sums.
-    fn look(&mut self, cluster: &Cluster) {
-        let sums = (0..NODES).map(|node| cluster.shares(node).iter().sum());
-        self.largest_sum = sums.fold(self.largest_sum, f64::max);
-    }
 }
 
 fn workers(cluster: &Cluster, node: usize) -> Result<Vec<Busy>, String> {
