@@ -118,7 +118,7 @@ impl Tally {
         let (from, to) = (point(record.arrived), point(record.ended));
         if let (Some(arrived), Some(cost)) = (self.arrived.get_mut(from), self.cost.get_mut(from)) {
             *arrived += 1;
-            *cost += f64::from(record.cpu) * pace + f64::from(record.io);
+            *cost += f64::from(record.cpu) * pace + record.beside_cpu();
         }
         if record.fate == Fate::Served {
             // The last point may be short, and on real sockets replies come after the end.

@@ -51,6 +51,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
         feasible: true,
         utilisation: 0.875,
         served_over_oracle: Some(0.98),
+        resources: None,
         classes: vec![class("A", a.0, Some(a.1)), class("B", b, None)],
     };
     let mut verdict = Verdict {

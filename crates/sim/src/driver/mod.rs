@@ -381,7 +381,7 @@ impl<'a> Driver<'a> {
         let snapshot = self.engine.snapshot(self.time());
         self.checks.look_at_rest(&snapshot);
         let classes = self.experiment.site.policy.classes.len();
-        let busy = self.machines.done(self.now);
+        let [busy, disk, link] = self.machines.done(self.now);
         self.collect();
         self.samples.push(Sample {
             at: self.now,
@@ -389,6 +389,8 @@ impl<'a> Driver<'a> {
             outstanding: snapshot.outstanding,
             waiting: self.checks.tallies[..classes].iter().map(|tally| tally.waiting).collect(),
             busy,
+            disk,
+            link,
             usage: self.usage(),
         });
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
@@ -449,6 +451,8 @@ fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, pa
         ended: now,
         cpu: seconds(demand.cpu),
         io: seconds(demand.io),
+        disk: seconds(demand.disk),
+        link: seconds(demand.link),
         page,
     }
 }
