@@ -444,8 +444,8 @@ impl Node {
     /// [`Machine::advance`] to the present first.
     fn usage(&self) -> String {
         let Usage { busy, disk, link, .. } = self.machine.usage();
-        let [cpu, disk, bandwidth] =
-            [("cpu", busy), ("disk", disk), ("bandwidth", link)].map(|(name, nanos)| (name, nanos / clock::SECOND as f64));
+        let [cpu, disk, bandwidth] = [("cpu", busy), ("disk", disk), ("bandwidth", link)]
+            .map(|(name, nanos)| (name, nanos / clock::SECOND as f64));
         let resources = [cpu, disk, bandwidth].into_iter().zip(self.machine.capacity());
         let resource = |((name, used), capacity)| format!("\"{name}\":{{\"used\":{used:.6},\"capacity\":{capacity}}}");
         format!("{{{}}}", resources.map(resource).collect::<Vec<String>>().join(","))

@@ -124,12 +124,7 @@ pub(crate) fn capacity(experiment: &Experiment, cluster: &Cluster) -> [f64; NAME
 }
 
 /// What was used over `stretch`; `None` if no request of the experiment takes anything but CPU time.
-pub(super) fn used(
-    experiment: &Experiment,
-    run: &Run,
-    cluster: &Cluster,
-    stretch: &Range<u64>,
-) -> Option<ResourceUse> {
+pub(super) fn used(experiment: &Experiment, run: &Run, cluster: &Cluster, stretch: &Range<u64>) -> Option<ResourceUse> {
     experiment.uses_several_resources().then_some(())?;
     let policy = &experiment.site.policy;
     let length = seconds(stretch);

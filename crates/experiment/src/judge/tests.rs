@@ -40,7 +40,14 @@ pub(crate) fn experiment() -> Experiment {
     let traffic = |class| Traffic {
         class: TrafficClass::Class(class),
         source: Source::Open { arrivals: weirgate_config::Arrivals::Even, rate: Profile::constant(100.0) },
-        demand: vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: fixed(10), io: fixed(0), disk: fixed(0), link: fixed(0) }],
+        demand: vec![DemandFrom {
+            at: Duration::ZERO,
+            over: Duration::ZERO,
+            cpu: fixed(10),
+            io: fixed(0),
+            disk: fixed(0),
+            link: fixed(0),
+        }],
         session: None,
         documents: None,
         patience: None,

@@ -176,7 +176,11 @@ pub(super) fn charts_over_axis(report: &Report<'_>) -> Vec<Bars> {
             BarGroup { name: figure_text(*x), bars: report.groups.iter().enumerate().map(bar).collect() }
         };
         let axis = report.outline.axis.as_deref().unwrap_or_default();
-        Bars { title: format!("{title}, over {axis}"), parts: parts.clone(), groups: places.iter().map(group).collect() }
+        Bars {
+            title: format!("{title}, over {axis}"),
+            parts: parts.clone(),
+            groups: places.iter().map(group).collect(),
+        }
     };
     let all = [
         chart("Throughput of all classes, requests/s", |portion| portion.served_per_s, true),

@@ -43,7 +43,8 @@ impl Demands {
     /// Those of stream `index` of the run named by `seed`.
     pub(crate) fn new(entries: &[DemandFrom], seed: u64, index: usize) -> Demands {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let entry = |e: &DemandFrom| Entry { at: nanos(e.at), over: nanos(e.over), parts: [e.cpu, e.io, e.disk, e.link] };
+        let entry =
+            |e: &DemandFrom| Entry { at: nanos(e.at), over: nanos(e.over), parts: [e.cpu, e.io, e.disk, e.link] };
         let entries: Vec<Entry> = entries.iter().map(entry).collect();
         let randoms = std::array::from_fn(|part| {
             let is_fixed = entries.iter().all(|entry| matches!(entry.parts[part], Distribution::Fixed(_)));

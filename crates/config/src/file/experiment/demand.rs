@@ -298,7 +298,8 @@ impl Decode for Demand {
                     }
                     _ if !sound => None,
                     _ => {
-                        let mend = "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:` and `link:`";
+                        let mend =
+                            "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:` and `link:`";
                         cx.complain(Complaint::new("a demand is written in one way", mend));
                         None
                     }

@@ -113,7 +113,8 @@ fn legend(chart: &Bars, right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
     for (index, part) in chart.parts.iter().take(MOST_CLASSES).enumerate() {
         legend.entry(part, |svg, (x, y)| {
-            let _ = write!(svg, r#"<rect class="bar c{index}" x="{x:.1}" y="{:.1}" width="{MARK}" height="10"/>"#, y - 5.0);
+            let _ =
+                write!(svg, r#"<rect class="bar c{index}" x="{x:.1}" y="{:.1}" width="{MARK}" height="10"/>"#, y - 5.0);
         });
     }
     if chart.groups.iter().flat_map(|group| &group.bars).any(|bar| bar.paper.is_some()) {
@@ -169,7 +170,8 @@ fn centred(svg: &mut String, class: &str, (x, y): (f64, f64), what: &str, room: 
         n if n <= most => what.to_owned(),
         _ => what.chars().take(most.saturating_sub(1).max(1)).chain(['…']).collect(),
     };
-    let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="middle">{}</text>"#, escape(&shown));
+    let _ =
+        write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="middle">{}</text>"#, escape(&shown));
 }
 
 #[cfg(test)]
