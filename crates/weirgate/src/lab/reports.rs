@@ -1,4 +1,4 @@
-//! `weirgate lab report` and `weirgate lab compare`: what runs have left behind.
+//! `weirgate lab report`, `weirgate lab compare` and `weirgate lab figures`: what runs have left behind.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +39,21 @@ pub(super) struct CompareArgs {
     format: Format,
 }
 
+/// Draw what classes used of each resource in several runs: one page on standard output, the figures of mQoS.
+///
+/// Of every run: utilisation of each resource by class, throughput, latency and what it consists of, all approaches side
+/// by side, and who was inside over time. For experiments whose demands have `disk:` or `link:`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Example:
+  weirgate lab run experiments/mqos-*.yaml --approach none --approach sqos --approach mqos --output lab-runs/mqos
+  weirgate lab figures lab-runs/mqos/* > mqos.html")]
+pub(super) struct FiguresArgs {
+    /// The runs' directories, in the order of the page.
+    #[arg(required = true)]
+    directories: Vec<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A table.
@@ -52,6 +67,15 @@ pub(super) fn report(args: &ReportArgs) -> ExitCode {
     let again = report::read(&args.directory).and_then(|run| report::write(&args.directory, &run));
     match again {
         Ok(run) => exit::print(&report::text(&run)),
+        Err(why) => exit::fail(&why),
+    }
+}
+
+/// Runs `figures`.
+pub(super) fn figures(args: &FiguresArgs) -> ExitCode {
+    let runs: Result<Vec<_>, String> = args.directories.iter().map(|directory| report::read(directory)).collect();
+    match runs.and_then(|runs| report::figures(&runs)) {
+        Ok(page) => exit::print(&page),
         Err(why) => exit::fail(&why),
     }
 }
