@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use weirgate_experiment::report::Report;
 use weirgate_experiment::report::html::{self, escape, figure_text};
+use weirgate_experiment::report::{Drawing, Report, drawings};
 
 use super::run_file::RunFile;
 
@@ -19,6 +19,18 @@ pub fn figures(runs: &[RunFile]) -> Result<String, String> {
     let sections: Vec<String> = runs.iter().map(section).collect::<Result<_, String>>()?;
     let names: Vec<&str> = runs.iter().map(|run| run.experiment.name.as_str()).collect();
     Ok(html::document(&names.join(", "), &sections.concat()))
+}
+
+/// The charts of the page, each with a name that begins with its experiment's.
+#[must_use]
+pub fn charts(runs: &[RunFile]) -> Vec<Drawing> {
+    let of = |run: &RunFile| {
+        let (groups, outline) = (run.groups(), &run.experiment);
+        let all = drawings(&Report { outline, groups: &groups, by: "approach" });
+        let named = |drawing: Drawing| Drawing { name: format!("{}-{}", outline.name, drawing.name), ..drawing };
+        all.into_iter().map(named).collect::<Vec<Drawing>>()
+    };
+    runs.iter().flat_map(of).collect()
 }
 
 fn section(run: &RunFile) -> Result<String, String> {

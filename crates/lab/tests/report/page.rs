@@ -2,7 +2,7 @@
 
 use weirgate_experiment::report::InsideSeries;
 use weirgate_experiment::{ClassUse, Portion, ResourceUse};
-use weirgate_lab::report::{Side, compare, figures, page};
+use weirgate_lab::report::{Side, charts, compare, figures, page};
 
 use crate::hand_made::run;
 
@@ -71,6 +71,9 @@ fn figures_of_several_runs_are_on_one_page() {
     let html = figures(&[used.clone(), used.clone()]).unwrap();
     assert_eq!(balance(&html), Ok(()));
     assert_eq!(html.matches("<section>").count(), 2);
+    let names: Vec<String> = charts(std::slice::from_ref(&used)).into_iter().map(|chart| chart.name).collect();
+    assert!(names.contains(&"hand-made-calm-use".to_owned()), "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("hand-made-inside-")), "{names:?}");
     for told in [
         "Use of each resource by class",
         "Throughput, requests/s",
