@@ -168,7 +168,7 @@ pub fn policy(variant: u64) -> Policy {
     let (load_control, precedence) = match variant % 11 {
         _ if !shared => (load_control, precedence),
         first => {
-            let only = (variant % 5 == 0).then_some(1);
+            let only = variant.is_multiple_of(5).then_some(1);
             let figures = Availability { only, ..Availability::default() };
             let precedence = if first == 0 { Precedence::Mdrr } else { Precedence::Drfq };
             (LoadControl::ResourceAvailability(figures), precedence)
