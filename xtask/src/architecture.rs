@@ -11,16 +11,24 @@ use crate::repository::{files, relative};
 use crate::steps::read;
 
 /// Per crate the workspace crates that its code (not its tests) may use.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("weirgate-engine", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
+    ("weirgate-pages", &["weirgate-engine"]),
     ("weirgate-config", &["weirgate-engine"]),
     ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves"]),
-    ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-pages"]),
     (
         "weirgate-sim",
-        &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment", "weirgate-reserves"],
+        &[
+            "weirgate-engine",
+            "weirgate-config",
+            "weirgate-emulator",
+            "weirgate-experiment",
+            "weirgate-reserves",
+            "weirgate-pages",
+        ],
     ),
     ("weirgate-cgroup", &[]),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-cgroup"]),
@@ -42,6 +50,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "weirgate-engine",
             "weirgate-config",
             "weirgate-gateway",
+            "weirgate-pages",
             "weirgate-reserves",
             "weirgate-emulator",
             "weirgate-experiment",
