@@ -16,7 +16,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
     ("weirgate-pages", &[]),
-    ("weirgate-config", &["weirgate-engine"]),
+    ("weirgate-config", &["weirgate-engine", "weirgate-pages"]),
     ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-pages"]),
     (

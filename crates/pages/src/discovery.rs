@@ -50,9 +50,15 @@ impl Discovery {
         &self.found
     }
 
+    /// No more will be found.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.found.len() >= MOST_FOUND
+    }
+
     /// A request for this canonical path was of no route. Returns whether one was found.
     pub fn saw(&mut self, path: &str) -> bool {
-        if self.found.len() >= MOST_FOUND {
+        if self.is_full() {
             return false;
         }
         let Some(pattern) = fold(path) else { return false };

@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use weirgate_agent::{Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve};
+use weirgate_agent::{
+    Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve,
+};
 use weirgate_config::{Active, Token};
 
 use crate::check::bounded;
