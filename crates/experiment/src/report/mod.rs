@@ -8,6 +8,7 @@ pub mod html;
 pub mod json;
 mod outline;
 mod pages;
+mod resources;
 mod series;
 mod summary;
 pub mod svg;
@@ -22,7 +23,7 @@ use crate::judge::Verdict;
 
 pub use curve::Curve;
 pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
-pub use series::{ClassSeries, Series};
+pub use series::{ClassSeries, InsideSeries, Series};
 pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};
 pub use table::Table;
 

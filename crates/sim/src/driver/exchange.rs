@@ -111,7 +111,8 @@ impl Driver<'_> {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
         let target = request.document.map(|document| document.target());
-        let arrival = Arrival { class, flow: request.flow, demand: None, target, tag: u64::from(slot) };
+        let demand = self.demands[request.traffic as usize];
+        let arrival = Arrival { class, flow: request.flow, demand, target, tag: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),
@@ -119,7 +120,7 @@ impl Driver<'_> {
                 let request = &mut self.requests[slot];
                 request.place = Place::Waiting;
                 request.ticket = Some(ticket);
-                self.checks.waits(spec);
+                self.checks.waits(spec, demand);
             }
             Verdict::Shed(shed) => self.turned_away(slot, shed),
         }
@@ -178,8 +179,8 @@ impl Driver<'_> {
         request.ticket = Some(ticket);
         // 0 says that it never was.
         self.records[request.record as usize].released = self.now.max(1);
-        let (life, spec) = (request.life, request.spec as usize);
-        let must_look = self.checks.released(spec, node);
+        let (life, spec, traffic) = (request.life, request.spec as usize, request.traffic as usize);
+        let must_look = self.checks.released(spec, node, self.demands[traffic]);
         self.limit(self.limits[spec][1], slot, life);
         self.forward(slot, spec, node);
         if must_look {
@@ -326,10 +327,11 @@ impl Driver<'_> {
         let request = &mut self.requests[slot];
         request.attempt = request.attempt.wrapping_add(1);
         let (ticket, spec, from) = (request.ticket, request.spec as usize, NodeId(request.node));
+        let demand = self.demands[request.traffic as usize];
         let Some(ticket) = ticket else { return };
         self.checks.tallies[spec].failed += 1;
         if let Some(node) = self.engine.observe(self.time(), ticket, Outcome::Failed { retryable }) {
-            let must_look = self.checks.moved(spec, from, node);
+            let must_look = self.checks.moved(spec, from, node, demand);
             self.forward(slot, spec, node);
             let snapshot = self.engine.snapshot(self.time());
             if must_look {
@@ -338,7 +340,7 @@ impl Driver<'_> {
                 self.checks.look(&snapshot);
             }
         } else {
-            self.checks.freed(spec, from);
+            self.checks.freed(spec, from, demand);
             self.checks.look(&self.engine.snapshot(self.time()));
             self.end(slot, Fate::Failed);
         }
@@ -348,9 +350,10 @@ impl Driver<'_> {
     fn give_back(&mut self, slot: u32, outcome: Outcome) {
         let request = &self.requests[slot];
         let (ticket, spec, node) = (request.ticket, request.spec as usize, NodeId(request.node));
+        let demand = self.demands[request.traffic as usize];
         let Some(ticket) = ticket else { return };
         self.engine.observe(self.time(), ticket, outcome);
-        self.checks.freed(spec, node);
+        self.checks.freed(spec, node, demand);
         if matches!(outcome, Outcome::LastByte { status: 500.. }) {
             // The node may be ejected from here on.
             self.checks.look(&self.engine.snapshot(self.time()));

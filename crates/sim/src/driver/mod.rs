@@ -10,6 +10,7 @@
 //! the way there and back included. A reply comes in one piece: its first byte is its last.
 
 mod exchange;
+mod pages;
 mod reserves;
 mod trouble;
 
@@ -17,7 +18,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weirgate_config::{Experiment, TrafficClass};
-use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
+use weirgate_engine::{Admit, ClassId, Demand, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
 
 use crate::agenda::{Agenda, Errands};
 use crate::checks::Checks;
@@ -25,6 +26,7 @@ use crate::health::Watch;
 use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
+use pages::demands;
 use reserves::Managed;
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
@@ -77,6 +79,8 @@ struct Driver<'a> {
     coming: Vec<Option<Event>>,
     /// Per stream its class or template, as a place in the checkers' tallies.
     specs: Vec<usize>,
+    /// Per stream what the policy's page table says that its requests take, if it knows their route.
+    demands: Vec<Option<Demand>>,
     visits: Visits,
     requests: Requests,
     records: Vec<Record>,
@@ -213,6 +217,7 @@ impl<'a> Driver<'a> {
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
             specs: traffic.iter().map(|t| spec(&t.class)).collect(),
+            demands: demands(experiment),
             visits: Visits::new(experiment, seed),
             requests: Requests::default(),
             records: Vec::new(),
@@ -381,7 +386,7 @@ impl<'a> Driver<'a> {
         let snapshot = self.engine.snapshot(self.time());
         self.checks.look_at_rest(&snapshot);
         let classes = self.experiment.site.policy.classes.len();
-        let busy = self.machines.done(self.now);
+        let [busy, disk, link] = self.machines.done(self.now);
         self.collect();
         self.samples.push(Sample {
             at: self.now,
@@ -389,6 +394,8 @@ impl<'a> Driver<'a> {
             outstanding: snapshot.outstanding,
             waiting: self.checks.tallies[..classes].iter().map(|tally| tally.waiting).collect(),
             busy,
+            disk,
+            link,
             usage: self.usage(),
         });
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
@@ -449,6 +456,8 @@ fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, pa
         ended: now,
         cpu: seconds(demand.cpu),
         io: seconds(demand.io),
+        disk: seconds(demand.disk),
+        link: seconds(demand.link),
         page,
     }
 }

@@ -1,0 +1,109 @@
+//! Charts and tables of what classes used of each resource.
+
+use std::fmt::Write as _;
+
+use super::{escape, svg};
+use crate::report::svg::Line;
+use crate::report::{Curve, Report, Series, resources};
+
+/// Everything about resources: charts per phase (over an axis one for all), who is inside over time, and the figures in
+/// tables. Empty if requests take nothing but CPU time.
+#[must_use]
+pub fn resources(report: &Report<'_>) -> String {
+    let head = resources::head(report);
+    if head.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from(
+        "<h2>Resources</h2><p class=\"note\">Of all disciplines side by side, in the judged part of each phase; of several \
+         seeds the medians. The parts of a class are what its served requests take, over what the machines have. \
+         Waiting is the time at the gateway, processing that at the server.</p>",
+    );
+    html += &papers(report);
+    let over_axis = Curve::of(report).is_some();
+    html.extend(resources::charts_over_axis(report).iter().map(figure));
+    for (index, phase) in report.outline.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
+        if !over_axis {
+            let _ = write!(html, "<h3>{}</h3>", escape(&phase.name));
+            html.extend(resources::charts(report, index).iter().map(figure));
+        }
+    }
+    html += &inside(report);
+    html + &table(report, &head)
+}
+
+fn figure(chart: &svg::Bars) -> String {
+    format!("<figure>{}</figure>", svg::bars(chart))
+}
+
+/// Requests inside by what they take most of, a figure for each discipline on the same axis.
+fn inside(report: &Report<'_>) -> String {
+    let with = |series: &&Series| !series.inside.is_empty();
+    let drawn: Vec<(&str, &Series)> = report
+        .groups
+        .iter()
+        .filter_map(|group| Some((group.discipline.as_str(), group.series.as_ref().filter(with)?)))
+        .collect();
+    let figures = drawn.iter().flat_map(|(_, series)| &series.inside).flat_map(|line| &line.requests);
+    let most = figures.copied().fold(0.0, f64::max);
+    if most <= 0.0 {
+        return String::new();
+    }
+    let mut html = String::from("<h3>Requests inside, by the resource that they take most of</h3><div class=\"grid\">");
+    for (who, series) in drawn {
+        let middle = |point: usize| ((point as f64 + 0.5) * series.step).min(series.length);
+        let line = |of: &crate::report::InsideSeries| Line {
+            name: of.resource.clone(),
+            points: of.requests.iter().enumerate().map(|(point, inside)| (middle(point), *inside)).collect(),
+        };
+        let lines: Vec<Line> = series.inside.iter().map(line).collect();
+        let own = lines.iter().flat_map(|line| &line.points).map(|(_, inside)| *inside).fold(0.0, f64::max);
+        let svg = svg::over_time("Requests inside", &lines, series.length, svg::axis_for(own));
+        let who = escape(who);
+        let _ = write!(
+            html,
+            "<figure><figcaption>{who} <span class=\"m\">seed {}</span></figcaption>{svg}</figure>",
+            series.seed
+        );
+    }
+    html + "</div>"
+}
+
+fn papers(report: &Report<'_>) -> String {
+    let pairs = resources::pairs(report);
+    if pairs.is_empty() {
+        return String::new();
+    }
+    let mut html = String::from(
+        "<div class=\"wide\"><table><tr><th class=\"l\">of all classes together<th class=\"l\">paper<th class=\"l\">ours</tr>",
+    );
+    for pair in pairs {
+        let cells = [pair.what, pair.paper, pair.ours].map(|cell| format!("<td class=\"l\">{}", escape(&cell)));
+        let _ = write!(html, "<tr>{}</tr>", cells.concat());
+    }
+    html + "</table></div>"
+}
+
+fn table(report: &Report<'_>, head: &[String]) -> String {
+    let several = report.groups.len() > 1;
+    let mut rows = String::new();
+    for (index, phase) in report.outline.phases.iter().enumerate() {
+        for (number, row) in resources::rows(report, index).into_iter().enumerate() {
+            rows += if number == 0 { "<tr class=\"first\">" } else { "<tr>" };
+            let name = if number == 0 { escape(&phase.name) } else { String::new() };
+            let _ = write!(rows, "<td class=\"l\"><b>{name}</b><td class=\"l\">{}", escape(row.class));
+            if several {
+                let _ = write!(rows, "<td class=\"l\">{}", escape(row.by));
+            }
+            row.cells.iter().for_each(|cell| rows += &format!("<td>{}", escape(cell)));
+            rows += "</tr>";
+        }
+    }
+    let by = if several { format!("<th class=\"l\">{}", report.by) } else { String::new() };
+    let heads: String = head.iter().map(|head| format!("<th>{}", escape(head))).collect();
+    format!(
+        "<div class=\"wide\"><table><tr><th class=\"l\">phase<th class=\"l\">class{by}{heads}</tr>{rows}</table></div>\
+         <p class=\"note\">Of it: the class's part of what all served requests took of the resource. The row of all classes \
+         has what the machines did, work for requests that were not served included.</p>"
+    )
+}
