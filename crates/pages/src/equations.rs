@@ -40,6 +40,10 @@ const ASSUMED: f64 = 0.05;
 /// Least noise, in node-seconds in a second. Counters of the kernel advance in steps of 1 to 10 ms.
 const LEAST: f64 = 0.001;
 
+/// Least noise as a part of what was used. Requests of a route differ, and it is not known when they were worked on. A node
+/// that is full shows none of that: it uses all there is, and requests wait.
+const EXACT: f64 = 0.03;
+
 /// Memory of the noise, in seconds: a noisy hour must not hide what happens in the next.
 const NOISE_MEMORY: f64 = 60.0;
 
@@ -157,7 +161,7 @@ impl Equations {
     pub(crate) fn learn(&mut self, at: f64, seconds: f64, rates: &[f64], used: f64) {
         let age = self.fade_to(at);
         let weight = MEMORY * -(-seconds / MEMORY).exp_m1() * (-age / MEMORY).exp();
-        let variance = self.noise.variance();
+        let variance = self.noise.variance().max((EXACT * used * seconds).powi(2) / seconds);
         let deviation = (variance / seconds).sqrt();
         let error = used - product(rates, &self.cost);
         let far = error / deviation;
@@ -219,9 +223,10 @@ impl Equations {
         self.test.clear();
     }
 
-    /// The weight of a cost's prior beside windows.
+    /// The weight of a cost's prior beside windows. A node that is full uses all there is in every window, and says so with
+    /// hardly any noise, whatever was asked for: that must not pass for knowledge of the background.
     fn hold(&self, place: usize) -> f64 {
-        self.noise.variance() / self.prior[place].deviation.powi(2)
+        self.noise.variance().max(ASSUMED * ASSUMED) / self.prior[place].deviation.powi(2)
     }
 
     fn solve(&mut self) {

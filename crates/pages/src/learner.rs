@@ -28,8 +28,9 @@ const TABLE_DEVIATION: f64 = 2.0;
 /// … and this much at least, as a table rounds to percents.
 const LEAST_DEVIATION: f64 = 0.005;
 
-/// What an idle node may use: little, but databases tidy up and logs are written.
-const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.05 };
+/// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate nothing
+/// tells it from their cost.
+const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01 };
 
 /// How many times dearer than in the table the others are.
 const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION };

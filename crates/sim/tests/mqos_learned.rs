@@ -1,0 +1,27 @@
+//! A page table that is learned in production.
+
+use std::path::Path;
+
+use weirgate_config::{Experiment, Override, load_experiment_file};
+use weirgate_experiment::{PhaseVerdict, judge};
+use weirgate_sim::run;
+
+fn load(changes: &[&str]) -> Experiment {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/mqos-learned.yaml");
+    let changes: Vec<Override> = changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
+    load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
+}
+
+fn played(changes: &[&str]) -> Vec<PhaseVerdict> {
+    let experiment = load(changes);
+    let run = run(&experiment, 1, |_| ());
+    assert_eq!(run.violations, []);
+    judge(&experiment, &run).phases
+}
+
+#[test]
+fn explore() {
+    for phase in played(&[]) {
+        println!("{:?}", phase.resources);
+    }
+}
