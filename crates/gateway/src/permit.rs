@@ -1,7 +1,7 @@
 //! A released request's slot, given back exactly once.
 //!
 //! It knows since when the request is inside which node, and tells the page table when it has left. A node that failed the
-//! request did not do its work; one whose client has left did most of it, as nobody tells the node to stop.
+//! request is taken not to have worked on it, and one whose client has left to have done a part.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -36,8 +36,9 @@ impl Permit {
         match self.ticket.take() {
             Some(ticket) => {
                 let (at, _) = self.worker.observe(ticket, outcome);
-                if matches!(outcome, Outcome::LastByte { .. } | Outcome::Reset) {
-                    self.worker.shared.pages.left(self.stay, at);
+                let whole = matches!(outcome, Outcome::LastByte { .. });
+                if whole || outcome == Outcome::Reset {
+                    self.worker.shared.pages.left(self.stay, at, whole);
                 }
                 at
             }

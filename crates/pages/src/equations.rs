@@ -64,7 +64,7 @@ const CHANGED: f64 = 5.0;
 
 /// A cost is given up for good as soon as it is this likely that it was this one, and not another whose requests come
 /// along with its own.
-const SURE: f64 = 0.98;
+const SURE: f64 = 0.995;
 
 /// How unlikely a cost may be to have changed and still be doubted: less is nothing beside the noise.
 const UNLIKELY: f64 = 1e-3;

@@ -71,8 +71,8 @@ impl Open {
 }
 
 impl Windows {
-    /// A request was inside from `from` to `until`, in seconds.
-    pub fn finished(&mut self, route: Option<u32>, from: f64, until: f64) {
+    /// A request was inside from `from` to `until`, in seconds, and did `done` of its work: 1 is all.
+    pub fn finished(&mut self, route: Option<u32>, from: f64, until: f64, done: f64) {
         let stay = (until - from).max(MOMENT);
         let from = until - stay;
         let mut left = 1.0;
@@ -80,14 +80,14 @@ impl Windows {
             let end = open.closed.map_or(until, |(end, _)| end.min(until));
             let part = ((end - open.from.max(from)) / stay).min(left);
             if part > 0.0 {
-                open.count(route, part);
+                open.count(route, part * done);
                 left -= part;
             }
         }
         if left > ROUNDING
             && let Some(oldest) = self.open.front_mut()
         {
-            oldest.count(route, left);
+            oldest.count(route, left * done);
         }
     }
 
@@ -147,8 +147,8 @@ mod tests {
     fn a_request_counts_where_it_worked() {
         let mut windows = Windows::default();
         assert_eq!(reports(&mut windows, [0.0, 1.0, 2.0]), []);
-        windows.finished(Some(7), 0.5, 2.5);
-        windows.finished(None, 2.5, 2.5);
+        windows.finished(Some(7), 0.5, 2.5, 1.0);
+        windows.finished(None, 2.5, 2.5, 1.0);
         let done = reports(&mut windows, [3.0, 4.0, 5.0, 6.0]);
         let ended: Vec<f64> = done.iter().map(|window| window.until).collect();
         assert_eq!(ended, [1.0, 2.0, 3.0]);
@@ -185,7 +185,7 @@ mod tests {
                 now += wait;
                 let done = match request {
                     Some((route, stay)) => {
-                        windows.finished(Some(route), now - stay, now);
+                        windows.finished(Some(route), now - stay, now, 1.0);
                         sent += 1.0;
                         None
                     }

@@ -21,7 +21,10 @@ fn played(changes: &[&str]) -> Vec<PhaseVerdict> {
 
 #[test]
 fn explore() {
-    for phase in played(&[]) {
-        println!("{:?}", phase.resources);
+    for changes in [&[][..], &["policy.page_table.learned=no"]] {
+        for phase in played(changes) {
+            let r = phase.resources.unwrap();
+            println!("PH {:.3?} all {:.3?} {:?}", r.utilisation, r.all, r.classes.iter().map(|c| (c.portion.used.clone(), c.portion.processing_ms)).collect::<Vec<_>>());
+        }
     }
 }

@@ -64,7 +64,7 @@ impl Lessons {
             let before: BTreeMap<&Pattern, usize> = before.map(|(number, pattern)| (pattern, number)).collect();
             let carried = patterns.iter().map(|pattern| before.get(pattern).copied()).zip(given.iter().copied());
             match &mut self.study {
-                Some(study) => study.learner.replace(carried),
+                Some(study) => study.replace(carried),
                 None => self.study = Some(Study::new(Learner::new(given.iter().copied()), site.capacity)),
             }
         } else {
@@ -121,7 +121,7 @@ impl Lessons {
         for stayed in self.stays.try_iter().take(super::MOST_STAYS) {
             let Some(machine) = self.machines.get(&stayed.node) else { continue };
             let route = (stayed.epoch == self.table.epoch && stayed.route != NO_ROUTE).then_some(stayed.route);
-            study.finished(*machine, route, stayed.from.as_secs_f64(), stayed.until.as_secs_f64());
+            study.finished(*machine, route, (stayed.from.as_secs_f64(), stayed.until.as_secs_f64()), stayed.whole);
         }
         let machine = self.machines.get(&node).copied().unwrap_or(node);
         if study.reported(machine, now.as_secs_f64(), usage.used, usage.capacity) {

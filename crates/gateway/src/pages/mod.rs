@@ -125,6 +125,7 @@ struct Stayed {
     route: u32,
     from: Time,
     until: Time,
+    whole: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -167,14 +168,14 @@ impl Pages {
         Arc::clone(&lock(&self.table))
     }
 
-    /// A request has left its node at `until`.
-    pub(crate) fn left(&self, stay: Stay, until: Time) {
+    /// A request has left its node at `until`; `whole` unless it was cut off.
+    pub(crate) fn left(&self, stay: Stay, until: Time, whole: bool) {
         let Stay { routed, node, from } = stay;
         if !routed.learned {
             return;
         }
         let route = routed.route.unwrap_or(NO_ROUTE);
-        if self.stays.try_send(Stayed { node, epoch: routed.epoch, route, from, until }).is_err() {
+        if self.stays.try_send(Stayed { node, epoch: routed.epoch, route, from, until, whole }).is_err() {
             self.lost.store(true, Ordering::Relaxed);
         }
     }

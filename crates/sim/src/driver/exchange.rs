@@ -355,7 +355,8 @@ impl Driver<'_> {
         let demand = request.cost;
         let Some(ticket) = ticket else { return };
         let (traffic, released) = (request.traffic, self.records[request.record as usize].released);
-        self.table.left(self.machine_of(node), traffic, (released, self.now));
+        let whole = matches!(outcome, Outcome::LastByte { .. });
+        self.table.left(self.machine_of(node), traffic, (released, self.now), whole);
         self.engine.observe(self.time(), ticket, outcome);
         self.checks.freed(spec, node, demand);
         if matches!(outcome, Outcome::LastByte { status: 500.. }) {

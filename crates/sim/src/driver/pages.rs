@@ -88,10 +88,10 @@ impl Table {
         self.costs[traffic as usize]
     }
 
-    /// A request of stream `traffic` was inside `machine` from `from` to `until`.
-    pub(super) fn left(&mut self, machine: usize, traffic: u32, (from, until): (u64, u64)) {
+    /// A request of stream `traffic` was inside `machine` from `from` to `until`; `whole` unless it was cut off.
+    pub(super) fn left(&mut self, machine: usize, traffic: u32, (from, until): (u64, u64), whole: bool) {
         let Some(Lessons { study, .. }) = &mut self.lessons else { return };
-        study.finished(machine as u64, self.routes[traffic as usize], seconds(from), seconds(until));
+        study.finished(machine as u64, self.routes[traffic as usize], (seconds(from), seconds(until)), whole);
     }
 }
 
