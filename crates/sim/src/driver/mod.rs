@@ -265,7 +265,13 @@ impl<'a> Driver<'a> {
         self.settle();
     }
 
-    fn play(mut self, mut progress: impl FnMut(Duration)) -> Run {
+    fn play(mut self, progress: impl FnMut(Duration)) -> Run {
+        self.go(progress);
+        self.finish()
+    }
+
+    /// Until the end, or until there are too many records.
+    fn go(&mut self, mut progress: impl FnMut(Duration)) {
         let end = nanos(self.experiment.duration());
         while self.records.len() < MOST_RECORDS {
             let planned = self.agenda.first();
@@ -291,7 +297,6 @@ impl<'a> Driver<'a> {
         } else {
             self.now = end;
         }
-        self.finish()
     }
 
     /// What `source` waited for has come.
