@@ -15,8 +15,8 @@ const ALLOWED: [(&str, &[&str]); 14] = [
     ("weirgate-engine", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
-    ("weirgate-pages", &["weirgate-engine"]),
-    ("weirgate-config", &["weirgate-engine"]),
+    ("weirgate-pages", &[]),
+    ("weirgate-config", &["weirgate-engine", "weirgate-pages"]),
     ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves"]),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-pages"]),
     (
