@@ -4,6 +4,8 @@
 //! clients (the keys of templates) are shown as UTF-8 with odd bytes replaced and control characters
 //! escaped, and cut, so that a page of classes stays small and cannot steer a terminal.
 
+mod resources;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use weirgate_engine as engine;
 
 use crate::report::Active;
 use crate::resolve::span_text;
+use resources::by_name;
+pub use resources::{Resource, Rounds};
 
 /// Most characters of a template's key that are shown.
 const MAX_KEY_CHARS: usize = 128;
@@ -45,6 +49,12 @@ pub struct Snapshot {
     /// Stage dispatch: pools whose requests go where their targets are (`lard`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub localities: Vec<Locality>,
+    /// Stage release: what is left of the nodes' resources, where that decides.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub resources: Vec<Resource>,
+    /// Stage release: the rounds in which they are shared, under `mdrr`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<Rounds>,
     /// Stage queue: waiting requests by tag, where the discipline has tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
@@ -58,6 +68,9 @@ pub struct Snapshot {
 /// A group of nodes that serve the same pools, and its window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Group {
+    /// The resource that its requests take most of, where the group has a window for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
     /// The pools' names.
     pub pools: Vec<String>,
     /// Requests that may be inside; absent without a limit.
@@ -164,6 +177,9 @@ pub struct Node {
     /// The set of services that it serves; absent if its pool is not divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub set: Option<String>,
+    /// What is left of each resource, as a share of what it has; absent where all of it is.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub available: BTreeMap<String, f64>,
 }
 
 /// What a node's collector said last.
@@ -226,6 +242,15 @@ pub struct Class {
     pub outstanding: u32,
     /// Stage release: its share of the window if every class with a claim used it.
     pub share: f64,
+    /// Stage classify: arrivals whose route the page table does not know.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unknown_routes: u64,
+    /// What its answered requests took of each resource since the start, by the page table; absent without one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub used_node_seconds: BTreeMap<String, f64>,
+    /// Stage release: what it may still take of each resource in this round, under `mdrr`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub credit_node_seconds: BTreeMap<String, f64>,
     /// Estimate of release to last byte; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_time_seconds: Option<f64>,
@@ -290,6 +315,11 @@ pub struct Achieved {
     pub response_time_held: Option<bool>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
 fn seconds(span: Option<Duration>) -> Option<f64> {
     span.map(|s| s.as_secs_f64())
 }
@@ -310,6 +340,7 @@ impl Snapshot {
                 .groups
                 .iter()
                 .map(|group| Group {
+                    resource: group.resource.clone(),
                     pools: group.pools.clone(),
                     window: group.window,
                     outstanding: group.outstanding,
@@ -320,6 +351,8 @@ impl Snapshot {
             nodes: snapshot.nodes.iter().map(Node::from).collect(),
             partitions: snapshot.partitions.iter().map(Partition::from).collect(),
             localities: snapshot.localities.iter().map(Locality::from).collect(),
+            resources: snapshot.resources.iter().map(Resource::from).collect(),
+            rounds: snapshot.rounds.iter().map(|rounds| Rounds::new(rounds, &class_name)).collect(),
             tags: snapshot.tags.iter().map(|t| Tag { name: t.name.clone(), waiting: t.waiting }).collect(),
             demanded_capacity: snapshot.demanded_capacity,
             usable_capacity: snapshot.usable_capacity,
@@ -389,6 +422,11 @@ impl From<&engine::NodeSnapshot> for Node {
             collector: None,
             load: node.load,
             set: node.set.map(|set| set.as_str().to_owned()),
+            // The engine's answer is 1 where nobody looks.
+            available: match node.available.iter().all(|left| *left >= 1.0) {
+                true => BTreeMap::new(),
+                false => by_name(&node.available),
+            },
         }
     }
 }
@@ -430,6 +468,12 @@ impl From<&engine::ClassSnapshot> for Class {
             waiting: class.waiting,
             outstanding: class.outstanding,
             share: class.share,
+            unknown_routes: class.unknown,
+            used_node_seconds: match class.used.iter().all(|used| *used == 0.0) {
+                true => BTreeMap::new(),
+                false => by_name(&class.used),
+            },
+            credit_node_seconds: class.credit.map(|credit| by_name(&credit)).unwrap_or_default(),
             compute_time_seconds: seconds(class.compute_time),
             service_time_seconds: seconds(class.service_time),
             achieved: Achieved::from(&class.achieved),

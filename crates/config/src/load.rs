@@ -7,10 +7,11 @@ use std::path::Path;
 use crate::decode::{Context, Decode};
 use crate::errors::{Complaint, Errors, Place, Problem, Problems, SourceId, located};
 use crate::feasibility::feasibility;
-use crate::file::PolicyFile;
-use crate::resolve::{Resolved, resolve};
-use crate::site::Site;
-use crate::tree::{self, MAX_BYTES, POLICY};
+use crate::file::{PageTableFile, PolicyFile};
+use crate::include::with_page_table;
+use crate::resolve::{Resolved, resolve, resolve_page_table};
+use crate::site::{PageTable, Site};
+use crate::tree::{self, MAX_BYTES, PAGE_TABLE, POLICY, Tree};
 
 /// A policy that can run.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub(crate) fn warning_lines(warnings: &[Problem], file: &str) -> Vec<String> {
     warnings.iter().map(line).collect()
 }
 
-/// Reads the policy in `text`. `name` is what errors call the file; `env_token` says whether
+/// Reads the policy in `text`. `name` is what errors call the file, and files that it names are looked for in its folder; `env_token` says whether
 /// `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
 ///
 /// # Errors
@@ -48,6 +49,11 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = tree::parse(text, POLICY, SourceId::FILE, &mut problems);
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    let tree = tree.map(|Tree { root, mut nodes }| {
+        let root = with_page_table(&root, folder, &mut nodes, &mut problems).unwrap_or(root);
+        Tree { root, nodes }
+    });
     let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
     let resolved = tree.and_then(|tree| {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
@@ -62,6 +68,26 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
         }
         _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
             unreadable(name, "the policy cannot be used".to_owned(), "report this file: its error was lost")
+        })),
+    }
+}
+
+/// Reads the page table in `text`, as `weirgate probe` writes it. `name` is what errors call the file.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn load_page_table(name: &str, text: &str) -> Result<PageTable, Errors> {
+    let mut problems = Problems::default();
+    let tree = tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), PAGE_TABLE, SourceId::FILE, &mut problems);
+    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
+    let table = tree.and_then(|tree| {
+        let file = PageTableFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
+        Some(resolve_page_table(&file, &mut cx))
+    });
+    match table {
+        Some(table) if cx.problems.reports() == 0 => Ok(table),
+        _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
+            unreadable(name, "the page table cannot be used".to_owned(), "report this file: its error was lost")
         })),
     }
 }

@@ -7,9 +7,10 @@ use std::path::Path;
 use std::rc::Rc;
 
 use crate::decode::{Context, Decode};
-use crate::errors::{Errors, Place, Problem, Problems, Source, SourceId, quoted};
+use crate::errors::{Errors, Problem, Problems, SourceId};
 use crate::experiment::Experiment;
 use crate::file::ExperimentFile;
+use crate::include::{included, with_page_table};
 use crate::load::{read_bounded, sound_text, unreadable, warn_if_infeasible, warning_lines};
 use crate::overrides::Override;
 use crate::resolve::{resolve, resolve_experiment};
@@ -119,12 +120,13 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
         root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
     }
     root = with_policy(&root, |policy| match &policy.value {
-        Value::Text(path) => Some(included(path, policy.place, folder, &mut nodes, problems)),
+        Value::Text(path) => Some(included(path, policy.place, folder, (POLICY, "policy"), &mut nodes, problems)),
         _ => None,
     });
     for change in parts {
         root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
     }
+    root = with_policy(&root, |policy| with_page_table(policy, folder, &mut nodes, problems));
     root = with_policy(&root, |policy| completed(policy, &mut nodes));
     Tree { root, nodes }
 }
@@ -137,39 +139,6 @@ fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) 
     let mut entries = entries.clone();
     entries[at].node = policy;
     Rc::new(Node::new(root.place, Value::Map(entries)))
-}
-
-/// The policy file at `path`; what is wrong is reported.
-fn included(path: &str, place: Place, folder: &Path, nodes: &mut usize, problems: &mut Problems) -> Rc<Node> {
-    let file = folder.join(path);
-    let wrong = |problems: &mut Problems, what: String, mend: &str| {
-        let (path, mend) = ("policy".to_owned(), mend.to_owned());
-        problems.add(Problem { source: None, place: Some(place), path, what, mend });
-        Rc::new(Node::new(place, Value::Wrong))
-    };
-    let shown = quoted(&file.display().to_string());
-    let bytes = match read_bounded(&file) {
-        Ok(bytes) => bytes,
-        Err(error) => {
-            let mend = "the path of a policy file counts from the experiment's folder";
-            return wrong(problems, format!("the policy {shown} cannot be read: {error}"), mend);
-        }
-    };
-    let text = match sound_text(path, &bytes) {
-        Ok(text) => text,
-        Err(errors) => {
-            let Some(problem) = errors.problems.first() else { return Rc::new(Node::new(place, Value::Wrong)) };
-            return wrong(problems, format!("the policy {shown} is no text: {}", problem.what), &problem.mend);
-        }
-    };
-    let source = problems.add_source(Source::File(file.display().to_string()));
-    match tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), POLICY, source, problems) {
-        Some(tree) => {
-            *nodes += tree.nodes;
-            tree.root
-        }
-        None => Rc::new(Node::new(place, Value::Wrong)),
-    }
 }
 
 /// The header by which requests of an experiment find a class without a `match`.

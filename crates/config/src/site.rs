@@ -45,6 +45,41 @@ pub struct Site {
     pub threads: Option<usize>,
     /// Cluster Reserves: what the manager and the agents do.
     pub reserves: Option<Reserves>,
+    /// What requests take of the nodes' resources; then `policy.resources` are [`RESOURCE_NAMES`].
+    pub page_table: Option<PageTable>,
+}
+
+/// What nodes' agents count and page tables know, in the order of a [`engine::Demand`].
+pub const RESOURCE_NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
+
+/// What requests take of the nodes' resources.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PageTable {
+    /// Costs are refined from what the nodes use.
+    pub learned: bool,
+    /// What 100 % of each of [`RESOURCE_NAMES`] is per second, in the units in which agents count; `None` is what they say.
+    pub capacity: [Option<f64>; 3],
+    /// Routes in the order of their patterns; without any, all are learned.
+    pub routes: Vec<Route>,
+    /// When and where it was measured, as its file says.
+    pub probed: Option<String>,
+    /// See `probed`.
+    pub server: Option<String>,
+}
+
+/// A route, and what a request for it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Path and parameters, as `/album/*` or `/item.php?id=*`.
+    pub pattern: String,
+    /// What it takes.
+    pub demand: engine::Demand,
+    /// How sure that is, 0 to 1, where it was measured.
+    pub confidence: Option<f64>,
+    /// From how many requests it was measured.
+    pub samples: Option<u32>,
+    /// When it was measured, if it says so itself.
+    pub probed: Option<String>,
 }
 
 /// An address that clients connect to.

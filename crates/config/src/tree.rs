@@ -128,6 +128,13 @@ pub(crate) const EXPERIMENT: Kind = Kind {
     too_long: "put long traffic into a `trace:`",
 };
 
+/// A page table's file.
+pub(crate) const PAGE_TABLE: Kind = Kind {
+    name: "a page table",
+    least: "write at least `version: 1` and `routes:`",
+    too_long: "fold routes into patterns such as `/album/*`",
+};
+
 /// The value of `--set`.
 pub(crate) const VALUE: Kind =
     Kind { name: "a value", least: "write `path=value`", too_long: "write it into the experiment" };

@@ -66,7 +66,7 @@ const MAX_SPAN_S: f64 = 366.0 * 86_400.0;
 const MAX_NUMBER: f64 = 1e12;
 
 /// Splits `12.5ms` into a number and its unit.
-fn number_and_unit(text: &str) -> Result<(f64, &str), Complaint> {
+pub(crate) fn number_and_unit(text: &str) -> Result<(f64, &str), Complaint> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
     let sound = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.ends_with(|c: char| c.is_ascii_digit());
@@ -185,26 +185,35 @@ impl FromText for Share {
     }
 }
 
+impl Bytes {
+    /// The bytes of a unit.
+    ///
+    /// # Errors
+    /// It is none.
+    pub(crate) fn factor(unit: &str) -> Result<f64, Complaint> {
+        match unit {
+            "B" => Ok(1.0),
+            "KiB" => Ok(1024.0),
+            "MiB" => Ok(1024.0 * 1024.0),
+            "GiB" => Ok(1024.0 * 1024.0 * 1024.0),
+            _ => {
+                let what = format!("{} is no unit of size", quoted(unit));
+                Err(Complaint::new(what, "write `B`, `KiB`, `MiB` or `GiB` (1 KiB = 1024 B)"))
+            }
+        }
+    }
+}
+
 impl FromText for Bytes {
     const EXPECTED: &'static str = "a size such as `64KiB` or `1MiB`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
         let (number, unit) = number_and_unit(text)?;
-        let factor = match unit {
-            "B" => 1u32,
-            "KiB" => 1 << 10,
-            "MiB" => 1 << 20,
-            "GiB" => 1 << 30,
-            "" => {
-                let mend = format!("write `{text}B` or `{text}KiB`");
-                return Err(Complaint::new(format!("{} has no unit", quoted(text)), mend));
-            }
-            _ => {
-                let what = format!("{} is no unit of size", quoted(unit));
-                return Err(Complaint::new(what, "write `B`, `KiB`, `MiB` or `GiB` (1 KiB = 1024 B)"));
-            }
-        };
-        let bytes = number * f64::from(factor);
+        if unit.is_empty() {
+            let mend = format!("write `{text}B` or `{text}KiB`");
+            return Err(Complaint::new(format!("{} has no unit", quoted(text)), mend));
+        }
+        let bytes = number * Bytes::factor(unit)?;
         if bytes.fract() != 0.0 || bytes > MAX_NUMBER {
             let what = format!("{} is not a whole number of bytes below 1 TB", quoted(text));
             return Err(Complaint::new(what, "write a whole number"));

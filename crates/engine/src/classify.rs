@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 
 use crate::admit::{Expected, Pace};
+use crate::demand::RESOURCES;
 use crate::dispatch::Sections;
 use crate::forward::RetryTokens;
 use crate::observe::Observed;
@@ -36,15 +37,15 @@ pub(crate) struct Class {
     /// Virtual time of its next turn.
     pub(crate) tag: f64,
     pub(crate) expected: Expected,
-    /// How fast it is released.
-    pub(crate) pace: Pace,
-    /// Since when it has had a queue, if it has one.
-    pub(crate) backlogged: Time,
+    /// How fast each of its lines is released.
+    pub(crate) pace: [Pace; RESOURCES],
+    /// Since when requests have waited in each, if any do.
+    pub(crate) backlogged: [Time; RESOURCES],
     /// What it has left of its guaranteed rate: a release takes a token.
     pub(crate) bucket: Bucket,
     /// The same for what it asks: an arrival takes a token if there is one, and is owed an answer then.
     pub(crate) arrivals: Bucket,
-    /// Its part in the measurements of adaptive windows, per lane of its pool.
+    /// Its part in the measurements of adaptive windows, per lane of its pool and line.
     pub(crate) halves: Vec<Halves>,
     /// One more than the control period of its latest arrival or completion.
     pub(crate) seen: u64,
@@ -67,8 +68,8 @@ impl Class {
             outstanding: 0,
             tag: 0.0,
             expected: Expected::UNKNOWN,
-            pace: Pace::NONE,
-            backlogged: now,
+            pace: [Pace::NONE; RESOURCES],
+            backlogged: [now; RESOURCES],
             bucket: Bucket::new(now),
             arrivals: Bucket::new(now),
             halves: Vec::new(),

@@ -78,14 +78,14 @@ impl Engine {
                 self.steering.next = after(now);
             }
             LoadControl::WindowAdaptive(_) => {
-                for group in 0..self.windows.len() {
-                    if self.windows[group].swing.as_ref().is_some_and(|swing| swing.next <= now) {
-                        self.swing(now, group);
+                for window in 0..self.windows.len() {
+                    if self.windows[window].swing.as_ref().is_some_and(|swing| swing.next <= now) {
+                        self.swing(now, window);
                     }
                 }
                 self.plan();
             }
-            LoadControl::Fixed { .. } | LoadControl::Slots { .. } => {}
+            LoadControl::Fixed { .. } | LoadControl::Slots { .. } | LoadControl::ResourceAvailability(_) => {}
         }
     }
 
@@ -97,12 +97,13 @@ impl Engine {
     }
 
     /// The end of a half cycle of an adaptive window.
-    fn swing(&mut self, now: Time, group: usize) {
-        let outstanding = self.windows[group].outstanding;
-        let Some(mut swing) = self.windows[group].swing.take() else { return };
+    fn swing(&mut self, now: Time, window: usize) {
+        let (line, group) = self.line_and_group(window);
+        let outstanding = self.windows[window].outstanding;
+        let Some(mut swing) = self.windows[window].swing.take() else { return };
         let half = swing.half(now, outstanding);
         if half != Half::Unfinished {
-            let (danger, stretch) = self.endangered(now, group, &swing);
+            let (danger, stretch) = self.endangered(now, window, &swing);
             swing.stretch = stretch.unwrap_or(swing.stretch);
             let why = match (danger, half) {
                 (Some(Danger { class, compute, limit }), _) if swing.helps() => {
@@ -110,37 +111,46 @@ impl Engine {
                     Some(Why::Endangered { class, compute, limit })
                 }
                 (_, Half::Cycle(cycle)) => {
-                    let work = self.work(group, &swing);
+                    let work = self.work(window, &swing);
                     Some(swing.step(work, cycle))
                 }
                 _ => None,
             };
-            self.nodes.learn(group as u32, swing.figures());
+            if line == 0 {
+                self.nodes.learn(group as u32, swing.figures());
+            }
             swing.at_least(self.slots(group), self.nodes.groups[group].usable);
             swing.turn(now, half);
-            let (size, high) = (swing.size(), swing.high());
+            let size = swing.size();
             match why {
-                Some(why) => self.windows[group].set(now, size, why),
-                None => self.windows[group].size = size,
+                Some(why) => self.windows[window].set(now, size, why),
+                None => self.windows[window].size = size,
             }
-            self.spread(group, high);
+            self.windows[window].swing = Some(swing);
+            self.spread(group);
+            return;
         }
-        self.windows[group].swing = Some(swing);
+        self.windows[window].swing = Some(swing);
+    }
+
+    /// The line and the group of nodes that a window is for.
+    fn line_and_group(&self, window: usize) -> (usize, usize) {
+        (window / self.nodes.groups.len(), window % self.nodes.groups.len())
     }
 
     /// Work completed in the two halves of a cycle.
-    fn work(&self, group: usize, swing: &Swing) -> [Work; 2] {
-        let of = |class: &u32| self.halves(*class, group).map(|halves| swing.work(halves));
+    fn work(&self, window: usize, swing: &Swing) -> [Work; 2] {
+        let of = |class: &u32| self.halves(*class, window).map(|halves| swing.work(halves));
         swing.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
     /// The class of the cycle whose limit is most in danger, and the least stretch of compute times if there are
     /// two classes to compare: of one alone nobody knows whether it is dear or in a crowd.
-    fn endangered(&mut self, now: Time, group: usize, swing: &Swing) -> (Option<Danger>, Option<f64>) {
+    fn endangered(&mut self, now: Time, window: usize, swing: &Swing) -> (Option<Danger>, Option<f64>) {
         let admit = &self.policy.discipline.admit;
         let (mut worst, mut danger, mut stretch, mut compared) = (0.0, None, f64::INFINITY, 0);
         for class in &swing.seen {
-            let Some(certain) = self.halves(*class, group).map(|halves| swing.mean(halves)) else { continue };
+            let Some(certain) = self.halves(*class, window).map(|halves| swing.mean(halves)) else { continue };
             let limit = self.classes.spec(*class).guarantee.response_time;
             let Some(unloaded) = self.classes.service_time(*class) else { continue };
             let state = &mut self.classes.all[*class as usize];
@@ -159,11 +169,12 @@ impl Engine {
         (danger, (compared > 1).then_some(stretch.max(1.0)))
     }
 
-    /// A class's sums in a group.
-    fn halves(&self, class: u32, group: usize) -> Option<&Halves> {
+    /// A class's sums in a window.
+    fn halves(&self, class: u32, window: usize) -> Option<&Halves> {
+        let (line, group) = self.line_and_group(window);
         let state = &self.classes.all[class as usize];
-        let place = self.nodes.place_in(state.pool, group as u32)?;
-        state.halves.get(place as usize)
+        let lane = self.nodes.place_in(state.pool, group as u32)?;
+        state.halves.get(lane as usize * self.lines + line)
     }
 
     /// What every request of a pool suffers inside; at least 1.
@@ -171,19 +182,25 @@ impl Engine {
         let stretches = self
             .nodes
             .groups_of(pool)
-            .filter_map(|group| self.windows[group as usize].swing.as_ref().map(|swing| swing.stretch));
+            .flat_map(|group| self.windows.iter().skip(group as usize).step_by(self.nodes.groups.len()))
+            .filter_map(|window| window.swing.as_ref().map(|swing| swing.stretch));
         stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
-    /// What the guarantees need of a group, in slots, as far as service times are known.
+    /// What the guarantees need of a group, in slots, as far as service times are known. Every line has an equal part:
+    /// what they mix is not known, and the windows find their sizes from there.
     fn slots(&self, group: usize) -> f64 {
-        self.nodes.shares(group as u32).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum()
+        let slots: f64 =
+            self.nodes.shares(group as u32).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum();
+        slots / self.lines as f64
     }
 
-    /// No machine of a group gets much more than its part of the window.
-    fn spread(&mut self, group: usize, window: u32) {
+    /// No machine of a group gets much more than its part of the windows.
+    fn spread(&mut self, group: usize) {
         if let LoadControl::WindowAdaptive(figures) = self.policy.discipline.load_control {
-            self.nodes.spread(group as u32, window, figures.node_share);
+            let windows = self.windows.iter().skip(group).step_by(self.nodes.groups.len());
+            let high: u32 = windows.filter_map(|window| window.swing.as_ref()).map(|swing| swing.high()).sum();
+            self.nodes.spread(group as u32, high, figures.node_share);
         }
     }
 
@@ -220,18 +237,21 @@ impl Engine {
     pub(crate) fn nodes_changed(&mut self, now: Time) {
         self.nodes.rebalance();
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
-        for group in 0..self.windows.len() {
+        for window in 0..self.windows.len() {
+            let (_, group) = self.line_and_group(window);
             let slots = self.slots(group);
             let members = &self.nodes.groups[group];
-            let window = &mut self.windows[group];
+            let window = &mut self.windows[window];
             let Some(swing) = &mut window.swing else {
                 window.nodes_changed(now, usable, all);
                 continue;
             };
             swing.needs(now, slots, members.usable, members.weight);
-            let (size, high) = (swing.size(), swing.high());
+            let size = swing.size();
             window.set(now, size, Why::Nodes { usable: members.usable, all: members.machines() });
-            self.spread(group, high);
+        }
+        for group in 0..self.nodes.groups.len() {
+            self.spread(group);
         }
         self.plan();
     }
@@ -255,6 +275,8 @@ mod tests {
             content: crate::policy::Content::Dynamic,
             service_time: None,
             utility: 1.0,
+            weight: 1.0,
+            demand: crate::Demand::default(),
             tag: 0,
             fallback: None,
             queue: QueueBounds::default(),
@@ -271,11 +293,12 @@ mod tests {
                 classes: vec![class.clone()],
                 templates: Vec::new(),
                 max_waiting: 10,
+                resources: Vec::new(),
             };
             let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
             for second in 0..100 {
                 let now = Time::from_millis(second * 1000);
-                let arrival = Arrival { class: ClassId(0), flow: 0, cost: None, target: None, tag: second };
+                let arrival = Arrival { class: ClassId(0), flow: 0, demand: None, target: None, tag: second };
                 let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) else { panic!("it is idle") };
                 engine.observe(now + Duration::from_millis(5), ticket, Outcome::LastByte { status: 200 });
                 while engine.poll(now + Duration::from_millis(5)).is_some() {}

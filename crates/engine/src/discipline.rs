@@ -134,6 +134,9 @@ pub enum LoadControl {
     /// A window per group of nodes that seeks the point from which on more requests inside only make all
     /// of them slower.
     WindowAdaptive(Adaptive),
+    /// mQoS: a request goes inside if a node has enough left of every resource; what it takes is that node's again when
+    /// it is over (Feng and Lin, Sec. 3.4). Needs [`Precedence::Mdrr`] or [`Precedence::Drfq`].
+    ResourceAvailability(Availability),
     /// So many requests inside each node per CPU: the threads of a stage. A node's CPUs are its capacity, or else
     /// its weight; it takes at least one request.
     Slots {
@@ -189,6 +192,23 @@ pub struct Adaptive {
     pub speed_longest: f64,
 }
 
+/// Figures of [`LoadControl::ResourceAvailability`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Availability {
+    /// A node of weight 1 may have as much work inside as it does in this time, of every resource; > 0. The paper's
+    /// percentages are of a second.
+    pub horizon: Duration,
+    /// Manage this one of [`crate::Policy::resources`] and be blind to the others: the paper's baseline (sQoS).
+    pub only: Option<usize>,
+}
+
+impl Default for Availability {
+    fn default() -> Self {
+        // The paper's: what a request consumes is measured per second, and all of it is available at first.
+        Availability { horizon: Duration::from_secs(1), only: None }
+    }
+}
+
 /// When a linear window may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grow {
@@ -213,6 +233,12 @@ pub enum Precedence {
     Priority,
     /// Arrival order, but a request whose tag says so is put back at the end of the queue (SEDA Sec. 4.3).
     Reenqueue,
+    /// mQoS: deficit round robin over several resources at once, each class its weight's part of each (Feng and Lin,
+    /// Sec. 3.4).
+    Mdrr,
+    /// Dominant-resource fair queueing: the class goes first that has had least, by its weight, of the resource of which
+    /// it has had most.
+    Drfq,
 }
 
 /// Figures of [`Precedence::Tokens`].
@@ -432,6 +458,26 @@ impl Discipline {
         }
     }
 
+    /// mQoS as published (Feng and Lin), with the rule that does not deadlock: see `docs/disciplines/mqos.md`.
+    #[must_use]
+    pub fn mqos() -> Discipline {
+        Discipline {
+            name: "mqos".into(),
+            tags: Vec::new(),
+            admit: Admit::None,
+            load_control: LoadControl::ResourceAvailability(Availability::default()),
+            precedence: Precedence::Mdrr,
+        }
+    }
+
+    /// The paper's baseline: the same with one resource, deficit round robin as everybody knows it.
+    #[must_use]
+    pub fn sqos(resource: usize) -> Discipline {
+        let figures = Availability { only: Some(resource), ..Availability::default() };
+        let load_control = LoadControl::ResourceAvailability(figures);
+        Discipline { name: "sqos".into(), load_control, ..Discipline::mqos() }
+    }
+
     /// No control at all: a plain reverse proxy.
     #[must_use]
     pub fn none() -> Discipline {
@@ -474,6 +520,11 @@ impl Discipline {
             LoadControl::Fixed { window: Some(0) } => return fail("a fixed window must be at least 1"),
             LoadControl::Slots { per_cpu } if !positive(per_cpu) => {
                 return fail("requests per CPU must be finite and > 0");
+            }
+            LoadControl::ResourceAvailability(figures)
+                if !(Duration::from_millis(1)..=Duration::from_secs(3600)).contains(&figures.horizon) =>
+            {
+                return fail("the horizon must lie between 1 ms and 1 h");
             }
             LoadControl::WindowLinear { delta, first, least, most, .. }
                 if delta == 0 || least == 0 || first < least || most < first =>

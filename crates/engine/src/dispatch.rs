@@ -14,6 +14,7 @@
 //!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
+mod availability;
 mod choice;
 mod ejection;
 mod lard;
@@ -27,6 +28,7 @@ mod targets;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admit::LoadSource;
+use crate::demand::{Demand, RESOURCES};
 use crate::discipline::LoadControl;
 use crate::heap::Heaps;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
@@ -106,6 +108,10 @@ struct Machine {
     outstanding: u32,
     /// Most requests inside; load control may set it.
     most: u32,
+    /// What it has of every resource, and what the requests inside take of each, in billionths of a node-second; see
+    /// `availability`.
+    full: u64,
+    taken: [u64; RESOURCES],
     /// Learned weight, relative to the configured one.
     learned: f64,
     /// Compute time relative to the classes' means.
@@ -183,6 +189,8 @@ pub(crate) struct Nodes {
     pub(crate) partitions: Vec<Partition>,
     /// Per section what is inside its usable nodes.
     loads: Vec<Load>,
+    /// Do the machines' resources bound what is inside?
+    pub(crate) available: bool,
     /// What a dynamic request counts as, and whether collectors count.
     omega: f64,
     reported: bool,
@@ -237,11 +245,13 @@ impl Nodes {
             next_return: Time::NEVER,
             partitions: Partition::all(policy, &sections),
             loads: vec![Load::default(); sections.len()],
+            available: false,
             omega: figures.omega,
             reported: figures.source != LoadSource::Live,
             sections,
         };
         all.group(matches!(policy.discipline.load_control, LoadControl::WindowAdaptive(_)));
+        all.provide(policy);
         all.refresh();
         all.rebalance();
         all
@@ -408,8 +418,9 @@ impl Nodes {
     }
 
     /// A request is no longer inside.
-    pub(crate) fn release(&mut self, node: u32, content: Content) {
+    pub(crate) fn release(&mut self, node: u32, content: Content, demand: Demand) {
         if node != NONE {
+            self.take(node, demand, false);
             self.count(node, content, false);
         }
     }
@@ -485,6 +496,8 @@ fn machines(policy: &Policy, nodes: &mut [NodeInfo]) -> Vec<Machine> {
                 nodes: Vec::new(),
                 outstanding: 0,
                 most: u32::MAX,
+                full: 0,
+                taken: [0; RESOURCES],
                 learned: 1.0,
                 ratio: 1.0,
                 ratios: (0.0, 0),

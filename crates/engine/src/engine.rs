@@ -3,15 +3,16 @@
 use crate::admit::{self, Outlook};
 use crate::classify::Classes;
 use crate::control::Steering;
-use crate::discipline::{Admit, Infeasible, Precedence as Method};
+use crate::demand::{Demand, RESOURCES};
+use crate::discipline::{Admit, Infeasible, LoadControl, Precedence as Method};
 use crate::dispatch::{Nodes, Wanted};
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::release::{Bucket, Claim, Claimed, Precedence, Window};
+use crate::release::{Bucket, Claim, Claimed, Precedence, Share, Sight, Window};
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
-use crate::ticket::{NONE, State, Tickets};
+use crate::ticket::{Entry, NONE, State, Tickets};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -25,7 +26,9 @@ pub struct Engine {
     pub(crate) classes: Classes,
     pub(crate) queues: Queues,
     pub(crate) nodes: Nodes,
-    /// One per group of nodes.
+    /// Lines of every class's queue.
+    pub(crate) lines: usize,
+    /// One per group of nodes; under adaptive load control one per line and group, those of a line together.
     pub(crate) windows: Vec<Window>,
     pub(crate) precedence: Precedence,
     /// Waiting classes by the instant at which their head is dropped.
@@ -36,6 +39,33 @@ pub struct Engine {
 
 /// Compute time charged before anything is known of a class: an ordinary page.
 pub(crate) const ASSUMED_COMPUTE: f64 = 0.010;
+
+/// What precedence sees where it shares the nodes' resources.
+struct Queued<'a> {
+    classes: &'a Classes,
+    tickets: &'a Tickets,
+    nodes: &'a Nodes,
+    policy: &'a Policy,
+}
+
+impl Sight for Queued<'_> {
+    fn head(&self, class: u32, line: usize) -> Option<Demand> {
+        let head = self.classes.all[class as usize].queue.lines[line].head;
+        (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
+    }
+
+    fn fits(&self, pool: usize, demand: Demand) -> bool {
+        self.nodes.fits(pool, demand)
+    }
+
+    fn left(&self, pool: usize) -> [f64; RESOURCES] {
+        self.nodes.left(Some(pool))
+    }
+
+    fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES] {
+        self.nodes.lacking(pool, demand)
+    }
+}
 
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
@@ -49,13 +79,15 @@ impl Engine {
         let mut nodes = Nodes::new(&policy);
         nodes.begin(now);
         let window = Window::new(now, policy.discipline.load_control);
+        let lines = policy.lines();
         let mut engine = Engine {
             now,
             sequence: 0,
             tickets: Tickets::new(),
             queues: Queues::new(policy.max_waiting, nodes.sections.len(), policy.discipline.tags.len()),
-            windows: vec![window; nodes.groups.len()],
-            precedence: Precedence::new(policy.discipline.precedence, nodes.sections.len(), live),
+            windows: vec![window; nodes.groups.len() * policy.windows()],
+            precedence: Precedence::new(policy.discipline.precedence, nodes.sections.len(), live, lines),
+            lines,
             nodes,
             expiry: Heaps::new(1, live),
             steering: Steering::new(now, &policy),
@@ -63,6 +95,7 @@ impl Engine {
             classes,
             policy,
         };
+        engine.open_accounts();
         engine.nodes_changed(now);
         for window in &mut engine.windows {
             window.moved.from = window.size;
@@ -80,6 +113,7 @@ impl Engine {
             let live = self.classes.all.len();
             self.precedence.grow(live);
             self.expiry.grow(live);
+            self.open_account(class);
         }
         ClassId(class)
     }
@@ -102,6 +136,8 @@ impl Engine {
         let limit = response_time.map(|rt| rt.limit);
         let state = &mut self.classes.all[class as usize];
         state.observed.offered(now);
+        let known = !self.policy.resources.is_empty();
+        state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
         self.steering.see(now, class, &mut state.seen, response_time);
         state.expected.roll(now, state.outstanding > 0, admit, response_time);
         let pool = state.pool;
@@ -110,17 +146,24 @@ impl Engine {
         if self.nodes.usable(pool) == 0 {
             return Err(ShedReason::NoNode);
         }
+        let (demand, line) = self.demanded(class, arrival.demand);
+        if self.nodes.is_too_large(pool, self.policy.managed(demand)) {
+            return Err(ShedReason::TooLarge);
+        }
         if self.overloaded(class) {
             return Err(ShedReason::ServerLoad);
         }
-        let predicted = self.predicted(now, class);
-        let free = self.classes.all[class as usize].queue.len == 0 && self.nodes.has_room(pool, &self.windows, None);
+        let predicted = self.predicted(now, class, line);
+        // Where credit decides, it does so at every release.
+        let free = !self.nodes.available
+            && self.classes.all[class as usize].queue.lines[line].len == 0
+            && self.nodes.has_room(pool, self.windows_of(line), None);
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             let expected = self.classes.all[class as usize].expected.guaranteed().unwrap_or(0.0);
             if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
                 return Err(ShedReason::Deadline);
             }
-            let index = self.accept(now, class, arrival);
+            let index = self.accept(now, class, arrival, (demand, line));
             let node = self.send(now, index);
             return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
         }
@@ -131,12 +174,12 @@ impl Engine {
         if !self.admits(pool, self.classes.spec(class).tag, None) {
             return Err(ShedReason::Threshold);
         }
-        let index = self.accept(now, class, arrival);
+        let index = self.accept(now, class, arrival, (demand, line));
         let weight = self.fair_weight(class);
         let bounds = self.bounds(class);
         let state = &mut self.classes.all[class as usize];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
-            state.backlogged = now;
+            state.backlogged[line] = now;
             state.tag = self.precedence.start(state.tag, weight);
             self.rank(class);
         }
@@ -176,8 +219,8 @@ impl Engine {
     fn next_action(&mut self, now: Time) -> Option<Action> {
         self.promote(now);
         while let Some((_, class)) = self.expiry.peek(0).filter(|(at, _)| *at <= now) {
-            let head = self.classes.all[class as usize].queue.head;
-            let (due, reason) = self.drop_at(now, class);
+            let head = self.classes.all[class as usize].queue.oldest(&self.tickets);
+            let (due, reason) = self.drop_at(now, head);
             if due <= now {
                 return Some(self.turn_away(now, head, reason));
             }
@@ -189,9 +232,9 @@ impl Engine {
         // Whoever is put back is passed over once: the round after the next request is handled as it is.
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
-            let class = self.next()?;
-            let index = self.classes.all[class as usize].queue.head;
-            let (due, reason) = self.drop_at(now, class);
+            let (class, line) = self.next()?;
+            let index = self.classes.all[class as usize].queue.lines[line].head;
+            let (due, reason) = self.drop_at(now, index);
             if due <= now {
                 return Some(self.turn_away(now, index, reason));
             }
@@ -208,7 +251,9 @@ impl Engine {
 
     /// Stage *release*: the head of a class's queue goes inside.
     fn release(&mut self, now: Time, index: u32) -> Action {
-        self.tickets[index].fair = self.precedence.charges(self.tickets[index].class);
+        let entry = &self.tickets[index];
+        let fair = self.precedence.charges(entry.class, usize::from(entry.line));
+        self.tickets[index].fair = fair;
         // The release ranks its class anew.
         self.dequeue(index);
         let node = self.send(now, index);
@@ -240,32 +285,81 @@ impl Engine {
         self.now
     }
 
-    /// The class whose head is next.
-    fn next(&self) -> Option<u32> {
+    /// The class and line whose head is next.
+    fn next(&mut self) -> Option<(u32, usize)> {
+        if self.nodes.available {
+            let Engine { precedence, classes, tickets, nodes, policy, .. } = self;
+            let sight = Queued { classes, tickets, nodes, policy };
+            return precedence.next_by_resources(nodes.sections.len(), &sight);
+        }
         // A partition of the window knows one window; methods that divide it do not look at its size.
         let size = self.windows[0].size;
-        let room = |pool| self.nodes.has_room(pool, &self.windows, None);
+        let room = |pool, line| self.nodes.has_room(pool, self.windows_of(line), None);
         self.precedence.next(size, room)
+    }
+
+    /// The windows that requests of a line are inside, one per group of nodes.
+    pub(crate) fn windows_of(&self, line: usize) -> &[Window] {
+        &self.windows[self.first_window(line)..][..self.nodes.groups.len()]
+    }
+
+    /// The first of them.
+    pub(crate) fn first_window(&self, line: usize) -> usize {
+        let groups = self.nodes.groups.len();
+        if self.windows.len() == groups { 0 } else { line * groups }
+    }
+
+    /// What a request of the class takes, and its line.
+    fn demanded(&self, class: u32, demand: Option<Demand>) -> (Demand, usize) {
+        if self.policy.resources.is_empty() {
+            return (Demand::default(), 0);
+        }
+        let demand = demand.unwrap_or(self.classes.spec(class).demand);
+        let line = if self.lines == 1 { 0 } else { self.policy.managed(demand).tendency() };
+        (demand, line)
+    }
+
+    /// Opens the accounts of all live classes.
+    pub(crate) fn open_accounts(&mut self) {
+        for class in 0..self.classes.all.len() as u32 {
+            self.open_account(class);
+        }
+    }
+
+    /// Opens the account of a class in the nodes' resources.
+    fn open_account(&mut self, class: u32) {
+        let LoadControl::ResourceAvailability(figures) = self.policy.discipline.load_control else { return };
+        let pool = self.classes.all[class as usize].pool;
+        let specs = self.classes.specs.iter().filter(|spec| self.nodes.sections.of_class(spec) == pool);
+        let share = Share {
+            weight: self.classes.spec(class).weight,
+            weights: specs.map(|spec| spec.weight).sum(),
+            each: figures.horizon.as_secs_f64(),
+            whole: self.nodes.whole(pool),
+        };
+        self.precedence.open(class, pool, share);
     }
 
     /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
     /// It also does if it only turns requests aside to a group that holds others back.
     fn note_held_back(&mut self, now: Time) {
         let groups = &self.nodes.groups;
-        for (window, group) in self.windows.iter_mut().zip(groups) {
-            let full = self.queues.waiting > 0 && !window.has_room();
-            window.hold(now, full && group.pools.iter().any(|pool| self.precedence.waits(*pool)));
-        }
-        if self.queues.waiting == 0 || groups.len() == 1 {
-            return;
-        }
-        for (index, group) in groups.iter().enumerate() {
-            if self.windows[index].has_room() || self.windows[index].holds() {
+        for (line, windows) in self.windows.chunks_mut(groups.len()).enumerate() {
+            for (window, group) in windows.iter_mut().zip(groups) {
+                let full = self.queues.waiting > 0 && !window.has_room();
+                window.hold(now, full && group.pools.iter().any(|pool| self.precedence.waits(*pool, line)));
+            }
+            if self.queues.waiting == 0 || groups.len() == 1 {
                 continue;
             }
-            let mut beside = group.pools.iter().flat_map(|pool| self.nodes.groups_of(*pool));
-            if beside.any(|other| self.windows[other as usize].holds()) {
-                self.windows[index].hold(now, true);
+            for (index, group) in groups.iter().enumerate() {
+                if windows[index].has_room() || windows[index].holds() {
+                    continue;
+                }
+                let mut beside = group.pools.iter().flat_map(|pool| self.nodes.groups_of(*pool));
+                if beside.any(|other| windows[other as usize].holds()) {
+                    windows[index].hold(now, true);
+                }
             }
         }
     }
@@ -278,7 +372,7 @@ impl Engine {
     }
 
     /// Would a request of the class that arrives now wait too long?
-    fn predicted(&mut self, now: Time, class: u32) -> Option<ShedReason> {
+    fn predicted(&mut self, now: Time, class: u32, line: usize) -> Option<ShedReason> {
         let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
         let spec = self.classes.spec(class);
         let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
@@ -292,25 +386,26 @@ impl Engine {
             }
         }
         let state = &mut self.classes.all[class as usize];
-        if state.queue.len == 0 {
+        let waiting = state.queue.lines[line].len;
+        if waiting == 0 {
             return None;
         }
-        state.pace.roll(now, figures.fresh);
+        state.pace[line].roll(now, figures.fresh);
         let outlook = Outlook {
-            waiting: state.queue.len,
-            backlogged: now.as_nanos() - state.backlogged.as_nanos(),
+            waiting,
+            backlogged: now.as_nanos() - state.backlogged[line].as_nanos(),
             owed,
             guaranteed: guarantee.throughput.unwrap_or(0.0),
             limit: guarantee.response_time.map(|rt| rt.limit),
             max_wait,
             expected: state.expected.guaranteed().unwrap_or(0.0),
-            pace: state.pace,
+            pace: state.pace[line],
         };
         admit::too_long(figures, &outlook)
     }
 
     /// Takes a request in; it is in no queue yet.
-    fn accept(&mut self, now: Time, class: u32, arrival: &Arrival) -> u32 {
+    fn accept(&mut self, now: Time, class: u32, arrival: &Arrival, (demand, line): (Demand, usize)) -> u32 {
         let state = &mut self.classes.all[class as usize];
         if !state.active() {
             self.classes.leave_idle(class);
@@ -325,8 +420,14 @@ impl Engine {
         self.tickets[index].code = self.classes.spec(class).tag;
         self.tickets[index].target = arrival.target;
         let known = self.classes.all[class as usize].expected.seconds();
-        let charge = arrival.cost.map(|cost| f64::from(cost.0[0])).or(known).unwrap_or(ASSUMED_COMPUTE);
-        self.tickets[index].charged = if charge.is_finite() { charge.clamp(0.0, 1e6) } else { ASSUMED_COMPUTE };
+        let charge = match self.policy.resources.is_empty() {
+            true => known.unwrap_or(ASSUMED_COMPUTE),
+            // A share of the resource of which it takes most, and that is exact.
+            false => f64::from(demand.dominant()) / 1e9,
+        };
+        let entry = &mut self.tickets[index];
+        (entry.demand, entry.line) = (demand, line as u8);
+        entry.charged = if charge.is_finite() { charge.clamp(0.0, 1e6) } else { ASSUMED_COMPUTE };
         index
     }
 
@@ -335,10 +436,15 @@ impl Engine {
         let class = self.tickets[index].class;
         let pool = self.classes.all[class as usize].pool;
         let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
-        let wanted = Wanted { pool, class, content, target, avoid: NONE, kept: None };
-        let node = self.nodes.dispatch(&wanted, &self.windows, &mut self.random).unwrap_or(NONE);
+        let line = usize::from(self.tickets[index].line);
+        let demand = self.policy.managed(self.tickets[index].demand);
+        let wanted = Wanted { pool, class, content, target, demand, avoid: NONE, kept: None };
+        let first = self.first_window(line);
+        let windows = &self.windows[first..][..self.nodes.groups.len()];
+        let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
-        let group = self.nodes.group_of(node);
+        let window = first as u32 + self.nodes.group_of(node);
+        self.precedence.charge_resources(class, pool, line, demand);
         let weight = self.fair_weight(class);
         let spec = self.classes.spec(class);
         let (budget, guarantee) = (spec.retry, spec.guarantee);
@@ -353,18 +459,18 @@ impl Engine {
         let state = &mut self.classes.all[class as usize];
         state.retry.deposit(&budget);
         if let Admit::Predict(figures) = self.policy.discipline.admit {
-            state.pace.released(now, figures.fresh);
+            state.pace[line].released(now, figures.fresh);
         }
         state.outstanding += 1;
         let entry = &mut self.tickets[index];
         entry.state = State::Inside;
         entry.node = node;
-        entry.group = group;
+        entry.window = window;
         entry.released = now;
         if entry.fair {
             state.tag = self.precedence.charge(state.tag, weight, entry.charged);
         }
-        self.windows[group as usize].count(now, true);
+        self.windows[window as usize].count(now, true);
         self.rank(class);
         NodeId(node)
     }
@@ -437,15 +543,15 @@ impl Engine {
         Bounds { pool: self.classes.all[class as usize].pool, queue: self.classes.spec(class).queue }
     }
 
-    /// When the head of the class's queue is dropped, and why.
-    pub(crate) fn drop_at(&mut self, now: Time, class: u32) -> (Time, ShedReason) {
+    /// When a waiting request is dropped, and why.
+    pub(crate) fn drop_at(&mut self, now: Time, index: u32) -> (Time, ShedReason) {
+        let Entry { class, arrived, .. } = self.tickets[index];
         let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
         let state = &mut self.classes.all[class as usize];
         state.expected.roll(now, state.outstanding > 0, admit, limit);
         let expected = state.expected.guaranteed();
-        let arrived = self.tickets[state.queue.head].arrived;
         let (limit, alone) = (limit.map(|rt| rt.limit), state.outstanding == 0);
         let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);
         // Exactly on time is still in time.
@@ -455,26 +561,36 @@ impl Engine {
     /// Brings a class's place in precedence and expiry up to date.
     pub(crate) fn rank(&mut self, class: u32) {
         let state = &self.classes.all[class as usize];
-        if state.queue.len == 0 {
-            if self.expiry.contains(class) {
-                self.precedence.remove(class, state.pool);
-                self.expiry.remove(0, class);
-            }
+        let (pool, waits, known) = (state.pool, state.queue.len > 0, self.expiry.contains(class));
+        if !waits && !known {
             return;
         }
-        let claim = Claim {
-            class,
-            pool: state.pool,
-            weight: self.fair_weight(class),
-            outstanding: state.outstanding,
-            tag: state.tag,
-            sequence: self.tickets[state.queue.head].sequence,
-            rank: self.policy.discipline.rank(self.tickets[state.queue.head].code),
-            claimed: Claimed::Guaranteed { rank: 0.0 },
-        };
-        let claimed = self.claimed(class);
-        self.precedence.set(&Claim { claimed, ..claim });
-        let (due, _) = self.drop_at(self.now, class);
+        for line in 0..self.lines {
+            let state = &self.classes.all[class as usize];
+            let head = state.queue.lines[line].head;
+            if head == NONE {
+                self.precedence.remove(class, pool, line);
+                continue;
+            }
+            let claim = Claim {
+                class,
+                pool,
+                line,
+                weight: self.fair_weight(class),
+                outstanding: state.outstanding,
+                tag: state.tag,
+                sequence: self.tickets[head].sequence,
+                rank: self.policy.discipline.rank(self.tickets[head].code),
+                claimed: Claimed::Guaranteed { rank: 0.0 },
+            };
+            let claimed = self.claimed(class);
+            self.precedence.set(&Claim { claimed, ..claim });
+        }
+        if !waits {
+            self.expiry.remove(0, class);
+            return;
+        }
+        let (due, _) = self.drop_at(self.now, self.classes.all[class as usize].queue.oldest(&self.tickets));
         self.expiry.set(0, class, due);
     }
 

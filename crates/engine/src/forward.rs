@@ -77,7 +77,7 @@ impl Engine {
 
     fn answered(&mut self, now: Time, index: u32, status: u16) {
         let entry = &self.tickets[index];
-        let (class, node, adopted) = (entry.class, entry.node, entry.adopted);
+        let (class, node, adopted, demand) = (entry.class, entry.node, entry.adopted, entry.demand);
         let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
         if status >= 500 {
             self.classes.all[class as usize].observed.counts.failed += 1;
@@ -88,6 +88,10 @@ impl Engine {
             let state = &mut self.classes.all[class as usize];
             let admit = &self.policy.discipline.admit;
             state.expected.roll(now, state.outstanding > 0, admit, guarantee.response_time);
+            if !self.policy.resources.is_empty() {
+                let used = &mut state.observed.counts.used;
+                used.iter_mut().zip(demand.0).for_each(|(used, demand)| *used += u64::from(demand));
+            }
             if adopted {
                 state.observed.counts.served += 1;
             } else {
@@ -109,11 +113,12 @@ impl Engine {
         if entry.node == NONE || entry.retries > 0 {
             return;
         }
-        let Some(swing) = &mut self.windows[entry.group as usize].swing else { return };
+        let Some(swing) = &mut self.windows[entry.window as usize].swing else { return };
         if let Some(mean) = self.classes.all[entry.class as usize].expected.seconds().filter(|mean| *mean > 0.0) {
             self.nodes.computed(entry.node, compute / mean, swing.figures());
         }
-        let place = self.nodes.lanes[self.nodes.nodes[entry.node as usize].lane as usize].place as usize;
+        let lane = self.nodes.lanes[self.nodes.nodes[entry.node as usize].lane as usize].place as usize;
+        let place = lane * self.lines + usize::from(entry.line);
         let halves = &mut self.classes.all[entry.class as usize].halves;
         if halves.len() <= place {
             halves.resize_with(place + 1, Default::default);
@@ -123,36 +128,44 @@ impl Engine {
 
     fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
         let entry = &self.tickets[index];
-        let (class, node, group, released) = (entry.class, entry.node, entry.group, entry.released);
+        let (class, node, window, released) = (entry.class, entry.node, entry.window, entry.released);
+        let (line, demand) = (usize::from(entry.line), self.policy.managed(entry.demand));
         let again = retryable && !entry.first_byte;
+        let priced = !self.policy.resources.is_empty();
         let budget = self.classes.spec(class).retry;
         let left = entry.retries < budget.max_retries;
         let state = &mut self.classes.all[class as usize];
         state.observed.counts.failed += 1;
         let pool = state.pool;
         self.node_failed(now, node);
-        let room = again && left && self.nodes.has_room(pool, &self.windows, Some(group));
+        let first = self.first_window(line);
+        let kept = Some(window - first as u32);
+        let room = again && left && self.nodes.has_room(pool, self.windows_of(line), kept);
+        let room = room && (!self.nodes.available || self.nodes.fits(pool, demand));
         if room && self.classes.all[class as usize].retry.take(now, &budget) {
             let content = self.classes.spec(class).content;
-            self.nodes.release(node, content);
+            self.nodes.release(node, content, demand);
             let target = self.tickets[index].target;
-            let wanted = Wanted { pool, class, content, target, avoid: node, kept: Some(group) };
-            let next = self.nodes.dispatch(&wanted, &self.windows, &mut self.random).unwrap_or(NONE);
-            let group_now = self.nodes.group_of(next);
-            if group_now != group {
-                self.windows[group as usize].count(now, false);
-                self.windows[group_now as usize].count(now, true);
+            let wanted = Wanted { pool, class, content, target, demand, avoid: node, kept };
+            let windows = &self.windows[first..][..self.nodes.groups.len()];
+            let next = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NONE);
+            let window_now = first as u32 + self.nodes.group_of(next);
+            if window_now != window {
+                self.windows[window as usize].count(now, false);
+                self.windows[window_now as usize].count(now, true);
             }
             let weight = self.fair_weight(class);
             let state = &mut self.classes.all[class as usize];
             state.observed.counts.retried += 1;
+            let entry = &self.tickets[index];
+            let used = if priced { entry.charged } else { now.since(released).as_secs_f64() };
             // The first attempt used its slot; the charge now stands for the second.
             if self.tickets[index].fair {
-                state.tag = Precedence::settle(state.tag, weight, 0.0, now.since(released).as_secs_f64());
+                state.tag = Precedence::settle(state.tag, weight, 0.0, used);
             }
             let entry = &mut self.tickets[index];
             entry.node = next;
-            entry.group = group_now;
+            entry.window = window_now;
             entry.released = now;
             entry.retries += 1;
             self.rank(class);
@@ -171,11 +184,14 @@ impl Engine {
     /// Gives the slot back and forgets the request.
     fn leave(&mut self, now: Time, index: u32) {
         let entry = &self.tickets[index];
-        let (class, node, group, charged, fair) = (entry.class, entry.node, entry.group, entry.charged, entry.fair);
-        let used = now.since(entry.released).as_secs_f64();
+        let (class, node, window, charged, fair) = (entry.class, entry.node, entry.window, entry.charged, entry.fair);
+        let demand = self.policy.managed(entry.demand);
+        // What the page table says it takes it has taken, however long it was inside.
+        let priced = !self.policy.resources.is_empty();
+        let used = if priced { charged } else { now.since(entry.released).as_secs_f64() };
         self.tickets.remove(index);
-        self.nodes.release(node, self.classes.spec(class).content);
-        self.windows[group as usize].count(now, false);
+        self.nodes.release(node, self.classes.spec(class).content, demand);
+        self.windows[window as usize].count(now, false);
         let weight = self.fair_weight(class);
         let state = &mut self.classes.all[class as usize];
         state.outstanding -= 1;

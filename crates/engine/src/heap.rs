@@ -52,6 +52,27 @@ impl<K: Copy + PartialOrd> Heaps<K> {
         &self.heaps[heap]
     }
 
+    /// The first `N` of `heap`, in order.
+    pub(crate) fn first<const N: usize>(&self, heap: usize) -> impl Iterator<Item = (K, u32)> + '_ {
+        let slots = &self.heaps[heap];
+        // Places whose parents have been given out: each step takes one out and puts two in, the last needs none.
+        let mut open = [0; N];
+        let mut count = usize::from(!slots.is_empty()).min(N);
+        (0..N).map_while(move |_| {
+            let least = (0..count).reduce(|a, b| if slots[open[b]] < slots[open[a]] { b } else { a })?;
+            let place = open[least];
+            count -= 1;
+            open[least] = open[count];
+            for child in [2 * place + 1, 2 * place + 2] {
+                if child < slots.len() && count < N {
+                    open[count] = child;
+                    count += 1;
+                }
+            }
+            Some(slots[place])
+        })
+    }
+
     /// Puts `item` into `heap` with `key`, or changes its key if it is there.
     pub(crate) fn set(&mut self, heap: usize, item: u32, key: K) {
         let at = self.at[item as usize];
@@ -166,6 +187,11 @@ mod tests {
                 let expected =
                     model.iter().filter(|(_, (h, _))| *h == heap).map(|(item, (_, key))| (*key, *item)).min();
                 assert_eq!(heaps.peek(heap), expected);
+                let mut all: Vec<(u64, u32)> =
+                    model.iter().filter(|(_, (h, _))| *h == heap).map(|(item, (_, key))| (*key, *item)).collect();
+                all.sort_unstable();
+                all.truncate(6);
+                assert_eq!(heaps.first::<6>(heap).collect::<Vec<_>>(), all);
             }
         }
     }

@@ -20,6 +20,7 @@
 mod admit;
 mod classify;
 mod control;
+mod demand;
 mod discipline;
 mod dispatch;
 mod engine;
@@ -37,6 +38,7 @@ mod ticket;
 mod time;
 
 pub use admit::{LoadSource, ServerLoad};
+pub use demand::{Demand, RESOURCES};
 pub use discipline::*;
 pub use dispatch::{Lard, Resize, ServiceSet};
 pub use engine::Engine;

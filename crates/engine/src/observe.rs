@@ -8,6 +8,7 @@
 
 use core::time::Duration;
 
+use crate::demand::RESOURCES;
 use crate::policy::{Guarantee, Statistic};
 use crate::request::ShedReason;
 use crate::snapshot::Achieved;
@@ -39,6 +40,10 @@ pub(crate) struct Counts {
     pub(crate) cancelled: u64,
     pub(crate) retried: u64,
     pub(crate) shed: [u64; ShedReason::ALL.len()],
+    /// Arrivals whose route nobody knew.
+    pub(crate) unknown: u64,
+    /// What good answers took of each resource, in billionths of a node-second.
+    pub(crate) used: [u64; RESOURCES],
 }
 
 impl Counts {
@@ -48,6 +53,10 @@ impl Counts {
         self.failed += other.failed;
         self.cancelled += other.cancelled;
         self.retried += other.retried;
+        self.unknown += other.unknown;
+        for (mine, theirs) in self.used.iter_mut().zip(other.used) {
+            *mine += theirs;
+        }
         for (mine, theirs) in self.shed.iter_mut().zip(other.shed) {
             *mine += theirs;
         }

@@ -11,7 +11,8 @@
 use core::fmt;
 use core::time::Duration;
 
-use crate::discipline::{Discipline, LoadControl};
+use crate::demand::{Demand, RESOURCES};
+use crate::discipline::{Discipline, LoadControl, Precedence};
 use crate::dispatch::{Lard, Resize, Sections, ServiceSet};
 
 /// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
@@ -30,6 +31,9 @@ pub struct Policy {
     pub templates: Vec<Template>,
     /// Most requests that may wait in all queues together.
     pub max_waiting: u32,
+    /// What the resources of a [`Demand`] are called (`cpu`, `disk`, …), at most [`RESOURCES`]. Empty: nobody knows what
+    /// requests take.
+    pub resources: Vec<String>,
 }
 
 /// Stage *dispatch*: which node of the pool.
@@ -132,6 +136,11 @@ pub struct Class {
     /// What serving one request is worth where the guarantees do not all fit; see
     /// [`crate::Infeasible`]. Finite and > 0; 1 is usual.
     pub utility: f64,
+    /// Its part of every resource relative to other classes, under [`crate::Precedence::Mdrr`] and
+    /// [`crate::Precedence::Drfq`]. Finite and > 0; 1 is usual.
+    pub weight: f64,
+    /// What one of its requests takes of which nobody knows the route.
+    pub demand: Demand,
     /// The first tag of its requests: a code, an index into [`Discipline::tags`]; 0 where there are none.
     pub tag: u32,
     /// The class as which a request may arrive once more that was turned away as one of this class, as an index into
@@ -307,7 +316,35 @@ impl Policy {
         for pool in 0..self.pools.len() {
             self.validate_partition(pool)?;
         }
+        self.validate_resources()?;
         self.discipline.validate()
+    }
+
+    /// Does the discipline know the resources that it manages?
+    fn validate_resources(&self) -> Result<(), InvalidPolicy> {
+        let fail = |what: &str| Err(InvalidPolicy(what.into()));
+        let Discipline { load_control, precedence, .. } = &self.discipline;
+        let by_credit = matches!(precedence, Precedence::Mdrr | Precedence::Drfq);
+        if self.resources.len() > RESOURCES {
+            return fail("there are too many resources");
+        }
+        let LoadControl::ResourceAvailability(figures) = load_control else {
+            return if by_credit { fail("mdrr and drfq need load control by resource availability") } else { Ok(()) };
+        };
+        if !by_credit {
+            return fail("load control by resource availability needs mdrr or drfq");
+        }
+        if self.resources.is_empty() || figures.only.is_some_and(|only| only >= self.resources.len()) {
+            return fail("load control by resource availability manages resources that nobody knows");
+        }
+        if self
+            .pools
+            .iter()
+            .any(|pool| matches!(pool.dispatch, Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. }))
+        {
+            return fail("load control by resource availability chooses among all nodes of a pool: no partitions");
+        }
+        Ok(())
     }
 
     /// Can the pool be divided as it says?
@@ -335,6 +372,34 @@ impl Policy {
             return fail("partitions need one window for all nodes: not window_adaptive".into());
         }
         Ok(())
+    }
+}
+
+impl Policy {
+    /// How many lines a class's queue has: one per resource where load control knows them, else one.
+    pub(crate) fn lines(&self) -> usize {
+        match self.discipline.load_control {
+            LoadControl::ResourceAvailability(_) | LoadControl::WindowAdaptive(_) => self.resources.len().max(1),
+            _ => 1,
+        }
+    }
+
+    /// How many windows a group of nodes has: one per line where windows seek the knee, since each resource has its own.
+    pub(crate) fn windows(&self) -> usize {
+        match self.discipline.load_control {
+            LoadControl::WindowAdaptive(_) => self.lines(),
+            _ => 1,
+        }
+    }
+
+    /// The part of a demand that load control manages.
+    pub(crate) fn managed(&self, demand: Demand) -> Demand {
+        let only = match self.discipline.load_control {
+            LoadControl::ResourceAvailability(figures) => figures.only,
+            _ => None,
+        };
+        let kept = |resource: usize| resource < self.resources.len() && only.is_none_or(|only| only == resource);
+        Demand(core::array::from_fn(|resource| if kept(resource) { demand.0[resource] } else { 0 }))
     }
 }
 
@@ -378,6 +443,10 @@ impl Class {
         }
         if !(self.utility.is_finite() && self.utility > 0.0) {
             return fail("utility must be finite and > 0");
+        }
+        // Quanta are whole billionths of a node-second: ratios beyond these would be none.
+        if !(1e-3..=1e6).contains(&self.weight) {
+            return fail("weight must lie between 0.001 and 1,000,000");
         }
         if self.service_time.is_some_and(|t| t.is_zero()) {
             return fail("service_time must be > 0");

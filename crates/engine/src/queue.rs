@@ -7,6 +7,10 @@
 //! The head of a queue is its oldest request, but for those that were put back; these have their own places in a heap
 //! of longest waits.
 //!
+//! Where a discipline knows what requests take (see `demand`), a class's queue has a *line* for each resource, after the
+//! tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n resources make m·n queues): who waits for
+//! the disk does not stand behind who waits for the processor. Everywhere else there is one line.
+//!
 //! Methods that look at tags see the queues of a pool as one (SEDA's queue of a stage): how many wait there, with
 //! which tag.
 
@@ -14,6 +18,7 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use crate::demand::RESOURCES;
 use crate::heap::Heaps;
 use crate::policy::QueueBounds;
 use crate::request::ShedReason;
@@ -23,13 +28,27 @@ use crate::time::Time;
 /// One class's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
+    pub(crate) lines: [Line; RESOURCES],
+    /// Of all lines together.
+    pub(crate) len: u32,
+}
+
+/// Requests that wait one behind the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Line {
     pub(crate) head: u32,
     tail: u32,
     pub(crate) len: u32,
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Queue = Queue { head: NONE, tail: NONE, len: 0 };
+    pub(crate) const EMPTY: Queue = Queue { lines: [Line { head: NONE, tail: NONE, len: 0 }; RESOURCES], len: 0 };
+
+    /// The head that has waited longest, or [`NONE`].
+    pub(crate) fn oldest(&self, tickets: &Tickets) -> u32 {
+        let heads = self.lines.iter().map(|line| line.head).filter(|head| *head != NONE);
+        heads.min_by_key(|head| tickets[*head].sequence).unwrap_or(NONE)
+    }
 }
 
 /// What all queues share.
@@ -91,8 +110,10 @@ impl Queues {
         Ok(())
     }
 
-    /// Appends a ticket. True if it is the new head.
+    /// Appends a ticket to its line. True if it is the line's new head.
     pub(crate) fn push(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
+        queue.len += 1;
+        let queue = &mut queue.lines[usize::from(tickets[index].line)];
         tickets[index].prev = queue.tail;
         tickets[index].next = NONE;
         self.behind.grow(tickets.entries.len());
@@ -118,8 +139,10 @@ impl Queues {
         queue.head == index
     }
 
-    /// Takes a ticket out, wherever it stands. True if it was the head.
+    /// Takes a ticket out, wherever it stands. True if it was the head of its line.
     pub(crate) fn unlink(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
+        queue.len -= 1;
+        let queue = &mut queue.lines[usize::from(tickets[index].line)];
         let (prev, next) = (tickets[index].prev, tickets[index].next);
         let was_head = queue.head == index;
         self.behind.remove(0, index);

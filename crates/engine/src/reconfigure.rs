@@ -43,12 +43,19 @@ impl Engine {
                 entry.node = node_of[entry.node as usize];
             }
             // What a node that is gone still has counts somewhere, so that the sum stays right.
-            entry.group = if entry.node == NONE { 0 } else { nodes.group_of(entry.node) };
+            let group = if entry.node == NONE { 0 } else { nodes.group_of(entry.node) };
+            let line = match policy.lines() {
+                1 => 0,
+                lines => policy.managed(entry.demand).tendency().min(lines - 1),
+            };
+            entry.line = line as u8;
+            entry.window = if policy.windows() == 1 { group } else { (line * nodes.groups.len()) as u32 + group };
         }
         self.windows = self.carry_windows(now, &policy, &nodes);
         self.classes = classes;
         self.nodes = nodes;
         self.steering = Steering::new(now, &policy);
+        self.lines = policy.lines();
         self.policy = policy;
         self.rebuild(now);
         Ok(())
@@ -101,9 +108,19 @@ impl Engine {
             self.nodes.groups.iter().map(|g| names(&self.policy, &self.nodes, &g.pools)).collect();
         let method = policy.discipline.load_control;
         let one = old.len() == 1 && nodes.groups.len() == 1;
-        let carried = nodes.groups.iter().map(|group| {
+        // A line's windows are those of its resource, if that is still there.
+        let line_of = |line: usize| match policy.resources.get(line) {
+            Some(resource) => self.policy.resources.iter().position(|old| old == resource),
+            None => Some(0),
+        };
+        let carried = (0..policy.windows()).flat_map(|line| {
+            let before = line_of(line).map(|line| line * old.len());
+            nodes.groups.iter().map(move |group| (before, group))
+        });
+        let carried = carried.map(|(before, group)| {
             let known = old.iter().position(|pools| one || *pools == names(policy, nodes, &group.pools));
-            let mut window = known.map_or(Window::new(now, method), |at| self.windows[at].clone());
+            let known = known.zip(before).and_then(|(at, before)| self.windows.get(before + at));
+            let mut window = known.cloned().unwrap_or_else(|| Window::new(now, method));
             window.reconfigure(now, method);
             window
         });
@@ -138,7 +155,7 @@ impl Engine {
     fn rebuild(&mut self, now: Time) {
         let live = self.classes.all.len();
         let discipline = &self.policy.discipline;
-        self.precedence = Precedence::new(discipline.precedence, self.nodes.sections.len(), live);
+        self.precedence = Precedence::new(discipline.precedence, self.nodes.sections.len(), live, self.lines);
         self.expiry = Heaps::new(1, live);
         self.queues = Queues::new(self.policy.max_waiting, self.nodes.sections.len(), discipline.tags.len());
         for window in &mut self.windows {
@@ -150,14 +167,15 @@ impl Engine {
             class.tag = 0.0;
             class.halves.clear();
         }
-        self.nodes.recount(&self.tickets, &self.classes);
+        self.nodes.recount(&self.tickets, &self.classes, &self.policy);
+        self.open_accounts();
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
             let entry = &self.tickets[index];
             match entry.state {
                 State::Free => continue,
                 State::Waiting => waiting.push(index),
-                State::Inside => self.windows[entry.group as usize].outstanding += 1,
+                State::Inside => self.windows[entry.window as usize].outstanding += 1,
             }
             let (class, inside) = (entry.class, entry.state == State::Inside);
             if !self.classes.all[class as usize].active() {
@@ -179,8 +197,8 @@ impl Engine {
             let bounds = self.bounds(class);
             let queue = &mut self.classes.all[class as usize].queue;
             if self.queues.push(&mut self.tickets, queue, index, bounds) {
-                let arrived = self.tickets[index].arrived;
-                self.classes.all[class as usize].backlogged = arrived;
+                let (arrived, line) = (self.tickets[index].arrived, usize::from(self.tickets[index].line));
+                self.classes.all[class as usize].backlogged[line] = arrived;
             }
         }
         self.classes.weigh();

@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::demand::Demand;
 use crate::time::Time;
 
 /// A live class: below `policy.classes.len()` the class of that index, above it an overflow class or
@@ -25,11 +26,6 @@ pub struct Ticket {
     pub(crate) generation: u32,
 }
 
-/// What one request is expected to take: slot-seconds on an unloaded node first, then up to four
-/// further resources (CPU, disk, bandwidth, …) in shares of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Cost(pub [f32; 5]);
-
 /// A request at the door.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
@@ -37,8 +33,9 @@ pub struct Arrival {
     pub class: ClassId,
     /// Whom it comes from, as a keyed hash (the engine trusts it to be spread evenly).
     pub flow: u64,
-    /// Its expected cost if the driver knows better than the class; `None` is the class's.
-    pub cost: Option<Cost>,
+    /// What it takes of a node, as the page table says; `None` if its route is not there: then it counts as its class's
+    /// [`crate::Class::demand`]. Of no account in a policy without [`crate::Policy::resources`].
+    pub demand: Option<Demand>,
     /// What it asks for (host and path, say), as a keyed hash, if the driver knows: [`crate::Dispatch::Lard`] looks at it.
     pub target: Option<u64>,
     /// Returned with every action about this request, so that the driver finds it again.
@@ -97,11 +94,13 @@ pub enum ShedReason {
     Threshold,
     /// The nodes are loaded beyond the threshold of [`crate::Admit::ServerLoad`], and its class is promised nothing.
     ServerLoad,
+    /// It takes more of a resource than any node of its pool has: see [`crate::LoadControl::ResourceAvailability`].
+    TooLarge,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order: counters are arrays in this order.
-    pub const ALL: [ShedReason; 9] = [
+    pub const ALL: [ShedReason; 10] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -111,6 +110,7 @@ impl ShedReason {
         ShedReason::Overload,
         ShedReason::Threshold,
         ShedReason::ServerLoad,
+        ShedReason::TooLarge,
     ];
 
     /// Its place in [`ShedReason::ALL`].
@@ -132,6 +132,7 @@ impl ShedReason {
             ShedReason::Overload => "overload",
             ShedReason::Threshold => "threshold",
             ShedReason::ServerLoad => "server_load",
+            ShedReason::TooLarge => "too_large",
         }
     }
 }

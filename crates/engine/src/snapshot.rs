@@ -6,6 +6,8 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use crate::demand::RESOURCES;
+use crate::discipline::Precedence;
 use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
 use crate::policy::{Guarantee, Statistic};
@@ -39,6 +41,10 @@ pub struct Snapshot {
     pub localities: Vec<LocalitySnapshot>,
     /// Waiting requests by tag, in the order of the table; empty where the discipline has none.
     pub tags: Vec<TagSnapshot>,
+    /// What is available of each of [`crate::Policy::resources`]; empty where nobody manages them.
+    pub resources: Vec<ResourceSnapshot>,
+    /// Under [`Precedence::Mdrr`] the rounds of every pool.
+    pub rounds: Vec<RoundsSnapshot>,
     /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
     /// no service time is known counts with the others' mean.
     pub demanded_capacity: f64,
@@ -49,6 +55,8 @@ pub struct Snapshot {
 /// A group of nodes that serve the same pools, and its window. Methods with one window have one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSnapshot {
+    /// The resource that its requests take most of, where the group has a window for each.
+    pub resource: Option<String>,
     /// The pools' names.
     pub pools: Vec<String>,
     /// Requests that may be inside; `None` is no limit.
@@ -57,6 +65,27 @@ pub struct GroupSnapshot {
     pub outstanding: u32,
     /// Why the window moved last.
     pub moved: Moved,
+}
+
+/// One resource of the nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ResourceSnapshot {
+    /// Its name.
+    pub name: String,
+    /// What is left of it on the usable nodes, as a share of what they have; 0 to 1. Nothing is left of a resource that is
+    /// overdrawn, as after a node was lost whose requests are still inside.
+    pub available: f64,
+}
+
+/// The rounds in which a pool's resources are shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoundsSnapshot {
+    /// The pool's name.
+    pub pool: String,
+    /// Rounds begun since the start, or the last new policy, after the first.
+    pub begun: u64,
+    /// Per resource the class whose turn it is.
+    pub turns: Vec<ClassId>,
 }
 
 /// One tag.
@@ -95,6 +124,8 @@ pub struct NodeSnapshot {
     pub load: f64,
     /// The set of services that it serves, if its pool is divided.
     pub set: Option<ServiceSet>,
+    /// What is left of each resource, as a share of what it has; 1 where nobody manages it.
+    pub available: [f64; RESOURCES],
 }
 
 /// A pool whose nodes are divided over sets of services.
@@ -181,6 +212,12 @@ pub struct ClassSnapshot {
     pub shed: [u64; ShedReason::ALL.len()],
     /// Retries since the start.
     pub retried: u64,
+    /// Arrivals since the start whose route nobody knew.
+    pub unknown: u64,
+    /// What its requests took of each resource that were answered, in node-seconds since the start.
+    pub used: [f64; RESOURCES],
+    /// Under [`crate::Precedence::Mdrr`] what it may still take of each resource in this round, in node-seconds.
+    pub credit: Option<[f64; RESOURCES]>,
     /// Waiting now.
     pub waiting: u32,
     /// Inside now.
@@ -241,12 +278,14 @@ impl Engine {
                 capacity: node.capacity,
                 load: self.nodes.node_load(node),
                 set: self.nodes.sections.sets[node.pool],
+                available: self.nodes.left_of(index),
             })
             .collect();
         // Nodes of one machine share its capacity.
         let usable = self.policy.nodes.iter().zip(&self.nodes.nodes).filter(|(_, node)| node.usable());
         let machines: BTreeMap<&str, Option<f64>> =
             usable.map(|(policy, node)| (policy.machine.as_str(), node.capacity)).collect();
+        let divided = self.windows.len() > self.nodes.groups.len();
         Snapshot {
             now: now.max(self.now),
             discipline: self.policy.discipline.name.clone(),
@@ -257,8 +296,10 @@ impl Engine {
             groups: self
                 .windows
                 .iter()
-                .zip(&self.nodes.groups)
-                .map(|(window, group)| GroupSnapshot {
+                .zip(self.nodes.groups.iter().cycle())
+                .enumerate()
+                .map(|(index, (window, group))| GroupSnapshot {
+                    resource: self.policy.resources.get(index / self.nodes.groups.len()).filter(|_| divided).cloned(),
                     pools: {
                         let mut pools: Vec<usize> =
                             group.pools.iter().map(|section| self.nodes.sections.pools[*section]).collect();
@@ -276,8 +317,31 @@ impl Engine {
             partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
             localities: self.nodes.localities(&self.policy),
             tags: self.tag_snapshots(),
+            resources: self.resource_snapshots(),
+            rounds: self.rounds_snapshots(),
             nodes,
         }
+    }
+
+    fn resource_snapshots(&self) -> Vec<ResourceSnapshot> {
+        if !self.nodes.available {
+            return Vec::new();
+        }
+        let names = self.policy.resources.iter().zip(self.nodes.left(None));
+        names.map(|(name, available)| ResourceSnapshot { name: name.clone(), available }).collect()
+    }
+
+    fn rounds_snapshots(&self) -> Vec<RoundsSnapshot> {
+        if self.policy.discipline.precedence != Precedence::Mdrr {
+            return Vec::new();
+        }
+        let pools = self.nodes.sections.pools.iter().enumerate();
+        let rounds = pools.map(|(section, pool)| {
+            let (begun, turns) = self.precedence.rounds.state(section);
+            let turns = turns.iter().map(|class| ClassId(*class)).collect();
+            RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns }
+        });
+        rounds.collect()
     }
 
     fn tag_snapshots(&self) -> Vec<TagSnapshot> {
@@ -310,6 +374,10 @@ impl Engine {
             cancelled: counts.cancelled,
             shed: counts.shed,
             retried: counts.retried,
+            unknown: counts.unknown,
+            used: counts.used.map(|used| used as f64 / 1e9),
+            credit: (self.policy.discipline.precedence == Precedence::Mdrr)
+                .then(|| self.precedence.rounds.credit(id, state.pool).map(|credit| credit as f64 / 1e9)),
             waiting: state.queue.len,
             outstanding: state.outstanding,
             share: if self.classes.total_weight == 0 {

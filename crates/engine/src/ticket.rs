@@ -4,6 +4,7 @@
 //! stale one (a cancel that crosses a release, a report that comes twice) is recognised and ignored.
 //! Places are reused; in steady state nothing is allocated.
 
+use crate::demand::Demand;
 use crate::request::Ticket;
 use crate::time::Time;
 
@@ -29,8 +30,8 @@ pub(crate) struct Entry {
     pub(crate) class: u32,
     /// The node it is inside, or [`NONE`] once the policy no longer names that node.
     pub(crate) node: u32,
-    /// The group whose window it is inside.
-    pub(crate) group: u32,
+    /// The window that it is inside.
+    pub(crate) window: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
     /// Order of arrival; one that is put back arrives again.
@@ -42,6 +43,10 @@ pub(crate) struct Entry {
     pub(crate) target: Option<u64>,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
+    /// What it takes of its node.
+    pub(crate) demand: Demand,
+    /// Its line in its class's queue.
+    pub(crate) line: u8,
     /// Slot-seconds charged in advance.
     pub(crate) charged: f64,
     /// Its slot-seconds are charged to its class's tag.
@@ -72,7 +77,7 @@ impl Tickets {
             state: State::Waiting,
             class,
             node: NONE,
-            group: 0,
+            window: 0,
             next: NONE,
             prev: NONE,
             sequence,
@@ -80,6 +85,8 @@ impl Tickets {
             tag,
             flow,
             target: None,
+            demand: Demand::default(),
+            line: 0,
             arrived,
             released: arrived,
             charged: 0.0,

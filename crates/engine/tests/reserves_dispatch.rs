@@ -30,7 +30,7 @@ impl Cluster {
     }
 
     fn send(&mut self, class: u32, target: Option<u64>) -> Option<usize> {
-        let arrival = Arrival { class: ClassId(class), flow: 0, cost: None, target, tag: 0 };
+        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, target, tag: 0 };
         match self.engine.arrive(Time::ZERO, arrival) {
             Verdict::Release { ticket, node } => {
                 self.inside.push((ticket, node));

@@ -48,7 +48,7 @@ impl Gateway {
     }
 
     fn arrives(&mut self, now: u64, class: u32, tag: u64) {
-        let arrival = Arrival { class: ClassId(class), flow: tag, cost: None, target: None, tag };
+        let arrival = Arrival { class: ClassId(class), flow: tag, demand: None, target: None, tag };
         match self.engine.arrive(Time::from_millis(now), arrival) {
             Verdict::Release { ticket, .. } => self.enters(now, ticket, tag),
             Verdict::Wait { .. } => {}
@@ -265,7 +265,7 @@ fn who_is_turned_away_is_shown_the_fallback() {
     policy.classes = vec![basic, class("lite", None, None, None)];
     let mut engine = Engine::new(Time::ZERO, policy.clone(), 1).expect("a valid policy");
     let mut arrive = |class, tag| {
-        engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, cost: None, target: None, tag })
+        engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: 0, demand: None, target: None, tag })
     };
     assert!(matches!(arrive(0, 0), Verdict::Release { .. }));
     assert!(matches!(arrive(0, 1), Verdict::Wait { .. }));

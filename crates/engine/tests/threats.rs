@@ -7,7 +7,7 @@ use support::*;
 use weirgate_engine::*;
 
 fn arrival(class: ClassId, flow: u64) -> Arrival {
-    Arrival { class, flow, cost: None, target: None, tag: 0 }
+    Arrival { class, flow, demand: None, target: None, tag: 0 }
 }
 
 /// A million keys are a bounded number of classes, and those past the bound share one.

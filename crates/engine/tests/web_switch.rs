@@ -47,7 +47,7 @@ fn sizes(engine: &Engine, now: Time) -> Vec<u32> {
 }
 
 fn arrive(engine: &mut Engine, now: Time, class: u32) -> Verdict {
-    engine.arrive(now, Arrival { class: ClassId(class), flow: 0, cost: None, target: None, tag: 0 })
+    engine.arrive(now, Arrival { class: ClassId(class), flow: 0, demand: None, target: None, tag: 0 })
 }
 
 fn run_to(engine: &mut Engine, now: Time) {

@@ -171,7 +171,7 @@ fn groups_have_their_own_windows() {
     let mut released = [0; 2];
     for tag in 0..40 {
         let class = ClassId(u32::from(tag >= 20));
-        let verdict = engine.arrive(Time::ZERO, Arrival { class, flow: tag, cost: None, target: None, tag });
+        let verdict = engine.arrive(Time::ZERO, Arrival { class, flow: tag, demand: None, target: None, tag });
         released[class.0 as usize] += u32::from(matches!(verdict, Verdict::Release { .. }));
     }
     assert!(engine.poll(Time::ZERO).is_none());

@@ -207,7 +207,7 @@ impl Control {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
             };
-            let arrived = match state.engine.arrive(now, Arrival { class, flow, cost: None, target, tag }) {
+            let arrived = match state.engine.arrive(now, Arrival { class, flow, demand: None, target, tag }) {
                 Verdict::Release { ticket, node } => match state.target(node) {
                     Some(target) => Arrived::Release(ticket, target),
                     None => {

@@ -126,6 +126,7 @@ pub(crate) fn shed(shed: Shed, prepared: Option<&Prepared>) -> Response<Bytes> {
             ShedReason::Overload => "weirgate; error=connection_limit_reached; details=\"overload\"",
             ShedReason::Threshold => "weirgate; error=connection_limit_reached; details=\"threshold\"",
             ShedReason::ServerLoad => "weirgate; error=connection_limit_reached; details=\"server_load\"",
+            ShedReason::TooLarge => "weirgate; error=connection_limit_reached; details=\"too_large\"",
             ShedReason::NoNode => "weirgate; error=destination_unavailable; details=\"no_node\"",
         }),
     );

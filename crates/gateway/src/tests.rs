@@ -32,6 +32,8 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
                 content: engine::Content::Dynamic,
                 service_time: None,
                 utility: 1.0,
+                weight: 1.0,
+                demand: weirgate_engine::Demand::default(),
                 tag: 0,
                 fallback: None,
                 queue: engine::QueueBounds::default(),
@@ -39,6 +41,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             }],
             templates: Vec::new(),
             max_waiting: 10,
+            resources: Vec::new(),
         },
         rules: Vec::new(),
         classes: vec![ClassSite {
@@ -69,6 +72,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
         drain_deadline: second,
         threads: Some(1),
         reserves: None,
+        page_table: None,
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use super::conditions::{HeaderName, Match, Token};
+use super::page_table::CostForm;
 use crate::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch, record, words};
 use crate::errors::{Complaint, quoted};
 use crate::tree::{Node, Value};
@@ -37,6 +38,11 @@ record! {
         /// What serving one of its requests is worth where the guarantees do not all fit, relative to other
         /// classes; see `infeasible` in discipline `weirgate`.
         utility: Defaulted<Amount> = 1,
+        /// Its part of every resource relative to other classes', under `mqos` and `sqos`: the paper's quantum.
+        weight: Defaulted<Amount> = 1,
+        /// What a request takes whose route the page table does not know, as `{ cpu: 1%, disk: 1%, bandwidth: 1% }`. That is
+        /// the default.
+        cost: Optional<CostForm>,
         /// The first tag of its requests, where the discipline has tags (`seda`). By default the highest for a class that
         /// is promised something, the lowest for best effort.
         tag: Optional<Name>,

@@ -2,6 +2,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
+use super::mqos::{Mqos, ResourceWord, Sqos};
 use super::tags::{Seda, TagForm};
 use super::web_switch::{DynamicPart, ServerLoad};
 use crate::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, record, unknown_word, words};
@@ -26,6 +27,10 @@ pub(crate) enum Discipline {
     StaticPart(Box<ServerLoad>),
     /// The same with nodes divided anew as the demand moves.
     DynamicPart(Box<DynamicPart>),
+    /// mQoS.
+    Mqos(Box<Mqos>),
+    /// Its baseline with one resource.
+    Sqos(Box<Sqos>),
     /// One method per stage.
     Custom(Box<Custom>),
 }
@@ -45,6 +50,10 @@ record! {
         static_part: Optional<ServerLoad>,
         /// The same, with the nodes divided anew as the demand moves.
         dynamic_part: Optional<DynamicPart>,
+        /// mQoS (Feng and Lin) with its own figures.
+        mqos: Optional<Mqos>,
+        /// The same with one resource, the paper's baseline.
+        sqos: Optional<Sqos>,
         /// One method per stage, for study.
         custom: Optional<Custom>,
     }
@@ -214,6 +223,8 @@ record! {
         window_adaptive: Optional<AdaptiveWindow>,
         /// So many requests inside each node per CPU.
         slots: Optional<Slots>,
+        /// mQoS: as much of every resource inside a node as it has; needs `mdrr` or `drfq`.
+        resource_availability: Optional<ResourceAvailability>,
     }
 }
 
@@ -228,6 +239,18 @@ pub(crate) enum LoadControl {
     Adaptive(Box<AdaptiveWindow>),
     /// Slots per CPU.
     Slots(Box<Slots>),
+    /// What is left of the nodes' resources.
+    Availability(Box<ResourceAvailability>),
+}
+
+record! {
+    /// Figures of resource availability.
+    pub(crate) struct ResourceAvailability {
+        /// A node may have as much work inside as it does in this time, of every resource.
+        horizon: Defaulted<Span> = "1s",
+        /// Manage this one alone. All by default.
+        resource: Optional<ResourceWord>,
+    }
 }
 
 /// A window that does not move; `None` is no limit.
@@ -284,6 +307,10 @@ pub(crate) enum Precedence {
     Reenqueue,
     /// By tag.
     Priority,
+    /// Deficit round robin over several resources.
+    Mdrr,
+    /// Dominant-resource fair queueing.
+    Drfq,
 }
 
 record! {
@@ -319,7 +346,7 @@ pub(super) fn one_of<T>(fields: Vec<(&str, Option<T>)>, bad: bool, cx: &mut Cont
 
 /// Words that name a discipline.
 const DISCIPLINES: &[&str] =
-    &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "none", "custom"];
+    &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "none", "custom"];
 
 /// A record with every default.
 pub(super) fn defaults<T: Decode>(node: &Node, cx: &mut Context) -> Option<Box<T>> {
@@ -336,6 +363,8 @@ impl Decode for Discipline {
                 "switch_adm" => defaults(node, cx).map(Discipline::SwitchAdm),
                 "static_part" => defaults(node, cx).map(Discipline::StaticPart),
                 "dynamic_part" => defaults(node, cx).map(Discipline::DynamicPart),
+                "mqos" => defaults(node, cx).map(Discipline::Mqos),
+                "sqos" => defaults(node, cx).map(Discipline::Sqos),
                 "none" => Some(Discipline::None),
                 "custom" => {
                     let mend = "write `discipline: { custom: { admit: …, load_control: …, precedence: … } }`";
@@ -351,6 +380,7 @@ impl Decode for Discipline {
                 let form = DisciplineForm::decode(node, cx)?;
                 let switch = form.switch_adm.bad || form.static_part.bad || form.dynamic_part.bad;
                 let bad = form.weirgate.bad || form.quorum.bad || form.seda.bad || switch || form.custom.bad;
+                let bad = bad || form.mqos.bad || form.sqos.bad;
                 let fields = vec![
                     ("weirgate", form.weirgate.value.map(|w| Discipline::Weirgate(Box::new(w)))),
                     ("quorum", form.quorum.value.map(|q| Discipline::Quorum(Box::new(q)))),
@@ -358,6 +388,8 @@ impl Decode for Discipline {
                     ("switch_adm", form.switch_adm.value.map(|s| Discipline::SwitchAdm(Box::new(s)))),
                     ("static_part", form.static_part.value.map(|s| Discipline::StaticPart(Box::new(s)))),
                     ("dynamic_part", form.dynamic_part.value.map(|d| Discipline::DynamicPart(Box::new(d)))),
+                    ("mqos", form.mqos.value.map(|m| Discipline::Mqos(Box::new(m)))),
+                    ("sqos", form.sqos.value.map(|s| Discipline::Sqos(Box::new(s)))),
                     ("custom", form.custom.value.map(|c| Discipline::Custom(Box::new(c)))),
                 ];
                 one_of(fields, bad, cx)
@@ -410,12 +442,20 @@ impl Decode for LoadControl {
             Value::Text(text) if **text == *"window_adaptive" => defaults(node, cx).map(LoadControl::Adaptive),
             Value::Text(text) if **text == *"window_linear" => defaults(node, cx).map(LoadControl::Linear),
             Value::Text(text) if **text == *"slots" => defaults(node, cx).map(LoadControl::Slots),
+            Value::Text(text) if **text == *"resource_availability" => {
+                defaults(node, cx).map(LoadControl::Availability)
+            }
             _ => {
                 let form = LoadControlForm::decode(node, cx)?;
                 let bad = form.fixed.bad || form.window_linear.bad || form.window_adaptive.bad || form.slots.bad;
+                let bad = bad || form.resource_availability.bad;
                 let fields = vec![
                     ("fixed", form.fixed.value.map(LoadControl::Fixed)),
                     ("window_linear", form.window_linear.value.map(|l| LoadControl::Linear(Box::new(l)))),
+                    (
+                        "resource_availability",
+                        form.resource_availability.value.map(|a| LoadControl::Availability(Box::new(a))),
+                    ),
                     ("slots", form.slots.value.map(|s| LoadControl::Slots(Box::new(s)))),
                     ("window_adaptive", form.window_adaptive.value.map(|a| LoadControl::Adaptive(Box::new(a)))),
                 ];
@@ -434,15 +474,18 @@ impl Decode for Precedence {
                 "tokens" => defaults(node, cx).map(Precedence::Tokens),
                 "reenqueue" => Some(Precedence::Reenqueue),
                 "priority" => Some(Precedence::Priority),
+                "mdrr" => Some(Precedence::Mdrr),
+                "drfq" => Some(Precedence::Drfq),
                 word => {
-                    let known = &["weighted_fair", "fifo", "tokens", "reenqueue", "priority"];
+                    let known = &["weighted_fair", "fifo", "tokens", "reenqueue", "priority", "mdrr", "drfq"];
                     cx.complain(unknown_word(word, known));
                     None
                 }
             },
             Value::Map(_) => PrecedenceForm::decode(node, cx).map(|form| Precedence::Tokens(Box::new(form))),
             _ => {
-                cx.mismatch("`weighted_fair`, `fifo`, `tokens`, `reenqueue`, `priority` or a map", node);
+                let methods = "`weighted_fair`, `fifo`, `tokens`, `reenqueue`, `priority`, `mdrr`, `drfq` or a map";
+                cx.mismatch(methods, node);
                 None
             }
         }
@@ -483,9 +526,9 @@ macro_rules! form_schema {
 }
 
 form_schema! {
-    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "none"] } long DisciplineForm;
+    Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "none"] } long DisciplineForm;
     Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds", "server_load"] } long AdmitForm;
-    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots"] } long LoadControlForm;
-    Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens", "reenqueue", "priority"] } long PrecedenceForm;
+    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots", "resource_availability"] } long LoadControlForm;
+    Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens", "reenqueue", "priority", "mdrr", "drfq"] } long PrecedenceForm;
     FixedWindow: "A window that does not move." short { "const": "unlimited" } long Count;
 }

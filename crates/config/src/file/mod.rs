@@ -11,6 +11,8 @@ mod discipline;
 mod dispatch;
 mod experiment;
 mod gateway;
+mod mqos;
+mod page_table;
 mod reserves;
 mod tags;
 mod upstream;
@@ -35,6 +37,9 @@ pub(crate) use experiment::{
     Numbers, ObjectsForm, RequestForm, ServiceWord, Step, Times, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
+pub(crate) use mqos::{MqosPrecedence, ResourceWord};
+pub use page_table::page_table_schema;
+pub(crate) use page_table::{CapacityForm, Cost, PageTable, PageTableFile, RouteForm, RouteText};
 pub(crate) use reserves::{ReserveClassForm, ReserveNodeForm, Reserves};
 pub(crate) use tags::{HandleForm, Scheduling, Seda, TagForm};
 pub(crate) use upstream::{Collector, CollectorPort, Ejection, HealthCheck, NodeForm, Upstream, nodes};
@@ -51,8 +56,8 @@ record! {
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
         classes: Optional<Vec<crate::decode::At<Class>>>,
-        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`, `none`, or
-        /// a map with a discipline's own figures. Weirgate's own by default: it keeps more guarantees than the published
+        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`, `mqos`,
+        /// `sqos`, `none`, or a map with a discipline's own figures. Weirgate's own by default: it keeps more guarantees than the published
         /// methods.
         discipline: Defaulted<Discipline> = "weirgate",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
@@ -76,6 +81,9 @@ record! {
         drain_deadline: Defaulted<Span> = "30s",
         /// Threads that serve requests; one per core by default.
         threads: Optional<Count>,
+        /// What requests take of the nodes' resources, by route: the path of a file that `weirgate probe` wrote, `learned`, or
+        /// a map. `mqos` and `sqos` need it; `weirgate` keeps guarantees better with it.
+        page_table: Optional<PageTable>,
         /// Cluster Reserves: the shares that classes have in the nodes' CPUs, for `weirgate manager` and the agents
         /// beside the nodes. A policy with this alone needs no `listen`, `upstreams` and `classes`.
         reserves: Optional<Reserves>,
@@ -116,7 +124,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
     ("guarantee", &["max_waiting", "max_waiting_per_source", "max_wait"], "it belongs in `queue:`"),
     (
         "classes",
-        &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "custom"],
+        &["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "custom"],
         "it belongs in `discipline:`",
     ),
     ("classes", &["nodes"], "it belongs in an upstream: `upstreams: { web: { nodes: … } }`"),

@@ -10,7 +10,7 @@ use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
-use super::{number_text, span_text, tags};
+use super::{number_text, page_table, span_text, tags};
 use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, quoted, unknown};
 use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
@@ -98,6 +98,8 @@ pub(super) fn classes(file: &PolicyFile, pools: &Pools, discipline: &engine::Dis
             content: content(class),
             service_time: class.service_time.get().map(|span| span.0),
             utility: utility(class, cx),
+            weight: weight(class, cx),
+            demand: page_table::unknown(class),
             tag: tags::tag(class, discipline, cx),
             fallback: None,
             queue: queue(class.queue.get(), cx),
@@ -196,6 +198,8 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
         content: content(&class),
         service_time: None,
         utility: 1.0,
+        weight: 1.0,
+        demand: page_table::UNKNOWN,
         tag: 0,
         fallback: None,
         queue: queue(class.queue.get(), cx),
@@ -396,6 +400,17 @@ fn template_key(class: &Class, cx: &mut Context) -> Option<Key> {
             None
         }
     }
+}
+
+/// Its part of resources; only ratios matter.
+fn weight(class: &Class, cx: &mut Context) -> f64 {
+    let Amount(weight) = *class.weight.get();
+    if !(1e-3..=1e6).contains(&weight) {
+        let what = format!("{} is out of range", number_text(weight));
+        cx.fail(class.weight.mark, Complaint::new(what, "write a number from 0.001 to 1000000; 1 is usual"));
+        return 1.0;
+    }
+    weight
 }
 
 /// What a request is worth; only ratios matter.

@@ -1,15 +1,17 @@
 //! Disciplines: named choices of methods.
 
+use std::time::Duration;
+
 use weirgate_engine as engine;
 
 use super::{number_text, tags, web_switch};
 use crate::decode::{Context, Defaulted, Mark};
 use crate::errors::Complaint;
 use crate::file::{
-    AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
-    Predict, StaleEstimate, TokenBuckets,
+    AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, MqosPrecedence,
+    Precedence, Predict, ResourceWord, StaleEstimate, TokenBuckets,
 };
-use crate::unit::{Amount, Count};
+use crate::unit::{Amount, Count, Span};
 
 pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
     match file {
@@ -35,6 +37,18 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
         Discipline::SwitchAdm(_) => web_switch::named("switch_adm"),
         Discipline::StaticPart(_) => web_switch::named("static_part"),
         Discipline::DynamicPart(_) => web_switch::named("dynamic_part"),
+        Discipline::Mqos(figures) => engine::Discipline {
+            load_control: availability(&figures.horizon, None, cx),
+            precedence: match figures.precedence.get() {
+                MqosPrecedence::Mdrr => engine::Precedence::Mdrr,
+                MqosPrecedence::Drfq => engine::Precedence::Drfq,
+            },
+            ..engine::Discipline::mqos()
+        },
+        Discipline::Sqos(figures) => engine::Discipline {
+            load_control: availability(&figures.horizon, Some(*figures.resource.get()), cx),
+            ..engine::Discipline::sqos(0)
+        },
         Discipline::Custom(custom) => {
             let published = engine::Discipline::quorum();
             let admit = match custom.admit.get() {
@@ -53,12 +67,17 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 }
                 Some(LoadControl::Adaptive(figures)) => adaptive(figures, cx),
                 Some(LoadControl::Slots(figures)) => tags::slots(&figures.per_cpu, cx),
+                Some(LoadControl::Availability(figures)) => {
+                    availability(&figures.horizon, figures.resource.get().copied(), cx)
+                }
                 None => published.load_control,
             };
             let precedence = match custom.precedence.get() {
                 Some(Precedence::Fifo) => engine::Precedence::Fifo,
                 Some(Precedence::Reenqueue) => engine::Precedence::Reenqueue,
                 Some(Precedence::Priority) => engine::Precedence::Priority,
+                Some(Precedence::Mdrr) => engine::Precedence::Mdrr,
+                Some(Precedence::Drfq) => engine::Precedence::Drfq,
                 Some(Precedence::Tokens(form)) => {
                     engine::Precedence::Tokens(tokens(form.tokens.get(), *form.infeasible.get(), cx))
                 }
@@ -70,6 +89,22 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
             engine::Discipline { name: "custom".into(), tags, admit, load_control, precedence }
         }
     }
+}
+
+/// Load control by what is left of the nodes' resources.
+fn availability(horizon: &Defaulted<Span>, only: Option<ResourceWord>, cx: &mut Context) -> engine::LoadControl {
+    /// Below, a single request is more than all; beyond, nothing is held back.
+    const HORIZON: (Duration, Duration) = (Duration::from_millis(1), Duration::from_secs(3600));
+    let span = horizon.get().0;
+    if !(HORIZON.0..=HORIZON.1).contains(&span) {
+        cx.fail(horizon.mark, Complaint::new("this horizon is too short or too long", "write one from 1ms to 1h"));
+    }
+    let only = only.map(|resource| match resource {
+        ResourceWord::Cpu => 0,
+        ResourceWord::Disk => 1,
+        ResourceWord::Bandwidth => 2,
+    });
+    engine::LoadControl::ResourceAvailability(engine::Availability { horizon: span, only })
 }
 
 /// A figure that must lie between two bounds.

@@ -10,6 +10,7 @@ mod discipline;
 mod dispatch;
 mod experiment;
 mod gateway;
+mod page_table;
 mod reach;
 mod reserves;
 mod rule;
@@ -20,6 +21,7 @@ mod web_switch;
 use std::time::Duration;
 
 pub(crate) use experiment::resolve_experiment;
+pub(crate) use page_table::file_of as resolve_page_table;
 
 use weirgate_engine as engine;
 
@@ -57,6 +59,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     web_switch::figures(file, &classes, &mut discipline, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
     web_switch::complete(&mut pools.pools);
+    let page_table = page_table::page_table(file, &discipline, cx);
     class::warn(file, &classes, &discipline, cx);
 
     if cx.problems.reports() > 0 {
@@ -69,6 +72,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         classes: classes.classes,
         templates: classes.templates,
         max_waiting: file.max_waiting.get().0,
+        resources: page_table::resources(page_table.as_ref()),
     };
     if has_gateway && let Err(error) = policy.validate() {
         // The checks above say the same with a place; this one is the engine's own last word.
@@ -92,6 +96,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         drain_deadline: file.drain_deadline.get().0,
         threads,
         reserves,
+        page_table,
     };
     Some(Resolved { site, class_marks: classes.class_marks })
 }

@@ -45,6 +45,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
         waiting: 1,
         moved: moved(1, 3, engine::Why::NoLimit),
         groups: vec![engine::GroupSnapshot {
+            resource: None,
             pools: vec!["web".into()],
             window: Some(12),
             outstanding: 3,
@@ -64,6 +65,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             capacity: None,
             load: 1.5,
             set: Some(engine::ServiceSet::TopStatic),
+            available: [0.25, 1.0, 0.5, 1.0],
         }],
         partitions: vec![engine::PartitionSnapshot {
             pool: "web".into(),
@@ -85,6 +87,12 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             new: 8,
         }],
         tags: vec![engine::TagSnapshot { name: "premium".into(), waiting: 1 }],
+        resources: vec![engine::ResourceSnapshot { name: "cpu".into(), available: 0.25 }],
+        rounds: vec![engine::RoundsSnapshot {
+            pool: "web".into(),
+            begun: 9,
+            turns: vec![engine::ClassId(0), engine::ClassId(1), engine::ClassId(0)],
+        }],
         demanded_capacity: 6.4,
         usable_capacity: None,
     };
@@ -106,6 +114,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "nodes": [{
                 "name": "web1", "pool": "web", "state": "ejected", "ejected_until_seconds": 3.0,
                 "outstanding": 3, "served": 100, "failed": 2, "load": 1.5, "set": "top_static",
+                "available": { "cpu": 0.25, "disk": 1.0, "bandwidth": 0.5 },
             }],
             "partitions": [{
                 "pool": "web", "moves": 4,
@@ -113,6 +122,11 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             }],
             "localities": [{ "pool": "web", "targets": 7, "most": 10, "hits": 90, "moves": 2, "new": 8 }],
             "tags": [{ "name": "premium", "waiting": 1 }],
+            "resources": [{ "name": "cpu", "available": 0.25 }],
+            "rounds": [{
+                "pool": "web", "begun": 9, "turns": { "cpu": name(engine::ClassId(0)), "disk": name(engine::ClassId(1)),
+                "bandwidth": name(engine::ClassId(0)) },
+            }],
             "demanded_capacity": 6.4,
         })
     );
@@ -136,8 +150,11 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0],
+        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0],
         retried: 1,
+        unknown: 3,
+        used: [1.5, 0.0, 0.25, 0.0],
+        credit: None,
         waiting: 0,
         outstanding: 1,
         share: 0.25,
@@ -151,6 +168,8 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
     assert_eq!(shown["guarantee"]["response_time"], json!({ "statistic": "p99.9", "seconds": 0.2 }));
     assert_eq!(shown["compute_time_seconds"], 0.041);
     assert_eq!(shown.get("service_time_seconds"), None);
+    assert_eq!(shown["used_node_seconds"], json!({ "cpu": 1.5, "disk": 0.0, "bandwidth": 0.25 }));
+    assert_eq!((&shown["unknown_routes"], shown.get("credit_node_seconds")), (&json!(3), None));
     let reasons: Vec<&str> = form.shed.keys().map(String::as_str).collect();
     assert_eq!(reasons.len(), engine::ShedReason::ALL.len());
     assert_eq!((form.shed["deadline"], form.shed["queue_timeout"]), (1, 2));

@@ -147,6 +147,8 @@ mod tests {
             content,
             service_time: service_ms.map(Duration::from_millis),
             utility: 1.0,
+            weight: 1.0,
+            demand: crate::Demand::default(),
             tag: 0,
             fallback: None,
             queue: QueueBounds::default(),

@@ -9,6 +9,7 @@
 use super::Nodes;
 use super::lard::Sent;
 use super::round_robin::after;
+use crate::demand::Demand;
 use crate::policy::{Content, Dispatch};
 use crate::random::Random;
 use crate::release::Window;
@@ -25,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) class: u32,
     pub(crate) content: Content,
     pub(crate) target: Option<u64>,
+    /// What it takes of the node, as far as that is managed.
+    pub(crate) demand: Demand,
     /// The node that just failed it, or [`NONE`]: chosen only if there is no other.
     pub(crate) avoid: u32,
     /// As in [`Nodes::has_room`].
@@ -35,6 +38,7 @@ impl Nodes {
     /// Chooses a node of the pool and puts a request inside.
     pub(crate) fn dispatch(&mut self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<u32> {
         let chosen = match self.methods[wanted.pool] {
+            _ if self.available => self.roomiest(wanted),
             Dispatch::PowerOfTwo => self.less_loaded_of_two(wanted, windows, random),
             Dispatch::RoundRobin { never_twice } => self.next_least(wanted, windows, never_twice),
             Dispatch::Lard(figures) => self.cheapest(wanted, windows, figures),
@@ -46,6 +50,7 @@ impl Nodes {
             node.turn += 1.0 / node.weight;
         }
         self.turns += 1;
+        self.take(chosen, wanted.demand, true);
         self.count(chosen, wanted.content, true);
         Some(chosen)
     }

@@ -34,9 +34,20 @@
 //! order of arrival, in which a request that is not to be handled yet goes back to the end; see `reenqueue`. The
 //! paper's batches make no difference to that order and are not there.
 //!
+//! # Resources
+//! [`Method::Mdrr`] and [`Method::Drfq`] share the nodes' resources, each of them among all classes; see `rounds` and
+//! `dominant`.
+//!
+//! # Lines
+//! What is ranked is a class's line (see `queue`), and what has room or not is a pool for that line: one number for
+//! each of both, the class's or the pool's times the number of lines, plus the line's.
+//!
 //! One heap per step and pool: a pool without room is passed over without touching its classes. A
 //! choice costs O(pools + log classes).
 
+use super::dominant::Dominant;
+use super::rounds::{Rounds, Sight};
+use crate::demand::Demand;
 use crate::discipline::Precedence as Method;
 use crate::heap::Heaps;
 use crate::time::Time;
@@ -49,6 +60,7 @@ const EXACT: f64 = 1.0 + 1e-9;
 pub(crate) struct Claim {
     pub(crate) class: u32,
     pub(crate) pool: usize,
+    pub(crate) line: usize,
     /// φ in billionths of a slot; 0 is best effort.
     pub(crate) weight: u64,
     pub(crate) outstanding: u32,
@@ -60,6 +72,24 @@ pub(crate) struct Claim {
     pub(crate) rank: u32,
     /// Under [`Method::Tokens`]: what is claimed.
     pub(crate) claimed: Claimed,
+}
+
+/// A class's part of its pool's resources.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) weight: f64,
+    /// The weights of all classes of the pool.
+    pub(crate) weights: f64,
+    /// What a node of weight 1 does in a horizon, in node-seconds, and what all nodes of the pool do.
+    pub(crate) each: f64,
+    pub(crate) whole: f64,
+}
+
+impl Share {
+    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what a node has.
+    fn quantum(self) -> i64 {
+        (self.each * 1e9 * self.weight / self.weights).round().max(1.0) as i64
+    }
 }
 
 /// What a class claims under [`Method::Tokens`].
@@ -90,10 +120,24 @@ pub(crate) struct Precedence {
     virtual_time: [f64; 2],
     /// Σφ over classes with a claim.
     claimed: u64,
+    lines: usize,
+    /// Under `mdrr`.
+    pub(crate) rounds: Rounds,
+    /// Under `drfq`.
+    dominant: Dominant,
+    /// The pool after the one that released last, under both.
+    turn: usize,
 }
 
 impl Precedence {
-    pub(crate) fn new(method: Method, pools: usize, classes: usize) -> Precedence {
+    /// For so many pools and classes, each with `lines` lines.
+    pub(crate) fn new(method: Method, pools: usize, classes: usize, lines: usize) -> Precedence {
+        let (rounds, dominant) = match method {
+            Method::Mdrr => (Rounds::new(pools, lines), Dominant::new(0, lines)),
+            Method::Drfq => (Rounds::new(0, lines), Dominant::new(pools, lines)),
+            _ => (Rounds::new(0, lines), Dominant::new(0, lines)),
+        };
+        let (pools, classes) = (pools * lines, classes * lines);
         Precedence {
             method,
             partition: Heaps::new(pools, classes),
@@ -103,11 +147,31 @@ impl Precedence {
             promotions: Heaps::new(1, classes),
             virtual_time: [0.0; 2],
             claimed: 0,
+            lines,
+            rounds,
+            dominant,
+            turn: 0,
         }
+    }
+
+    /// Opens the account of a class with `share` of the weights of its pool's classes, whose nodes do `whole` node-seconds in
+    /// a horizon.
+    pub(crate) fn open(&mut self, class: u32, pool: usize, share: Share) {
+        match self.method {
+            Method::Mdrr => self.rounds.open(class, pool, share.quantum()),
+            Method::Drfq => self.dominant.open(class, pool, share.weight, share.whole / share.weights),
+            _ => {}
+        }
+    }
+
+    /// A class's line and its pool's.
+    fn place(&self, class: u32, pool: usize, line: usize) -> (u32, usize) {
+        (class * self.lines as u32 + line as u32, pool * self.lines + line)
     }
 
     /// Makes room for classes below `classes`.
     pub(crate) fn grow(&mut self, classes: usize) {
+        let classes = classes * self.lines;
         self.partition.grow(classes);
         self.surplus.grow(classes);
         self.best_effort.grow(classes);
@@ -132,51 +196,59 @@ impl Precedence {
     /// A class waits, or something in its claim changed while it waits.
     pub(crate) fn set(&mut self, claim: &Claim) {
         let tie = claim.sequence;
+        let (class, pool) = self.place(claim.class, claim.pool, claim.line);
         match (self.method, claim.weight) {
-            (Method::Fifo | Method::Reenqueue, _) => {
-                self.partition.set(claim.pool, claim.class, (claim.sequence as f64, tie));
-            }
-            (Method::Priority, _) => self.partition.set(claim.pool, claim.class, (-f64::from(claim.rank), tie)),
+            (Method::Mdrr, _) => self.rounds.waits(claim.class, claim.pool, claim.line),
+            (Method::Drfq, _) => self.dominant.waits(claim.class, claim.pool, claim.line),
+            (Method::Fifo | Method::Reenqueue, _) => self.partition.set(pool, class, (claim.sequence as f64, tie)),
+            (Method::Priority, _) => self.partition.set(pool, class, (-f64::from(claim.rank), tie)),
             (Method::Tokens(_), weight) => match claim.claimed {
                 Claimed::Guaranteed { rank } => {
-                    self.surplus.remove(claim.pool, claim.class);
-                    self.promotions.remove(0, claim.class);
+                    self.surplus.remove(pool, class);
+                    self.promotions.remove(0, class);
                     let part = f64::from(claim.outstanding) / slots(weight);
-                    self.guaranteed.set(claim.pool, claim.class, (rank, part, tie));
+                    self.guaranteed.set(pool, class, (rank, part, tie));
                 }
                 Claimed::Surplus { until } => {
-                    self.guaranteed.remove(claim.pool, claim.class);
-                    self.promotions.set(0, claim.class, until);
-                    self.surplus.set(claim.pool, claim.class, (claim.tag, tie));
+                    self.guaranteed.remove(pool, class);
+                    self.promotions.set(0, class, until);
+                    self.surplus.set(pool, class, (claim.tag, tie));
                 }
             },
-            (Method::WeightedFair, 0) => self.best_effort.set(claim.pool, claim.class, (claim.tag, tie)),
+            (Method::WeightedFair, 0) => self.best_effort.set(pool, class, (claim.tag, tie)),
             (Method::WeightedFair, weight) => {
                 let next = f64::from(claim.outstanding + 1) / weight as f64;
-                self.partition.set(claim.pool, claim.class, (next, tie));
-                self.surplus.set(claim.pool, claim.class, (claim.tag, tie));
+                self.partition.set(pool, class, (next, tie));
+                self.surplus.set(pool, class, (claim.tag, tie));
             }
         }
     }
 
-    /// Is a class of the pool waiting?
-    pub(crate) fn waits(&self, pool: usize) -> bool {
+    /// Is a class of the pool waiting in this line?
+    pub(crate) fn waits(&self, pool: usize, line: usize) -> bool {
+        let (_, pool) = self.place(0, pool, line);
         [&self.partition, &self.surplus, &self.best_effort].iter().any(|heaps| heaps.peek(pool).is_some())
             || self.guaranteed.peek(pool).is_some()
     }
 
     /// A class whose claim has become whole by `now`.
     pub(crate) fn promoted(&self, now: Time) -> Option<u32> {
-        self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, class)| class)
+        self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, line)| line / self.lines as u32)
     }
 
-    /// Is the class's next release one of the surplus? Then its slot-seconds are charged to its tag.
-    pub(crate) fn charges(&self, class: u32) -> bool {
-        !matches!(self.method, Method::Tokens(_)) || self.surplus.contains(class)
+    /// Is the next release of a class's line one of the surplus? Then its slot-seconds are charged to its tag.
+    pub(crate) fn charges(&self, class: u32, line: usize) -> bool {
+        !matches!(self.method, Method::Tokens(_)) || self.surplus.contains(self.place(class, 0, line).0)
     }
 
-    /// A class no longer waits.
-    pub(crate) fn remove(&mut self, class: u32, pool: usize) {
+    /// A line no longer waits.
+    pub(crate) fn remove(&mut self, class: u32, pool: usize, line: usize) {
+        match self.method {
+            Method::Mdrr => return self.rounds.waits_no_more(class, pool, line),
+            Method::Drfq => return self.dominant.waits_no_more(class, pool, line),
+            _ => {}
+        }
+        let (class, pool) = self.place(class, pool, line);
         self.partition.remove(pool, class);
         self.surplus.remove(pool, class);
         self.best_effort.remove(pool, class);
@@ -184,20 +256,55 @@ impl Precedence {
         self.promotions.remove(0, class);
     }
 
-    /// The class whose head is next, among pools for which `has_room` holds. `window` is its size.
-    pub(crate) fn next(&self, window: u32, has_room: impl Fn(usize) -> bool) -> Option<u32> {
-        if matches!(self.method, Method::Tokens(_)) {
-            let first = best(&self.guaranteed, &has_room).map(|(_, class)| class);
-            return first.or_else(|| best(&self.surplus, &has_room).map(|(_, class)| class));
-        }
-        if let Some(((key, _), class)) = best(&self.partition, &has_room) {
-            let divided = self.method == Method::WeightedFair;
-            if !divided || key * self.claimed as f64 <= f64::from(window) * EXACT {
-                return Some(class);
+    /// The class and line whose head is next, among pools' lines for which `has_room` holds. `window` is the size of the
+    /// first window.
+    pub(crate) fn next(&self, window: u32, has_room: impl Fn(usize, usize) -> bool) -> Option<(u32, usize)> {
+        let lines = self.lines;
+        let has_room = |place: usize| has_room(place / lines, place % lines);
+        let found = match self.method {
+            Method::Tokens(_) => {
+                let first = best(&self.guaranteed, &has_room).map(|(_, class)| class);
+                first.or_else(|| best(&self.surplus, &has_room).map(|(_, class)| class))
             }
-            return best(&self.surplus, &has_room).map(|(_, class)| class);
+            method => match best(&self.partition, &has_room) {
+                Some(((key, _), class)) => {
+                    let divided = method == Method::WeightedFair;
+                    if !divided || key * self.claimed as f64 <= f64::from(window) * EXACT {
+                        Some(class)
+                    } else {
+                        best(&self.surplus, &has_room).map(|(_, class)| class)
+                    }
+                }
+                None => best(&self.best_effort, &has_room).map(|(_, class)| class),
+            },
+        };
+        found.map(|item| (item / lines as u32, item as usize % lines))
+    }
+
+    /// The same by what is left of the nodes' resources. Pools take turns: what one releases does not depend on another,
+    /// unless they share nodes.
+    pub(crate) fn next_by_resources(&mut self, pools: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+        for step in 0..pools {
+            let pool = (self.turn + step) % pools;
+            let found = match self.method {
+                Method::Mdrr => self.rounds.next(pool, sight),
+                _ => self.dominant.next(pool, sight),
+            };
+            if found.is_some() {
+                self.turn = pool + 1;
+                return found;
+            }
         }
-        best(&self.best_effort, &has_room).map(|(_, class)| class)
+        None
+    }
+
+    /// A release of what takes so much of the nodes is charged to its class, under `mdrr` and `drfq`.
+    pub(crate) fn charge_resources(&mut self, class: u32, pool: usize, line: usize, demand: Demand) {
+        match self.method {
+            Method::Mdrr => self.rounds.charge(class, demand),
+            Method::Drfq => self.dominant.charge(class, pool, line, demand),
+            _ => {}
+        }
     }
 
     /// Charges a release: the class's tag afterwards, and the charge that [`Precedence::settle`] corrects.

@@ -93,6 +93,8 @@ mod tests {
             content: Content::Dynamic,
             service_time: None,
             utility: 1.0,
+            weight: 1.0,
+            demand: crate::Demand::default(),
             tag,
             fallback: None,
             queue: QueueBounds::default(),
@@ -107,6 +109,7 @@ mod tests {
             classes: vec![class("basic", 0), class("premium", 2)],
             templates: Vec::new(),
             max_waiting: 1000,
+            resources: Vec::new(),
         }
     }
 
@@ -127,7 +130,7 @@ mod tests {
                 if source.below(5) < 3 {
                     let class = ClassId(source.below(2) as u32);
                     let before = engine.queues.waiting;
-                    match engine.arrive(now, Arrival { class, flow: step, cost: None, target: None, tag: step }) {
+                    match engine.arrive(now, Arrival { class, flow: step, demand: None, target: None, tag: step }) {
                         Verdict::Wait { .. } => assert!(before < [6, 12][class.0 as usize], "{class:?} at {before}"),
                         Verdict::Release { ticket, .. } => inside.push(ticket),
                         Verdict::Shed(shed) => {
@@ -170,7 +173,7 @@ mod tests {
             // Put back as itself, for ever, if it were not for the bound on a round.
             (tags[0].handle, tags[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
             let mut engine = Engine::new(Time::ZERO, policy(tags), 1).expect("a valid policy");
-            let arrival = |tag| Arrival { class: ClassId(0), flow: 0, cost: None, target: None, tag };
+            let arrival = |tag| Arrival { class: ClassId(0), flow: 0, demand: None, target: None, tag };
             let Verdict::Release { ticket, .. } = engine.arrive(Time::ZERO, arrival(0)) else { panic!("it is idle") };
             for tag in 1..=3 {
                 assert!(matches!(engine.arrive(Time::ZERO, arrival(tag)), Verdict::Wait { .. }));

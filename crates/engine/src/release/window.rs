@@ -47,7 +47,7 @@ impl Window {
         let size = match method {
             LoadControl::Fixed { window } => window.unwrap_or(u32::MAX),
             // The nodes have bounds of their own.
-            LoadControl::Slots { .. } => u32::MAX,
+            LoadControl::Slots { .. } | LoadControl::ResourceAvailability(_) => u32::MAX,
             LoadControl::WindowLinear { first, .. } => first,
             LoadControl::WindowAdaptive(_) => 1,
         };

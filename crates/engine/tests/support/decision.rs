@@ -38,6 +38,8 @@ impl Steady {
             },
             retry: RetryBudget::default(),
             utility: 1.0,
+            weight: 1.0,
+            demand: Demand::default(),
             tag: 0,
             fallback: None,
         };
@@ -61,6 +63,7 @@ impl Steady {
             }],
             nodes: (0..4).map(node).collect(),
             classes: (0..classes).map(class).collect(),
+            resources: Vec::new(),
             templates: Vec::new(),
             max_waiting: u32::MAX,
         };
@@ -75,7 +78,7 @@ impl Steady {
     fn arrive(&mut self) {
         // A stride that is coprime to 10, 1,000 and 100,000 visits all classes in mixed order.
         self.next = (self.next + 7_919) % self.classes;
-        let arrival = Arrival { class: ClassId(self.next), flow: 0, cost: None, target: None, tag: 0 };
+        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand: None, target: None, tag: 0 };
         if let Verdict::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
             self.inside.push_back(ticket);
         }

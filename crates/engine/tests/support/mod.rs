@@ -48,6 +48,8 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
         content: Content::Dynamic,
         service_time: service_ms.map(ms),
         utility: 1.0,
+        weight: 1.0,
+        demand: Demand::default(),
         tag: 0,
         fallback: None,
         queue: QueueBounds { max_waiting: 1_000_000, max_waiting_per_flow: 1_000_000, max_wait: ms(600_000) },
@@ -64,6 +66,7 @@ pub fn policy(discipline: Discipline, nodes: usize, classes: Vec<Class>) -> Poli
         classes,
         templates: Vec::new(),
         max_waiting: 1_000_000,
+        resources: Vec::new(),
     }
 }
 
@@ -238,7 +241,7 @@ impl Bench {
         self.tallies[class].offered += 1;
         let tag = self.requests.len() as u64;
         self.requests.push((class, self.now, demand));
-        let arrival = Arrival { class: ClassId(class as u32), flow: tag, cost: None, target: None, tag };
+        let arrival = Arrival { class: ClassId(class as u32), flow: tag, demand: None, target: None, tag };
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.start(ticket, tag, node),
             Verdict::Wait { .. } => {}

@@ -70,6 +70,8 @@ pub fn policy(variant: u64) -> Policy {
         queue: QueueBounds { max_waiting: waiting, max_waiting_per_flow: 3, max_wait: Duration::from_nanos(MAX_WAIT) },
         retry: RetryBudget::default(),
         utility: 1.0 + waiting as f64,
+        weight: 1.0,
+        demand: Demand::default(),
         tag: 0,
         fallback: None,
     };
@@ -167,6 +169,7 @@ pub fn policy(variant: u64) -> Policy {
         classes,
         templates,
         max_waiting: 12,
+        resources: Vec::new(),
     }
 }
 
@@ -224,7 +227,7 @@ impl Model {
         self.next_tag += 1;
         let tag = self.next_tag;
         let target = source.below(7)?.checked_sub(1);
-        let arrival = Arrival { class, flow: source.below(4)?, cost: None, target, tag };
+        let arrival = Arrival { class, flow: source.below(4)?, demand: None, target, tag };
         self.counted.offered += 1;
         let before = self.engine.snapshot(self.time());
         let verdict = self.engine.arrive(self.time(), arrival);

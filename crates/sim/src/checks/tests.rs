@@ -25,7 +25,7 @@ fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
     for tag in 0..count {
         checks.arrived(0);
         let class = weirgate_engine::ClassId(0);
-        match engine.arrive(Time::ZERO, Arrival { class, flow: tag, cost: None, target: None, tag }) {
+        match engine.arrive(Time::ZERO, Arrival { class, flow: tag, demand: None, target: None, tag }) {
             Verdict::Release { ticket, node } => {
                 checks.released(0, node);
                 inside.push((ticket, node));

@@ -111,7 +111,7 @@ impl Driver<'_> {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
         let target = request.document.map(|document| document.target());
-        let arrival = Arrival { class, flow: request.flow, cost: None, target, tag: u64::from(slot) };
+        let arrival = Arrival { class, flow: request.flow, demand: None, target, tag: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),

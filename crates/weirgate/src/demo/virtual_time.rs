@@ -80,7 +80,7 @@ impl World {
         let (phase, settling, at) = (due.phase, due.settling, due.at);
         self.requests.push(Some(Request { class, phase, settling, at, demand, ticket: None, inside: false }));
         self.leaving.push_back((at + PATIENCE.as_nanos() as u64, id));
-        let arrival = Arrival { class: ClassId(class as u32), flow: 0, cost: None, target: None, tag: id as u64 };
+        let arrival = Arrival { class: ClassId(class as u32), flow: 0, demand: None, target: None, tag: id as u64 };
         match self.engine.arrive(self.time(), arrival) {
             Decision::Release { ticket, node } => self.release(id, ticket, node),
             Decision::Wait { ticket } => {

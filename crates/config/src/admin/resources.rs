@@ -1,0 +1,51 @@
+//! What is left of the nodes' resources, and what classes have had of them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weirgate_engine as engine;
+
+use crate::site::RESOURCE_NAMES;
+
+/// A resource of the nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Resource {
+    /// `cpu`, `disk` or `bandwidth`.
+    pub name: String,
+    /// What is left of it on the usable nodes, as a share of what they have.
+    pub available: f64,
+}
+
+/// The rounds in which a pool's resources are shared (`mdrr`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Rounds {
+    /// The pool.
+    pub pool: String,
+    /// Rounds begun after the first.
+    pub begun: u64,
+    /// Per resource the class whose turn it is.
+    pub turns: BTreeMap<String, String>,
+}
+
+/// Figures by the names of the resources.
+pub(super) fn by_name(figures: &[f64]) -> BTreeMap<String, f64> {
+    RESOURCE_NAMES.iter().zip(figures).map(|(name, figure)| ((*name).to_owned(), *figure)).collect()
+}
+
+impl Rounds {
+    pub(super) fn new(rounds: &engine::RoundsSnapshot, class_name: impl Fn(engine::ClassId) -> String) -> Rounds {
+        let turns = RESOURCE_NAMES.iter().zip(&rounds.turns);
+        Rounds {
+            pool: rounds.pool.clone(),
+            begun: rounds.begun,
+            turns: turns.map(|(name, class)| ((*name).to_owned(), class_name(*class))).collect(),
+        }
+    }
+}
+
+impl From<&engine::ResourceSnapshot> for Resource {
+    fn from(resource: &engine::ResourceSnapshot) -> Resource {
+        Resource { name: resource.name.clone(), available: resource.available }
+    }
+}

@@ -1,0 +1,119 @@
+//! The page table: routes of the file and of the policy become one table.
+
+use std::collections::BTreeMap;
+
+use weirgate_engine as engine;
+
+use crate::decode::{Context, Mark, Named, Optional};
+use crate::errors::Complaint;
+use crate::file::{CapacityForm, Class, Cost, PageTable as Form, PageTableFile, PolicyFile, RouteForm, RouteText};
+use crate::site::{PageTable, RESOURCE_NAMES, Route};
+use crate::unit::Text;
+
+/// More routes than a site has whose pages are folded into patterns, and few enough to be looked at.
+const MOST_ROUTES: usize = 4096;
+
+/// A hundredth of everything: about a hundred requests inside a node of which nothing is known.
+pub(super) const UNKNOWN: engine::Demand = engine::Demand([10_000_000, 10_000_000, 10_000_000, 0]);
+
+/// The version of a page table's file that is read here.
+const VERSION: u32 = 1;
+
+/// What a request of the class takes whose route is in no table.
+pub(super) fn unknown(class: &Class) -> engine::Demand {
+    class.cost.get().map_or(UNKNOWN, |cost| demand([*cost.cpu.get(), *cost.disk.get(), *cost.bandwidth.get()]))
+}
+
+fn demand(costs: [Cost; 3]) -> engine::Demand {
+    engine::Demand::of_shares(&costs.map(|cost| cost.0))
+}
+
+/// The names of the resources, if there is a table.
+pub(super) fn resources(table: Option<&PageTable>) -> Vec<String> {
+    table.map_or_else(Vec::new, |_| RESOURCE_NAMES.map(str::to_owned).to_vec())
+}
+
+/// The table, if there is one; complains of a discipline that needs one.
+pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx: &mut Context) -> Option<PageTable> {
+    let Some(form) = file.page_table.get() else {
+        if matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) && !file.page_table.bad {
+            let what = format!("`{}` needs to know what requests take", discipline.name);
+            let mend = "add `page_table:` with a file of `weirgate probe`, `routes:`, or `learned`";
+            cx.fail(file.discipline.mark, Complaint::new(what, mend));
+        }
+        return None;
+    };
+    let Form::Table(form) = form else {
+        return Some(PageTable { learned: true, ..PageTable::default() });
+    };
+    let included = form.file.get().map(|included| &included.0);
+    let mut table = included.map(|file| file_of(file, cx)).unwrap_or_default();
+    let mut routes: BTreeMap<String, Route> =
+        table.routes.into_iter().map(|route| (route.pattern.clone(), route)).collect();
+    if let Some(named) = form.routes.get() {
+        add(named, &mut routes, cx);
+    }
+    table.learned = form.learned.get().0;
+    if routes.is_empty() && !table.learned && !form.file.given && !form.routes.given {
+        let mend = "give it `file:` or `routes:`, or write `page_table: learned`";
+        cx.fail(file.page_table.mark, Complaint::new("this page table is empty", mend));
+    }
+    let own = capacity(&form.capacity);
+    table.capacity = [0, 1, 2].map(|resource: usize| own[resource].or(table.capacity[resource]));
+    table.routes = bounded(routes, file.page_table.mark, cx);
+    Some(table)
+}
+
+/// A table as a file has it.
+pub(crate) fn file_of(file: &PageTableFile, cx: &mut Context) -> PageTable {
+    if let Some(version) = file.version.get().filter(|version| version.0 != VERSION) {
+        let what = format!("this page table has version {}", version.0);
+        cx.fail(
+            file.version.mark,
+            Complaint::new(what, format!("version {VERSION} is read here: probe the site again")),
+        );
+    }
+    let mut routes = BTreeMap::new();
+    if let Some(named) = file.routes.get() {
+        add(named, &mut routes, cx);
+    }
+    let routes = bounded(routes, file.routes.mark, cx);
+    let text = |field: &Optional<Text>| field.get().map(|text| text.0.clone());
+    let (probed, server) = (text(&file.probed), text(&file.server));
+    PageTable { learned: false, capacity: capacity(&file.capacity), routes, probed, server }
+}
+
+/// Not too many of them.
+fn bounded(routes: BTreeMap<String, Route>, mark: Mark, cx: &mut Context) -> Vec<Route> {
+    if routes.len() > MOST_ROUTES {
+        let what = format!("there are {} routes", routes.len());
+        let mend = format!("fold them into at most {MOST_ROUTES} patterns such as `/album/*`");
+        cx.fail(mark, Complaint::new(what, mend));
+    }
+    routes.into_values().collect()
+}
+
+/// Adds routes; later ones replace earlier ones.
+fn add(named: &Named<RouteText, RouteForm>, routes: &mut BTreeMap<String, Route>, cx: &mut Context) {
+    for item in &named.items {
+        let Some(form) = item.value.get() else { continue };
+        let costs = [*form.cpu.get(), *form.disk.get(), *form.bandwidth.get()];
+        if costs.iter().all(|cost| cost.0 <= 0.0) && !item.value.bad {
+            let mend = "give it `cpu:`, `disk:` or `bandwidth:`, or leave the route out";
+            cx.fail(item.value.mark, Complaint::new("a request for this route takes nothing", mend));
+        }
+        let route = Route {
+            pattern: item.name.0.clone(),
+            demand: demand(costs),
+            confidence: form.confidence.get().map(|share| share.0),
+            samples: form.samples.get().map(|count| count.0),
+            probed: form.probed.get().map(|text| text.0.clone()),
+        };
+        routes.insert(route.pattern.clone(), route);
+    }
+}
+
+fn capacity(form: &Optional<CapacityForm>) -> [Option<f64>; 3] {
+    let Some(form) = form.get() else { return [None; 3] };
+    [&form.cpu, &form.disk, &form.bandwidth].map(|field| field.get().map(|quantity| quantity.0))
+}

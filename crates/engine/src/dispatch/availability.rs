@@ -1,0 +1,142 @@
+//! What is left of the machines' resources, and the machine that has most of it.
+//!
+//! Source: Feng and Lin, mQoS, Sec. 3.3: a resource availability counter (RAC) per resource, 100 % at first; a release
+//! takes what the request requires, the response gives it back. With several servers (the paper's future work) each
+//! machine has counters of its own, and a request goes where the scarcest resource after it is least scarce, so that
+//! no machine runs out of one resource while it has plenty of the others.
+//!
+//! A counter is kept as what is *taken*, the sum over the requests inside, in whole billionths: what left the machine
+//! by whatever way gave back what it took, and nothing drifts. A machine of weight 2 has twice as much of everything as
+//! the one that the page table was measured on.
+
+use super::Nodes;
+use super::choice::Wanted;
+use crate::demand::{Demand, RESOURCES};
+use crate::discipline::{Availability, LoadControl};
+use crate::policy::Policy;
+use crate::ticket::NONE;
+
+/// Billionths of a node-second that a machine of weight 1 has of each resource.
+fn horizon(figures: Availability) -> u64 {
+    u64::try_from(figures.horizon.as_nanos()).unwrap_or(u64::MAX >> 16)
+}
+
+impl Nodes {
+    /// Sets what every machine has.
+    pub(super) fn provide(&mut self, policy: &Policy) {
+        let LoadControl::ResourceAvailability(figures) = policy.discipline.load_control else { return };
+        for index in 0..self.machines.len() {
+            let weight = self.machines[index].weight(&self.nodes);
+            // The cast saturates.
+            self.machines[index].full = (horizon(figures) as f64 * weight).round().max(1.0) as u64;
+        }
+        self.available = true;
+    }
+
+    /// Takes from a node's machine, or gives back.
+    pub(super) fn take(&mut self, node: u32, demand: Demand, enters: bool) {
+        let taken = &mut self.machines[self.nodes[node as usize].machine as usize].taken;
+        for (taken, demand) in taken.iter_mut().zip(demand.0) {
+            let demand = u64::from(demand);
+            *taken = if enters { *taken + demand } else { *taken - demand };
+        }
+    }
+
+    /// Nodes of the pool that may take requests now, windows aside.
+    fn ready_of(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
+        self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(*lane as usize)).map(|(_, node)| *node)
+    }
+
+    /// Has the node enough left of everything?
+    fn holds(&self, node: u32, demand: Demand) -> bool {
+        let machine = &self.machines[self.nodes[node as usize].machine as usize];
+        machine
+            .taken
+            .iter()
+            .zip(demand.0)
+            .all(|(taken, demand)| demand == 0 || taken + u64::from(demand) <= machine.full)
+    }
+
+    /// Has a node of the pool enough left of everything?
+    pub(crate) fn fits(&self, pool: usize, demand: Demand) -> bool {
+        self.ready_of(pool).any(|node| self.holds(node, demand))
+    }
+
+    /// Has no node of the pool so much of a resource at all, be it idle?
+    pub(crate) fn is_too_large(&self, pool: usize, demand: Demand) -> bool {
+        if !self.available {
+            return false;
+        }
+        let members = self.nodes.iter().filter(|node| node.pool == pool);
+        let largest = members.map(|node| self.machines[node.machine as usize].full).max().unwrap_or(0);
+        u64::from(demand.dominant()) > largest
+    }
+
+    /// Which resources keep the pool's nodes from taking it.
+    pub(crate) fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES] {
+        let mut lacking = [false; RESOURCES];
+        for node in self.ready_of(pool) {
+            let machine = &self.machines[self.nodes[node as usize].machine as usize];
+            for resource in 0..RESOURCES {
+                let demand = u64::from(demand.0[resource]);
+                lacking[resource] |= demand > 0 && machine.taken[resource] + demand > machine.full;
+            }
+        }
+        lacking
+    }
+
+    /// What is left of each resource in the usable machines of a pool, or of all, as a share of what they have. A node of
+    /// which more is taken than it has (it became smaller) has nothing left.
+    pub(crate) fn left(&self, pool: Option<usize>) -> [f64; RESOURCES] {
+        let (mut left, mut full) = ([0u64; RESOURCES], 0);
+        for machine in &self.machines {
+            let of = |node: &&u32| pool.is_none_or(|pool| self.nodes[**node as usize].pool == pool);
+            if !machine.nodes.iter().filter(of).any(|node| self.nodes[*node as usize].usable()) {
+                continue;
+            }
+            full += machine.full;
+            for (left, taken) in left.iter_mut().zip(machine.taken) {
+                *left += machine.full.saturating_sub(taken);
+            }
+        }
+        left.map(|left| if full == 0 { 0.0 } else { left as f64 / full as f64 })
+    }
+
+    /// The same of one node's machine.
+    pub(crate) fn left_of(&self, node: usize) -> [f64; RESOURCES] {
+        let machine = &self.machines[self.nodes[node].machine as usize];
+        machine.taken.map(|taken| match machine.full {
+            0 => 1.0,
+            full => full.saturating_sub(taken) as f64 / full as f64,
+        })
+    }
+
+    /// What all machines of a pool have of a resource, in node-seconds.
+    pub(crate) fn whole(&self, pool: usize) -> f64 {
+        let of = |node: &u32| self.nodes[*node as usize].pool == pool;
+        let members = self.machines.iter().filter(|machine| machine.nodes.iter().any(of));
+        members.map(|machine| machine.full as f64 / 1e9).sum()
+    }
+
+    /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside, then
+    /// the one whose turn it is. Only nodes that have enough.
+    pub(super) fn roomiest(&self, wanted: &Wanted) -> Option<u32> {
+        let fitting = |node: &u32| self.holds(*node, wanted.demand);
+        let mut best: Option<((bool, f64, f64, u64), u32)> = None;
+        for lane in &self.lanes_of[wanted.pool] {
+            for ((load, turn), node) in self.ready.items(*lane as usize) {
+                if !fitting(node) {
+                    continue;
+                }
+                let machine = &self.machines[self.nodes[*node as usize].machine as usize];
+                let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));
+                let scarcest = after.max().unwrap_or(0) as f64 / machine.full.max(1) as f64;
+                let rank = (*node == wanted.avoid, scarcest, *load, *turn);
+                if best.is_none_or(|(least, _)| rank < least) {
+                    best = Some((rank, *node));
+                }
+            }
+        }
+        best.map(|(_, node)| node).filter(|node| *node != NONE)
+    }
+}

@@ -1,0 +1,223 @@
+//! [`crate::Precedence::Mdrr`]: deficit round robin over several resources at once.
+//!
+//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
+//! Secs. 3.3 and 3.4. Every class has a credit (deficit counter) in every resource, and a queue for each resource, which
+//! holds the requests that take most of that resource. The main scheduler turns to the resource that is most available;
+//! that resource's sub-scheduler goes round the classes and releases the head of a queue if the nodes have enough of
+//! *every* resource for it and the class has credit in *every* resource. A release is charged to all of them, so that
+//! each class gets its weight's part of each resource, whatever mix it asks for.
+//!
+//! The pseudo-code that the paper prints stops for good, in two ways: it turns to the most available resource even if
+//! nobody waits for it, and a new round needs flags that may never all be set. Rules that do not:
+//! - resources are tried in the order of their availability, as far as anybody waits for them;
+//! - a sub-scheduler's pointer stays at a class that released, and moves on from one that cannot;
+//! - a new round begins only if nothing can be released, no head has credit for all it needs, and a node has enough
+//!   for some head. As long as a head has its credit and only waits for nodes, everybody waits: credit that was dealt
+//!   out then would be dealt to those who have most of it already;
+//! - at a new round a class that waits keeps at most what its largest head needs of each resource, one that does not
+//!   keeps nothing; then everybody gets a quantum of each;
+//! - so many rounds as it takes until a head has its credit are dealt at once: a class with a thousandth of the
+//!   weight costs no thousand rounds of work.
+//!
+//! Why it cannot stop: while nodes are idle every request that is let in fits (larger ones are refused at arrival), so
+//! either a head has credit and is released, or a new round gives some head its credit.
+//!
+//! With one resource this is deficit round robin as it is known (Shreedhar and Varghese 1996), but for the quanta, which
+//! are dealt to all at once (Sec. 3.4).
+//!
+//! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
+//! classes of one must not wait for the nodes of another. A choice costs O(waiting classes × resources × nodes) at worst:
+//! for thousands of tenants there is `drfq`.
+
+use crate::demand::{Demand, RESOURCES};
+
+/// What a class has left of each resource in this round, in billionths of a node-second.
+pub(crate) type Credit = [i64; RESOURCES];
+
+/// What the sub-schedulers see of queues and nodes.
+pub(crate) trait Sight {
+    /// What the head takes that a class has for a resource, if there is one.
+    fn head(&self, class: u32, line: usize) -> Option<Demand>;
+    /// Has a node of the pool enough for it?
+    fn fits(&self, pool: usize, demand: Demand) -> bool;
+    /// What is left of each resource in the pool, as a share.
+    fn left(&self, pool: usize) -> [f64; RESOURCES];
+    /// Which resources keep the nodes of the pool from taking it.
+    fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES];
+}
+
+/// The rounds of every pool.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Rounds {
+    lines: usize,
+    pools: Vec<Pool>,
+    /// Per class.
+    accounts: Vec<Account>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Pool {
+    /// Per line the class that its pointer is at.
+    pointers: [u32; RESOURCES],
+    /// Per line the classes that wait, in the order of their numbers.
+    waiting: [Vec<u32>; RESOURCES],
+    /// Rounds begun after the first.
+    rounds: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    quantum: i64,
+    credit: Credit,
+    /// The round in which the credit was dealt.
+    round: u64,
+}
+
+impl Rounds {
+    /// For so many pools and `lines` resources. Classes come with [`Rounds::open`].
+    pub(crate) fn new(pools: usize, lines: usize) -> Rounds {
+        Rounds { lines, pools: vec![Pool::default(); pools], accounts: Vec::new() }
+    }
+
+    /// Opens the account of a class, which has its first quantum.
+    pub(crate) fn open(&mut self, class: u32, pool: usize, quantum: i64) {
+        let fresh = Account { quantum: 0, credit: [0; RESOURCES], round: 0 };
+        if self.accounts.len() <= class as usize {
+            self.accounts.resize(class as usize + 1, fresh);
+        }
+        let round = self.pools[pool].rounds;
+        self.accounts[class as usize] = Account { quantum, credit: [quantum; RESOURCES], round };
+    }
+
+    /// A class has a head for a resource, or another one.
+    pub(crate) fn waits(&mut self, class: u32, pool: usize, line: usize) {
+        let credit = self.credit(class, pool);
+        let account = &mut self.accounts[class as usize];
+        (account.credit, account.round) = (credit, self.pools[pool].rounds);
+        let waiting = &mut self.pools[pool].waiting[line];
+        if let Err(at) = waiting.binary_search(&class) {
+            waiting.insert(at, class);
+        }
+    }
+
+    /// It has none any more.
+    pub(crate) fn waits_no_more(&mut self, class: u32, pool: usize, line: usize) {
+        let waiting = &mut self.pools[pool].waiting[line];
+        if let Ok(at) = waiting.binary_search(&class) {
+            waiting.remove(at);
+        }
+    }
+
+    /// What a class has left. One that did not wait when a round began has its quantum and nothing besides.
+    pub(crate) fn credit(&self, class: u32, pool: usize) -> Credit {
+        let Account { quantum, credit, round } = self.accounts[class as usize];
+        if round < self.pools[pool].rounds && !self.is_waiting(class, pool) { [quantum; RESOURCES] } else { credit }
+    }
+
+    fn is_waiting(&self, class: u32, pool: usize) -> bool {
+        self.pools[pool].waiting[..self.lines].iter().any(|waiting| waiting.binary_search(&class).is_ok())
+    }
+
+    /// A release is charged to its class.
+    pub(crate) fn charge(&mut self, class: u32, demand: Demand) {
+        for (credit, demand) in self.accounts[class as usize].credit.iter_mut().zip(demand.0) {
+            *credit -= i64::from(demand);
+        }
+    }
+
+    /// Rounds begun in a pool, and where its pointers are.
+    pub(crate) fn state(&self, pool: usize) -> (u64, &[u32]) {
+        (self.pools[pool].rounds, &self.pools[pool].pointers[..self.lines])
+    }
+
+    /// The class and the resource whose head is released next.
+    pub(crate) fn next(&mut self, pool: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+        if self.pools[pool].waiting.iter().all(Vec::is_empty) {
+            return None;
+        }
+        let found = self.scan(pool, sight);
+        if found.is_some() || !self.deal(pool, sight) {
+            return found;
+        }
+        self.scan(pool, sight)
+    }
+
+    /// Goes round the sub-schedulers, the most available resource first.
+    fn scan(&mut self, pool: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+        let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
+        let left = sight.left(pool);
+        // A stable sort: ties go to the lowest number.
+        order[..self.lines].sort_by(|a, b| left[*b].total_cmp(&left[*a]));
+        for line in order[..self.lines].iter().copied() {
+            let Pool { pointers, waiting, .. } = &self.pools[pool];
+            let waiting = &waiting[line];
+            let first = waiting.partition_point(|class| *class < pointers[line]);
+            let ring = waiting[first..].iter().chain(&waiting[..first]).copied();
+            let found = ring.into_iter().find(|class| {
+                sight.head(*class, line).is_some_and(|head| self.covers(*class, head) && sight.fits(pool, head))
+            });
+            if let Some(class) = found {
+                self.pools[pool].pointers[line] = class;
+                return Some((class, line));
+            }
+        }
+        None
+    }
+
+    /// Has the class credit in every resource for it?
+    fn covers(&self, class: u32, demand: Demand) -> bool {
+        self.accounts[class as usize].credit.iter().zip(demand.0).all(|(credit, demand)| *credit >= i64::from(demand))
+    }
+
+    /// Rounds until the class has credit in every resource for it.
+    fn rounds_until(&self, class: u32, demand: Demand) -> i64 {
+        let Account { quantum, credit, .. } = self.accounts[class as usize];
+        let lacks = credit.iter().zip(demand.0).map(|(credit, demand)| i64::from(demand) - credit);
+        let rounds = lacks.map(|lacks| if lacks <= 0 { 0 } else { (lacks + quantum - 1) / quantum });
+        rounds.max().unwrap_or(0)
+    }
+
+    /// Every head that waits in a pool, with its class.
+    fn heads<'a>(&'a self, pool: usize, sight: &'a impl Sight) -> impl Iterator<Item = (u32, Demand)> + 'a {
+        let lines = self.pools[pool].waiting[..self.lines].iter().enumerate();
+        lines.flat_map(move |(line, waiting)| {
+            waiting.iter().filter_map(move |class| Some((*class, sight.head(*class, line)?)))
+        })
+    }
+
+    /// Begins new rounds if that is due, as many as some head needs for its credit. False if it is not.
+    fn deal(&mut self, pool: usize, sight: &impl Sight) -> bool {
+        let (mut rounds, mut fits) = (i64::MAX, false);
+        for (class, head) in self.heads(pool, sight) {
+            rounds = rounds.min(self.rounds_until(class, head));
+            fits = fits || sight.fits(pool, head);
+        }
+        if rounds == 0 || !fits {
+            return false;
+        }
+        self.pools[pool].rounds += rounds as u64;
+        let round = self.pools[pool].rounds;
+        for line in 0..self.lines {
+            for at in 0..self.pools[pool].waiting[line].len() {
+                let class = self.pools[pool].waiting[line][at];
+                // A class that waits in several lines is dealt to once.
+                if self.accounts[class as usize].round == round {
+                    continue;
+                }
+                let mut largest = [0; RESOURCES];
+                for head in (0..self.lines).filter_map(|line| sight.head(class, line)) {
+                    for (largest, demand) in largest.iter_mut().zip(head.0) {
+                        *largest = i64::from(demand).max(*largest);
+                    }
+                }
+                let account = &mut self.accounts[class as usize];
+                account.round = round;
+                for (credit, largest) in account.credit.iter_mut().zip(largest) {
+                    let dealt = account.quantum.saturating_mul(rounds);
+                    *credit = credit.saturating_add(dealt).min(largest + account.quantum);
+                }
+            }
+        }
+        true
+    }
+}
