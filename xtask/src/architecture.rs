@@ -11,7 +11,7 @@ use crate::repository::{files, relative};
 use crate::steps::read;
 
 /// Per crate the workspace crates that its code (not its tests) may use.
-const ALLOWED: [(&str, &[&str]); 13] = [
+const ALLOWED: [(&str, &[&str]); 14] = [
     ("weirgate-engine", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-emulator", &[]),
@@ -22,6 +22,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
         "weirgate-sim",
         &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-experiment", "weirgate-reserves"],
     ),
+    ("weirgate-probe", &["weirgate-engine", "weirgate-config"]),
     ("weirgate-cgroup", &[]),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-cgroup"]),
     ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
@@ -48,6 +49,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "weirgate-sim",
             "weirgate-agent",
             "weirgate-manager",
+            "weirgate-probe",
             "weirgate-lab",
         ],
     ),

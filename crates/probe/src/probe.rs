@@ -1,5 +1,6 @@
 //! The whole probe: crawl, request profiling, server profiling, and the table.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -148,16 +149,12 @@ impl<'a> Probe<'a> {
     }
 
     async fn profile_pages(&mut self) -> Result<(), String> {
-        let known = |state: &State, path: &str| {
-            state.profiles.iter().any(|profile| profile.target == path)
-                || state.left_out.iter().any(|(target, _)| target == path)
-        };
-        let pages: Vec<String> = self.state.pages.iter().filter(|path| !known(&self.state, path)).cloned().collect();
+        let pages: Vec<String> = self.unknown().map(str::to_owned).collect();
         (self.show)(Progress::Part("profiling", Some(pages.len() as u64)));
         for path in pages {
             if self.is_past(PROFILE_BY) {
-                self.state.left_out.push((path, "no time left; give more with --max-time".to_owned()));
-                continue;
+                (self.show)(Progress::Line("the time for profiling is over".to_owned()));
+                break;
             }
             (self.show)(Progress::Step(path.clone()));
             match profile(&mut self.load, &path, self.options.effort).await {
@@ -234,9 +231,22 @@ impl<'a> Probe<'a> {
                 Err(why) => left_out.push((profile.target.clone(), why)),
             }
         }
+        left_out.extend(self.unknown().map(|path| (path.to_owned(), "no time left; give more with --max-time".to_owned())));
         left_out.sort();
         let server = self.options.home.origin().ascii_serialization();
         Table { probed: clock::calendar(), server, capacity, routes: fold(routes), left_out }
+    }
+
+    /// Pages of which it is not known what they cost, nor why they cannot be known.
+    fn unknown(&self) -> impl Iterator<Item = &str> {
+        let known: BTreeSet<&str> = self
+            .state
+            .profiles
+            .iter()
+            .map(|profile| profile.target.as_str())
+            .chain(self.state.left_out.iter().map(|(path, _)| path.as_str()))
+            .collect();
+        self.state.pages.iter().map(String::as_str).filter(move |path| !known.contains(path))
     }
 
     fn is_past(&self, part: f64) -> bool {

@@ -152,7 +152,7 @@ mod tests {
                 "# bandwidth: nothing was seen to use it",
                 "capacity: { cpu: 0.5, disk: 20MiB }",
                 "routes:",
-                "  \"/\": { cpu: 0.01%, disk: 0%, bandwidth: 0.002%, confidence: 100%, samples: 40 }                 # cpu",
+                "  \"/\": { cpu: 0.01%, disk: 0%, bandwidth: 0.002%, confidence: 100%, samples: 40 }              # cpu",
                 "  \"/album.php?id=7\": { cpu: 0.8%, disk: 2.51%, bandwidth: 0%, confidence: 98%, samples: 120 }  # disk",
                 "# Left out; their class's `cost` counts:",
                 "#   /broken: answered 500",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, demo, lab, manager, plan, reserves, sim};
+use crate::{agent, demo, lab, manager, plan, probe, reserves, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -50,6 +50,7 @@ pub(crate) enum Command {
     Sim(sim::Args),
     Plan(plan::Args),
     Lab(lab::Args),
+    Probe(probe::Args),
     Agent(agent::Args),
     Manager(manager::Args),
     Reserves(reserves::Args),
