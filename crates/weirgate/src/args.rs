@@ -112,7 +112,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Print the JSON Schema of policy or experiment files, for editors and for programs that write them.
+/// Print the JSON Schema of policy, experiment or page-table files, for editors and for programs that write them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Example, for editors that know the YAML language server:
@@ -131,6 +131,8 @@ pub(crate) enum SchemaOf {
     Policy,
     /// What `weirgate sim`, `weirgate plan` and `weirgate lab` play.
     Experiment,
+    /// What `weirgate probe` writes.
+    PageTable,
 }
 
 /// Say what the gateway would do with a request: which rule matches and why the earlier ones do not, its class,

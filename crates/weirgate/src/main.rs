@@ -47,5 +47,6 @@ fn schema(of: SchemaOf) -> serde_json::Value {
     match of {
         SchemaOf::Policy => weirgate_config::schema(),
         SchemaOf::Experiment => weirgate_config::experiment_schema(),
+        SchemaOf::PageTable => weirgate_config::page_table_schema(),
     }
 }
