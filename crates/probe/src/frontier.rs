@@ -60,13 +60,13 @@ impl Left {
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
-            Left::Elsewhere => "of other servers",
-            Left::Robots => "closed by robots.txt",
-            Left::Deep => "further away than --max-depth",
-            Left::Alike => "look like pages that were visited",
-            Left::Doing => "would do something (log out, delete, buy …)",
+            Left::Elsewhere => "to other servers",
+            Left::Robots => "that robots.txt closes",
+            Left::Deep => "beyond --max-depth",
+            Left::Alike => "to pages like those visited",
+            Left::Doing => "that would do something (log out, delete, buy …)",
             Left::Full => "beyond --max-pages",
-            Left::Odd => "too long or odd",
+            Left::Odd => "too long or with a `*`",
         }
     }
 }
@@ -114,7 +114,7 @@ impl Frontier {
     }
 
     /// The next page to visit: path and query, and how far away it is. Nearest first.
-    pub fn next(&mut self) -> Option<(String, u32)> {
+    pub fn take(&mut self) -> Option<(String, u32)> {
         self.queue.pop_front()
     }
 
@@ -180,14 +180,14 @@ mod tests {
     #[test]
     fn the_nearest_page_is_next_and_each_is_visited_once() {
         let mut frontier = frontier(&[("/", 0), ("/a", 1), ("/b?", 1), ("/a", 2), ("/b", 2)]);
-        assert_eq!([0; 4].map(|_| frontier.next()), [
+        assert_eq!([0; 4].map(|_| frontier.take()), [
             Some(("/".to_owned(), 0)),
             Some(("/a".to_owned(), 1)),
             Some(("/b".to_owned(), 1)),
             None
         ]);
         frontier.put_back("/a".to_owned(), 1);
-        assert_eq!((frontier.waiting(), frontier.next()), (1, Some(("/a".to_owned(), 1))));
+        assert_eq!((frontier.waiting(), frontier.take()), (1, Some(("/a".to_owned(), 1))));
         assert!(frontier.left().is_empty(), "a page that is linked twice is not left");
     }
 
@@ -236,6 +236,6 @@ mod tests {
         let before = frontier(&[("/a", 1), ("/closed", 1)]);
         let text = serde_json::to_string(&before).expect("it is written");
         let mut after: Frontier = serde_json::from_str(&text).expect("it is read");
-        assert_eq!((after.next(), after.left()), (Some(("/a".to_owned(), 1)), before.left()));
+        assert_eq!((after.take(), after.left()), (Some(("/a".to_owned(), 1)), before.left()));
     }
 }

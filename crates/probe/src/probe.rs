@@ -103,7 +103,7 @@ impl<'a> Probe<'a> {
         let robots = crawl::robots(&mut self.load, &self.options.home).await?;
         let (home, bounds) = (self.options.home.clone(), self.options.bounds);
         self.state.frontier.offer(&home, 0, &home.origin(), &robots, bounds);
-        while let Some((path, depth)) = self.state.frontier.next() {
+        while let Some((path, depth)) = self.state.frontier.take() {
             if self.is_past(CRAWL_BY) {
                 self.state.frontier.put_back(path, depth);
                 (self.show)(Progress::Line(format!(
@@ -122,7 +122,11 @@ impl<'a> Probe<'a> {
             (self.show)(Progress::Done);
         }
         for (left, count) in self.state.frontier.left() {
-            (self.show)(Progress::Line(format!("left alone: {count} links {}", left.why())));
+            (self.show)(Progress::Line(format!(
+                "left alone: {count} link{} {}",
+                if *count == 1 { "" } else { "s" },
+                left.why()
+            )));
         }
         if self.state.pages.is_empty() {
             let why = self.state.left_out.first().map(|(path, why)| format!("{path}: {why}"));

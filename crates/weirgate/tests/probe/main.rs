@@ -106,7 +106,7 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
         assert_eq!(server.requests(path), 0, "{path}");
     }
     assert_eq!((server.requests("/broken"), server.requests("/robots.txt")), (1, 1));
-    assert!(said.contains("closed by robots.txt") && said.contains("left alone: 1 links of other servers"), "{said}");
+    assert!(said.contains("1 link that robots.txt closes") && said.contains("left alone: 1 link to other servers"), "{said}");
     assert!(!directory.path().join("pages.yaml.state").exists(), "it was used up");
     let (code, _, said) = ended(probe(&server, &directory, &[]));
     assert!(code == Some(1) && said.contains("is there already; overwrite it with --force"), "{said}");
