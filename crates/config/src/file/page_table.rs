@@ -183,7 +183,7 @@ text_schema! {
         { "type": "number", "minimum": 0, "maximum": 4 },
     ] };
     Quantity: { "anyOf": [
-        { "type": "number", "exclusiveMinimum": 0 },
+        { "type": "number", "minimum": 0 },
         { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB)$", "examples": ["150MiB"] },
     ] };
 }

@@ -59,6 +59,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
     web_switch::figures(file, &classes, &mut discipline, cx);
     web_switch::check(file, &pools, &classes, &discipline, cx);
     web_switch::complete(&mut pools.pools);
+    page_table::check_dispatch(file, &discipline, cx);
     let page_table = page_table::page_table(file, &discipline, cx);
     class::warn(file, &classes, &discipline, cx);
 

@@ -33,6 +33,19 @@ pub(super) fn resources(table: Option<&PageTable>) -> Vec<String> {
     table.map_or_else(Vec::new, |_| RESOURCE_NAMES.map(str::to_owned).to_vec())
 }
 
+/// Complains of a dispatch where the discipline chooses the node itself.
+pub(super) fn check_dispatch(file: &PolicyFile, discipline: &engine::Discipline, cx: &mut Context) {
+    if !matches!(discipline.load_control, engine::LoadControl::ResourceAvailability(_)) {
+        return;
+    }
+    for upstream in file.upstreams.get().map_or(&[][..], |all| &all.items).iter().filter_map(|item| item.value.get()) {
+        if upstream.dispatch.given {
+            let what = format!("`{}` sends a request to the node that has most left of what it takes", discipline.name);
+            cx.fail(upstream.dispatch.mark, Complaint::new(what, "remove `dispatch:`"));
+        }
+    }
+}
+
 /// The table, if there is one; complains of a discipline that needs one.
 pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx: &mut Context) -> Option<PageTable> {
     let Some(form) = file.page_table.get() else {
