@@ -104,7 +104,9 @@ impl Meter {
         for group in &self.groups {
             match group.directories.iter().find_map(|directory| fs::read_to_string(directory.join("io.stat")).ok()) {
                 Some(text) => total = total.saturating_add(io_stat(&text)),
-                None => group.directories.first().into_iter().for_each(|tree| members(tree, MOST_LEVELS, &mut processes)),
+                None => {
+                    group.directories.first().into_iter().for_each(|tree| members(tree, MOST_LEVELS, &mut processes))
+                }
             }
         }
         let mut traffic = self.disk.borrow_mut();
@@ -118,7 +120,9 @@ impl Meter {
 
 impl Group {
     fn open(path: &Path) -> Result<Group, String> {
-        let why = |why: String| format!("--usage-of {}: {why}; write a group such as system.slice/apache2.service", path.display());
+        let why = |why: String| {
+            format!("--usage-of {}: {why}; write a group such as system.slice/apache2.service", path.display())
+        };
         let (root, name) = if path.is_absolute() { (Some(path), Path::new("")) } else { (None, path) };
         let name = name.to_str().ok_or_else(|| why("not UTF-8".to_owned()))?;
         let cgroups = cgroup::open(root).map_err(why)?.cgroups;
@@ -130,9 +134,8 @@ impl Group {
     fn quota(&self) -> Option<f64> {
         let directory = self.directories.first()?;
         let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
-        let both = text("cpu.max").or_else(|| {
-            Some(format!("{} {}", text("cpu.cfs_quota_us")?.trim(), text("cpu.cfs_period_us")?.trim()))
-        })?;
+        let both = text("cpu.max")
+            .or_else(|| Some(format!("{} {}", text("cpu.cfs_quota_us")?.trim(), text("cpu.cfs_period_us")?.trim())))?;
         quota(&both)
     }
 }

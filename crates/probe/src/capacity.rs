@@ -114,7 +114,11 @@ pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 
 /// The page with which to saturate a resource: of `pages` (with what a request uses) the one that uses most of it; once
 /// there are capacities, beside its use of what else it needs.
 #[must_use]
-pub fn heaviest<'a>(pages: &[(&'a str, Used)], resource: usize, known: Option<&[Option<Capacity>; 3]>) -> Option<&'a str> {
+pub fn heaviest<'a>(
+    pages: &[(&'a str, Used)],
+    resource: usize,
+    known: Option<&[Option<Capacity>; 3]>,
+) -> Option<&'a str> {
     let weight = |used: &Used| match known {
         None => used[resource],
         Some(known) => {
@@ -168,12 +172,19 @@ mod tests {
     fn a_resource_is_reached_unless_another_was_full() {
         let peaks = [peak([0.5, 0.0, 100.0]), peak([0.49, 2e6, 10.0]), peak([0.1, 0.0, 1e6])];
         let [cpu, disk, bandwidth] = capacities(&peaks, [Some(2.0), None, None]).map(|some| some.expect("used"));
-        assert_eq!((cpu.amount, cpu.is_reached, cpu.is_told), (0.5, true, false), "a quota that the agent does not see");
+        assert_eq!(
+            (cpu.amount, cpu.is_reached, cpu.is_told),
+            (0.5, true, false),
+            "a quota that the agent does not see"
+        );
         assert_eq!((disk.amount, disk.is_reached), (2e6, false), "the CPU was full");
         assert_eq!((bandwidth.amount, bandwidth.is_reached), (1e6, true));
         let told = capacities(&peaks, [None, Some(9e6), None])[1].expect("told");
         assert!(told.is_told && told.amount == 9e6);
-        assert_eq!(capacities(&[], [Some(2.0), None, None]).map(|some| some.map(|c| c.amount)), [Some(2.0), None, None]);
+        assert_eq!(
+            capacities(&[], [Some(2.0), None, None]).map(|some| some.map(|c| c.amount)),
+            [Some(2.0), None, None]
+        );
     }
 
     #[test]

@@ -130,7 +130,9 @@ fn fold_place(routes: Vec<Route>, place: usize) -> Vec<Route> {
         let (alike, others): (Vec<_>, Vec<_>) = group.iter().cloned().partition(|(route, _)| centre.is_like(route));
         let values: Option<Vec<&str>> = alike.iter().map(|(_, value)| value.as_deref()).collect();
         let is_open = values.is_some_and(|values| {
-            values.len() > 1 && others.iter().all(|(_, value)| value.is_some()) && (!is_segment || are_one(&values, root))
+            values.len() > 1
+                && others.iter().all(|(_, value)| value.is_some())
+                && (!is_segment || are_one(&values, root))
         });
         match is_open {
             true => {
@@ -215,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_pattern_has_the_mean_of_its_pages_and_the_worst_confidence() {
-        let routes = vec![Route::of("/a?n=1", [0.010, 0.0, 0.0], 0.99, 30), Route::of("/a?n=2", [0.012, 0.0, 0.0], 0.95, 10)];
+        let routes =
+            vec![Route::of("/a?n=1", [0.010, 0.0, 0.0], 0.99, 30), Route::of("/a?n=2", [0.012, 0.0, 0.0], 0.95, 10)];
         let [route] = fold(routes).try_into().expect("one");
         assert!((route.share[0] - 0.0105).abs() < 1e-12, "{route:?}");
         assert_eq!((route.confidence, route.samples, route.tendency()), (0.95, 40, 0));

@@ -22,8 +22,22 @@ const LONGEST: usize = 2048;
 
 /// Words that a link that does something has as a segment of its path, or as a name or value in its query.
 const DOING: [&str; 16] = [
-    "logout", "log-out", "logoff", "signout", "sign-out", "signoff", "delete", "remove", "unsubscribe", "destroy", "add",
-    "edit", "buy", "checkout", "vote", "reset",
+    "logout",
+    "log-out",
+    "logoff",
+    "signout",
+    "sign-out",
+    "signoff",
+    "delete",
+    "remove",
+    "unsubscribe",
+    "destroy",
+    "add",
+    "edit",
+    "buy",
+    "checkout",
+    "vote",
+    "reset",
 ];
 
 /// Bounds of a crawl.
@@ -180,12 +194,10 @@ mod tests {
     #[test]
     fn the_nearest_page_is_next_and_each_is_visited_once() {
         let mut frontier = frontier(&[("/", 0), ("/a", 1), ("/b?", 1), ("/a", 2), ("/b", 2)]);
-        assert_eq!([0; 4].map(|_| frontier.take()), [
-            Some(("/".to_owned(), 0)),
-            Some(("/a".to_owned(), 1)),
-            Some(("/b".to_owned(), 1)),
-            None
-        ]);
+        assert_eq!(
+            [0; 4].map(|_| frontier.take()),
+            [Some(("/".to_owned(), 0)), Some(("/a".to_owned(), 1)), Some(("/b".to_owned(), 1)), None]
+        );
         frontier.put_back("/a".to_owned(), 1);
         assert_eq!((frontier.waiting(), frontier.take()), (1, Some(("/a".to_owned(), 1))));
         assert!(frontier.left().is_empty(), "a page that is linked twice is not left");
@@ -208,10 +220,7 @@ mod tests {
             ("/deleted-scenes", 1),
         ]);
         let left: Vec<(Left, u64)> = frontier.left().iter().map(|(left, count)| (*left, *count)).collect();
-        assert_eq!(
-            left,
-            [(Left::Elsewhere, 4), (Left::Robots, 1), (Left::Deep, 1), (Left::Doing, 3), (Left::Odd, 2)]
-        );
+        assert_eq!(left, [(Left::Elsewhere, 4), (Left::Robots, 1), (Left::Deep, 1), (Left::Doing, 3), (Left::Odd, 2)]);
         assert_eq!(frontier.waiting(), 1);
     }
 

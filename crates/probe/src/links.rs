@@ -122,7 +122,9 @@ mod tests {
 
     #[test]
     fn tag_soup_does_no_harm() {
-        for html in ["<", "<a", "<a href", "<a href=", "<a href='x", "</a href=x>", "<<a href=x>>", "\u{0}<a href=\u{0}>"] {
+        for html in
+            ["<", "<a", "<a href", "<a href=", "<a href='x", "</a href=x>", "<<a href=x>>", "\u{0}<a href=\u{0}>"]
+        {
             assert!(of(html).len() <= 1, "{html}");
         }
         assert_eq!(of(&"<a href=x>".repeat(100_000)), ["http://a.test/shop/x"]);

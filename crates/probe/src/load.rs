@@ -64,8 +64,8 @@ impl Load {
         self.connections.push(connection);
     }
 
-    /// Measures what is used without requests.
-    pub(crate) async fn learn_idle(&mut self, questions: u32, wait: Duration) -> Result<(), String> {
+    /// Measures what is used without requests, to be taken away from then on.
+    pub(crate) async fn learn_idle(&mut self, questions: u32, wait: Duration) -> Result<Idle, String> {
         let clock = Clock::start();
         let first = self.monitor.read().await?;
         let mut asked = first;
@@ -77,7 +77,7 @@ impl Load {
         let waited = self.monitor.read().await?;
         let seconds = (clock.now() - began).as_secs_f64();
         self.idle = Idle::of(questions, between(&first, &asked)?, seconds, between(&asked, &waited)?);
-        Ok(())
+        Ok(self.idle)
     }
 
     /// `at_once` workers make `each` requests for `path` one after the other.
@@ -111,7 +111,9 @@ impl Load {
             clock::sleep(WINDOW).await;
             let after = self.monitor.read().await?;
             let seconds = clock.now().as_secs_f64();
-            Ok::<_, String>(self.idle.taken_from(between(&before, &after)?, seconds).map(|used| used.max(0.0) / seconds))
+            Ok::<_, String>(
+                self.idle.taken_from(between(&before, &after)?, seconds).map(|used| used.max(0.0) / seconds),
+            )
         };
         let measured = measured.await;
         stop.store(true, Ordering::Relaxed);

@@ -61,8 +61,10 @@ impl Monitor {
             None => String::new(),
         };
         // Version 1.0: the answer is not chunked and ends with the connection.
-        let request =
-            format!("GET {} HTTP/1.0\r\nhost: {}\r\nuser-agent: weirgate-probe\r\n{authorization}\r\n", self.path, self.address);
+        let request = format!(
+            "GET {} HTTP/1.0\r\nhost: {}\r\nuser-agent: weirgate-probe\r\n{authorization}\r\n",
+            self.path, self.address
+        );
         let exchange = async {
             let mut stream = TcpStream::connect(self.address.as_str()).await?;
             stream.write_all(request.as_bytes()).await?;

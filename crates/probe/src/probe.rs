@@ -146,7 +146,11 @@ impl<'a> Probe<'a> {
         let told = self.options.monitor.read().await?;
         self.crawl().await?;
         (self.show)(Progress::Part("watching the idle server", None));
-        self.load.learn_idle(QUESTIONS, IDLE).await?;
+        let idle = self.load.learn_idle(QUESTIONS, IDLE).await?;
+        let [cpu, disk, bandwidth] = [0, 1, 2].map(|at| use_of(at, idle.second[at]));
+        (self.show)(Progress::Line(format!(
+            "a second without requests: cpu {cpu}, disk {disk}, bandwidth {bandwidth}"
+        )));
         self.profile_pages().await?;
         self.saturate(told.capacity).await?;
         Ok(self.table(told.capacity))
@@ -186,13 +190,18 @@ impl<'a> Probe<'a> {
         for again in [false, true] {
             for resource in 0..3 {
                 let known = again.then(|| capacities(&self.state.peaks, told));
-                let reached = |known: &[Option<Capacity>; 3]| known[resource].is_none_or(|capacity| capacity.is_reached && !capacity.is_told);
+                let reached = |known: &[Option<Capacity>; 3]| {
+                    known[resource].is_none_or(|capacity| capacity.is_reached && !capacity.is_told)
+                };
                 if known.as_ref().is_some_and(reached) {
                     continue;
                 }
-                let pages: Vec<(&str, Used)> = sound(&self.state).map(|profile| (profile.target.as_str(), profile.used)).collect();
+                let pages: Vec<(&str, Used)> =
+                    sound(&self.state).map(|profile| (profile.target.as_str(), profile.used)).collect();
                 let Some(path) = heaviest(&pages, resource, known.as_ref()).map(str::to_owned) else { continue };
-                if self.state.peaks.iter().any(|peak| peak.target == path && peak.resource == resource) || self.is_past(1.0) {
+                if self.state.peaks.iter().any(|peak| peak.target == path && peak.resource == resource)
+                    || self.is_past(1.0)
+                {
                     continue;
                 }
                 self.bring_to_peak(&path, resource).await?;
@@ -235,7 +244,8 @@ impl<'a> Probe<'a> {
                 Err(why) => left_out.push((profile.target.clone(), why)),
             }
         }
-        left_out.extend(self.unknown().map(|path| (path.to_owned(), "no time left; give more with --max-time".to_owned())));
+        left_out
+            .extend(self.unknown().map(|path| (path.to_owned(), "no time left; give more with --max-time".to_owned())));
         left_out.sort();
         let server = self.options.home.origin().ascii_serialization();
         Table { probed: clock::calendar(), server, capacity, routes: fold(routes), left_out }
@@ -302,14 +312,14 @@ fn told(profile: &Profile) -> String {
     let resources = USAGE_RESOURCES.iter().zip(profile.used).zip(profile.lines).enumerate();
     let told = resources.filter_map(|(at, ((name, used), line))| {
         let line = line?;
-        let used = if at == 0 { format!("{:.2} ms", used * 1e3) } else { amount(at, used) };
-        Some(format!("{name} {used} (slope {}, fit {:.3})", slope(at, line.slope), line.fit))
+        Some(format!("{name} {} (slope {}, fit {:.3})", use_of(at, used), use_of(at, line.slope), line.fit))
     });
     format!("{}: {}, {} requests", profile.target, told.collect::<Vec<_>>().join(", "), profile.requests)
 }
 
-fn slope(resource: usize, slope: f64) -> String {
-    if resource == 0 { format!("{:.2} ms", slope * 1e3) } else { amount(resource, slope) }
+/// A use in a unit for people: CPU time in milliseconds, or bytes.
+fn use_of(resource: usize, used: f64) -> String {
+    if resource == 0 { format!("{:.2} ms", used * 1e3) } else { amount(resource, used) }
 }
 
 #[cfg(test)]

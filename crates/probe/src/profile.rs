@@ -49,7 +49,13 @@ pub(crate) async fn profile(load: &mut Load, path: &str, effort: Effort) -> Resu
     Ok(Profile { target: path.to_owned(), used, requests: all.requests(), lines })
 }
 
-async fn measure(load: &mut Load, path: &str, at_once: u32, effort: Effort, all: &mut Series) -> Result<Series, String> {
+async fn measure(
+    load: &mut Load,
+    path: &str,
+    at_once: u32,
+    effort: Effort,
+    all: &mut Series,
+) -> Result<Series, String> {
     let (clock, mut series) = (Clock::start(), Series::default());
     let mut each = (4 / at_once).max(1);
     while !series.is_enough() && series.requests() < effort.requests && clock.now() < effort.time {

@@ -89,9 +89,10 @@ fn normal(text: &str) -> String {
     let mut normal = String::with_capacity(text.len());
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
-        let escaped = bytes.get(at + 1..at + 3).filter(|_| byte == b'%').and_then(|hex| {
-            u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()
-        });
+        let escaped = bytes
+            .get(at + 1..at + 3)
+            .filter(|_| byte == b'%')
+            .and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         at += if escaped.is_some() { 3 } else { 1 };
         match escaped.unwrap_or(byte) {
             plain if escaped.is_some() && (plain.is_ascii_alphanumeric() || b"-._~".contains(&plain)) => {

@@ -55,7 +55,8 @@ impl Series {
                 return f64::INFINITY;
             }
             // The ratio estimator: how far each batch is from what its requests should have used.
-            let squares = self.batches.iter().map(|(requests, used)| (used[at] - mean[at] * f64::from(*requests)).powi(2));
+            let squares =
+                self.batches.iter().map(|(requests, used)| (used[at] - mean[at] * f64::from(*requests)).powi(2));
             (squares.sum::<f64>() * count / (count - 1.0)).sqrt() / all
         })
     }

@@ -126,7 +126,8 @@ mod tests {
         let mut state = State::new("http://a.test/", "10.0.0.1:80");
         state.pages.push("/a".to_owned());
         let line = Some(Line { slope: 0.1, fit: 0.99 });
-        let profile = Profile { target: "/a".to_owned(), used: [0.1, 0.0, 5.0], requests: 9, lines: [line, None, None] };
+        let profile =
+            Profile { target: "/a".to_owned(), used: [0.1, 0.0, 5.0], requests: 9, lines: [line, None, None] };
         state.profiles.push(profile.clone());
         state.save(&path).expect("it is written");
         let again = State::load(&path, "http://a.test/", "10.0.0.1:80").expect("it is read");

@@ -50,7 +50,8 @@ impl Table {
             }
         }
         let known = USAGE_RESOURCES.iter().zip(&self.capacity).enumerate();
-        let known = known.filter_map(|(at, (name, capacity))| Some(format!("{name}: {}", amount(at, capacity.as_ref()?.amount))));
+        let known = known
+            .filter_map(|(at, (name, capacity))| Some(format!("{name}: {}", amount(at, capacity.as_ref()?.amount))));
         let _ = writeln!(text, "capacity: {{ {} }}", known.collect::<Vec<_>>().join(", "));
         let lines: Vec<(String, usize)> = self.routes.iter().map(|route| (line(route), route.tendency())).collect();
         let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
@@ -73,7 +74,11 @@ fn line(route: &Route) -> String {
     let shares = shares.collect::<Vec<_>>().join(", ");
     // Addresses have neither quotes nor backslashes unescaped; the file's reader would say so.
     let pattern = serde_json::Value::String(route.to_string());
-    format!("  {pattern}: {{ {shares}, confidence: {:.0}%, samples: {} }}", (route.confidence * 100.0).floor(), route.samples)
+    format!(
+        "  {pattern}: {{ {shares}, confidence: {:.0}%, samples: {} }}",
+        (route.confidence * 100.0).floor(),
+        route.samples
+    )
 }
 
 /// Largest share that a page table has, four seconds of the whole server; what takes longer is no request to schedule.
@@ -166,9 +171,15 @@ mod tests {
 
     #[test]
     fn numbers_have_three_digits_that_say_something() {
-        for (share, text) in
-            [(0.09, "9%"), (0.012345, "1.23%"), (1.0, "100%"), (12.34, "400%"), (1e-6, "0.0001%"), (1e-12, "0%"), (-1.0, "0%")]
-        {
+        for (share, text) in [
+            (0.09, "9%"),
+            (0.012345, "1.23%"),
+            (1.0, "100%"),
+            (12.34, "400%"),
+            (1e-6, "0.0001%"),
+            (1e-12, "0%"),
+            (-1.0, "0%"),
+        ] {
             assert_eq!(percent(share), text);
         }
         for (bytes, text) in [(512.0, "512B"), (2048.0, "2KiB"), (12_478_054.4, "11.9MiB"), (150e6, "143MiB")] {

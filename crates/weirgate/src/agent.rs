@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use weirgate_agent::{Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve};
+use weirgate_agent::{
+    Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve,
+};
 use weirgate_config::{Active, Token};
 
 use crate::check::bounded;
@@ -113,8 +115,8 @@ fn cpus(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> ExitCode {
-    match start(&args) {
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             why.lines().for_each(agent_says);

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Lab(lab::Args),
     Probe(probe::Args),
-    Agent(agent::Args),
+    Agent(Box<agent::Args>),
     Manager(manager::Args),
     Reserves(reserves::Args),
 }

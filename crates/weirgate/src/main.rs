@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Probe(args) => probe::run(&args),
-        Command::Agent(args) => agent::run(args),
+        Command::Agent(args) => agent::run(&args),
         Command::Manager(args) => manager::run(&args),
         Command::Reserves(args) => reserves::run(&args),
     }

@@ -200,11 +200,14 @@ fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
 
 /// Where the crawl begins.
 fn home(url: &str) -> Result<Url, String> {
-    let mut home = Url::parse(url).map_err(|error| format!("{url:?} is not a URL ({error}); write http://HOST:PORT/"))?;
+    let mut home =
+        Url::parse(url).map_err(|error| format!("{url:?} is not a URL ({error}); write http://HOST:PORT/"))?;
     match home.scheme() {
         "http" => {}
         "https" => {
-            return Err(format!("{url:?}: nodes are asked by plain http, as the gateway asks them; write its http address"));
+            return Err(format!(
+                "{url:?}: nodes are asked by plain http, as the gateway asks them; write its http address"
+            ));
         }
         other => return Err(format!("{url:?}: {other} is no scheme of web servers; write http://HOST:PORT/")),
     }
@@ -234,7 +237,9 @@ fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, Strin
     if is_node || named(&host.to_ascii_lowercase()) {
         return Ok(found);
     }
-    Err(format!("no class matches the host {host}; add one with `match: {{ host: {host} }}`, or write URL with the node's address"))
+    Err(format!(
+        "no class matches the host {host}; add one with `match: {{ host: {host} }}`, or write URL with the node's address"
+    ))
 }
 
 /// Whether a condition names a host.
@@ -312,7 +317,8 @@ impl Shown {
                 };
                 self.bar.reset();
                 self.bar.set_length(steps.unwrap_or(0));
-                self.bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+                self.bar
+                    .set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             }
             Progress::Step(what) => self.bar.set_message(what),
             Progress::Done => self.bar.inc(1),

@@ -122,13 +122,10 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!((counters.ticks, counters.busy, counters.runnable), (1200, 165, 4));
         assert_eq!((counters.disk_read, counters.disk_write), (1101 * 512, 2201 * 512));
         assert_eq!((counters.net_in, counters.net_out), (1510, 720));
-        assert_eq!(["lo", "eth0", "eth1", "eth", "face"].map(|name| sent(NET, name)), [
-            Some(999),
-            Some(700),
-            Some(20),
-            None,
-            None
-        ]);
+        assert_eq!(
+            ["lo", "eth0", "eth1", "eth", "face"].map(|name| sent(NET, name)),
+            [Some(999), Some(700), Some(20), None, None]
+        );
     }
 
     #[test]

@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
+use crate::processes::clock::becomes_true;
 use crate::processes::say;
 
 /// The trees of cgroup v1, where they are commonly mounted.
@@ -83,7 +84,10 @@ impl House {
         for words in [
             vec!["ip", "netns", "add", &server],
             vec!["ip", "netns", "add", &clients],
-            vec!["ip", "-n", &server, "link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns", &clients],
+            vec![
+                "ip", "-n", &server, "link", "add", INTERFACE, "type", "veth", "peer", "name", INTERFACE, "netns",
+                &clients,
+            ],
             vec!["ip", "-n", &server, "address", "add", &format!("{SERVER}/30"), "dev", INTERFACE],
             vec!["ip", "-n", &clients, "address", "add", "192.0.2.2/30", "dev", INTERFACE],
             vec!["ip", "-n", &server, "link", "set", INTERFACE, "up"],
@@ -105,7 +109,12 @@ impl House {
             String::new()
         };
         let mut there = Command::new("nsenter");
-        there.arg(format!("--net=/run/netns/{}", self.ends()[0])).args(["sh", "-c", &format!("{enter}exec \"$@\""), "sh"]);
+        there.arg(format!("--net=/run/netns/{}", self.ends()[0])).args([
+            "sh",
+            "-c",
+            &format!("{enter}exec \"$@\""),
+            "sh",
+        ]);
         there.arg(command.get_program()).args(command.get_args());
         for (name, value) in command.get_envs() {
             match value {
@@ -149,7 +158,7 @@ impl Drop for House {
         }
         // A group can be removed once its processes are gone, which takes the kernel a moment.
         let gone = || TREES.iter().all(|tree| fs::remove_dir(self.tree(tree)).is_ok() || !self.tree(tree).exists());
-        if !crate::processes::becomes_true(gone) {
+        if !becomes_true(gone) {
             say(&format!("the control groups {} are still there", self.name));
         }
         for end in self.ends() {

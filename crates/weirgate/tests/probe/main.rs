@@ -24,7 +24,7 @@ const PAGES: &[(&str, Page)] = &[
             200,
             "<a href=/math.php?n=1><a href=/math.php?n=2><a href=/math.php?n=3><a href='/item.php?id=1'><a href=/item.php?id=2>
              <a href=/album/1/><a href=/album/2/><a href=/old><a href=/private/x><a href=/logout><a href=/broken>
-             <a href=http://example.org/><a href=#top><img src=/i.png><form action=/buy><a href=/free>",
+             <a href=http://example.org/><a href=#top><img src=/i.png><form action=/buy><a href=/free><a href=/once>",
             [0.001, 0.0, 1000.0],
         ),
     ),
@@ -41,6 +41,7 @@ const PAGES: &[(&str, Page)] = &[
     ("/new", Page(200, "new", [0.004, 0.0, 300.0])),
     ("/broken", Page(500, "", [0.5, 0.0, 300.0])),
     ("/free", Page(200, "", [0.0; 3])),
+    ("/once", Page(200, "once", [0.5, 0.0, 0.0])),
     ("/private/x", Page(200, "", [0.0; 3])),
     ("/logout", Page(200, "", [0.0; 3])),
 ];
@@ -86,12 +87,14 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
     let text = std::fs::read_to_string(directory.path().join("pages.yaml")).expect("it is written");
     let table = table(&policy(&directory, &server, "page_table: pages.yaml\n"));
     let routes: Vec<&str> = table.routes.iter().map(|route| route.pattern.as_str()).collect();
-    let expected =
-        ["/", "/album/*/", "/i.png", "/item.php?id=*", "/math.php?n=*", "/math.php?n=3", "/new", "/old"];
+    let expected = ["/", "/album/*/", "/i.png", "/item.php?id=*", "/math.php?n=*", "/math.php?n=3", "/new", "/old"];
     assert_eq!(routes, expected, "{text}");
-    for (route, cost, tendency) in
-        [("/math.php?n=3", 0.08, 0), ("/item.php?id=*", 4e6, 1), ("/album/*/", 410_000.0, 2), ("/math.php?n=*", 0.0205, 0)]
-    {
+    for (route, cost, tendency) in [
+        ("/math.php?n=3", 0.08, 0),
+        ("/item.php?id=*", 4e6, 1),
+        ("/album/*/", 410_000.0, 2),
+        ("/math.php?n=*", 0.0205, 0),
+    ] {
         let found = table.routes.iter().find(|known| known.pattern == route).expect("it is there");
         let capacity = table.capacity[tendency].expect("it was saturated, or told");
         let off = found.demand.share(tendency) * capacity / cost;
@@ -99,14 +102,17 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
         assert_eq!(found.demand.tendency(), tendency, "{route}\n{text}");
         assert!(found.confidence.is_some_and(|sure| sure >= 0.98) && found.samples.is_some_and(|n| n >= 16), "{text}");
     }
-    for (path, why) in [("/broken", "answered 500"), ("/free", "costs too little")] {
+    for (path, why) in [("/broken", "answered 500"), ("/free", "costs too little"), ("/once", "its use of cpu (")] {
         assert!(text.contains(&format!("#   {path}: {why}")), "{text}");
     }
     for path in ["/private/x", "/logout", "/buy"] {
         assert_eq!(server.requests(path), 0, "{path}");
     }
     assert_eq!((server.requests("/broken"), server.requests("/robots.txt")), (1, 1));
-    assert!(said.contains("1 link that robots.txt closes") && said.contains("left alone: 1 link to other servers"), "{said}");
+    assert!(
+        said.contains("1 link that robots.txt closes") && said.contains("left alone: 1 link to other servers"),
+        "{said}"
+    );
     assert!(!directory.path().join("pages.yaml.state").exists(), "it was used up");
     let (code, _, said) = ended(probe(&server, &directory, &[]));
     assert!(code == Some(1) && said.contains("is there already; overwrite it with --force"), "{said}");
@@ -119,7 +125,7 @@ fn a_dry_run_asks_for_each_page_once_and_writes_nothing() {
     let (code, listed, said) = ended(probe(&server, &directory, &["--dry-run", "--max-depth", "1"]));
     assert_eq!(code, Some(0), "{said}");
     assert!(listed.starts_with("/\n") && listed.contains("/album/2/\n") && !listed.contains("broken"), "{listed}");
-    assert!(said.contains("left out: /broken: answered 500") && said.contains("12 pages"), "{said}");
+    assert!(said.contains("left out: /broken: answered 500") && said.contains("13 pages"), "{said}");
     assert_eq!((server.requests("/"), server.requests("/math.php?n=3")), (1, 1));
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 1, "the policy");
 }
@@ -154,12 +160,26 @@ fn a_probe_that_is_stopped_goes_on() {
 }
 
 #[test]
+fn a_server_that_cannot_say_what_is_open_is_left_alone() {
+    const TROUBLED: &[(&str, Page)] =
+        &[("/robots.txt", Page(503, "", [0.0; 3])), ("/", Page(200, "<p>", [0.1, 0.0, 0.0]))];
+    let (directory, server) = (Directory::new(), Scripted::start(TROUBLED));
+    policy(&directory, &server, "");
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    assert!(code == Some(1) && said.contains("/robots.txt is answered with 503"), "{said}");
+    assert_eq!(server.requests("/"), 0);
+}
+
+#[test]
 fn what_cannot_be_probed_is_refused_before_anything_is_asked() {
     let (directory, server) = (Directory::new(), Scripted::start(PAGES));
     let file = policy(&directory, &server, "");
     let bare = directory.write(
         "bare.yaml",
-        &format!("listen: 127.0.0.1:0\nadmin: off\nupstreams: {{ web: {{ nodes: [{}] }} }}\nclasses: [{{ name: a }}]\n", server.address),
+        &format!(
+            "listen: 127.0.0.1:0\nadmin: off\nupstreams: {{ web: {{ nodes: [{}] }} }}\nclasses: [{{ name: a }}]\n",
+            server.address
+        ),
     );
     let at = format!("http://{}/", server.address);
     for (url, policy, words) in [

@@ -14,7 +14,8 @@ use std::process::{Command, Stdio};
 use rustix::fs::{Advice, fadvise};
 
 use crate::house::{CPUS, DISK, House, INTERFACE, SERVER, WIRE};
-use crate::processes::{Directory, Process, becomes_true, program, say};
+use crate::processes::clock::becomes_true;
+use crate::processes::{Directory, Process, program, say};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
@@ -39,7 +40,8 @@ const COMPUTE: &str = "<?php function used() { $u = getrusage(); return 1e3 * ($
 const MATH: &str = "<?php require 'compute.inc'; compute(7);";
 const PROOF: &str = "<?php require 'compute.inc'; compute($_GET['of'] == 'long' ? 16 : 3);";
 const PHOTO: &str = "<?php $at = mt_rand(0, 511) * 524288; echo crc32(file_get_contents('%DIRECTORY%/album', false, null, $at, 524288));";
-const FORMULA: &str = "<?php header('Content-Type: chemical/x-mdl'); echo str_repeat('C1=CC=CC=C1 0.0000 1.3970 0.0000', 6400);";
+const FORMULA: &str =
+    "<?php header('Content-Type: chemical/x-mdl'); echo str_repeat('C1=CC=CC=C1 0.0000 1.3970 0.0000', 6400);";
 
 #[test]
 fn a_real_servers_pages_cost_what_was_measured_beside_it() {
@@ -163,24 +165,36 @@ fn album(directory: &Directory) {
     fadvise(file.as_fd(), 0, None, Advice::DontNeed).expect("the kernel is told");
 }
 
-/// What a request for `path` uses, by the kernel's counters: the mean of many, one after the other.
+/// What a request for `path` uses, by the kernel's counters: the mean of many, by four clients, as requests come at once
+/// behind a gateway.
 fn measure(house: &House, server: SocketAddr, path: &str, requests: u32) -> [f64; 3] {
-    let mut stream = TcpStream::connect(server).expect("it accepts");
-    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be copied"));
+    const CLIENTS: u32 = 4;
     let before = house.used();
-    // In one packet, as any client sends it.
-    let request = format!("GET {path} HTTP/1.1\r\nHost: probed.test\r\n\r\n");
-    for _ in 0..requests {
-        stream.write_all(request.as_bytes()).expect("it takes the request");
-        skip_answer(&mut reader);
-    }
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| ask(server, path, requests / CLIENTS));
+        }
+    });
     // The last packet may still be on its way.
     let mut after = house.used();
-    becomes_true(|| {
+    let still = becomes_true(|| {
         let before = std::mem::replace(&mut after, house.used());
         before[2] == after[2]
     });
+    assert!(still, "nobody asks any more");
     [0, 1, 2].map(|at| (after[at] - before[at]) / f64::from(requests))
+}
+
+/// Asks for `path` again and again on one connection.
+fn ask(server: SocketAddr, path: &str, times: u32) {
+    let mut stream = TcpStream::connect(server).expect("it accepts");
+    let mut reader = BufReader::new(stream.try_clone().expect("a socket can be copied"));
+    // In one packet, as any client sends it.
+    let request = format!("GET {path} HTTP/1.1\r\nHost: probed.test\r\n\r\n");
+    for _ in 0..times {
+        stream.write_all(request.as_bytes()).expect("it takes the request");
+        skip_answer(&mut reader);
+    }
 }
 
 /// Reads an answer of status 200 to its end.

@@ -9,6 +9,9 @@ use std::thread;
 /// What a request for a page uses of CPU, disk and bandwidth.
 pub(crate) type Cost = [f64; 3];
 
+/// A page that costs something the first times only: one that is made for all who ask.
+pub(crate) const MADE_ONCE: (&str, u32) = ("/once", 5);
+
 /// A page: its status, its body, and its cost.
 pub(crate) struct Page(pub(crate) u16, pub(crate) &'static str, pub(crate) Cost);
 
@@ -91,9 +94,11 @@ impl Scripted {
         let page = pages.iter().find(|(known, _)| *known == path).map(|(_, page)| page);
         let Page(status, body, cost) = page.unwrap_or(&Page(404, "", [0.0; 3]));
         let mut seen = self.seen.lock().expect("no thread has panicked");
-        *seen.requests.entry(path.to_owned()).or_default() += 1;
+        let times = seen.requests.entry(path.to_owned()).or_default();
+        *times += 1;
+        let is_made = path != MADE_ONCE.0 || *times <= MADE_ONCE.1;
         for (used, cost) in seen.used.iter_mut().zip(cost) {
-            *used += cost;
+            *used += if is_made { *cost } else { 0.0 };
         }
         if let Some((left, tell)) = seen.gate.as_mut() {
             *left = left.saturating_sub(1);

@@ -1,9 +1,7 @@
 //! Real processes for tests: the gateway's own binary and programs of Debian packages, each with its
 //! configuration and output in a temporary directory, on a free port, and gone when the test ends.
 
-mod clock;
-
-pub(crate) use clock::becomes_true;
+pub(crate) mod clock;
 
 use std::fs::File;
 use std::io::Write as _;
