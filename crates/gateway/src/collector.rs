@@ -101,7 +101,7 @@ impl Reports {
 
 /// Asks the collector of one node until it is aborted.
 pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc<Shared>) {
-    let address = address(&target.address, collector.port);
+    let address = collector.at(&target.address);
     let clock = shared.control.clock();
     loop {
         let asked = Clock::within(collector.timeout, ask(&address, &collector)).await;
@@ -124,14 +124,6 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
         }
         Clock::sleep(until_next(clock.now(), collector.every)).await;
-    }
-}
-
-/// Where the agent of the node at `node` is.
-fn address(node: &str, port: Option<u16>) -> String {
-    match (port, node.rsplit_once(':')) {
-        (Some(port), Some((host, _))) => format!("{host}:{port}"),
-        _ => node.to_owned(),
     }
 }
 
@@ -267,13 +259,6 @@ mod tests {
         assert_eq!(until_next(Time::from_millis(13_000), ten), Duration::from_secs(7));
         assert_eq!(until_next(Time::from_millis(20_000), ten), ten);
         assert_eq!(until_next(Time::ZERO, Duration::ZERO), Duration::from_nanos(1));
-    }
-
-    #[test]
-    fn an_agent_is_on_its_nodes_host() {
-        assert_eq!(address("web1.internal:80", Some(9902)), "web1.internal:9902");
-        assert_eq!(address("[::1]:80", Some(9902)), "[::1]:9902");
-        assert_eq!(address("10.0.0.1:80", None), "10.0.0.1:80");
     }
 
     #[test]

@@ -115,8 +115,8 @@ fn cpus(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> ExitCode {
-    match start(&args) {
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             why.lines().for_each(agent_says);
