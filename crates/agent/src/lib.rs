@@ -4,7 +4,7 @@
 //!   switching policies for a locally distributed Web system", Sec. 2. There it is a module inside Apache. Here it is a
 //!   process that reads the server's own status page, so that the server stays as it is; what such a page does not
 //!   tell, the collector does not know (see [`apache`], [`nginx`]). [`Source`] is where the counts come from, [`open`] and
-//!   [`serve()`] hand them to gateways as a [`weirgate_config::Report`];
+//!   [`serve()`] hand them to gateways as a [`weirgate_config::Report`], with what [`Meter`] says has been used of the node;
 //! - the node's side of Cluster Reserves, which measures what each class uses and sets its share. Source: Aron,
 //!   Druschel and Zwaenepoel, Sec. 4. [`Node`] is the whole, [`weirgate_cgroup`] where the kernel counts and shares, [`monitor`] the
 //!   node's figures.
@@ -23,9 +23,11 @@ mod record;
 mod scratch;
 mod serve;
 mod source;
+mod usage;
 
 pub use glob::Globs;
 pub use node::{Node, Settings};
 pub use record::STATE_DIRECTORY;
 pub use serve::{REPORT_PATH, open, serve};
 pub use source::{Content, Source, StatusPage};
+pub use usage::Meter;

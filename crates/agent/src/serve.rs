@@ -25,6 +25,7 @@ use weirgate_config::{Report, Token, bearer};
 
 use crate::clock;
 use crate::source::Source;
+use crate::usage::Meter;
 
 /// Where the report is.
 pub const REPORT_PATH: &str = "/weirgate/report";
@@ -55,7 +56,7 @@ pub fn open(address: SocketAddr, has_token: bool) -> io::Result<Listener> {
     Ok(listener)
 }
 
-/// Answers on `listener` with what `source` counts, for ever. `say` is told when the source stops telling (why), and
+/// Answers on `listener` with what `source` counts and `meter` reads, for ever. `say` is told when the source stops telling (why), and
 /// when it tells again.
 ///
 /// # Errors
@@ -63,11 +64,12 @@ pub fn open(address: SocketAddr, has_token: bool) -> io::Result<Listener> {
 pub async fn serve(
     listener: Listener,
     source: Source,
+    meter: Meter,
     token: Option<Token>,
     say: impl Fn(&str) + 'static,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let desk = Rc::new(Desk { source, token, problem: RefCell::default(), say: Box::new(say) });
+    let desk = Rc::new(Desk { source, meter, token, problem: RefCell::default(), say: Box::new(say) });
     let seats = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     loop {
         let Ok(seat) = Arc::clone(&seats).acquire_owned().await else { return Ok(()) };
@@ -96,6 +98,7 @@ pub async fn serve(
 /// What all connections share.
 struct Desk {
     source: Source,
+    meter: Meter,
     token: Option<Token>,
     /// Why the source does not tell, if it does not.
     problem: RefCell<Option<String>>,
@@ -119,7 +122,7 @@ impl Desk {
         let active = self.source.active().await;
         self.mind(active.as_ref().err());
         match active {
-            Ok(active) => json(StatusCode::OK, Report { active }.to_json()),
+            Ok(active) => json(StatusCode::OK, Report { active, usage: Some(self.meter.read()) }.to_json()),
             Err(why) => refuse(StatusCode::BAD_GATEWAY, &why),
         }
     }

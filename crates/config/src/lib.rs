@@ -43,7 +43,7 @@ pub use link::{AgentLink, Challenged, Greeted, Greeting, Lines, Link, LinkError,
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
 pub use load_experiment::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file};
 pub use overrides::{InvalidOverride, Override};
-pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, Report};
+pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, Report, USAGE_RESOURCES, Usage};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
 pub use reserves_wire::{FromAgent, FromManager, MAX_LINE, NodeFigures, NodeReport, Trigger, WIRE_VERSION};
 pub use site::*;

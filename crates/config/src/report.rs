@@ -3,8 +3,12 @@
 //! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2: each
 //! server counts its active HTTP connections, static and dynamic pages apart. Departures: the paper does not print
 //! its format, ours is versioned JSON over HTTP; fields that are unknown here are skipped, so that an agent may say
-//! more (processors, disks, cgroups) than this gateway reads; and the counts are of requests, not of connections,
+//! more than this gateway reads; and the counts are of requests, not of connections,
 //! because a connection that only waits for its next request is no load.
+//!
+//! Beside the counts an agent may say what has been used of the node's resources (Feng and Lin's mQoS, Sec. 3.1: the
+//! resource monitor of the prober). These are counters since whenever, in any unit: whoever asks twice knows what was used
+//! in between, however long that was, and a report that is lost loses nothing.
 //!
 //! A report comes from another machine: it is bounded, every figure in it is checked, and an error names the field.
 
@@ -18,11 +22,29 @@ pub const REPORT_VERSION: u32 = 1;
 /// hundreds of cgroups.
 pub const MAX_REPORT_BYTES: usize = 64 * 1024;
 
+/// Names of the resources of [`Usage`], in its order.
+pub const USAGE_RESOURCES: [&str; 3] = ["cpu", "disk", "bandwidth"];
+
+/// Largest counter that is read: bytes of 64 bits.
+const MOST_USED: f64 = 18_446_744_073_709_551_616.0;
+
 /// A report of a node's agent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Report {
     /// Requests being worked on.
     pub active: Active,
+    /// What has been used of the node; `None` if the agent does not count it.
+    pub usage: Option<Usage>,
+}
+
+/// What has been used of a node's CPU, disk and bandwidth, in this order ([`USAGE_RESOURCES`]). Agents of ours count
+/// CPU-seconds, bytes read and written, and bytes sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Usage {
+    /// Counters that only grow. One that falls has begun anew, at zero. `None` is unknown.
+    pub used: [Option<f64>; 3],
+    /// How much of it the node has in a second, in the counter's unit; `None` if the agent does not know.
+    pub capacity: [Option<f64>; 3],
 }
 
 /// Requests being worked on, by what they ask for.
@@ -62,6 +84,7 @@ impl Report {
                 static_content: count(active, "static", "active.static")?,
                 dynamic_content: count(active, "dynamic", "active.dynamic")?,
             },
+            usage: whole.get("usage").filter(|usage| !usage.is_null()).map(Usage::parse).transpose()?,
         })
     }
 
@@ -70,7 +93,53 @@ impl Report {
     pub fn to_json(&self) -> String {
         let Active { static_content, dynamic_content } = self.active;
         let active = serde_json::json!({ "static": static_content, "dynamic": dynamic_content });
-        format!("{}\n", serde_json::json!({ "version": REPORT_VERSION, "active": active }))
+        let mut whole = serde_json::json!({ "version": REPORT_VERSION, "active": active });
+        if let (Some(usage), Some(fields)) = (&self.usage, whole.as_object_mut()) {
+            fields.insert("usage".to_owned(), usage.to_value());
+        }
+        format!("{whole}\n")
+    }
+}
+
+impl Usage {
+    fn parse(value: &Value) -> Result<Usage, String> {
+        if !value.is_object() {
+            return Err(format!("`usage` is {}, not an object", kind(value)));
+        }
+        let mut usage = Usage::default();
+        for (at, name) in USAGE_RESOURCES.into_iter().enumerate() {
+            let Some(resource) = value.get(name).filter(|resource| !resource.is_null()) else { continue };
+            if !resource.is_object() {
+                return Err(format!("`usage.{name}` is {}, not an object", kind(resource)));
+            }
+            usage.used[at] = amount(resource, "used", name)?;
+            usage.capacity[at] = amount(resource, "capacity", name)?;
+            if usage.capacity[at] == Some(0.0) {
+                return Err(format!("`usage.{name}.capacity` is 0; leave it out if it is not known"));
+            }
+        }
+        Ok(usage)
+    }
+
+    fn to_value(self) -> Value {
+        let resources = USAGE_RESOURCES.into_iter().zip(self.used.into_iter().zip(self.capacity));
+        let told = resources.filter(|(_, (used, _))| used.is_some());
+        let told = told.map(|(name, (used, capacity))| {
+            (name.to_owned(), serde_json::json!({ "used": used, "capacity": capacity }))
+        });
+        Value::Object(told.collect())
+    }
+}
+
+/// The number `name` of the object `usage.RESOURCE`; absent and `null` are unknown.
+fn amount(object: &Value, name: &str, resource: &str) -> Result<Option<f64>, String> {
+    let Some(value) = object.get(name).filter(|value| !value.is_null()) else { return Ok(None) };
+    match value.as_f64().filter(|number| (0.0..=MOST_USED).contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => {
+            let what = if value.is_number() { value.to_string() } else { kind(value).to_owned() };
+            Err(format!("`usage.{resource}.{name}` is {what}, not a number from 0 to 2^64"))
+        }
     }
 }
 
@@ -99,12 +168,39 @@ fn kind(value: &Value) -> &'static str {
 mod tests {
     use super::*;
 
-    const REPORT: Report = Report { active: Active { static_content: 12, dynamic_content: 30 } };
+    const REPORT: Report = Report { active: Active { static_content: 12, dynamic_content: 30 }, usage: None };
 
     #[test]
     fn what_is_written_is_read() {
         assert_eq!(REPORT.to_json(), "{\"active\":{\"dynamic\":30,\"static\":12},\"version\":1}\n");
         assert_eq!(Report::parse(REPORT.to_json().as_bytes()), Ok(REPORT));
+        let usage = Usage { used: [Some(12.25), None, Some(5e8)], capacity: [Some(2.0), None, None] };
+        let report = Report { usage: Some(usage), ..REPORT };
+        let text = report.to_json();
+        assert!(text.contains(r#""usage":{"bandwidth":{"capacity":null,"used":500000000.0},"cpu":"#), "{text}");
+        assert!(!text.contains("disk"), "what is not known is not said: {text}");
+        assert_eq!(Report::parse(text.as_bytes()), Ok(report));
+    }
+
+    #[test]
+    fn usage_may_be_partly_unknown() {
+        let with = |usage: &str| format!(r#"{{"version":1,"active":{{"static":12,"dynamic":30}},"usage":{usage}}}"#);
+        assert_eq!(Report::parse(with("null").as_bytes()), Ok(REPORT));
+        for text in ["{}", r#"{"cpu":null,"gpu":{"used":-1}}"#, r#"{"disk":{"used":null}}"#] {
+            assert_eq!(Report::parse(with(text).as_bytes()), Ok(Report { usage: Some(Usage::default()), ..REPORT }));
+        }
+        for (usage, problem) in [
+            ("7", "`usage` is a number, not an object"),
+            (r#"{"cpu":3}"#, "`usage.cpu` is a number"),
+            (r#"{"cpu":{"used":-1}}"#, "`usage.cpu.used` is -1, not a number from 0"),
+            (r#"{"disk":{"used":"1"}}"#, "`usage.disk.used` is a text"),
+            (r#"{"bandwidth":{"used":1e300}}"#, "`usage.bandwidth.used` is 1e+300"),
+            (r#"{"cpu":{"used":1,"capacity":0}}"#, "`usage.cpu.capacity` is 0"),
+            (r#"{"cpu":{"used":1,"capacity":[]}}"#, "`usage.cpu.capacity` is a list"),
+        ] {
+            let error = Report::parse(with(usage).as_bytes()).expect_err(usage);
+            assert!(error.contains(problem), "{usage}: {error}");
+        }
     }
 
     #[test]

@@ -306,6 +306,17 @@ pub struct Collector {
     pub token_file: Option<PathBuf>,
 }
 
+impl Collector {
+    /// Where the agent of the node at `node` is: `host:port`.
+    #[must_use]
+    pub fn at(&self, node: &str) -> String {
+        match (self.port, node.rsplit_once(':')) {
+            (Some(port), Some((host, _))) => format!("{host}:{port}"),
+            _ => node.to_owned(),
+        }
+    }
+}
+
 /// Where a node is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSite {

@@ -7,6 +7,8 @@
 //!
 //! A report that does not come leaves the last one in force, since no load at all would be a worse guess. From the
 //! third miss on it is marked stale, which is said once.
+//!
+//! What a report says of the use of the node's resources teaches the page table (`pages/`), whatever the discipline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -99,13 +101,19 @@ impl Reports {
 
 /// Asks the collector of one node until it is aborted.
 pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc<Shared>) {
-    let address = address(&target.address, collector.port);
+    let address = collector.at(&target.address);
     let clock = shared.control.clock();
     loop {
         let asked = Clock::within(collector.timeout, ask(&address, &collector)).await;
         let late = || Err(format!("no whole report within {} s", collector.timeout.as_secs_f64()));
         let report = asked.unwrap_or_else(late).and_then(|body| Report::parse(&body));
         let now = clock.now();
+        if let Ok(Report { usage: Some(usage), .. }) = report {
+            let shared = Arc::clone(&shared);
+            let node = target.id;
+            // Not here: requests are served on this thread. What it answers is nothing, and it does not panic.
+            let _ = tokio::task::spawn_blocking(move || shared.pages.reported(node, now, &usage)).await;
+        }
         let active = report.as_ref().ok().map(|report| report.active);
         if let Some(Active { static_content, dynamic_content }) = active {
             shared.control.tell(target.id, |node| NodeEvent::Load { node, static_content, dynamic_content });
@@ -116,14 +124,6 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
         }
         Clock::sleep(until_next(clock.now(), collector.every)).await;
-    }
-}
-
-/// Where the agent of the node at `node` is.
-fn address(node: &str, port: Option<u16>) -> String {
-    match (port, node.rsplit_once(':')) {
-        (Some(port), Some((host, _))) => format!("{host}:{port}"),
-        _ => node.to_owned(),
     }
 }
 
@@ -259,13 +259,6 @@ mod tests {
         assert_eq!(until_next(Time::from_millis(13_000), ten), Duration::from_secs(7));
         assert_eq!(until_next(Time::from_millis(20_000), ten), ten);
         assert_eq!(until_next(Time::ZERO, Duration::ZERO), Duration::from_nanos(1));
-    }
-
-    #[test]
-    fn an_agent_is_on_its_nodes_host() {
-        assert_eq!(address("web1.internal:80", Some(9902)), "web1.internal:9902");
-        assert_eq!(address("[::1]:80", Some(9902)), "[::1]:9902");
-        assert_eq!(address("10.0.0.1:80", None), "10.0.0.1:80");
     }
 
     #[test]

@@ -29,7 +29,7 @@ impl Pattern {
     /// Reads a pattern: a path, then optionally `?name=value&name=*`.
     ///
     /// # Errors
-    /// What is wrong with it and how to mend it.
+    /// What is wrong with it and, after the last colon, how to mend it.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         let (path, query) = match text.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -53,7 +53,7 @@ impl Pattern {
             .any(|(at, s)| s.as_deref().is_some_and(|s| odd(s) || (s.is_empty() && at < last)))
         {
             return Err(format!(
-                "`{text}` has a segment that is empty, `.` or `..`: requests are compared without them"
+                "`{text}` has a segment that is empty, `.` or `..`, without which requests are compared: leave it out"
             ));
         }
         Ok(Pattern { segments, parameters: query.map_or(Ok(Vec::new()), |query| parameters(text, query))? })
@@ -93,10 +93,12 @@ fn piece(whole: &str, segment: &str) -> Result<Option<String>, String> {
     }
     if segment.contains('*') {
         return Err(format!(
-            "`{whole}`: `*` stands for a whole segment or value, `{segment}` has it beside other characters"
+            "in `{whole}`, `*` stands for a whole segment or value, `{segment}` has it beside other characters: write `*` alone"
         ));
     }
-    unescape(segment).map(Some).ok_or_else(|| format!("`{whole}` has a broken percent-encoding in `{segment}`"))
+    unescape(segment).map(Some).ok_or_else(|| {
+        format!("`{whole}` has a broken percent-encoding in `{segment}`: write `%` and two hexadecimal digits")
+    })
 }
 
 /// Percent-encodings of what need not be encoded are decoded, the others put in upper case.
@@ -120,13 +122,13 @@ fn parameters(whole: &str, query: &str) -> Result<Vec<(String, Option<String>)>,
     for pair in query.split('&') {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if name.is_empty() || name.contains('*') {
-            return Err(format!("`{whole}`: `{pair}` names no parameter, write `name=value` or `name=*`"));
+            return Err(format!("`{whole}` has `{pair}`, which names no parameter: write `name=value` or `name=*`"));
         }
         let value = match value {
             "*" => None,
             value if value.contains('*') => {
                 return Err(format!(
-                    "`{whole}`: `*` stands for a whole segment or value, `{pair}` has it beside other characters"
+                    "in `{whole}`, `*` stands for a whole segment or value, `{pair}` has it beside other characters: write `*` alone"
                 ));
             }
             value => Some(value.to_owned()),

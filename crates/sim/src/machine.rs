@@ -156,6 +156,14 @@ impl Machines {
         sums
     }
 
+    /// The seconds for which a machine's CPUs, disks and links were occupied, as far as it was moved on. That is what an
+    /// agent beside it counts: a slow CPU is occupied for longer.
+    pub(crate) fn occupied(&self, machine: usize) -> [f64; 3] {
+        let mut all = Usage::default();
+        self.servers_of(machine).for_each(|server| all += self.servers[server as usize].usage());
+        [all.busy, all.disk, all.link].map(|nanos| nanos / 1e9)
+    }
+
     /// Per class with a share the CPU-seconds done for it on a machine, as far as the machine was moved on.
     pub(crate) fn done_of(&self, machine: usize) -> Vec<f64> {
         let mut done = Vec::new();

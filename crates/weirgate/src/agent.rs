@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use clap::{ArgGroup, ValueEnum};
 use tokio::signal::unix::{SignalKind, signal};
-use weirgate_agent::{Content, Globs, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve};
+use weirgate_agent::{
+    Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve,
+};
 use weirgate_config::{Active, Token};
 
 use crate::check::bounded;
@@ -27,8 +29,9 @@ const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 /// manager is away. On SIGTERM, SIGINT or SIGHUP it puts back what stood in the cgroups before and removes those that it
 /// made; an agent that is killed leaves the shares in force, and the next one still knows what was before.
 ///
-/// With a server it is the collector: it counts the requests that the server on this machine is working on, whenever a
-/// gateway asks, which it does where its policy has `collector:`.
+/// With a server it is the collector: it counts the requests that the server on this machine is working on and what has
+/// been used of CPU, disk and bandwidth, whenever a gateway asks, which it does where its policy has `collector:`, or
+/// `weirgate probe`.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("work").required(true).multiple(true).args(["policy", "apache", "nginx", "port"]))]
 #[command(after_long_help = "\
@@ -40,6 +43,7 @@ Examples:
   weirgate agent policy.yaml --node n1 --apache http://127.0.0.1/server-status
   weirgate agent policy.yaml --node n1 --cgroup-root lab/n1 --cpus 1 --state /tmp/n1   # one of several on a machine
   weirgate agent --apache http://127.0.0.1/server-status --dynamic '*.php' --dynamic '/cgi-bin/*'
+  weirgate agent --port 80 --usage-of system.slice/apache2.service --interface eth0
   weirgate agent --nginx http://127.0.0.1/stub_status --listen 10.0.0.1:9902 --token-file /etc/weirgate/agent-token
 
 Exit codes:
@@ -83,6 +87,13 @@ pub(crate) struct Args {
     /// What requests are that cannot be told apart.
     #[arg(long, value_enum, default_value_t = Word::Dynamic)]
     count_as: Word,
+    /// Whose CPU time and disk traffic the report counts: `machine`, or a cgroup such as `system.slice/apache2.service` where
+    /// the server does not have the machine alone. A group may be given many times.
+    #[arg(long, value_name = "machine|CGROUP", requires = "server")]
+    usage_of: Vec<PathBuf>,
+    /// The interface whose sent bytes the report counts. By default all but `lo`.
+    #[arg(long, value_name = "NAME", requires = "server")]
+    interface: Option<String>,
     /// Where gateways ask.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9902")]
     listen: SocketAddr,
@@ -104,8 +115,8 @@ fn cpus(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(args: Args) -> ExitCode {
-    match start(&args) {
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             why.lines().for_each(agent_says);
@@ -179,18 +190,25 @@ const MOST_NAMED: usize = 10;
 struct Collector {
     listener: TcpListener,
     source: Source,
+    meter: Meter,
     token: Option<Token>,
 }
 
 impl Collector {
     fn open(args: &Args, source: Source) -> Result<Collector, String> {
         let variable = std::env::var(TOKEN_VARIABLE).ok().map(|value| (TOKEN_VARIABLE, value));
+        let machine = Path::new("machine");
+        let groups: Vec<PathBuf> = args.usage_of.iter().filter(|group| *group != machine).cloned().collect();
+        if !groups.is_empty() && groups.len() < args.usage_of.len() {
+            return Err("--usage-of: the machine has all groups in it; name it, or groups".to_owned());
+        }
+        let meter = Meter::open(&groups, args.interface.as_deref())?;
         let token = Token::find("agent", args.token_file.as_deref(), variable).map_err(|e| e.to_string())?;
         let listener = open(args.listen, token.is_some()).map_err(|e| e.to_string())?;
         let address = listener.local_addr().map_err(|e| e.to_string())?;
         let guarded = if token.is_some() { "with a token" } else { "for this machine only, without a token" };
         agent_says(&format!("reports at http://{address}{REPORT_PATH}, {guarded}"));
-        Ok(Collector { listener, source, token })
+        Ok(Collector { listener, source, meter, token })
     }
 
     async fn serve(self) -> Result<(), String> {
@@ -201,7 +219,7 @@ impl Collector {
             // It may come up later.
             Err(why) => agent_says(&format!("the server does not tell its counts yet: {why}")),
         }
-        serve(self.listener, self.source, self.token, agent_says).await.map_err(|e| e.to_string())
+        serve(self.listener, self.source, self.meter, self.token, agent_says).await.map_err(|e| e.to_string())
     }
 }
 

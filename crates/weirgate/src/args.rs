@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, demo, lab, manager, plan, reserves, sim};
+use crate::{agent, demo, lab, manager, plan, probe, reserves, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -50,7 +50,8 @@ pub(crate) enum Command {
     Sim(sim::Args),
     Plan(plan::Args),
     Lab(lab::Args),
-    Agent(agent::Args),
+    Probe(probe::Args),
+    Agent(Box<agent::Args>),
     Manager(manager::Args),
     Reserves(reserves::Args),
 }
@@ -111,7 +112,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Print the JSON Schema of policy or experiment files, for editors and for programs that write them.
+/// Print the JSON Schema of policy, experiment or page-table files, for editors and for programs that write them.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Example, for editors that know the YAML language server:
@@ -130,6 +131,8 @@ pub(crate) enum SchemaOf {
     Policy,
     /// What `weirgate sim`, `weirgate plan` and `weirgate lab` play.
     Experiment,
+    /// What `weirgate probe` writes.
+    PageTable,
 }
 
 /// Say what the gateway would do with a request: which rule matches and why the earlier ones do not, its class,

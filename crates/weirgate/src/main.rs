@@ -1,4 +1,4 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `agent`,
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `probe`, `agent`,
 //! `manager`, `reserves`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
@@ -14,6 +14,7 @@ mod explain;
 mod lab;
 mod manager;
 mod plan;
+mod probe;
 mod reserves;
 mod run;
 mod sim;
@@ -35,7 +36,8 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
         Command::Lab(args) => lab::run(args),
-        Command::Agent(args) => agent::run(args),
+        Command::Probe(args) => probe::run(&args),
+        Command::Agent(args) => agent::run(&args),
         Command::Manager(args) => manager::run(&args),
         Command::Reserves(args) => reserves::run(&args),
     }
@@ -45,5 +47,6 @@ fn schema(of: SchemaOf) -> serde_json::Value {
     match of {
         SchemaOf::Policy => weirgate_config::schema(),
         SchemaOf::Experiment => weirgate_config::experiment_schema(),
+        SchemaOf::PageTable => weirgate_config::page_table_schema(),
     }
 }

@@ -34,10 +34,14 @@ fn agent(args: &[&str], directory: &Directory) -> (Process, SocketAddr) {
     (Process::start(command, directory, listen), listen)
 }
 
-fn counted(agent: SocketAddr) -> Active {
+fn report(agent: SocketAddr) -> Report {
     let (status, body) = get(agent, "/weirgate/report", "");
     assert_eq!(status, "200", "{body}");
-    Report::parse(body.as_bytes()).expect("a report").active
+    Report::parse(body.as_bytes()).expect("a report")
+}
+
+fn counted(agent: SocketAddr) -> Active {
+    report(agent).active
 }
 
 /// Asks for more than fits into the sockets' buffers, and reads nothing of it.
@@ -132,6 +136,17 @@ fn a_server_without_a_page_is_counted_by_its_connections() {
 }
 
 #[test]
+fn the_use_of_the_machine_is_counted() {
+    let directory = Directory::new();
+    let (_agent, asked) = agent(&["--port", "80", "--interface", "lo"], &directory);
+    let before = report(asked).usage.expect("it counts");
+    let after = report(asked).usage.expect("it counts");
+    assert!(before.capacity[0].is_some_and(|cpus| cpus >= 1.0), "{before:?}");
+    let grown = [0, 2].map(|at| after.used[at].expect("a counter") - before.used[at].expect("a counter"));
+    assert!(grown[0] > 0.0 && grown[1] >= 100.0, "to answer takes time, and the first answer was sent: {grown:?}");
+}
+
+#[test]
 fn what_cannot_work_is_refused_at_the_start() {
     let token = Directory::new();
     let weak = token.write("token", "hunter2");
@@ -142,6 +157,9 @@ fn what_cannot_work_is_refused_at_the_start() {
         (vec!["--apache", "http://a/s?auto", "--dynamic", "*.php"], 1, "leave out ?auto"),
         (vec!["--apache", "http://a/s", "--dynamic", "php"], 1, "fits no path"),
         (vec!["--port", "80", "--dynamic", "*.php"], 1, "use --count-as"),
+        (vec!["--port", "80", "--usage-of", "no/such"], 1, "--usage-of no/such: "),
+        (vec!["--port", "80", "--usage-of", "machine", "--usage-of", "a"], 1, "the machine has all groups in it"),
+        (vec!["--port", "80", "--interface", "eth77"], 1, "no interface \"eth77\""),
         (vec!["--apache", "https://a/s"], 2, "does not begin with http://"),
         (vec!["--apache", "http://a/s", "--nginx", "http://a/s"], 2, "cannot be used with"),
         (vec![], 2, "--apache"),

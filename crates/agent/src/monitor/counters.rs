@@ -64,6 +64,13 @@ impl Counters {
     }
 }
 
+/// Bytes that one interface of `net/dev` has sent.
+pub(super) fn sent(net: &str, interface: &str) -> Option<u64> {
+    let mut lines = net.lines().filter_map(|line| line.split_once(':'));
+    let (_, fields) = lines.find(|(name, _)| name.trim() == interface)?;
+    numbers(fields).nth(8)
+}
+
 /// Whether `name` is a partition of the disk `whole`, which stands before it: `sda1` of `sda`, `nvme0n1p1` of `nvme0n1`.
 fn is_partition(name: &str, whole: &str) -> bool {
     let rest = name.strip_prefix(whole).filter(|_| !whole.is_empty());
@@ -115,6 +122,10 @@ Inter-|   Receive                                                |  Transmit
         assert_eq!((counters.ticks, counters.busy, counters.runnable), (1200, 165, 4));
         assert_eq!((counters.disk_read, counters.disk_write), (1101 * 512, 2201 * 512));
         assert_eq!((counters.net_in, counters.net_out), (1510, 720));
+        assert_eq!(
+            ["lo", "eth0", "eth1", "eth", "face"].map(|name| sent(NET, name)),
+            [Some(999), Some(700), Some(20), None, None]
+        );
     }
 
     #[test]

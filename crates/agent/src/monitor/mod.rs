@@ -56,6 +56,28 @@ impl Monitor {
     }
 }
 
+/// Ticks in which a CPU of this machine was busy, since its start.
+pub(crate) fn machine_ticks() -> Option<u64> {
+    let text = fs::read_to_string("/proc/stat").ok()?;
+    Some(Counters::parse(&text, "", "").busy)
+}
+
+/// Bytes that this machine's disks have read and written since its start.
+pub(crate) fn machine_disk() -> Option<u64> {
+    let text = fs::read_to_string("/proc/diskstats").ok()?;
+    let counters = Counters::parse("", &text, "");
+    Some(counters.disk_read.saturating_add(counters.disk_write))
+}
+
+/// Bytes that an interface has sent, or all but `lo` have. `None` if there is no such interface.
+pub(crate) fn sent(interface: Option<&str>) -> Option<u64> {
+    let text = fs::read_to_string("/proc/net/dev").ok()?;
+    match interface {
+        Some(name) => counters::sent(&text, name),
+        None => Some(Counters::parse("", "", &text).net_out),
+    }
+}
+
 /// Bytes of memory of this machine; 0 if it does not tell.
 pub(crate) fn memory() -> u64 {
     counters::memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default()).0

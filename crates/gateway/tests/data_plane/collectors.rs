@@ -29,7 +29,7 @@ fn said(stage: &Stage, address: impl ToString) -> Collector {
 
 fn report(static_content: u32, dynamic_content: u32) -> Vec<u8> {
     let active = Active { static_content, dynamic_content };
-    ok(&weirgate_config::Report { active }.to_json())
+    ok(&weirgate_config::Report { active, ..Default::default() }.to_json())
 }
 
 #[test]

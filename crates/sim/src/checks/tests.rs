@@ -75,6 +75,7 @@ fn a_lost_or_doubled_request_is_found() {
     let (_, mut checks, inside) = filled(1);
     let (ticket, node) = inside[0];
     let request = |place, ticket| Request {
+        cost: None,
         document: None,
         traffic: 0,
         spec: 0,

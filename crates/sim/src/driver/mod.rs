@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use weirgate_config::{Experiment, TrafficClass};
-use weirgate_engine::{Admit, ClassId, Demand, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
+use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
 
 use crate::agenda::{Agenda, Errands};
 use crate::checks::Checks;
@@ -26,7 +26,7 @@ use crate::health::Watch;
 use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
-use pages::demands;
+use pages::Table;
 use reserves::Managed;
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
@@ -79,8 +79,8 @@ struct Driver<'a> {
     coming: Vec<Option<Event>>,
     /// Per stream its class or template, as a place in the checkers' tallies.
     specs: Vec<usize>,
-    /// Per stream what the policy's page table says that its requests take, if it knows their route.
-    demands: Vec<Option<Demand>>,
+    /// What requests take, by the policy's page table.
+    table: Table,
     visits: Visits,
     requests: Requests,
     records: Vec<Record>,
@@ -152,6 +152,8 @@ enum Errand {
     Window,
     /// The nodes' collectors are asked.
     Collect { every: u64 },
+    /// Machines are asked what they used, to learn what requests take.
+    Lesson,
 }
 
 /// The numbers of the agenda's sources. At equal instants messages come first and then the lower number:
@@ -217,7 +219,7 @@ impl<'a> Driver<'a> {
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
             specs: traffic.iter().map(|t| spec(&t.class)).collect(),
-            demands: demands(experiment),
+            table: Table::of(experiment),
             visits: Visits::new(experiment, seed),
             requests: Requests::default(),
             records: Vec::new(),
@@ -256,13 +258,20 @@ impl<'a> Driver<'a> {
             self.errand(nanos(every), Errand::Collect { every: nanos(every) });
         }
         self.plan_window();
+        self.plan_lesson();
         self.checks.look(&self.engine.snapshot(Time::ZERO));
         self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
         self.settle();
     }
 
-    fn play(mut self, mut progress: impl FnMut(Duration)) -> Run {
+    fn play(mut self, progress: impl FnMut(Duration)) -> Run {
+        self.go(progress);
+        self.finish()
+    }
+
+    /// Until the end, or until there are too many records.
+    fn go(&mut self, mut progress: impl FnMut(Duration)) {
         let end = nanos(self.experiment.duration());
         while self.records.len() < MOST_RECORDS {
             let planned = self.agenda.first();
@@ -288,7 +297,6 @@ impl<'a> Driver<'a> {
         } else {
             self.now = end;
         }
-        self.finish()
     }
 
     /// What `source` waited for has come.
@@ -363,6 +371,7 @@ impl<'a> Driver<'a> {
             Errand::CheckLate { node, round } => self.check_is_late(node, round),
             Errand::Window => self.look_at_use(),
             Errand::Collect { every } => self.report(every),
+            Errand::Lesson => self.learn(),
         }
     }
 

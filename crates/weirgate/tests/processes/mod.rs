@@ -1,7 +1,7 @@
 //! Real processes for tests: the gateway's own binary and programs of Debian packages, each with its
 //! configuration and output in a temporary directory, on a free port, and gone when the test ends.
 
-mod clock;
+pub(crate) mod clock;
 
 use std::fs::File;
 use std::io::Write as _;
@@ -51,16 +51,26 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts `command`, with its output in `directory`, and waits until it accepts at `address`.
-    pub(crate) fn start(mut command: Command, directory: &Directory, address: SocketAddr) -> Process {
-        let log = directory.path().join(format!("output-{}", address.port()));
+    pub(crate) fn start(command: Command, directory: &Directory, address: SocketAddr) -> Process {
+        Process::start_until(command, directory, &address.port().to_string(), || TcpStream::connect(address).is_ok())
+    }
+
+    /// Starts `command`, with its output in `directory` under a `name`, and waits until it `serves`.
+    pub(crate) fn start_until(
+        mut command: Command,
+        directory: &Directory,
+        name: &str,
+        serves: impl Fn() -> bool,
+    ) -> Process {
+        let log = directory.path().join(format!("output-{name}"));
         let out = File::create(&log).expect("the temporary directory is writable");
         let err = out.try_clone().expect("a file handle can be copied");
         // A group of its own: what it starts goes with it.
         command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
         let child = command.spawn().expect("the program starts");
         let mut process = Process { child, log };
-        let up = clock::becomes_true(|| TcpStream::connect(address).is_ok() || !process.alive());
-        assert!(up && process.alive(), "{command:?} does not serve {address}: {}", process.output());
+        let up = clock::becomes_true(|| serves() || !process.alive());
+        assert!(up && process.alive(), "{command:?} does not serve: {}", process.output());
         process
     }
 

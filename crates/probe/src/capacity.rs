@@ -1,0 +1,201 @@
+//! What a server has of each resource: the largest use per second that it could be brought to.
+//!
+//! Source: Feng and Lin, Sec. 3.1 (server profiling): many requests at once that use a resource most, until it is fully
+//! used. The paper multiplies the requests inside by their cost; the agent's counters tell what is used in a second
+//! directly, also where the requests inside wait for each other. How many at once is enough is not known beforehand,
+//! so their number doubles until the use no longer grows.
+
+use serde::{Deserialize, Serialize};
+
+use crate::monitor::Used;
+
+/// Requests at once, one step after the other. Four keep two CPUs and a disk busy; what 64 do not saturate, a probe
+/// should not try to.
+const STEPS: [u32; 5] = [4, 8, 16, 32, 64];
+
+/// Growth from one step to the next that is none: less than what two measurements of a second differ by.
+const GROWTH: f64 = 1.05;
+
+/// Part of its capacity at which another resource is what holds a page up.
+const FULL: f64 = 0.93;
+
+/// The most that one page used, of all resources at that time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Peak {
+    /// The page.
+    pub target: String,
+    /// Which resource it was to saturate.
+    pub resource: usize,
+    /// Use per second.
+    pub rate: Used,
+    /// Requests at once.
+    pub concurrency: u32,
+}
+
+/// A server's capacity of one resource, per second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Capacity {
+    /// In the agent's unit.
+    pub amount: f64,
+    /// Whether nothing else held the page up. Otherwise there may be more of it.
+    pub is_reached: bool,
+    /// Whether it is what the agent says rather than what was measured.
+    pub is_told: bool,
+}
+
+/// How many requests at once are next.
+#[derive(Clone, Debug)]
+pub struct Ramp {
+    peak: Peak,
+    most: u32,
+    step: usize,
+    grows: bool,
+}
+
+impl Ramp {
+    /// Saturates a resource with a page, with at most so many requests at once.
+    #[must_use]
+    pub fn new(target: &str, resource: usize, most: u32) -> Ramp {
+        let peak = Peak { target: target.to_owned(), resource, rate: [0.0; 3], concurrency: 0 };
+        Ramp { peak, most, step: 0, grows: true }
+    }
+
+    /// Requests at once of the next step; `None` if the use no longer grows or the most is reached.
+    #[must_use]
+    pub fn next(&self) -> Option<u32> {
+        let next = STEPS.get(self.step).copied()?.min(self.most);
+        (self.grows && next > 0 && next > self.peak_step()).then_some(next)
+    }
+
+    fn peak_step(&self) -> u32 {
+        self.step.checked_sub(1).and_then(|before| STEPS.get(before)).map_or(0, |before| (*before).min(self.most))
+    }
+
+    /// What was used per second in that step.
+    pub fn add(&mut self, rate: Used) {
+        let (now, before) = (rate[self.peak.resource], self.peak.rate[self.peak.resource]);
+        self.grows = now > before * GROWTH;
+        if now > before {
+            self.peak.concurrency = self.next_step();
+            self.peak.rate = rate;
+        }
+        self.step += 1;
+    }
+
+    fn next_step(&self) -> u32 {
+        STEPS.get(self.step).copied().unwrap_or(self.most).min(self.most)
+    }
+
+    /// The most that was used.
+    #[must_use]
+    pub fn peak(self) -> Peak {
+        self.peak
+    }
+}
+
+/// The capacities that some peaks show. `told` is what the agent knows; it counts where nothing was used, and where
+/// something else held all pages up.
+#[must_use]
+pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 3] {
+    let most = [0, 1, 2].map(|at| peaks.iter().map(|peak| peak.rate[at]).fold(0.0, f64::max));
+    [0, 1, 2].map(|at| {
+        let told = told[at].map(|amount| Capacity { amount, is_reached: true, is_told: true });
+        let peak = peaks.iter().max_by(|a, b| a.rate[at].total_cmp(&b.rate[at])).filter(|peak| peak.rate[at] > 0.0);
+        let Some(peak) = peak else { return told };
+        let is_reached = (0..3).all(|other| other == at || most[other] == 0.0 || peak.rate[other] < FULL * most[other]);
+        let measured = Capacity { amount: peak.rate[at], is_reached, is_told: false };
+        match told {
+            Some(told) if !is_reached && told.amount > measured.amount => Some(told),
+            _ => Some(measured),
+        }
+    })
+}
+
+/// The page with which to saturate a resource: of `pages` (with what a request uses) the one that uses most of it; once
+/// there are capacities, beside its use of what else it needs.
+#[must_use]
+pub fn heaviest<'a>(
+    pages: &[(&'a str, Used)],
+    resource: usize,
+    known: Option<&[Option<Capacity>; 3]>,
+) -> Option<&'a str> {
+    let weight = |used: &Used| match known {
+        None => used[resource],
+        Some(known) => {
+            let share = |at: usize| known[at].map_or(0.0, |capacity| used[at] / capacity.amount);
+            let others = (0..3).filter(|at| *at != resource).map(share).fold(1e-9, f64::max);
+            share(resource) / others
+        }
+    };
+    let used = pages.iter().filter(|(_, used)| crate::sample::is_something(resource, used[resource]));
+    used.max_by(|a, b| weight(&a.1).total_cmp(&weight(&b.1))).map(|(target, _)| *target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peak(rate: Used) -> Peak {
+        Peak { target: "/".to_owned(), resource: 0, rate, concurrency: 4 }
+    }
+
+    #[test]
+    fn requests_at_once_double_until_nothing_grows() {
+        let mut ramp = Ramp::new("/a", 0, 64);
+        let mut steps = Vec::new();
+        for rate in [1.0, 1.6, 1.62, 9.0] {
+            let Some(step) = ramp.next() else { break };
+            steps.push(step);
+            ramp.add([rate, 0.0, 0.0]);
+        }
+        assert_eq!(steps, [4, 8, 16]);
+        let peak = ramp.peak();
+        assert_eq!((peak.rate[0], peak.concurrency), (1.62, 16), "the largest counts, also if it is hardly larger");
+    }
+
+    #[test]
+    fn requests_at_once_are_bounded() {
+        let mut ramp = Ramp::new("/a", 1, 10);
+        let mut steps = Vec::new();
+        while let Some(step) = ramp.next() {
+            steps.push(step);
+            ramp.add([0.0, f64::from(step), 0.0]);
+        }
+        assert_eq!(steps, [4, 8, 10]);
+        let mut worse = Ramp::new("/a", 1, 64);
+        worse.add([0.0, 5.0, 0.0]);
+        worse.add([0.0, 3.0, 0.0]);
+        assert_eq!((worse.next(), worse.peak().rate[1]), (None, 5.0), "a step that failed does no harm");
+    }
+
+    #[test]
+    fn a_resource_is_reached_unless_another_was_full() {
+        let peaks = [peak([0.5, 0.0, 100.0]), peak([0.49, 2e6, 10.0]), peak([0.1, 0.0, 1e6])];
+        let [cpu, disk, bandwidth] = capacities(&peaks, [Some(2.0), None, None]).map(|some| some.expect("used"));
+        assert_eq!(
+            (cpu.amount, cpu.is_reached, cpu.is_told),
+            (0.5, true, false),
+            "a quota that the agent does not see"
+        );
+        assert_eq!((disk.amount, disk.is_reached), (2e6, false), "the CPU was full");
+        assert_eq!((bandwidth.amount, bandwidth.is_reached), (1e6, true));
+        let told = capacities(&peaks, [None, Some(9e6), None])[1].expect("told");
+        assert!(told.is_told && told.amount == 9e6);
+        assert_eq!(
+            capacities(&[], [Some(2.0), None, None]).map(|some| some.map(|c| c.amount)),
+            [Some(2.0), None, None]
+        );
+    }
+
+    #[test]
+    fn the_heaviest_page_is_the_most_one_sided_once_that_is_known() {
+        let pages = [("/both", [0.1, 600e3, 0.0]), ("/disk", [0.001, 500e3, 0.0]), ("/cpu", [0.05, 0.0, 100.0])];
+        assert_eq!(heaviest(&pages, 0, None), Some("/both"));
+        assert_eq!(heaviest(&pages, 1, None), Some("/both"));
+        let capacity = |amount| Some(Capacity { amount, is_reached: true, is_told: false });
+        let known = [capacity(1.0), capacity(10e6), None];
+        assert_eq!(heaviest(&pages, 1, Some(&known)), Some("/disk"));
+        assert_eq!(heaviest(&pages, 0, Some(&known)), Some("/cpu"));
+        assert_eq!(heaviest(&[("/x", [0.0; 3])], 1, None), None);
+    }
+}

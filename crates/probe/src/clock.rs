@@ -1,0 +1,35 @@
+//! The one place where time enters the prober.
+#![allow(clippy::disallowed_methods, reason = "the prober's clock")]
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// Monotonic time since it was started.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock(Instant);
+
+impl Clock {
+    /// A clock that starts now.
+    pub(crate) fn start() -> Clock {
+        Clock(Instant::now())
+    }
+
+    /// Time since then.
+    pub(crate) fn now(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Waits for `work`, at most `span`; `None` if it took longer.
+pub(crate) async fn within<T>(span: Duration, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(span, work).await.ok()
+}
+
+/// Waits.
+pub(crate) async fn sleep(span: Duration) {
+    tokio::time::sleep(span).await;
+}
+
+/// Seconds since 1970, for the table's date.
+pub(crate) fn calendar() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

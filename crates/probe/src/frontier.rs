@@ -1,0 +1,250 @@
+//! Which pages of a site are to be visited: found, not yet seen, and allowed.
+//!
+//! Source: Feng and Lin, Sec. 3.1, which goes over a site until it is traversed. Sites of today have no end: a shop has a
+//! page for each article and each way of sorting them, a calendar one for every day to come. So the number of pages and the
+//! way from the home page are bounded, and of pages that look alike only a few are visited: those whose paths differ in
+//! segments with digits, or whose parameters have the same names. What is learned from them holds for all (`fold`).
+//!
+//! Links that would end a session or change something are left alone. A GET should do neither, and some do.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use url::{Origin, Url};
+
+use crate::robots::Robots;
+
+/// Pages of a look that are visited: two tell whether they cost the same, more tell it better.
+const ALIKE: u32 = 4;
+
+/// Longest address that is visited; servers refuse longer ones.
+const LONGEST: usize = 2048;
+
+/// Words that a link that does something has as a segment of its path, or as a name or value in its query.
+const DOING: [&str; 16] = [
+    "logout",
+    "log-out",
+    "logoff",
+    "signout",
+    "sign-out",
+    "signoff",
+    "delete",
+    "remove",
+    "unsubscribe",
+    "destroy",
+    "add",
+    "edit",
+    "buy",
+    "checkout",
+    "vote",
+    "reset",
+];
+
+/// Bounds of a crawl.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Links from the home page to a page.
+    pub depth: u32,
+    /// Pages that are visited.
+    pub pages: usize,
+}
+
+/// Why an address is not visited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Left {
+    /// Of another server, or not http.
+    Elsewhere,
+    /// `robots.txt` closes it.
+    Robots,
+    /// Further from the home page than the bound.
+    Deep,
+    /// Enough pages that look like it are visited.
+    Alike,
+    /// It would do something.
+    Doing,
+    /// The most pages are reached.
+    Full,
+    /// Too long, or with a `*` of its own, which a pattern could not tell from an open place.
+    Odd,
+}
+
+impl Left {
+    /// The reason, for people.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            Left::Elsewhere => "to other servers",
+            Left::Robots => "that robots.txt closes",
+            Left::Deep => "beyond --max-depth",
+            Left::Alike => "to pages like those visited",
+            Left::Doing => "that would do something (log out, delete, buy …)",
+            Left::Full => "beyond --max-pages",
+            Left::Odd => "too long or with a `*`",
+        }
+    }
+}
+
+/// What is found and what is still to be visited.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Frontier {
+    queue: VecDeque<(String, u32)>,
+    seen: BTreeSet<String>,
+    looks: BTreeMap<String, u32>,
+    accepted: usize,
+    left: BTreeMap<Left, u64>,
+}
+
+impl Frontier {
+    /// Offers the address of a page that is `depth` links away from the home page `home`.
+    pub fn offer(&mut self, url: &Url, depth: u32, home: &Origin, robots: &Robots, bounds: Bounds) {
+        let target = target(url);
+        let left = if url.origin() != *home {
+            Left::Elsewhere
+        } else if self.seen.contains(&target) {
+            return;
+        } else if target.len() > LONGEST || target.contains('*') {
+            Left::Odd
+        } else if depth > bounds.depth {
+            Left::Deep
+        } else if !robots.allows(&target) {
+            Left::Robots
+        } else if does_something(&target) {
+            Left::Doing
+        } else if self.accepted >= bounds.pages {
+            Left::Full
+        } else {
+            self.seen.insert(target.clone());
+            let visited = self.looks.entry(look(&target)).or_default();
+            if *visited < ALIKE {
+                *visited += 1;
+                self.accepted += 1;
+                self.queue.push_back((target, depth));
+                return;
+            }
+            Left::Alike
+        };
+        *self.left.entry(left).or_default() += 1;
+    }
+
+    /// The next page to visit: path and query, and how far away it is. Nearest first.
+    pub fn take(&mut self) -> Option<(String, u32)> {
+        self.queue.pop_front()
+    }
+
+    /// A page that was taken and not visited after all.
+    pub fn put_back(&mut self, target: String, depth: u32) {
+        self.queue.push_front((target, depth));
+    }
+
+    /// Pages that wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// How many addresses were left alone, by reason. One that is linked twice may count twice.
+    #[must_use]
+    pub fn left(&self) -> &BTreeMap<Left, u64> {
+        &self.left
+    }
+}
+
+/// Path and query of an address.
+#[must_use]
+pub fn target(url: &Url) -> String {
+    match url.query().filter(|query| !query.is_empty()) {
+        Some(query) => format!("{}?{query}", url.path()),
+        None => url.path().to_owned(),
+    }
+}
+
+/// What pages that look alike have in common.
+fn look(target: &str) -> String {
+    let (path, query) = target.split_once('?').unwrap_or((target, ""));
+    let open = |segment: &str| segment.bytes().any(|byte| byte.is_ascii_digit());
+    let segments: Vec<&str> = path.split('/').map(|segment| if open(segment) { "*" } else { segment }).collect();
+    let mut names: Vec<&str> = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default()).collect();
+    names.sort_unstable();
+    names.dedup();
+    format!("{}?{}", segments.join("/"), names.join("&"))
+}
+
+fn does_something(target: &str) -> bool {
+    let mut words = target.split(['/', '?', '&', '=', '.', ';']);
+    words.any(|word| DOING.iter().any(|doing| word.eq_ignore_ascii_case(doing)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds { depth: 2, pages: 8 };
+
+    fn frontier(urls: &[(&str, u32)]) -> Frontier {
+        let robots = Robots::parse("User-agent: *\nDisallow: /closed\n", "weirgate-probe");
+        let home = Url::parse("http://a.test/").expect("a URL");
+        let mut frontier = Frontier::default();
+        for (url, depth) in urls {
+            frontier.offer(&home.join(url).expect("a URL"), *depth, &home.origin(), &robots, BOUNDS);
+        }
+        frontier
+    }
+
+    #[test]
+    fn the_nearest_page_is_next_and_each_is_visited_once() {
+        let mut frontier = frontier(&[("/", 0), ("/a", 1), ("/b?", 1), ("/a", 2), ("/b", 2)]);
+        assert_eq!(
+            [0; 4].map(|_| frontier.take()),
+            [Some(("/".to_owned(), 0)), Some(("/a".to_owned(), 1)), Some(("/b".to_owned(), 1)), None]
+        );
+        frontier.put_back("/a".to_owned(), 1);
+        assert_eq!((frontier.waiting(), frontier.take()), (1, Some(("/a".to_owned(), 1))));
+        assert!(frontier.left().is_empty(), "a page that is linked twice is not left");
+    }
+
+    #[test]
+    fn what_is_left_is_counted_with_its_reason() {
+        let frontier = frontier(&[
+            ("http://b.test/", 1),
+            ("http://a.test:81/", 1),
+            ("https://a.test/", 1),
+            ("mailto:x@y.z", 1),
+            ("/closed/x", 1),
+            ("/far", 3),
+            ("/user/logout", 1),
+            ("/cart.php?do=Delete&id=3", 1),
+            ("/logout.php", 1),
+            ("/a*b", 1),
+            (&"/x".repeat(2000), 1),
+            ("/deleted-scenes", 1),
+        ]);
+        let left: Vec<(Left, u64)> = frontier.left().iter().map(|(left, count)| (*left, *count)).collect();
+        assert_eq!(left, [(Left::Elsewhere, 4), (Left::Robots, 1), (Left::Deep, 1), (Left::Doing, 3), (Left::Odd, 2)]);
+        assert_eq!(frontier.waiting(), 1);
+    }
+
+    #[test]
+    fn of_pages_that_look_alike_a_few_are_visited() {
+        let urls: Vec<String> = (0..100).map(|n| format!("/item/{n}/view?page={n}&sort=up")).collect();
+        let urls: Vec<(&str, u32)> = urls.iter().map(|url| (url.as_str(), 1)).collect();
+        let frontier = frontier(&urls);
+        assert_eq!((frontier.waiting(), frontier.left().get(&Left::Alike)), (4, Some(&96)));
+    }
+
+    #[test]
+    fn there_is_an_end() {
+        let urls: Vec<String> = (0..20).map(|n| format!("/{}", "x".repeat(n + 1))).collect();
+        let urls: Vec<(&str, u32)> = urls.iter().map(|url| (url.as_str(), 1)).collect();
+        let frontier = frontier(&urls);
+        assert_eq!((frontier.waiting(), frontier.left().get(&Left::Full)), (8, Some(&12)));
+    }
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let before = frontier(&[("/a", 1), ("/closed", 1)]);
+        let text = serde_json::to_string(&before).expect("it is written");
+        let mut after: Frontier = serde_json::from_str(&text).expect("it is read");
+        assert_eq!((after.take(), after.left()), (Some(("/a".to_owned(), 1)), before.left()));
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a page of HTML leads: its links and the objects that are embedded in it.
+//!
+//! Source: Feng and Lin, Sec. 3.1: from the home page on, every page is parsed for both. A form is not followed, also
+//! not one that is sent with GET: what it asks for depends on who fills it in. Nor is what a script would load.
+
+use std::collections::BTreeSet;
+
+use html5gum::emitters::default::{DefaultEmitter, StartTag};
+use html5gum::{Token, Tokenizer};
+use url::Url;
+
+/// Most addresses that are taken from a page; a site map of 5,000 lines is long.
+const MOST_LINKS: usize = 5000;
+
+/// Attributes that hold an address, by element.
+const ADDRESSES: [(&str, &str); 15] = [
+    ("a", "href"),
+    ("area", "href"),
+    ("link", "href"),
+    ("img", "src"),
+    ("script", "src"),
+    ("iframe", "src"),
+    ("frame", "src"),
+    ("source", "src"),
+    ("embed", "src"),
+    ("video", "src"),
+    ("video", "poster"),
+    ("audio", "src"),
+    ("track", "src"),
+    ("input", "src"),
+    ("object", "data"),
+];
+
+/// Elements whose `srcset` lists addresses.
+const LISTS: [&str; 2] = ["img", "source"];
+
+/// The addresses in `html`, which was found at `page`: absolute, without fragments, each once, in the page's order.
+#[must_use]
+pub fn links(html: &str, page: &Url) -> Vec<Url> {
+    let mut emitter = DefaultEmitter::default();
+    // What stands in a script is not HTML.
+    emitter.naively_switch_states(true);
+    let mut base = None;
+    let mut texts = Vec::new();
+    for Ok(token) in Tokenizer::new_with_emitter(html, emitter) {
+        let Token::StartTag(tag) = token else { continue };
+        let name = tag.name.as_slice();
+        if name == b"base" && base.is_none() {
+            base = attribute(&tag, "href").and_then(|href| page.join(href.trim()).ok());
+        }
+        for (_, address) in ADDRESSES.iter().filter(|(element, _)| element.as_bytes() == name) {
+            texts.extend(attribute(&tag, address));
+        }
+        if LISTS.iter().any(|element| element.as_bytes() == name) {
+            let list = attribute(&tag, "srcset").unwrap_or_default();
+            let candidates = list.split(", ").filter_map(|candidate| candidate.split_ascii_whitespace().next());
+            texts.extend(candidates.map(|candidate| candidate.trim_matches(',').to_owned()));
+        }
+        if texts.len() >= MOST_LINKS {
+            break;
+        }
+    }
+    // The first `base` holds for the whole page, also for what stands before it.
+    let base = base.unwrap_or_else(|| page.clone());
+    let mut seen = BTreeSet::new();
+    let found = texts.into_iter().take(MOST_LINKS).filter_map(|text| {
+        let mut url = base.join(text.trim()).ok()?;
+        url.set_fragment(None);
+        seen.insert(url.clone()).then_some(url)
+    });
+    found.collect()
+}
+
+fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
+    let value = tag.attributes.get(name.as_bytes())?;
+    Some(String::from_utf8_lossy(value).into_owned()).filter(|value| !value.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(html: &str) -> Vec<String> {
+        let page = Url::parse("http://a.test/shop/list?x=1").expect("a URL");
+        links(html, &page).iter().map(Url::to_string).collect()
+    }
+
+    #[test]
+    fn links_and_embedded_objects_are_found() {
+        let html = r##"<!DOCTYPE html><html><head><link rel=stylesheet href=/s.css><script src="js/a.js"></script>
+            <script>document.write('<a href="/no">');</script><!-- <a href=/no> --></head>
+            <body background=x><A HREF='item?id=1&amp;y=2#top'>1</A><a href="item?id=1&#38;y=2">again</a>
+            <img src=i.png srcset="i1.png 1x, i2.png 2x,"><iframe src="//b.test/f"></iframe><a name=x><a href="">
+            <map><area href=../up></map><object data=o.bin></object><video poster=p.jpg><source src=v.mp4></video>
+            <form action=/buy><input type=image src=b.gif></form><a href="mailto:x@y.z">m</a><a href='javascript:f()'>"##;
+        assert_eq!(
+            of(html),
+            [
+                "http://a.test/s.css",
+                "http://a.test/shop/js/a.js",
+                "http://a.test/shop/item?id=1&y=2",
+                "http://a.test/shop/i.png",
+                "http://a.test/shop/i1.png",
+                "http://a.test/shop/i2.png",
+                "http://b.test/f",
+                "http://a.test/up",
+                "http://a.test/shop/o.bin",
+                "http://a.test/shop/p.jpg",
+                "http://a.test/shop/v.mp4",
+                "http://a.test/shop/b.gif",
+                "mailto:x@y.z",
+                "javascript:f()",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_first_base_holds() {
+        let html = "<a href=a><base href='/deep/'><base href=/no/><a href=b><a href=http://[>";
+        assert_eq!(of(html), ["http://a.test/deep/a", "http://a.test/deep/b"]);
+    }
+
+    #[test]
+    fn tag_soup_does_no_harm() {
+        for html in
+            ["<", "<a", "<a href", "<a href=", "<a href='x", "</a href=x>", "<<a href=x>>", "\u{0}<a href=\u{0}>"]
+        {
+            assert!(of(html).len() <= 1, "{html}");
+        }
+        assert_eq!(of(&"<a href=x>".repeat(100_000)), ["http://a.test/shop/x"]);
+        let many: String = (0..10_000).map(|n| format!("<a href={n}>")).collect();
+        assert_eq!(of(&many).len(), MOST_LINKS);
+    }
+}

@@ -1,0 +1,172 @@
+//! Requests for one page by several at once, and what the server used meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::client::{Connection, Target};
+use crate::clock::{self, Clock};
+use crate::monitor::{Idle, Monitor, Used, between};
+
+/// How long requests go on before their use is a sustained one: buckets of limiters and caches are then as they stay.
+const SETTLING: Duration = Duration::from_millis(500);
+
+/// How long the sustained use is counted: ten periods of a CPU quota (100 ms), as long again for what is slower.
+const WINDOW: Duration = Duration::from_millis(1500);
+
+/// Share of failed requests from which on a server is overloaded rather than saturated.
+const MOST_FAILED: f64 = 0.1;
+
+/// Status from which on a request has failed.
+const FAILED: u16 = 400;
+
+/// Connections and the monitor of one node.
+#[derive(Debug)]
+pub(crate) struct Load {
+    target: Target,
+    monitor: Monitor,
+    idle: Idle,
+    /// Those that nobody uses now.
+    connections: Vec<Connection>,
+}
+
+/// What a batch of requests did.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub(crate) requests: u32,
+    /// Without what the idle server would have used.
+    pub(crate) used: Used,
+    pub(crate) seconds: f64,
+}
+
+/// How a worker's requests ended.
+struct Done {
+    connection: Connection,
+    requests: u32,
+    failed: u32,
+    /// Of the first that failed.
+    why: Option<String>,
+}
+
+impl Load {
+    pub(crate) fn new(target: Target, monitor: Monitor) -> Load {
+        Load { target, monitor, idle: Idle::default(), connections: Vec::new() }
+    }
+
+    /// A connection for a single request.
+    pub(crate) fn connection(&mut self) -> Connection {
+        self.connections.pop().unwrap_or_else(|| Connection::new(self.target.clone()))
+    }
+
+    pub(crate) fn give_back(&mut self, connection: Connection) {
+        self.connections.push(connection);
+    }
+
+    /// Measures what is used without requests, to be taken away from then on.
+    pub(crate) async fn learn_idle(&mut self, questions: u32, wait: Duration) -> Result<Idle, String> {
+        let clock = Clock::start();
+        let first = self.monitor.read().await?;
+        let mut asked = first;
+        for _ in 0..questions {
+            asked = self.monitor.read().await?;
+        }
+        let began = clock.now();
+        clock::sleep(wait).await;
+        let waited = self.monitor.read().await?;
+        let seconds = (clock.now() - began).as_secs_f64();
+        self.idle = Idle::of(questions, between(&first, &asked)?, seconds, between(&asked, &waited)?);
+        Ok(self.idle)
+    }
+
+    /// `at_once` workers make `each` requests for `path` one after the other.
+    ///
+    /// # Errors
+    /// A request failed, or the monitor does not tell.
+    pub(crate) async fn batch(&mut self, path: &str, at_once: u32, each: u32) -> Result<Batch, String> {
+        let before = self.monitor.read().await?;
+        let clock = Clock::start();
+        let mut workers = self.start(path, at_once, each, &Arc::default());
+        let (requests, failed, why) = self.finish(&mut workers).await?;
+        let seconds = clock.now().as_secs_f64();
+        let after = self.monitor.read().await?;
+        match why {
+            Some(why) => Err(format!("{failed} of {requests} requests failed: {why}")),
+            None => Ok(Batch { requests, used: self.idle.taken_from(between(&before, &after)?, seconds), seconds }),
+        }
+    }
+
+    /// What is used per second while `at_once` workers ask for `path`.
+    ///
+    /// # Errors
+    /// Too many requests failed, or the monitor does not tell.
+    pub(crate) async fn sustained(&mut self, path: &str, at_once: u32) -> Result<Used, String> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut workers = self.start(path, at_once, u32::MAX, &stop);
+        clock::sleep(SETTLING).await;
+        let measured = async {
+            let before = self.monitor.read().await?;
+            let clock = Clock::start();
+            clock::sleep(WINDOW).await;
+            let after = self.monitor.read().await?;
+            let seconds = clock.now().as_secs_f64();
+            Ok::<_, String>(
+                self.idle.taken_from(between(&before, &after)?, seconds).map(|used| used.max(0.0) / seconds),
+            )
+        };
+        let measured = measured.await;
+        stop.store(true, Ordering::Relaxed);
+        let (requests, failed, why) = self.finish(&mut workers).await?;
+        match why {
+            Some(why) if f64::from(failed) > MOST_FAILED * f64::from(requests) => {
+                Err(format!("{failed} of {requests} requests failed with {at_once} at once: {why}"))
+            }
+            _ => measured,
+        }
+    }
+
+    fn start(&mut self, path: &str, at_once: u32, each: u32, stop: &Arc<AtomicBool>) -> JoinSet<Done> {
+        let mut workers = JoinSet::new();
+        for _ in 0..at_once {
+            let (connection, path, stop) = (self.connection(), path.to_owned(), Arc::clone(stop));
+            workers.spawn(work(connection, path, each, stop));
+        }
+        workers
+    }
+
+    async fn finish(&mut self, workers: &mut JoinSet<Done>) -> Result<(u32, u32, Option<String>), String> {
+        let (mut requests, mut failed, mut why) = (0u32, 0u32, None);
+        while let Some(done) = workers.join_next().await {
+            let done = done.map_err(|error| error.to_string())?;
+            requests = requests.saturating_add(done.requests);
+            failed = failed.saturating_add(done.failed);
+            why = why.or(done.why);
+            self.connections.push(done.connection);
+        }
+        Ok((requests, failed, why))
+    }
+}
+
+async fn work(mut connection: Connection, path: String, each: u32, stop: Arc<AtomicBool>) -> Done {
+    let (mut requests, mut failed, mut why) = (0, 0, None);
+    while requests < each && !stop.load(Ordering::Relaxed) {
+        requests += 1;
+        let problem = match connection.get(&path, false).await {
+            Ok(answer) if answer.status < FAILED => continue,
+            Ok(answer) => format!("answered {}", answer.status),
+            Err(error) => error,
+        };
+        failed += 1;
+        why.get_or_insert(problem);
+        // A server that refuses at once would be asked as fast as it can refuse.
+        if each < u32::MAX {
+            break;
+        }
+        clock::sleep(REST).await;
+    }
+    Done { connection, requests, failed, why }
+}
+
+/// How long a worker rests after a failure.
+const REST: Duration = Duration::from_millis(20);

@@ -1,0 +1,140 @@
+//! The node's monitor: an agent's counters, and what of them is not the work of requests.
+//!
+//! Source: Feng and Lin, Sec. 3.1. Their monitor watches each request; ours counts, and is asked before and after many. An
+//! idle server also uses something, and so does each question, so both are measured beforehand and taken away.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use weirgate_config::{MAX_REPORT_BYTES, Report, USAGE_RESOURCES, Usage};
+
+use crate::clock;
+
+/// What was used of CPU, disk and bandwidth, in the agent's units.
+pub type Used = [f64; 3];
+
+/// How an agent is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Monitor {
+    /// `host:port`.
+    pub address: String,
+    /// What is requested.
+    pub path: String,
+    /// The value of `Authorization`.
+    pub authorization: Option<String>,
+    /// A report that takes longer is missed.
+    pub timeout: Duration,
+}
+
+/// What the agent counts although no request is served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Idle {
+    /// Per question.
+    pub question: Used,
+    /// Per second.
+    pub second: Used,
+}
+
+impl Monitor {
+    /// The counters now.
+    ///
+    /// # Errors
+    /// The agent does not tell them, and what helps.
+    pub async fn read(&self) -> Result<Usage, String> {
+        let late = || Err(format!("no whole report within {} s", self.timeout.as_secs_f64()));
+        let answer = clock::within(self.timeout, self.ask()).await.unwrap_or_else(late);
+        let report = answer.and_then(|body| Report::parse(&body));
+        let report = report.map_err(|why| format!("the agent at {}{}: {why}", self.address, self.path))?;
+        report.usage.filter(|usage| usage.used.iter().any(Option::is_some)).ok_or_else(|| {
+            format!(
+                "the agent at {} counts no `usage`: run `weirgate agent` of this version beside the server",
+                self.address
+            )
+        })
+    }
+
+    async fn ask(&self) -> Result<Vec<u8>, String> {
+        let authorization = match &self.authorization {
+            Some(value) => format!("authorization: {value}\r\n"),
+            None => String::new(),
+        };
+        // Version 1.0: the answer is not chunked and ends with the connection.
+        let request = format!(
+            "GET {} HTTP/1.0\r\nhost: {}\r\nuser-agent: weirgate-probe\r\n{authorization}\r\n",
+            self.path, self.address
+        );
+        let exchange = async {
+            let mut stream = TcpStream::connect(self.address.as_str()).await?;
+            stream.write_all(request.as_bytes()).await?;
+            let mut answer = Vec::new();
+            stream.take(2 * MAX_REPORT_BYTES as u64).read_to_end(&mut answer).await?;
+            Ok::<_, std::io::Error>(answer)
+        };
+        let answer = exchange.await.map_err(|error| error.to_string())?;
+        let end = answer.windows(4).position(|end| end == b"\r\n\r\n").ok_or("the answer is not HTTP")?;
+        let (head, body) = answer.split_at(end + 4);
+        match head.get(9..12) {
+            Some(b"200") => Ok(body.to_vec()),
+            Some(b"401") => Err("status 401: give its token with --token-file".to_owned()),
+            Some(status) => Err(format!("status {}", status.escape_ascii())),
+            None => Err("the answer is not HTTP".to_owned()),
+        }
+    }
+}
+
+/// What was used between two reports; 0 of what is not counted.
+///
+/// # Errors
+/// A counter has fallen: the agent has started again.
+pub fn between(before: &Usage, after: &Usage) -> Result<Used, String> {
+    let mut used = [0.0; 3];
+    for (at, used) in used.iter_mut().enumerate() {
+        let (Some(before), Some(after)) = (before.used[at], after.used[at]) else { continue };
+        if after < before {
+            return Err(format!("the agent's counter of {} has fallen: it has started again", USAGE_RESOURCES[at]));
+        }
+        *used = after - before;
+    }
+    Ok(used)
+}
+
+impl Idle {
+    /// From what some questions in a row used, and then `seconds` without any and one question at their end.
+    #[must_use]
+    pub fn of(questions: u32, asked: Used, seconds: f64, waited: Used) -> Idle {
+        let question = asked.map(|used| used / f64::from(questions.max(1)));
+        let second = [0, 1, 2].map(|at| ((waited[at] - question[at]) / seconds.max(1e-9)).max(0.0));
+        Idle { question, second }
+    }
+
+    /// `used` in `seconds` up to one more question, without what was not the requests'.
+    #[must_use]
+    pub fn taken_from(&self, used: Used, seconds: f64) -> Used {
+        [0, 1, 2].map(|at| used[at] - self.question[at] - self.second[at] * seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_used_is_a_difference() {
+        let usage = |cpu: f64, disk: Option<f64>| Usage { used: [Some(cpu), disk, None], capacity: [None; 3] };
+        assert_eq!(between(&usage(1.0, Some(5.0)), &usage(3.5, Some(5.0))), Ok([2.5, 0.0, 0.0]));
+        assert_eq!(between(&usage(1.0, None), &usage(1.0, Some(5.0))), Ok([0.0; 3]));
+        let error = between(&usage(1.0, Some(5.0)), &usage(3.5, Some(4.0))).expect_err("it fell");
+        assert!(error.contains("counter of disk has fallen"), "{error}");
+    }
+
+    #[test]
+    fn questions_and_idleness_are_taken_away() {
+        let idle = Idle::of(10, [0.1, 0.0, 3000.0], 2.0, [0.41, 0.0, 300.0]);
+        assert_eq!(idle.question, [0.01, 0.0, 300.0]);
+        assert!((idle.second[0] - 0.2).abs() < 1e-12 && idle.second[1..] == [0.0, 0.0], "{idle:?}");
+        let rest = idle.taken_from([1.0, 7.0, 1300.0], 2.0);
+        assert!((rest[0] - 0.59).abs() < 1e-12 && rest[1..] == [7.0, 1000.0], "{rest:?}");
+    }
+}

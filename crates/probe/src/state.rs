@@ -1,0 +1,142 @@
+//! What a probe has learned so far, kept beside its output so that one that was interrupted goes on.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::capacity::Peak;
+use crate::frontier::Frontier;
+use crate::linear::Line;
+use crate::monitor::Used;
+
+/// The version that is written and read.
+const VERSION: u32 = 1;
+
+/// Longest file that is read: thousands of pages take a megabyte.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What is known.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    version: u32,
+    /// The home page and the node.
+    probed: String,
+    /// What is still to be visited.
+    pub frontier: Frontier,
+    /// Whether the crawl is over.
+    pub is_crawled: bool,
+    /// Pages that were visited and answered, in that order.
+    pub pages: Vec<String>,
+    /// What they cost.
+    pub profiles: Vec<Profile>,
+    /// What the server could be brought to use.
+    pub peaks: Vec<Peak>,
+    /// Pages that have no cost, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+/// What a page costs, in the agent's units.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// Path and query.
+    pub target: String,
+    /// Per request.
+    pub used: Used,
+    /// Requests that it was measured with.
+    pub requests: u32,
+    /// The linear verification, of what it uses more of than noise.
+    pub lines: [Option<Line>; 3],
+}
+
+impl State {
+    /// Of a probe that begins.
+    #[must_use]
+    pub fn new(home: &str, node: &str) -> State {
+        State { version: VERSION, probed: format!("{home} on {node}"), ..State::default() }
+    }
+
+    /// Reads it back.
+    ///
+    /// # Errors
+    /// There is none, or it is of another probe.
+    pub fn load(path: &Path, home: &str, node: &str) -> Result<State, String> {
+        let shown = path.display();
+        let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
+        if length > MOST_BYTES {
+            return Err(format!("{shown} is longer than {} MiB: it is no state of a probe", MOST_BYTES >> 20));
+        }
+        let text = fs::read_to_string(path).map_err(|error| format!("{shown}: {error}"))?;
+        let state: State = serde_json::from_str(&text)
+            .map_err(|error| format!("{shown} is not the state of a probe ({error}); --force begins anew"))?;
+        let expected = State::new(home, node);
+        if state.version != expected.version || state.probed != expected.probed {
+            return Err(format!(
+                "{shown} is of a probe of {}, not of {}; --force begins anew",
+                state.probed, expected.probed
+            ));
+        }
+        Ok(state)
+    }
+
+    /// Writes it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn save(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
+        replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// Where the state of the probe with this output is.
+#[must_use]
+pub fn state_beside(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".state");
+    PathBuf::from(name)
+}
+
+/// Writes a file as a whole: whoever reads it sees the old text or the new one.
+///
+/// # Errors
+/// It cannot be written.
+pub fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let new = PathBuf::from(name);
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_of_one_probe() {
+        let directory = std::env::temp_dir().join(format!("weirgate-probe-{}", std::process::id()));
+        fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let path = state_beside(&directory.join("pages.yaml"));
+        assert!(path.ends_with("pages.yaml.state"));
+        let mut state = State::new("http://a.test/", "10.0.0.1:80");
+        state.pages.push("/a".to_owned());
+        let line = Some(Line { slope: 0.1, fit: 0.99 });
+        let profile =
+            Profile { target: "/a".to_owned(), used: [0.1, 0.0, 5.0], requests: 9, lines: [line, None, None] };
+        state.profiles.push(profile.clone());
+        state.save(&path).expect("it is written");
+        let again = State::load(&path, "http://a.test/", "10.0.0.1:80").expect("it is read");
+        assert_eq!((again.pages, again.profiles), (vec!["/a".to_owned()], vec![profile]));
+        let error = State::load(&path, "http://b.test/", "10.0.0.1:80").expect_err("another");
+        assert!(error.contains("of a probe of http://a.test/ on 10.0.0.1:80") && error.contains("--force"), "{error}");
+        fs::write(&path, "{").expect("it is writable");
+        assert!(State::load(&path, "http://a.test/", "10.0.0.1:80").expect_err("cut").contains("not the state"));
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 1, "nothing else is left");
+        fs::remove_dir_all(&directory).expect("it can be removed");
+    }
+}

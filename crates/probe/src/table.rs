@@ -1,0 +1,202 @@
+//! The page table as it is written: YAML for people to read, check and change.
+//!
+//! Source: Feng and Lin, Sec. 3.1: the prober records addresses and percentages for the classifier and the scheduler.
+//! Here a line also has how well it is known and, as a comment, the resource that it uses most. Pages that were
+//! left out stand at the end, each with its reason.
+
+use std::fmt::Write as _;
+
+use weirgate_config::USAGE_RESOURCES;
+
+use crate::capacity::Capacity;
+use crate::fold::Route;
+
+/// All that stands in it.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    /// Seconds since 1970.
+    pub probed: u64,
+    /// The address that was probed.
+    pub server: String,
+    /// Of CPU, disk and bandwidth.
+    pub capacity: [Option<Capacity>; 3],
+    /// Sorted.
+    pub routes: Vec<Route>,
+    /// Pages that have no line, and why.
+    pub left_out: Vec<(String, String)>,
+}
+
+impl Table {
+    /// The file.
+    #[must_use]
+    pub fn to_yaml(&self) -> String {
+        let mut text = String::from(
+            "# What requests cost, in percent of what the server has of a resource in a second. Written by `weirgate probe`;\n\
+             # change what you know better.\n",
+        );
+        let _ = writeln!(text, "version: 1\nprobed: {}\nserver: {}", date(self.probed), self.server);
+        for (name, capacity) in USAGE_RESOURCES.iter().zip(&self.capacity) {
+            match capacity {
+                None => {
+                    let _ = writeln!(text, "# {name}: nothing was seen to use it");
+                }
+                Some(capacity) if capacity.is_told => {
+                    let _ = writeln!(text, "# {name}: what the agent says, as it was not saturated");
+                }
+                Some(capacity) if !capacity.is_reached => {
+                    let _ = writeln!(text, "# {name}: at least; something else was saturated first");
+                }
+                Some(_) => {}
+            }
+        }
+        let known = USAGE_RESOURCES.iter().zip(&self.capacity).enumerate();
+        let known = known
+            .filter_map(|(at, (name, capacity))| Some(format!("{name}: {}", amount(at, capacity.as_ref()?.amount))));
+        let _ = writeln!(text, "capacity: {{ {} }}", known.collect::<Vec<_>>().join(", "));
+        let lines: Vec<(String, usize)> = self.routes.iter().map(|route| (line(route), route.tendency())).collect();
+        let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
+        text += if lines.is_empty() { "routes: {}\n" } else { "routes:\n" };
+        for (line, tendency) in lines {
+            let _ = writeln!(text, "{line:width$}  # {}", USAGE_RESOURCES[tendency]);
+        }
+        if !self.left_out.is_empty() {
+            text += "# Left out; their class's `cost` counts:\n";
+        }
+        for (target, why) in &self.left_out {
+            let _ = writeln!(text, "#   {target}: {}", why.replace(['\n', '\r'], " "));
+        }
+        text
+    }
+}
+
+fn line(route: &Route) -> String {
+    let shares = USAGE_RESOURCES.iter().zip(route.share).map(|(name, share)| format!("{name}: {}", percent(share)));
+    let shares = shares.collect::<Vec<_>>().join(", ");
+    // Addresses have neither quotes nor backslashes unescaped; the file's reader would say so.
+    let pattern = serde_json::Value::String(route.to_string());
+    format!(
+        "  {pattern}: {{ {shares}, confidence: {:.0}%, samples: {} }}",
+        (route.confidence * 100.0).floor(),
+        route.samples
+    )
+}
+
+/// Largest share that a page table has, four seconds of the whole server; what takes longer is no request to schedule.
+const MOST: f64 = 4.0;
+
+/// A share with three digits that say something.
+#[must_use]
+pub fn percent(share: f64) -> String {
+    format!("{}%", digits(share.clamp(0.0, MOST) * 100.0))
+}
+
+/// An amount of a resource in its unit: CPUs, or bytes.
+#[must_use]
+pub fn amount(resource: usize, amount: f64) -> String {
+    match (resource, amount) {
+        (0, _) => digits(amount),
+        (_, bytes) if bytes >= 1_048_576.0 => format!("{}MiB", digits(bytes / 1_048_576.0)),
+        (_, bytes) if bytes >= 1024.0 => format!("{}KiB", digits(bytes / 1024.0)),
+        (_, bytes) => format!("{bytes:.0}B"),
+    }
+}
+
+fn digits(number: f64) -> String {
+    // Below a millionth of a percent there is nothing to schedule.
+    let places = if number <= 0.0 { 0.0 } else { (2.0 - number.log10().floor()).clamp(0.0, 6.0) };
+    let text = format!("{number:.0$}", places as usize);
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
+/// A date as in RFC 3339, from seconds since 1970.
+fn date(seconds: u64) -> String {
+    let (mut day, second) = (seconds / 86_400, seconds % 86_400);
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while day >= 365 + u64::from(is_leap(year)) {
+        day -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 1;
+    for days in [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30] {
+        if day < days {
+            break;
+        }
+        day -= days;
+        month += 1;
+    }
+    format!("{year:04}-{month:02}-{:02}T{:02}:{:02}:{:02}Z", day + 1, second / 3600, second / 60 % 60, second % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_lines_for_people() {
+        let capacity = |amount, is_reached, is_told| Some(Capacity { amount, is_reached, is_told });
+        let table = Table {
+            probed: 1_795_353_600,
+            server: "http://10.0.0.1:80".to_owned(),
+            capacity: [capacity(0.5, true, false), capacity(20.0 * 1_048_576.0, false, false), None],
+            routes: vec![
+                Route::of("/", [0.0001, 0.0, 0.00002], 1.0, 40),
+                Route::of("/album.php?id=7", [0.008, 0.0251, 0.0], 0.9871, 120),
+            ],
+            left_out: vec![("/broken".to_owned(), "answered\n500".to_owned())],
+        };
+        let text = table.to_yaml();
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "version: 1",
+                "probed: 2026-11-22T13:20:00Z",
+                "server: http://10.0.0.1:80",
+                "# disk: at least; something else was saturated first",
+                "# bandwidth: nothing was seen to use it",
+                "capacity: { cpu: 0.5, disk: 20MiB }",
+                "routes:",
+                "  \"/\": { cpu: 0.01%, disk: 0%, bandwidth: 0.002%, confidence: 100%, samples: 40 }              # cpu",
+                "  \"/album.php?id=7\": { cpu: 0.8%, disk: 2.51%, bandwidth: 0%, confidence: 98%, samples: 120 }  # disk",
+                "# Left out; their class's `cost` counts:",
+                "#   /broken: answered 500",
+            ]
+        );
+        assert!(Table::default().to_yaml().contains("\nroutes: {}\n"));
+    }
+
+    #[test]
+    fn numbers_have_three_digits_that_say_something() {
+        for (share, text) in [
+            (0.09, "9%"),
+            (0.012345, "1.23%"),
+            (1.0, "100%"),
+            (12.34, "400%"),
+            (1e-6, "0.0001%"),
+            (1e-12, "0%"),
+            (-1.0, "0%"),
+        ] {
+            assert_eq!(percent(share), text);
+        }
+        for (bytes, text) in [(512.0, "512B"), (2048.0, "2KiB"), (12_478_054.4, "11.9MiB"), (150e6, "143MiB")] {
+            assert_eq!(amount(1, bytes), text);
+        }
+        assert_eq!(amount(0, 1.996), "2");
+    }
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_735_689_599, "2024-12-31T23:59:59Z"),
+            (4_102_444_800, "2100-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(date(seconds), text);
+        }
+    }
+}

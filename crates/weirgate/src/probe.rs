@@ -1,0 +1,379 @@
+//! `weirgate probe`: what each page of a server costs, written as the page table of a policy.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+use weirgate_config::{HostPattern, Match, Site, Token};
+use weirgate_probe::frontier::Bounds;
+use weirgate_probe::monitor::Monitor;
+use weirgate_probe::table::Table;
+use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, replace, state_beside};
+
+use crate::check::env_token;
+use crate::exit::{self, tell};
+
+/// How long a report may take where no policy says: what a policy says by itself.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where an agent's report is where no policy says.
+const REPORT_PATH: &str = "/weirgate/report";
+
+/// Finds out what each page of a server costs in CPU, disk and bandwidth, and what the server has of each.
+///
+/// Visits the site from URL on, asks for every page again and again, one at a time and by several at once, and asks the
+/// node's agent before and after what was used; then brings the server to its limits for some seconds, resource by
+/// resource. The result is the page table for `discipline: mqos`. Probe a node that serves nobody else meanwhile.
+///
+/// Only nodes that the policy names are probed, and only with GET. robots.txt is respected (as `weirgate-probe`). A probe
+/// that was stopped leaves FILE.state, and `--resume` goes on with it.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Environment:
+  WEIRGATE_AGENT_TOKEN  bearer token of the agent, if neither the policy nor --token-file names a file
+
+Examples:
+  weirgate agent --port 80 --usage-of system.slice/apache2.service    # on the node
+  weirgate probe http://10.0.0.1/ --policy policy.yaml --dry-run      # what there is to probe: crawls, no more
+  weirgate probe http://10.0.0.1/ --policy policy.yaml --output pages.yaml
+  weirgate probe http://shop.test/ --policy policy.yaml --node 10.0.0.1:80 --agent 10.0.0.1:9902
+
+Exit codes:
+  0  the page table is written (with --dry-run: there is something to probe)
+  1  it cannot be done, or was stopped: standard error says why and what helps
+  2  the command line is wrong")]
+pub(crate) struct Args {
+    /// The home page, such as http://10.0.0.1:8080/. Plain http only.
+    url: String,
+    /// The policy file (YAML) that names the node.
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// The node, as the policy has its address, where URL has the name of a site. A class of the policy must match
+    /// that name as `host`.
+    #[arg(long, value_name = "HOST:PORT")]
+    node: Option<String>,
+    /// The node's agent; by default where the upstream's `collector` says.
+    #[arg(long, value_name = "HOST:PORT")]
+    agent: Option<String>,
+    /// File with the agent's bearer token; by default what the upstream's `collector` says.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Where the page table is written.
+    #[arg(short, long, value_name = "FILE", default_value = "pages.yaml")]
+    output: PathBuf,
+    /// Overwrite FILE, and forget a probe that was stopped.
+    #[arg(long, conflicts_with = "resume")]
+    force: bool,
+    /// Go on with the probe that was stopped.
+    #[arg(long)]
+    resume: bool,
+    /// Only crawl, each page once, and say what would be probed. Nothing is written.
+    #[arg(long, conflicts_with_all = ["force", "resume"])]
+    dry_run: bool,
+    /// Links from the home page to a page.
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    max_depth: u32,
+    /// Pages; of those that look alike four are visited.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    max_pages: u32,
+    /// Minutes for all. When they are over, the table has what is known.
+    #[arg(long, value_name = "MINUTES", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1440))]
+    max_time: u32,
+    /// Requests for a page, for each number of them at once.
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(8..=10_000))]
+    requests: u32,
+    /// Seconds for a page, for each number of requests at once.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    page_time: u32,
+    /// Most requests at once for a page: the linear verification goes by powers of two.
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
+    concurrency: u32,
+    /// Most requests at once when the server is saturated.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(4..=1024))]
+    saturate: u32,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    match start(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => exit::fail(&format!("probe: {why}")),
+    }
+}
+
+fn start(args: &Args) -> Result<(), String> {
+    let home = home(&args.url)?;
+    let file = args.policy.display().to_string();
+    let loaded = weirgate_config::load_file(&args.policy, env_token()).map_err(|errors| {
+        tell(&errors.to_string());
+        format!("{file} is not sound: nothing is probed")
+    })?;
+    let node = permitted(&home, args.node.as_deref(), &loaded.site).map_err(|why| format!("{file}: {why}"))?;
+    let monitor = monitor(args, node, &loaded.site).map_err(|why| format!("{file}: {why}"))?;
+    let address = loaded.site.nodes[node].address.clone();
+    let keeps = state_beside(&args.output);
+    let state = match args.dry_run {
+        true => State::new(home.as_str(), &address),
+        false => state(args, &keeps, &home, &address)?,
+    };
+    let host = home.authority().to_owned();
+    let options = Options {
+        target: Target { address, host },
+        home,
+        monitor,
+        bounds: Bounds { depth: args.max_depth, pages: args.max_pages as usize },
+        effort: Effort {
+            at_once: args.concurrency,
+            requests: args.requests,
+            time: Duration::from_secs(args.page_time.into()),
+        },
+        saturate: args.saturate,
+        time: Duration::from_secs(60 * u64::from(args.max_time)),
+        state: (!args.dry_run).then(|| keeps.clone()),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+    let shown = Shown::new();
+    let show = |progress: Progress<'_>| shown.show(progress);
+    let probe = Probe::new(options, state, &show);
+    let done = runtime.block_on(async {
+        let hear = |kind| signal(kind).map_err(|error| format!("cannot follow signals: {error}"));
+        let (mut interrupt, mut terminate) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
+        let stop = async {
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+        };
+        tokio::select! {
+            done = work(probe, args) => done,
+            () = stop => Err(match args.dry_run {
+                true => "stopped".to_owned(),
+                false => format!("stopped; --resume goes on with what is in {}", keeps.display()),
+            }),
+        }
+    });
+    shown.bar.finish_and_clear();
+    if let Some(table) = done? {
+        write(args, &table, &keeps)?;
+    }
+    Ok(())
+}
+
+/// The whole probe, or its crawl alone.
+async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String> {
+    if !args.dry_run {
+        return probe.run().await.map(Some);
+    }
+    let known = probe.crawl().await?;
+    let steps = args.concurrency.ilog2() + 1;
+    let (pages, each) = (known.pages.len() as u32, steps * args.requests);
+    for path in &known.pages {
+        exit::write(&format!("{path}\n")).map_err(|error| error.to_string())?;
+    }
+    for (path, why) in &known.left_out {
+        tell(&format!("weirgate: probe: left out: {path}: {why}\n"));
+    }
+    tell(&format!(
+        "weirgate: probe: {pages} pages; each would be requested at most {each} times in {} s, by up to {} at once; then the \
+         server would be saturated by up to {} at once for half a minute\n",
+        steps * args.page_time,
+        args.concurrency,
+        args.saturate
+    ));
+    Ok(None)
+}
+
+fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
+    let output = args.output.display();
+    replace(&args.output, &table.to_yaml()).map_err(|error| format!("{output}: {error}"))?;
+    // It has been used up; one that stays is only in the way of the next probe.
+    if let Err(error) = fs::remove_file(state) {
+        tell(&format!("weirgate: probe: {}: {error}\n", state.display()));
+    }
+    let left = match table.left_out.len() {
+        0 => String::new(),
+        n => format!(", {n} pages left out with their reasons"),
+    };
+    tell(&format!("weirgate: probe: wrote {output}: {} routes{left}\n", table.routes.len()));
+    Ok(())
+}
+
+/// Where the crawl begins.
+fn home(url: &str) -> Result<Url, String> {
+    let mut home =
+        Url::parse(url).map_err(|error| format!("{url:?} is not a URL ({error}); write http://HOST:PORT/"))?;
+    match home.scheme() {
+        "http" => {}
+        "https" => {
+            return Err(format!(
+                "{url:?}: nodes are asked by plain http, as the gateway asks them; write its http address"
+            ));
+        }
+        other => return Err(format!("{url:?}: {other} is no scheme of web servers; write http://HOST:PORT/")),
+    }
+    if !home.username().is_empty() || home.password().is_some() {
+        return Err(format!("{url:?} has a user, who cannot be logged in here"));
+    }
+    home.set_fragment(None);
+    Ok(home)
+}
+
+/// The node of the policy that is to be probed.
+///
+/// # Errors
+/// The policy does not name it, and what to add.
+fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, String> {
+    let host = home.host_str().unwrap_or_default();
+    let address = format!("{host}:{}", home.port_or_known_default().unwrap_or(80));
+    let sought = node.unwrap_or(&address);
+    let found = site.nodes.iter().position(|node| node.address.eq_ignore_ascii_case(sought));
+    let Some(found) = found else {
+        let add = format!("add it as `upstreams: {{ NAME: {{ nodes: [\"{sought}\"] }} }}` if it is yours");
+        return Err(format!("no upstream has the node {sought}, and nobody else's server is probed; {add}"));
+    };
+    // A site that is named has to be one of the policy's as well.
+    let named = |name: &str| site.rules.iter().any(|rule| names(&rule.matches, name));
+    let is_node = site.nodes.iter().any(|node| node.address.eq_ignore_ascii_case(&address));
+    if is_node || named(&host.to_ascii_lowercase()) {
+        return Ok(found);
+    }
+    Err(format!(
+        "no class matches the host {host}; add one with `match: {{ host: {host} }}`, or write URL with the node's address"
+    ))
+}
+
+/// Whether a condition names a host.
+fn names(condition: &Match, host: &str) -> bool {
+    match condition {
+        Match::All(inner) | Match::Either(inner) => inner.iter().any(|condition| names(condition, host)),
+        Match::Host(HostPattern::Exact(name)) => name == host,
+        Match::Host(HostPattern::Below(suffix)) => host.ends_with(suffix.as_str()),
+        _ => false,
+    }
+}
+
+/// The agent of that node.
+fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
+    let address = &site.nodes[node].address;
+    // A machine may be in several pools; whichever has a collector will do.
+    let pools = site.nodes.iter().zip(&site.policy.nodes).filter(|(known, _)| known.address == *address);
+    let collector = pools.filter_map(|(_, node)| site.pools.get(node.pool)?.collector.as_ref()).next();
+    let reports = match (&args.agent, collector) {
+        (Some(agent), _) => agent.clone(),
+        (None, Some(collector)) => collector.at(address),
+        (None, None) => {
+            return Err(format!(
+                "the upstream of {address} has no `collector`, so nobody tells what a request uses; start `weirgate agent` \
+                 beside the server, and add `collector: {{}}` to the upstream or name the agent with --agent"
+            ));
+        }
+    };
+    let file = args.token_file.as_deref().or(collector.and_then(|collector| collector.token_file.as_deref()));
+    let variable = std::env::var("WEIRGATE_AGENT_TOKEN").ok().map(|value| ("WEIRGATE_AGENT_TOKEN", value));
+    let token = Token::find("agent", file, variable).map_err(|error| error.to_string())?;
+    Ok(Monitor {
+        address: reports,
+        path: collector.map_or(REPORT_PATH, |collector| collector.path.as_str()).to_owned(),
+        authorization: token.map(|token| token.authorization()),
+        timeout: collector.map_or(PATIENCE, |collector| collector.timeout),
+    })
+}
+
+/// From what the probe goes on.
+fn state(args: &Args, keeps: &Path, home: &Url, node: &str) -> Result<State, String> {
+    let (output, beside) = (args.output.display(), keeps.display());
+    let fresh = State::new(home.as_str(), node);
+    match (args.resume, keeps.exists()) {
+        (true, true) => State::load(keeps, home.as_str(), node),
+        (true, false) => Err(format!("there is no {beside} to go on with; leave out --resume")),
+        (false, true) if !args.force => {
+            Err(format!("{beside} is of a probe that was stopped: --resume goes on with it, --force begins anew"))
+        }
+        _ if args.output.exists() && !args.force => {
+            Err(format!("{output} is there already; overwrite it with --force, or name another with --output"))
+        }
+        // Now rather than after the probe.
+        _ => fresh.save(keeps).map(|()| fresh),
+    }
+}
+
+/// A bar on a terminal, lines elsewhere.
+struct Shown {
+    bar: ProgressBar,
+}
+
+impl Shown {
+    fn new() -> Shown {
+        Shown { bar: ProgressBar::new_spinner() }
+    }
+
+    fn show(&self, progress: Progress<'_>) {
+        match progress {
+            Progress::Part(name, steps) => {
+                self.line(name);
+                let template = match steps {
+                    Some(_) => "{bar:24} {pos}/{len} {elapsed} {wide_msg}",
+                    None => "{spinner} {pos} {elapsed} {wide_msg}",
+                };
+                self.bar.reset();
+                self.bar.set_length(steps.unwrap_or(0));
+                self.bar
+                    .set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
+            }
+            Progress::Step(what) => self.bar.set_message(what),
+            Progress::Done => self.bar.inc(1),
+            Progress::Line(line) => self.line(&line),
+        }
+    }
+
+    fn line(&self, line: &str) {
+        self.bar.suspend(|| tell(&format!("weirgate: probe: {line}\n")));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(upstream: &str) -> Site {
+        let text = format!(
+            "listen: 127.0.0.1:0\nadmin: off\nupstreams:\n  web: {upstream}\nclasses:\n  - {{ name: a, match: {{ any: [{{ host: shop.test }}, {{ host: \"*.b.test\" }}] }} }}\n  - {{ name: other }}\n"
+        );
+        weirgate_config::load("policy.yaml", &text, false).expect("sound").site
+    }
+
+    #[test]
+    fn only_nodes_of_the_policy_are_probed() {
+        let site = site("{ nodes: [127.0.0.1:9001, \"web1.test:80\"] }");
+        let of = |url: &str, node: Option<&str>| permitted(&home(url).expect("a URL"), node, &site);
+        assert_eq!(of("http://127.0.0.1:9001/x", None), Ok(0));
+        assert_eq!(of("http://WEB1.test/", None), Ok(1));
+        assert_eq!(of("http://shop.test/", Some("127.0.0.1:9001")), Ok(0));
+        assert_eq!(of("http://a.b.test:8080/", Some("web1.test:80")), Ok(1));
+        for (url, node, problem) in [
+            ("http://127.0.0.1/", None, "no upstream has the node 127.0.0.1:80"),
+            ("http://example.org/", None, "nobody else's server is probed; add it as `upstreams:"),
+            ("http://shop.test/", None, "no upstream has the node shop.test:80"),
+            ("http://shop.test/", Some("10.0.0.9:80"), "no upstream has the node 10.0.0.9:80"),
+            ("http://example.org/", Some("127.0.0.1:9001"), "no class matches the host example.org; add one with"),
+        ] {
+            let error = of(url, node).expect_err(url);
+            assert!(error.contains(problem), "{error}");
+        }
+    }
+
+    #[test]
+    fn plain_http_is_probed() {
+        for (url, problem) in [
+            ("https://a.test/", "plain http, as the gateway asks them"),
+            ("ftp://a.test/", "ftp is no scheme of web servers"),
+            ("a.test", "is not a URL"),
+            ("http://", "is not a URL"),
+            ("http://u:p@a.test/", "has a user"),
+        ] {
+            let error = home(url).expect_err(url);
+            assert!(error.contains(problem), "{error}");
+        }
+        assert_eq!(home("http://a.test/x?y#z").map(|url| url.to_string()), Ok("http://a.test/x?y".to_owned()));
+    }
+}

@@ -1,0 +1,197 @@
+//! `weirgate probe` as a process: beside a server whose costs are known exactly, and beside a real Apache with PHP.
+
+// Other tests use more of it.
+#[allow(dead_code)]
+#[path = "../processes/mod.rs"]
+mod processes;
+
+mod house;
+mod real;
+mod scripted;
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use processes::Directory;
+use scripted::{Page, Scripted};
+use weirgate_config::{PageTable, load_file};
+
+/// A site with all that a crawl meets.
+const PAGES: &[(&str, Page)] = &[
+    (
+        "/",
+        Page(
+            200,
+            "<a href=/math.php?n=1><a href=/math.php?n=2><a href=/math.php?n=3><a href='/item.php?id=1'><a href=/item.php?id=2>
+             <a href=/album/1/><a href=/album/2/><a href=/old><a href=/private/x><a href=/logout><a href=/broken>
+             <a href=http://example.org/><a href=#top><img src=/i.png><form action=/buy><a href=/free><a href=/once>",
+            [0.001, 0.0, 1000.0],
+        ),
+    ),
+    ("/robots.txt", Page(200, "User-agent: *\nDisallow: /private\n", [0.0; 3])),
+    ("/math.php?n=1", Page(200, "1", [0.02, 0.0, 300.0])),
+    ("/math.php?n=2", Page(200, "2", [0.021, 0.0, 300.0])),
+    ("/math.php?n=3", Page(200, "3", [0.08, 0.0, 300.0])),
+    ("/item.php?id=1", Page(200, "1", [0.002, 4e6, 300.0])),
+    ("/item.php?id=2", Page(200, "2", [0.002, 4e6, 300.0])),
+    ("/album/1/", Page(200, "<p>", [0.001, 0.0, 400_000.0])),
+    ("/album/2/", Page(200, "<p>", [0.001, 0.0, 420_000.0])),
+    ("/i.png", Page(200, "png", [0.0, 0.0, 5000.0])),
+    ("/old", Page(302, "/new", [0.001, 0.0, 300.0])),
+    ("/new", Page(200, "new", [0.004, 0.0, 300.0])),
+    ("/broken", Page(500, "", [0.5, 0.0, 300.0])),
+    ("/free", Page(200, "", [0.0; 3])),
+    ("/once", Page(200, "once", [0.5, 0.0, 0.0])),
+    ("/private/x", Page(200, "", [0.0; 3])),
+    ("/logout", Page(200, "", [0.0; 3])),
+];
+
+/// A policy of that server, whose agent is the server itself.
+fn policy(directory: &Directory, server: &Scripted, more: &str) -> std::path::PathBuf {
+    let name = if more.is_empty() { "policy.yaml" } else { "with-table.yaml" };
+    let text = format!(
+        "listen: 127.0.0.1:0\nadmin: off\n{more}upstreams:\n  web: {{ nodes: [{}], collector: {{ port: node }} }}\nclasses:\n  - {{ \
+         name: shop, match: {{ host: shop.test }} }}\n  - {{ name: other }}\n",
+        server.address
+    );
+    directory.write(name, &text)
+}
+
+fn probe(server: &Scripted, directory: &Directory, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+    command.arg("probe").arg(format!("http://{}/", server.address)).arg("--policy");
+    command.arg(directory.path().join("policy.yaml")).arg("--output").arg(directory.path().join("pages.yaml"));
+    // A page as briefly as it may be: what it costs is exact.
+    command.args(["--requests", "8", "--page-time", "1", "--saturate", "4"]).args(args);
+    command.env_remove("WEIRGATE_AGENT_TOKEN").stdin(Stdio::null());
+    command
+}
+
+fn ended(mut command: Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().expect("the program starts");
+    (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
+}
+
+/// The table of a policy.
+fn table(policy: &Path) -> PageTable {
+    let loaded = load_file(policy, false).unwrap_or_else(|errors| panic!("{errors}"));
+    loaded.site.page_table.expect("it has one")
+}
+
+#[test]
+fn a_site_is_probed_into_a_table_that_a_policy_loads() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    policy(&directory, &server, "");
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    assert_eq!(code, Some(0), "{said}");
+    let text = std::fs::read_to_string(directory.path().join("pages.yaml")).expect("it is written");
+    let table = table(&policy(&directory, &server, "page_table: pages.yaml\n"));
+    let routes: Vec<&str> = table.routes.iter().map(|route| route.pattern.as_str()).collect();
+    let expected = ["/", "/album/*/", "/i.png", "/item.php?id=*", "/math.php?n=*", "/math.php?n=3", "/new", "/old"];
+    assert_eq!(routes, expected, "{text}");
+    for (route, cost, tendency) in [
+        ("/math.php?n=3", 0.08, 0),
+        ("/item.php?id=*", 4e6, 1),
+        ("/album/*/", 410_000.0, 2),
+        ("/math.php?n=*", 0.0205, 0),
+    ] {
+        let found = table.routes.iter().find(|known| known.pattern == route).expect("it is there");
+        let capacity = table.capacity[tendency].expect("it was saturated, or told");
+        let off = found.demand.share(tendency) * capacity / cost;
+        assert!((0.96..1.04).contains(&off), "{route}: {off} of {cost}\n{text}");
+        assert_eq!(found.demand.tendency(), tendency, "{route}\n{text}");
+        assert!(found.confidence.is_some_and(|sure| sure >= 0.98) && found.samples.is_some_and(|n| n >= 16), "{text}");
+    }
+    for (path, why) in [("/broken", "answered 500"), ("/free", "costs too little"), ("/once", "its use of cpu (")] {
+        assert!(text.contains(&format!("#   {path}: {why}")), "{text}");
+    }
+    for path in ["/private/x", "/logout", "/buy"] {
+        assert_eq!(server.requests(path), 0, "{path}");
+    }
+    assert_eq!((server.requests("/broken"), server.requests("/robots.txt")), (1, 1));
+    assert!(
+        said.contains("1 link that robots.txt closes") && said.contains("left alone: 1 link to other servers"),
+        "{said}"
+    );
+    assert!(!directory.path().join("pages.yaml.state").exists(), "it was used up");
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    assert!(code == Some(1) && said.contains("is there already; overwrite it with --force"), "{said}");
+}
+
+#[test]
+fn a_dry_run_asks_for_each_page_once_and_writes_nothing() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    policy(&directory, &server, "");
+    let (code, listed, said) = ended(probe(&server, &directory, &["--dry-run", "--max-depth", "1"]));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(listed.starts_with("/\n") && listed.contains("/album/2/\n") && !listed.contains("broken"), "{listed}");
+    assert!(said.contains("left out: /broken: answered 500") && said.contains("13 pages"), "{said}");
+    assert_eq!((server.requests("/"), server.requests("/math.php?n=3")), (1, 1));
+    assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 1, "the policy");
+}
+
+#[test]
+fn a_probe_that_is_stopped_goes_on() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    policy(&directory, &server, "");
+    // In the midst of profiling: the crawl takes 14 requests, a page 40 or so.
+    let reached = server.after(150);
+    let mut stopped = probe(&server, &directory, &[]).stderr(Stdio::piped()).spawn().expect("it starts");
+    reached.recv().expect("the server is there");
+    let id = stopped.id().to_string();
+    assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("every system has kill").success());
+    let output = stopped.wait().map(|status| status.code());
+    assert_eq!(output.expect("it ends"), Some(1));
+    let state = directory.path().join("pages.yaml.state");
+    assert!(state.exists() && !directory.path().join("pages.yaml").exists());
+
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    assert!(code == Some(1) && said.contains("--resume goes on with it, --force begins anew"), "{said}");
+    let mut elsewhere = probe(&server, &directory, &["--resume"]);
+    elsewhere.args(["--node", &server.address.to_string()]);
+    let before = (server.requests("/"), server.requests("/robots.txt"));
+    let (code, _, said) = ended(elsewhere);
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!((server.requests("/"), server.requests("/robots.txt")), before, "what is known is not asked again");
+    assert_eq!(table(&policy(&directory, &server, "page_table: pages.yaml\n")).routes.len(), 8);
+    assert!(!state.exists());
+    let (code, _, said) = ended(probe(&server, &directory, &["--resume"]));
+    assert!(code == Some(1) && said.contains("to go on with; leave out --resume"), "{said}");
+}
+
+#[test]
+fn a_server_that_cannot_say_what_is_open_is_left_alone() {
+    const TROUBLED: &[(&str, Page)] =
+        &[("/robots.txt", Page(503, "", [0.0; 3])), ("/", Page(200, "<p>", [0.1, 0.0, 0.0]))];
+    let (directory, server) = (Directory::new(), Scripted::start(TROUBLED));
+    policy(&directory, &server, "");
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    assert!(code == Some(1) && said.contains("/robots.txt is answered with 503"), "{said}");
+    assert_eq!(server.requests("/"), 0);
+}
+
+#[test]
+fn what_cannot_be_probed_is_refused_before_anything_is_asked() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    let file = policy(&directory, &server, "");
+    let bare = directory.write(
+        "bare.yaml",
+        &format!(
+            "listen: 127.0.0.1:0\nadmin: off\nupstreams: {{ web: {{ nodes: [{}] }} }}\nclasses: [{{ name: a }}]\n",
+            server.address
+        ),
+    );
+    let at = format!("http://{}/", server.address);
+    for (url, policy, words) in [
+        ("http://example.org/", &file, "no upstream has the node example.org:80, and nobody else's server is probed"),
+        ("https://example.org/", &file, "plain http"),
+        (at.as_str(), &bare, "has no `collector`"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+        let output = directory.path().join("none.yaml");
+        command.args(["probe", url, "--policy"]).arg(policy).arg("--output").arg(output).stdin(Stdio::null());
+        let (code, _, said) = ended(command);
+        assert!(code == Some(1) && said.contains(words), "{url}: {said}");
+    }
+    assert_eq!(server.requests("/robots.txt") + server.requests("/"), 0);
+}

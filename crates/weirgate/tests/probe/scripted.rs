@@ -1,0 +1,115 @@
+//! A server whose pages cost what they are said to cost, and its agent: counters that grow with each request by exactly that.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// What a request for a page uses of CPU, disk and bandwidth.
+pub(crate) type Cost = [f64; 3];
+
+/// A page that costs something the first times only: one that is made for all who ask.
+pub(crate) const MADE_ONCE: (&str, u32) = ("/once", 5);
+
+/// A page: its status, its body, and its cost.
+pub(crate) struct Page(pub(crate) u16, pub(crate) &'static str, pub(crate) Cost);
+
+/// The server. It ends with the test's process.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    used: Cost,
+    /// Requests by page.
+    requests: BTreeMap<String, u32>,
+    /// Requests to be made until the gate opens, which is told once.
+    gate: Option<(u32, std::sync::mpsc::Sender<()>)>,
+}
+
+impl Scripted {
+    /// Starts it. Pages that are not in the list are not found, and cost nothing. What lies in `/weirgate/report` is its agent's.
+    pub(crate) fn start(pages: &'static [(&'static str, Page)]) -> Scripted {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("it has one");
+        let server = Scripted { address, seen: Arc::default() };
+        let accepting = server.clone();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let server = accepting.clone();
+                thread::spawn(move || server.serve(stream, pages));
+            }
+        });
+        server
+    }
+
+    /// How often a page was asked for.
+    pub(crate) fn requests(&self, path: &str) -> u32 {
+        self.seen.lock().expect("no thread has panicked").requests.get(path).copied().unwrap_or(0)
+    }
+
+    /// Is told when `count` more requests have come.
+    pub(crate) fn after(&self, count: u32) -> std::sync::mpsc::Receiver<()> {
+        let (tell, told) = std::sync::mpsc::channel();
+        self.seen.lock().expect("no thread has panicked").gate = Some((count, tell));
+        told
+    }
+
+    fn serve(&self, mut stream: TcpStream, pages: &'static [(&'static str, Page)]) {
+        let mut buffer = Vec::new();
+        loop {
+            while !buffer.windows(4).any(|end| end == b"\r\n\r\n") {
+                let mut bytes = [0; 1024];
+                match stream.read(&mut bytes) {
+                    Ok(read) if read > 0 => buffer.extend_from_slice(&bytes[..read]),
+                    _ => return,
+                }
+            }
+            let head = String::from_utf8_lossy(&buffer).into_owned();
+            buffer.clear();
+            let path = head.split(' ').nth(1).unwrap_or_default();
+            let (answer, close) = match path {
+                "/weirgate/report" => (self.report(), true),
+                _ => (self.page(path, pages), false),
+            };
+            if stream.write_all(answer.as_bytes()).is_err() || close {
+                return;
+            }
+        }
+    }
+
+    fn report(&self) -> String {
+        let [cpu, disk, bandwidth] = self.seen.lock().expect("no thread has panicked").used;
+        let body = format!(
+            r#"{{"version":1,"active":{{"static":0,"dynamic":0}},"usage":{{"cpu":{{"used":{cpu},"capacity":1}},"disk":{{"used":{disk},"capacity":100000000}},"bandwidth":{{"used":{bandwidth},"capacity":10000000}}}}}}"#
+        );
+        format!("HTTP/1.0 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+
+    fn page(&self, path: &str, pages: &'static [(&'static str, Page)]) -> String {
+        let page = pages.iter().find(|(known, _)| *known == path).map(|(_, page)| page);
+        let Page(status, body, cost) = page.unwrap_or(&Page(404, "", [0.0; 3]));
+        let mut seen = self.seen.lock().expect("no thread has panicked");
+        let times = seen.requests.entry(path.to_owned()).or_default();
+        *times += 1;
+        let is_made = path != MADE_ONCE.0 || *times <= MADE_ONCE.1;
+        for (used, cost) in seen.used.iter_mut().zip(cost) {
+            *used += if is_made { *cost } else { 0.0 };
+        }
+        if let Some((left, tell)) = seen.gate.as_mut() {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                // The test may have gone on.
+                let _ = tell.send(());
+                seen.gate = None;
+            }
+        }
+        let kind = if body.starts_with('<') { "text/html" } else { "text/plain" };
+        let location = if *status == 302 { format!("location: {body}\r\n") } else { String::new() };
+        format!("HTTP/1.1 {status} X\r\n{location}content-type: {kind}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+    }
+}
