@@ -27,7 +27,7 @@ pub(super) struct Pair {
 }
 
 /// The resources of a phase under one discipline, in every run.
-fn each<'a>(group: &'a Group, phase: usize) -> impl Iterator<Item = &'a ResourceUse> {
+fn each(group: &Group, phase: usize) -> impl Iterator<Item = &ResourceUse> {
     PhaseRuns::new(&group.verdicts, phase).each().filter_map(|phase| phase.resources.as_ref())
 }
 

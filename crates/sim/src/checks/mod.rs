@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `time` | instants never fall; the engine's timer lies ahead once it has nothing more to do; no request ends before it was released or is released before it came |
 //! | `ticket` | what the engine says about a request fits where the request is: none is lost or released twice |
-//! | `window` | a release leaves no more inside a group of nodes than its window has places |
+//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window |
 //! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
 //! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
 //! | `resources` | no node is given more than it has of a resource, and the engine counts what is left as the driver does, where load control manages resources |
@@ -277,14 +277,9 @@ impl Checks {
         self.compare("the queues", snapshot.waiting, self.waiting);
         let parts = windows_per_group(&snapshot.groups);
         let groups = snapshot.groups.len() / parts;
-        // A window for each resource: together they are the group's.
+        // Of a window for each resource these books do not know in which one a request counts.
         let whole = |group: usize| Group {
-            window: snapshot
-                .groups
-                .iter()
-                .skip(group)
-                .step_by(groups)
-                .fold(0, |sum: u32, seen| sum.saturating_add(seen.window.unwrap_or(u32::MAX))),
+            window: if parts > 1 { u32::MAX } else { snapshot.groups[group].window.unwrap_or(u32::MAX) },
             inside: 0,
         };
         self.groups = (0..groups).map(whole).collect();

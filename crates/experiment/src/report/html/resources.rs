@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::{escape, svg};
-use crate::report::svg::Line;
-use crate::report::{Curve, Report, Series, resources};
+use super::escape;
+use crate::report::{Report, drawings, resources};
 
 /// Everything about resources: charts per phase (over an axis one for all), who is inside over time, and the figures in
 /// tables. Empty if requests take nothing but CPU time.
@@ -20,53 +19,19 @@ pub fn resources(report: &Report<'_>) -> String {
          Waiting is the time at the gateway, processing that at the server.</p>",
     );
     html += &papers(report);
-    let over_axis = Curve::of(report).is_some();
-    html.extend(resources::charts_over_axis(report).iter().map(figure));
-    for (index, phase) in report.outline.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
-        if !over_axis {
-            let _ = write!(html, "<h3>{}</h3>", escape(&phase.name));
-            html.extend(resources::charts(report, index).iter().map(figure));
+    let mut heading = None;
+    for drawing in drawings(report) {
+        if heading.as_ref() != Some(&drawing.heading) {
+            let _ = write!(html, "<h3>{}</h3>", escape(&drawing.heading));
+            heading = Some(drawing.heading);
         }
-    }
-    html += &inside(report);
-    html + &table(report, &head)
-}
-
-fn figure(chart: &svg::Bars) -> String {
-    format!("<figure>{}</figure>", svg::bars(chart))
-}
-
-/// Requests inside by what they take most of, a figure for each discipline on the same axis.
-fn inside(report: &Report<'_>) -> String {
-    let with = |series: &&Series| !series.inside.is_empty();
-    let drawn: Vec<(&str, &Series)> = report
-        .groups
-        .iter()
-        .filter_map(|group| Some((group.discipline.as_str(), group.series.as_ref().filter(with)?)))
-        .collect();
-    let figures = drawn.iter().flat_map(|(_, series)| &series.inside).flat_map(|line| &line.requests);
-    let most = figures.copied().fold(0.0, f64::max);
-    if most <= 0.0 {
-        return String::new();
-    }
-    let mut html = String::from("<h3>Requests inside, by the resource that they take most of</h3><div class=\"grid\">");
-    for (who, series) in drawn {
-        let middle = |point: usize| ((point as f64 + 0.5) * series.step).min(series.length);
-        let line = |of: &crate::report::InsideSeries| Line {
-            name: of.resource.clone(),
-            points: of.requests.iter().enumerate().map(|(point, inside)| (middle(point), *inside)).collect(),
+        let caption = match drawing.caption.as_str() {
+            "" => String::new(),
+            caption => format!("<figcaption>{}</figcaption>", escape(caption)),
         };
-        let lines: Vec<Line> = series.inside.iter().map(line).collect();
-        let own = lines.iter().flat_map(|line| &line.points).map(|(_, inside)| *inside).fold(0.0, f64::max);
-        let svg = svg::over_time("Requests inside", &lines, series.length, svg::axis_for(own));
-        let who = escape(who);
-        let _ = write!(
-            html,
-            "<figure><figcaption>{who} <span class=\"m\">seed {}</span></figcaption>{svg}</figure>",
-            series.seed
-        );
+        let _ = write!(html, "<figure>{caption}{}</figure>", drawing.svg);
     }
-    html + "</div>"
+    html + &table(report, &head)
 }
 
 fn papers(report: &Report<'_>) -> String {
