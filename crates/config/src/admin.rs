@@ -4,6 +4,7 @@
 //! clients (the keys of templates) are shown as UTF-8 with odd bytes replaced and control characters
 //! escaped, and cut, so that a page of classes stays small and cannot steer a terminal.
 
+mod pages;
 mod resources;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use weirgate_engine as engine;
 
 use crate::report::Active;
 use crate::resolve::span_text;
+pub use pages::{PageTable, Route};
 use resources::by_name;
 pub use resources::{Resource, Rounds};
 

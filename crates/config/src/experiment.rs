@@ -176,7 +176,7 @@ pub struct Traffic {
     pub request: RequestShape,
 }
 
-/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{id}`, `{key}`, `{word}`,
+/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{id}`, `{key}`, `{word}`,
 /// `{object}`, `{bytes}` in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestShape {
@@ -315,6 +315,10 @@ pub struct DemandFrom {
     pub cpu: Distribution,
     /// Time that it then waits inside the machine without a CPU (a database, a disk).
     pub io: Distribution,
+    /// Time for which it keeps a disk busy before its CPU time. What else is at the disk shares it.
+    pub disk: Distribution,
+    /// Time for which its reply keeps a network link busy, last of all. What else is at the link shares it.
+    pub link: Distribution,
 }
 
 /// Something goes wrong, or is done on purpose.
@@ -383,6 +387,19 @@ impl Experiment {
     #[must_use]
     pub fn home_of(&self, traffic: usize) -> usize {
         self.traffic[traffic].source.part_of().unwrap_or(traffic)
+    }
+
+    /// Does a request of stream `traffic` ever take anything of a disk or a link of its own accord?
+    #[must_use]
+    pub fn takes_disk_or_link(&self, traffic: usize) -> bool {
+        let never = Distribution::Fixed(Duration::ZERO);
+        self.traffic[traffic].demand.iter().any(|demand| demand.disk != never || demand.link != never)
+    }
+
+    /// Do requests take something of disks and links as well as of CPUs?
+    #[must_use]
+    pub fn uses_several_resources(&self) -> bool {
+        (0..self.traffic.len()).any(|traffic| self.takes_disk_or_link(traffic))
     }
 
     /// Does stream `traffic` come as pages, with objects or in sessions?

@@ -90,6 +90,7 @@ fn load(
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems);
     let tree = tree.map(|tree| assemble(tree, base_dir, overrides, &mut problems));
+    let (tree, variant) = tree.map_or((None, None), |(tree, variant)| (Some(tree), variant));
     let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
     let experiment = tree.and_then(|tree| {
         let file = ExperimentFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
@@ -100,7 +101,11 @@ fn load(
             warn_if_infeasible(policy, &mut cx);
         }
         let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
-        Some((resolve_experiment(&file, policy, &stem, base_dir, &mut cx)?, written?))
+        let mut experiment = resolve_experiment(&file, policy, &stem, base_dir, &mut cx)?;
+        if let Some(variant) = variant {
+            experiment.site.policy.discipline.name = variant.as_ref().into();
+        }
+        Some((experiment, written?))
     });
     match experiment {
         Some((experiment, written)) if cx.problems.reports() == 0 => {
@@ -112,8 +117,9 @@ fn load(
     }
 }
 
-/// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out.
-fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> Tree {
+/// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out; the name of
+/// its discipline, if that is one of the experiment's own `disciplines`.
+fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> (Tree, Option<Rc<str>>) {
     let Tree { mut root, mut nodes } = tree;
     let (whole, parts): (Vec<_>, Vec<_>) = overrides.iter().partition(|o| o.replaces("policy"));
     for change in whole {
@@ -126,9 +132,27 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
     for change in parts {
         root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
     }
+    let variant = variant(&root);
+    if let Some((_, meant)) = &variant {
+        root = with_policy(&root, |policy| with_field(policy, "discipline", meant));
+    }
     root = with_policy(&root, |policy| with_page_table(policy, folder, &mut nodes, problems));
     root = with_policy(&root, |policy| completed(policy, &mut nodes));
-    Tree { root, nodes }
+    (Tree { root, nodes }, variant.map(|(name, _)| name))
+}
+
+/// The name that the policy gives its discipline and what it means, if `disciplines` has it.
+fn variant(root: &Node) -> Option<(Rc<str>, Rc<Node>)> {
+    let Value::Text(name) = &root.field("policy")?.field("discipline")?.value else { return None };
+    Some((Rc::clone(name), Rc::clone(root.field("disciplines")?.field(name)?)))
+}
+
+/// A map with another value of a field that it has.
+fn with_field(map: &Node, key: &str, value: &Rc<Node>) -> Option<Rc<Node>> {
+    let Value::Map(entries) = &map.value else { return None };
+    let mut entries = entries.clone();
+    entries.iter_mut().find(|entry| &*entry.key == key)?.node = Rc::clone(value);
+    Some(Rc::new(Node::new(map.place, Value::Map(entries))))
 }
 
 /// The tree with another policy, if `change` makes one.

@@ -303,6 +303,91 @@ fn overrides_change_what_they_name() {
 }
 
 #[test]
+fn the_experiments_of_mqos_have_the_papers_shape() {
+    // Feng and Lin: 600 outstanding clients, three classes 6:3:1, pages of three tendencies; the design: 50 to 55 % of the
+    // clients CPU-heavy.
+    let names = ["mqos-utilisation", "mqos-throughput", "mqos-sharing", "mqos-latency", "mqos-cluster"];
+    for name in names {
+        let experiment = load(name, &[]).experiment;
+        let policy = &experiment.site.policy;
+        let weights: Vec<(&str, f64)> =
+            policy.classes.iter().map(|class| (class.name.as_str(), class.weight)).collect();
+        assert_eq!(weights, [("gold", 6.0), ("silver", 3.0), ("bronze", 1.0)], "{name}");
+        let clients = |traffic: &weirgate_config::Traffic, at| {
+            let Source::Users { users, .. } = &traffic.source else { panic!("{name}: no clients") };
+            users.at(at)
+        };
+        let total = |at| experiment.traffic.iter().map(|traffic| clients(traffic, at)).sum::<f64>();
+        let expected: &[f64] = match name {
+            "mqos-latency" => &[300.0, 600.0, 900.0, 1200.0],
+            "mqos-sharing" => &[600.0, 400.0],
+            "mqos-cluster" => &[1200.0],
+            "mqos-throughput" => &[600.0; 7],
+            _ => &[600.0],
+        };
+        for (index, expected) in expected.iter().enumerate() {
+            let from = experiment.phase_from(index);
+            assert!((total(from) - expected).abs() < 1.0, "{name}: {} clients from {from:?} on", total(from));
+        }
+        assert_eq!(expected.len(), experiment.phases.len(), "{name}");
+        // What the page table says of a page is what a request for it takes.
+        let routes = &experiment.site.page_table.as_ref().expect("a page table").routes;
+        for traffic in &experiment.traffic {
+            let path = traffic.request.path.as_deref().expect("a path").split('?').next();
+            let route = routes.iter().find(|route| Some(route.pattern.as_str()) == path).expect("its route");
+            let demand = &traffic.demand[0];
+            for (resource, takes) in [&demand.cpu, &demand.disk, &demand.link].into_iter().enumerate() {
+                let (told, takes) = (route.demand.share(resource), takes.mean());
+                assert!((told / takes - 1.0).abs() < 0.001, "{name} {path:?}: {told} of {takes}");
+            }
+        }
+    }
+    let throughput = load("mqos-throughput", &[]).experiment;
+    let shares: Vec<Option<f64>> = throughput.phases.iter().map(|phase| phase.x).collect();
+    assert_eq!(shares, [40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0].map(Some));
+    for (phase, share) in throughput.phases.iter().zip(shares.iter().flatten()) {
+        let Source::Users { users, .. } = &throughput.traffic[0].source else { panic!("no clients") };
+        assert!((users.at(phase.until - seconds(1)) - 2.0 * share).abs() < 1e-9, "{share} % of 200");
+    }
+    // 300 requests a second in all under mQoS, 260 under one resource.
+    let published = load("mqos-utilisation", &[]).experiment.published;
+    let total = |name: &str| {
+        published
+            .iter()
+            .filter(|figure| figure.discipline == name)
+            .filter_map(|figure| figure.served_per_s)
+            .sum::<f64>()
+    };
+    assert_eq!([total("none"), total("sqos"), total("mqos")], [300.0, 260.0, 300.0]);
+}
+
+#[test]
+fn variants_of_disciplines_have_names_of_their_own() {
+    let of = |discipline: &str| {
+        let path = Path::new(EXPERIMENTS).join("mqos-utilisation.yaml");
+        let loaded = load_experiment_file(&path, &[Override::discipline(discipline)]);
+        loaded.map(|loaded| loaded.experiment.site.policy.discipline)
+    };
+    let horizon = |discipline: &weirgate_engine::Discipline| match discipline.load_control {
+        weirgate_engine::LoadControl::ResourceAvailability(figures) => figures.horizon,
+        ref other => panic!("{other:?}"),
+    };
+    for name in ["mqos", "mqos-drfq", "sqos"] {
+        let discipline = of(name).unwrap_or_else(|errors| panic!("{errors}"));
+        assert_eq!((discipline.name.as_str(), horizon(&discipline)), (name, Duration::from_millis(200)));
+    }
+    assert_eq!(of("mqos-drfq").unwrap().precedence, weirgate_engine::Precedence::Drfq);
+    assert_eq!(of("none").unwrap().name, "none");
+    let own = load("mqos-utilisation", &[]).experiment.site.policy.discipline;
+    assert_eq!((own.name.as_str(), horizon(&own)), ("mqos", Duration::from_millis(200)));
+    assert!(of("mqos-drff").is_err());
+    let wrong = "disciplines.mqos-drfq.mqos.horizon=2h";
+    let path = Path::new(EXPERIMENTS).join("mqos-utilisation.yaml");
+    let errors = load_experiment_file(&path, &set(&[wrong])).expect_err("a variant that is not played is checked too");
+    assert!(errors.to_string().contains("horizon is too short or too long"), "{errors}");
+}
+
+#[test]
 fn an_override_names_the_discipline() {
     let path = Path::new(EXPERIMENTS).join("quorum-fig9.yaml");
     for (given, name) in [("none", "none"), ("quorum", "quorum"), ("{quorum: {delta: 4}}", "quorum")] {

@@ -86,12 +86,12 @@ impl Cluster {
         answered.recv().map_err(|_| gone())
     }
 
-    /// What each node has done until now ([`NodeStats::done`]), in seconds of a nominal CPU: cheap enough to ask
-    /// for often.
+    /// What each node has done until now ([`NodeStats::done`]) in seconds of a nominal CPU, and for how many seconds
+    /// its disk and its link were busy: cheap enough to ask for often.
     ///
     /// # Errors
     /// The thread of the nodes has ended early.
-    pub fn done(&self) -> io::Result<Vec<f64>> {
+    pub fn done(&self) -> io::Result<Vec<[f64; 3]>> {
         let (answer, answered) = channel();
         self.send(Message::Done { answer })?;
         answered.recv().map_err(|_| gone())

@@ -2,7 +2,8 @@
 //!
 //! A request that names an object looks for it in the [`Cache`]; a miss waits for the disk, which then leaves
 //! the object in memory. The request then goes through the [`Station`] (its worker, the CPUs, its delay), and
-//! its reply through the network link. Each of disk and link is a [`Processor`] of one unit: what is in it
+//! its reply through the network link. A request may also say how long it keeps the disk and the link busy, like a
+//! page whose costs were measured. Each of disk and link is a [`Processor`] of one unit: what is in it
 //! shares it evenly, so a request takes n times as long beside n − 1 others and nothing is idle while there
 //! is work. The shape is that of the LARD studies (Pai et al., ASPLOS 1998, Sec. 3: seek time plus bytes over
 //! throughput, memory in front) and of mQoS (Feng and Lin: CPU, disk and bandwidth as three resources).
@@ -12,7 +13,7 @@
 //! worker while it is at the disk or its reply is at the link, as in a server with asynchronous reads and a
 //! kernel that buffers replies (Pai et al., *Flash*, USENIX 1999).
 //!
-//! Without a disk or a link a computer is its station and costs no more.
+//! Until the first request that takes something of disk or link, a computer is its station and costs no more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,12 +55,15 @@ pub struct Computer {
     link: Option<Box<Link>>,
     /// What has left the station for the link.
     worked: Vec<(u64, u64)>,
+    /// Everything has moved on to here.
+    now: u64,
+    stalled: bool,
 }
 
 #[derive(Debug)]
 struct Storage {
-    disk: Disk,
-    cache: Cache,
+    /// What objects take of it, and the memory before it; without them objects cost nothing.
+    objects: Option<(Disk, Cache)>,
     reads: Processor<(u64, Work)>,
     hits: u64,
     misses: u64,
@@ -68,8 +72,9 @@ struct Storage {
 
 #[derive(Debug)]
 struct Link {
-    bytes_per_s: f64,
-    /// Bytes of the replies of requests that are not at the link yet.
+    /// `None`: the bytes of a reply cost nothing.
+    bytes_per_s: Option<f64>,
+    /// Nanoseconds that requests which are not at the link yet will take of it.
     replies: BTreeMap<u64, u64>,
     sends: Processor<u64>,
     sent: Vec<(u64, u64)>,
@@ -108,18 +113,45 @@ fn transfer(bytes: u64, bytes_per_s: f64) -> u64 {
     (bytes as f64 * clock::SECOND as f64 / bytes_per_s).round() as u64
 }
 
+impl Storage {
+    fn new(now: u64, objects: Option<(Disk, Cache)>) -> Storage {
+        Storage { objects, reads: Processor::new(now, 1, None), hits: 0, misses: 0, read: Vec::new() }
+    }
+
+    /// How long a request needs the disk; `None` is not at all.
+    fn takes(&mut self, work: &Work) -> Option<u64> {
+        let mut miss = None;
+        if let (Some((disk, cache)), Some(object)) = (&mut self.objects, work.object) {
+            let hit = cache.touch(object);
+            self.hits += u64::from(hit);
+            self.misses += u64::from(!hit);
+            miss = (!hit).then(|| clock::nanos(disk.access) + transfer(work.bytes, disk.bytes_per_s));
+        }
+        (miss.is_some() || work.demand.disk > 0).then(|| miss.unwrap_or(0).saturating_add(work.demand.disk))
+    }
+}
+
+impl Link {
+    fn new(now: u64, bytes_per_s: Option<f64>) -> Link {
+        Link { bytes_per_s, replies: BTreeMap::new(), sends: Processor::new(now, 1, None), sent: Vec::new() }
+    }
+}
+
 impl Computer {
     /// An idle computer at instant `now` without disk or limited link; figures as in [`Station::new`].
     #[must_use]
     pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Computer {
-        Computer { station: Station::new(now, cpus, limit, thrashing), storage: None, link: None, worked: Vec::new() }
+        Computer::around(now, Station::new(now, cpus, limit, thrashing))
     }
 
     /// With CPUs that classes share, one for each share; otherwise as in [`Computer::new`].
     #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Computer {
-        let station = Station::shared(now, cpus, limit, shares);
-        Computer { station, storage: None, link: None, worked: Vec::new() }
+        Computer::around(now, Station::shared(now, cpus, limit, shares))
+    }
+
+    fn around(now: u64, station: Station) -> Computer {
+        Computer { station, storage: None, link: None, worked: Vec::new(), now, stalled: false }
     }
 
     /// The classes' shares of the CPUs from now on. Call [`Computer::advance`] to the present first.
@@ -138,16 +170,14 @@ impl Computer {
     /// With a disk.
     #[must_use]
     pub fn with_disk(mut self, now: u64, disk: Disk) -> Computer {
-        let (cache, reads) = (Cache::new(disk.cache), Processor::new(now, 1, None));
-        self.storage = Some(Box::new(Storage { disk, cache, reads, hits: 0, misses: 0, read: Vec::new() }));
+        self.storage = Some(Box::new(Storage::new(now, Some((disk, Cache::new(disk.cache))))));
         self
     }
 
     /// With a link of so many bytes a second.
     #[must_use]
     pub fn with_link(mut self, now: u64, bytes_per_s: f64) -> Computer {
-        let (replies, sends) = (BTreeMap::new(), Processor::new(now, 1, None));
-        self.link = Some(Box::new(Link { bytes_per_s, replies, sends, sent: Vec::new() }));
+        self.link = Some(Box::new(Link::new(now, Some(bytes_per_s))));
         self
     }
 
@@ -176,19 +206,25 @@ impl Computer {
 
     /// Takes request `id`. Call [`Computer::advance`] to the present first.
     pub fn arrive(&mut self, id: u64, work: Work) {
+        let (now, speed) = (self.now, if self.stalled { 0.0 } else { 1.0 });
+        if self.link.is_none() && work.demand.link > 0 {
+            let mut link = Link::new(now, None);
+            link.sends.set_speed(speed);
+            self.link = Some(Box::new(link));
+        }
+        if self.storage.is_none() && work.demand.disk > 0 {
+            let mut storage = Storage::new(now, None);
+            storage.reads.set_speed(speed);
+            self.storage = Some(Box::new(storage));
+        }
         if let Some(link) = &mut self.link {
-            link.replies.insert(id, work.bytes);
+            let bytes = link.bytes_per_s.map_or(0, |bytes_per_s| transfer(work.bytes, bytes_per_s));
+            link.replies.insert(id, bytes.saturating_add(work.demand.link));
         }
         if let Some(storage) = &mut self.storage
-            && let Some(object) = work.object
+            && let Some(takes) = storage.takes(&work)
         {
-            if !storage.cache.touch(object) {
-                storage.misses += 1;
-                let takes = clock::nanos(storage.disk.access) + transfer(work.bytes, storage.disk.bytes_per_s);
-                storage.reads.enter((id, work), takes);
-                return;
-            }
-            storage.hits += 1;
+            return storage.reads.enter((id, work), takes);
         }
         self.station.arrive_of(work.class, id, work.demand);
     }
@@ -203,6 +239,7 @@ impl Computer {
 
     /// Moves on to `to` and appends what is finished, with the instant, in order.
     pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
+        self.now = self.now.max(to);
         if self.storage.is_none() && self.link.is_none() {
             return self.station.advance(to, finished);
         }
@@ -217,13 +254,13 @@ impl Computer {
 
     /// Moves all stages on to `at`, before which nothing leaves any of them, and hands on what leaves then.
     fn step(&mut self, at: u64, finished: &mut Vec<(u64, u64)>) {
-        let Computer { station, storage, link, worked } = self;
+        let Computer { station, storage, link, worked, .. } = self;
         station.advance(at, if link.is_some() { &mut *worked } else { &mut *finished });
         if let Some(storage) = storage {
             storage.reads.advance(at, &mut storage.read);
             for ((id, work), _) in storage.read.drain(..) {
-                if let Some(object) = work.object {
-                    storage.cache.insert(object, work.bytes);
+                if let (Some((_, cache)), Some(object)) = (&mut storage.objects, work.object) {
+                    cache.insert(object, work.bytes);
                 }
                 station.arrive_of(work.class, id, work.demand);
             }
@@ -232,8 +269,8 @@ impl Computer {
             link.sends.advance(at, &mut link.sent);
             finished.append(&mut link.sent);
             for (id, _) in worked.drain(..) {
-                let bytes = link.replies.remove(&id).unwrap_or(0);
-                link.sends.enter(id, transfer(bytes, link.bytes_per_s));
+                let takes = link.replies.remove(&id).unwrap_or(0);
+                link.sends.enter(id, takes);
             }
         }
     }
@@ -241,6 +278,7 @@ impl Computer {
     /// The speed of the CPUs from now on: 1 is nominal. At 0 the whole computer stands still.
     pub fn set_speed(&mut self, speed: f64) {
         self.station.set_speed(speed);
+        self.stalled = speed <= 0.0;
         let others = if speed > 0.0 { 1.0 } else { 0.0 };
         if let Some(storage) = &mut self.storage {
             storage.reads.set_speed(others);
@@ -265,7 +303,9 @@ impl Computer {
     pub fn clear(&mut self) {
         self.station.clear();
         if let Some(storage) = &mut self.storage {
-            storage.cache.clear();
+            if let Some((_, cache)) = &mut storage.objects {
+                cache.clear();
+            }
             storage.reads.clear();
         }
         if let Some(link) = &mut self.link {
@@ -286,7 +326,7 @@ mod tests {
     const DISK: Disk = Disk { access: Duration::from_millis(10), bytes_per_s: 1e6, cache: 4000 };
 
     fn work(cpu: u64, object: Option<u64>, bytes: u64) -> Work {
-        Work { demand: Demand { cpu: cpu * MS, io: 0 }, class: 0, object, bytes }
+        Work { demand: Demand { cpu: cpu * MS, ..Demand::default() }, class: 0, object, bytes }
     }
 
     fn finish(computer: &mut Computer) -> Vec<(u64, u64)> {
@@ -328,6 +368,35 @@ mod tests {
         // speed, then 2 has its other 4 alone.
         assert_eq!(finish(&mut computer), [(3, 4 * MS), (1, 10 * MS), (2, 14 * MS)]);
         assert_eq!(computer.usage().link, 12e6);
+    }
+
+    #[test]
+    fn what_a_request_says_it_takes_is_taken_of_disk_cpu_and_link_in_turn() {
+        let mut computer = Computer::new(0, 1, None, None);
+        let page = |cpu, disk, link| {
+            let demand = Demand { cpu: cpu * MS, io: 0, disk: disk * MS, link: link * MS };
+            Work { demand, ..Work::default() }
+        };
+        computer.arrive(1, page(9, 3, 3));
+        computer.arrive(2, page(3, 9, 3));
+        computer.arrive(3, page(2, 0, 0));
+        // Disk: 1 until 6 ms, 2 until 12. CPU: 3 until 2, 1 from 6 and 2 from 12 on, which share it until 18.
+        // Link: both at 18, which share it until 24.
+        assert_eq!(finish(&mut computer), [(3, 2 * MS), (1, 24 * MS), (2, 24 * MS)]);
+        let Usage { busy, disk, link, .. } = computer.usage();
+        assert_eq!((busy, disk, link), (14e6, 12e6, 6e6));
+    }
+
+    #[test]
+    fn a_disk_that_is_first_needed_during_a_stall_stands_still() {
+        let mut computer = Computer::new(0, 1, None, None);
+        computer.advance(5 * MS, &mut Vec::new());
+        computer.set_speed(0.0);
+        computer.arrive(1, Work { demand: Demand { disk: 2 * MS, link: MS, ..Demand::default() }, ..Work::default() });
+        computer.advance(9 * MS, &mut Vec::new());
+        assert_eq!(computer.next_event(), None);
+        computer.set_speed(1.0);
+        assert_eq!(finish(&mut computer), [(1, 12 * MS)]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use mio::net::TcpStream;
 
 use crate::body::Body;
+use crate::clock;
 use crate::request::{self, Content, Request};
 
 /// Largest request head; the gateway lets 64 KiB through and may add to it.
@@ -50,6 +51,8 @@ pub(crate) struct Answer {
     pub(crate) id: Option<Arc<str>>,
     /// What the request asked for.
     pub(crate) content: Content,
+    /// On the clock, when it was here whole.
+    pub(crate) since: u64,
 }
 
 /// How a request is answered.
@@ -115,10 +118,11 @@ impl Connection {
         matches!(self.stage, Stage::Inside | Stage::Reply { counts: true, .. }).then_some(self.answer.content)
     }
 
-    /// Begins to answer with a report of so many requests for static and dynamic content.
-    pub(crate) fn report(&mut self, static_content: usize, dynamic_content: usize) {
+    /// Begins to answer with a report of so many requests for static and dynamic content, and of the node's `usage`,
+    /// which is JSON.
+    pub(crate) fn report(&mut self, static_content: usize, dynamic_content: usize, usage: &str) {
         let active = format!("{{\"static\":{static_content},\"dynamic\":{dynamic_content}}}");
-        let body = format!("{{\"version\":1,\"active\":{active}}}\n");
+        let body = format!("{{\"version\":1,\"active\":{active},\"usage\":{usage}}}\n");
         let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
         let head = format!(
             "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{connection}\r\n{}",
@@ -128,9 +132,10 @@ impl Connection {
         self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true };
     }
 
-    /// Begins the reply that [`Connection::answer`] says.
+    /// Begins the reply that [`Connection::answer`] says. `X-Inside` is how long the request was in the node, in
+    /// microseconds: so a client can tell that from the time that it waited elsewhere.
     pub(crate) fn reply(&mut self, node: &str) {
-        let Answer { status, bytes, is_head, ref id, content: _ } = self.answer;
+        let Answer { status, bytes, is_head, ref id, content: _, since } = self.answer;
         let line = match status {
             Status::Done => "200 OK",
             Status::Failed => "500 Internal Server Error",
@@ -139,9 +144,10 @@ impl Connection {
         };
         let connection = if self.keep_alive { "" } else { "Connection: close\r\n" };
         let (echo, id, end) = id.as_deref().map_or(("", "", ""), |id| ("X-Request-Id: ", id, "\r\n"));
+        let inside = clock::now().saturating_sub(since) / 1000;
         let head = format!(
             "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\nX-Node: {node}\r\n\
-             {echo}{id}{end}{connection}\r\n"
+             X-Inside: {inside}\r\n{echo}{id}{end}{connection}\r\n"
         );
         self.stage =
             Stage::Reply { head: head.into_bytes(), sent: 0, filler: if is_head { 0 } else { bytes }, counts: true };

@@ -27,6 +27,8 @@ pub enum Reception {
 #[derive(Debug)]
 pub struct Machine {
     computers: Vec<Computer>,
+    /// CPUs of each computer.
+    cpus: u32,
     /// Whose turn it is.
     turn: usize,
     /// Most requests in a computer, its queue included.
@@ -56,6 +58,7 @@ impl Machine {
         };
         Machine {
             computers: (0..spec.servers.max(1)).map(|_| computer()).collect(),
+            cpus: spec.cpus,
             turn: 0,
             most: spec.concurrency.zip(spec.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize),
             nominal: spec.speed,
@@ -143,6 +146,13 @@ impl Machine {
         self.computers.iter().map(Computer::waiting).sum()
     }
 
+    /// What all its computers have of CPUs, disk and link: units that can be busy at once.
+    #[must_use]
+    pub fn capacity(&self) -> [u32; 3] {
+        let computers = self.computers.len() as u32;
+        [self.cpus * computers, computers, computers]
+    }
+
     /// What was used of all its computers. Call [`Machine::advance`] to the present first.
     #[must_use]
     pub fn usage(&self) -> Usage {
@@ -169,7 +179,7 @@ mod tests {
     }
 
     fn work() -> Work {
-        Work { demand: Demand { cpu: 10 * MS, io: 0 }, ..Work::default() }
+        Work { demand: Demand { cpu: 10 * MS, ..Demand::default() }, ..Work::default() }
     }
 
     fn finish(machine: &mut Machine) -> Vec<(u64, u64)> {

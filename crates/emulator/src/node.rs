@@ -33,9 +33,10 @@ pub struct NodeSpec {
     /// How it slows down when too much runs at once; `None` is not at all.
     pub thrashing: Option<Thrashing>,
     /// Its disk and the memory before it, for requests that name an object (`?object=17`); without one,
-    /// objects cost nothing.
+    /// objects cost nothing. What requests say they take of a disk (`X-Disk: 3ms` or `?disk=3ms`) they take either way.
     pub disk: Option<Disk>,
-    /// Bytes per second of reply bodies that it can send, > 0; `None` is no limit.
+    /// Bytes per second of reply bodies that it can send, > 0; `None` is no limit. What requests say they take of the
+    /// link (`X-Link: 3ms` or `?link=3ms`) they take either way.
     pub bandwidth: Option<f64>,
     /// CPU time of a request that does not say its own (`X-Demand: 8ms` or `?demand=8ms`).
     pub demand: Distribution,

@@ -29,6 +29,9 @@ pub(crate) struct Request {
     pub(crate) demand: Option<Duration>,
     /// I/O delay, if the request says so.
     pub(crate) io: Option<Duration>,
+    /// Times of an otherwise idle disk and link that it takes beside what its object and its reply do.
+    pub(crate) disk: Duration,
+    pub(crate) link: Duration,
     /// Bytes of the reply's body, if the request says so.
     pub(crate) bytes: Option<usize>,
     /// The object that it reads, if it says so.
@@ -81,6 +84,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
         expects: false,
         demand: None,
         io: None,
+        disk: Duration::ZERO,
+        link: Duration::ZERO,
         bytes: None,
         object: None,
         id: None,
@@ -134,6 +139,8 @@ impl Request {
         match name {
             "demand" => self.demand = Some(duration(value)?),
             "io" => self.io = Some(duration(value)?),
+            "disk" => self.disk = duration(value)?,
+            "link" => self.link = duration(value)?,
             "bytes" => {
                 let n = value.parse().ok().filter(|&n| n <= LARGEST_REPLY);
                 self.bytes = Some(n.ok_or_else(|| format!("bytes {value:?}: want a number up to {LARGEST_REPLY}"))?);
@@ -181,12 +188,13 @@ mod tests {
 
     #[test]
     fn demands_come_from_headers_or_the_query() {
-        let text = b"POST /a?demand=250us&io=1.5s&bytes=7&object=31000&id=q HTTP/1.1\r\nHost: x\r\nX-Request-Id: h\r\n\
-            X-DEMAND: 8ms\r\ncontent-length: 3\r\nExpect: 100-continue\r\n\r\nabc";
+        let text = b"POST /a?demand=250us&io=1.5s&disk=2ms&link=90us&bytes=7&object=31000&id=q HTTP/1.1\r\nHost: x\r\nX-Request-Id: h\r\n\
+            X-DEMAND: 8ms\r\nX-Disk: 3ms\r\ncontent-length: 3\r\nExpect: 100-continue\r\n\r\nabc";
         let request = parse(text).unwrap().unwrap();
         assert_eq!(request.head, text.len() - 3);
         assert_eq!(request.demand, Some(Duration::from_millis(8)));
         assert_eq!(request.io, Some(Duration::from_millis(1500)));
+        assert_eq!((request.disk, request.link), (Duration::from_millis(3), Duration::from_micros(90)));
         assert_eq!((request.bytes, request.object, request.id.as_deref()), (Some(7), Some(31_000), Some("h")));
         assert_eq!(request.body, Body::Length(3));
         assert!(request.keep_alive && request.expects && !request.is_head);
@@ -212,6 +220,7 @@ mod tests {
         for (bad, word) in [
             ("GET / HTTP/1.1\r\nX-Demand: 8\r\n\r\n", "want a number with us, ms or s"),
             ("GET /?io=-1ms HTTP/1.1\r\n\r\n", "-1ms"),
+            ("GET /?disk=4 HTTP/1.1\r\n\r\n", "want a number with us, ms or s"),
             ("GET /?demand=9e9s HTTP/1.1\r\n\r\n", "9e9s"),
             ("GET /?demand=1.2.3s HTTP/1.1\r\n\r\n", "want 0 to 3600 s"),
             ("GET /?bytes=x HTTP/1.1\r\n\r\n", "bytes"),

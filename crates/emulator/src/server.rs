@@ -8,7 +8,7 @@ use std::time::Duration;
 use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::clock::{self, Alarm};
-use crate::computer::Work;
+use crate::computer::{Usage, Work};
 use crate::connection::{Answer, Connection, READ, Status, Step};
 use crate::machine::{Machine, Reception};
 use crate::node::{Health, NodeSpec, NodeStats};
@@ -24,8 +24,8 @@ pub(crate) enum Message {
     Health { node: usize, health: Health, answer: Sender<io::Result<()>> },
     /// Copy the counters out.
     Stats { answer: Sender<Vec<NodeStats>> },
-    /// Say what was done, in seconds of a nominal CPU.
-    Done { answer: Sender<Vec<f64>> },
+    /// Say what was done, in seconds of a nominal CPU, of a disk, of a link.
+    Done { answer: Sender<Vec<[f64; 3]>> },
     /// End.
     Stop,
 }
@@ -292,11 +292,13 @@ impl Server {
         let cpu = request.demand.unwrap_or_else(|| node.spec.demand.draw(&mut node.random));
         let io = request.io.unwrap_or_else(|| node.spec.io.draw(&mut node.random));
         let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
-        let demand = Demand { cpu: clock::nanos(cpu), io: clock::nanos(io) };
+        let [cpu, io, disk, link] = [cpu, io, request.disk, request.link].map(clock::nanos);
+        let demand = Demand { cpu, io, disk, link };
         let sent = if request.is_head { 0 } else { bytes as u64 };
         let work = Work { demand, class: 0, object: request.object, bytes: sent };
         let content = request.content;
-        node.machine.advance(clock::now(), &mut node.finished);
+        let since = clock::now();
+        node.machine.advance(since, &mut node.finished);
         let Health { garbles, stalled, .. } = node.machine.health();
         if content == Content::Report && !garbles {
             connection.answer = Answer { is_head: request.is_head, content, ..Answer::default() };
@@ -319,14 +321,14 @@ impl Server {
         node.stats.failed += u64::from(status == Status::Failed);
         node.stats.refused += u64::from(status == Status::Full);
         let bytes = if matches!(status, Status::Failed | Status::Full) { 0 } else { bytes };
-        connection.answer = Answer { status, bytes, is_head: request.is_head, id: request.id, content };
+        connection.answer = Answer { status, bytes, is_head: request.is_head, id: request.id, content, since };
         if matches!(status, Status::Full | Status::Garbage) {
             connection.reply(&node.spec.name);
         }
         self.schedule(n);
     }
 
-    /// Answers the connection at `place` with what is inside its node. Costs O(connections), a few times a minute.
+    /// Answers the connection at `place` with what is inside its node and what it has used. Costs O(connections), a few times a minute.
     fn report(&mut self, place: usize) {
         let Some(Some(asking)) = self.connections.get(place) else { return };
         let n = asking.node;
@@ -336,8 +338,9 @@ impl Server {
             files += usize::from(content == Content::Static);
             pages += usize::from(content == Content::Dynamic);
         }
+        let usage = self.nodes[n].usage();
         if let Some(Some(asking)) = self.connections.get_mut(place) {
-            asking.report(files, pages);
+            asking.report(files, pages, &usage);
         }
     }
 
@@ -431,8 +434,20 @@ impl Node {
         stats
     }
 
-    fn done(&mut self) -> f64 {
+    fn done(&mut self) -> [f64; 3] {
         self.machine.advance(clock::now(), &mut self.finished);
-        self.machine.usage().done / clock::SECOND as f64
+        let Usage { done, disk, link, .. } = self.machine.usage();
+        [done, disk, link].map(|nanos| nanos / clock::SECOND as f64)
+    }
+
+    /// What was used, as an agent tells it: busy seconds of CPUs, disks and links, and how many of each there are. Call
+    /// [`Machine::advance`] to the present first.
+    fn usage(&self) -> String {
+        let Usage { busy, disk, link, .. } = self.machine.usage();
+        let [cpu, disk, bandwidth] = [("cpu", busy), ("disk", disk), ("bandwidth", link)]
+            .map(|(name, nanos)| (name, nanos / clock::SECOND as f64));
+        let resources = [cpu, disk, bandwidth].into_iter().zip(self.machine.capacity());
+        let resource = |((name, used), capacity)| format!("\"{name}\":{{\"used\":{used:.6},\"capacity\":{capacity}}}");
+        format!("{{{}}}", resources.map(resource).collect::<Vec<String>>().join(","))
     }
 }

@@ -11,13 +11,18 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::cpus::Cpus;
 use crate::processor::Thrashing;
 
-/// What a request takes, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a request takes, in nanoseconds. A station sees to the first two; disk and link belong to the
+/// [`crate::computer::Computer`] around it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Demand {
     /// CPU time.
     pub cpu: u64,
     /// Delay after the CPU time.
     pub io: u64,
+    /// Time of an otherwise idle disk, before the CPU time.
+    pub disk: u64,
+    /// Time of an otherwise idle link, after everything else.
+    pub link: u64,
 }
 
 /// The inside of a node.
@@ -204,7 +209,7 @@ mod tests {
     }
 
     fn demand(cpu: u64, io: u64) -> Demand {
-        Demand { cpu: cpu * MS, io: io * MS }
+        Demand { cpu: cpu * MS, io: io * MS, ..Demand::default() }
     }
 
     #[test]

@@ -67,6 +67,23 @@ fn a_node_draws_what_a_request_does_not_say() {
 }
 
 #[test]
+fn a_node_tells_what_was_used_of_it_and_how_long_a_request_was_inside() {
+    let (cluster, address) = one(NodeSpec { servers: 2, ..NodeSpec::new("a", 3) });
+    let mut stream = connect(address);
+    send(&mut stream, "GET /?demand=2ms&disk=6ms HTTP/1.1\r\nHost: x\r\nX-Link: 4ms\r\n\r\n");
+    let (status, head, _) = reply(&mut stream);
+    let inside = head.iter().find_map(|field| field.strip_prefix("x-inside: ")).expect("it says how long");
+    assert!(status == 200 && inside.parse::<u64>().unwrap() >= 12_000, "{inside} us");
+    // A thousandth of a millisecond of each is what the emulation may be off by.
+    assert_eq!(cluster.done().unwrap()[0].map(|seconds| (seconds * 1e6).round()), [2000.0, 6000.0, 4000.0]);
+    send(&mut stream, "GET /weirgate/report HTTP/1.1\r\nHost: x\r\n\r\n");
+    let body = String::from_utf8(reply(&mut stream).2).unwrap();
+    let usage = "\"usage\":{\"cpu\":{\"used\":0.002000,\"capacity\":6},\"disk\":{\"used\":0.006000,\"capacity\":2},\
+                 \"bandwidth\":{\"used\":0.004000,\"capacity\":2}}";
+    assert!(body.contains(usage), "{body}");
+}
+
+#[test]
 fn bodies_pipelining_head_and_expect_are_understood() {
     let (cluster, address) = one(NodeSpec { reply_bytes: 5, ..NodeSpec::new("a", 1) });
     let mut stream = connect(address);

@@ -37,6 +37,9 @@ pub(crate) struct Class {
     /// Virtual time of its next turn.
     pub(crate) tag: f64,
     pub(crate) expected: Expected,
+    /// What one of its requests takes of its dominant resource, in node-seconds: a mean of the latest. `None` where nobody
+    /// knows what requests take.
+    pub(crate) dominant: Option<f64>,
     /// How fast each of its lines is released.
     pub(crate) pace: [Pace; RESOURCES],
     /// Since when requests have waited in each, if any do.
@@ -68,6 +71,7 @@ impl Class {
             outstanding: 0,
             tag: 0.0,
             expected: Expected::UNKNOWN,
+            dominant: None,
             pace: [Pace::NONE; RESOURCES],
             backlogged: [now; RESOURCES],
             bucket: Bucket::new(now),
@@ -285,10 +289,22 @@ impl Classes {
         old
     }
 
-    /// φ in slots as far as the service time is known.
+    /// What its guarantee needs in slots, as far as the service time is known.
     fn slots(&self, class: u32) -> f64 {
-        let known = self.service_time(class).is_some();
-        if known { self.all[class as usize].weight as f64 * 1e-9 } else { 0.0 }
+        let Some(service) = self.service_time(class) else { return 0.0 };
+        match self.all[class as usize].dominant {
+            Some(_) => self.spec(class).guarantee.throughput.unwrap_or(0.0) * service,
+            None => self.all[class as usize].weight as f64 * 1e-9,
+        }
+    }
+
+    /// A request of the class takes so much of its dominant resource.
+    pub(crate) fn takes(&mut self, class: u32, seconds: f64) {
+        /// The mean of so many requests is stable, and follows a class that asks for something else.
+        const REQUESTS: f64 = 64.0;
+        let mean = &mut self.all[class as usize].dominant;
+        let known = mean.unwrap_or(seconds);
+        *mean = Some(known + (seconds - known) / REQUESTS);
     }
 
     /// Agreed service time in seconds.
@@ -317,11 +333,12 @@ impl Classes {
         true
     }
 
-    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one.
+    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one. Where what requests take is
+    /// known it is the guarantee's dominant share: throughput × what a request takes of its dominant resource.
     pub(crate) fn due_weight(&self, class: u32) -> u64 {
         let Some(throughput) = self.spec(class).guarantee.throughput else { return 0 };
         let mean = if self.known.1 > 0 { self.known.0 / f64::from(self.known.1) } else { ASSUMED_SERVICE };
-        let service = self.service_time(class).unwrap_or(mean);
+        let service = self.all[class as usize].dominant.or(self.service_time(class)).unwrap_or(mean);
         // 2⁵³ billionths are nine million slots; more classes than that fit into 64 bits.
         (throughput * service * 1e9).clamp(1.0, 9_007_199_254_740_992.0) as u64
     }

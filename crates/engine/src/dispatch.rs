@@ -191,6 +191,8 @@ pub(crate) struct Nodes {
     loads: Vec<Load>,
     /// Do the machines' resources bound what is inside?
     pub(crate) available: bool,
+    /// Other nodes are usable than when somebody last looked whether what waits fits one of them.
+    pub(crate) changed: bool,
     /// What a dynamic request counts as, and whether collectors count.
     omega: f64,
     reported: bool,
@@ -246,6 +248,7 @@ impl Nodes {
             partitions: Partition::all(policy, &sections),
             loads: vec![Load::default(); sections.len()],
             available: false,
+            changed: false,
             omega: figures.omega,
             reported: figures.source != LoadSource::Live,
             sections,
@@ -330,6 +333,7 @@ impl Nodes {
 
     /// Recomputes everything that follows from the nodes' states.
     fn refresh(&mut self) {
+        self.changed = true;
         self.usable.fill(0);
         self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min().unwrap_or(Time::NEVER);
         for lane in &mut self.lanes {

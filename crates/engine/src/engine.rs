@@ -3,14 +3,14 @@
 use crate::admit::{self, Outlook};
 use crate::classify::Classes;
 use crate::control::Steering;
-use crate::demand::{Demand, RESOURCES};
-use crate::discipline::{Admit, Infeasible, LoadControl, Precedence as Method};
+use crate::demand::Demand;
+use crate::discipline::{Admit, Infeasible, Precedence as Method};
 use crate::dispatch::{Nodes, Wanted};
 use crate::heap::Heaps;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::release::{Bucket, Claim, Claimed, Precedence, Share, Sight, Window};
+use crate::release::{Precedence, Window};
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
 use crate::ticket::{Entry, NONE, State, Tickets};
 use crate::time::Time;
@@ -39,33 +39,6 @@ pub struct Engine {
 
 /// Compute time charged before anything is known of a class: an ordinary page.
 pub(crate) const ASSUMED_COMPUTE: f64 = 0.010;
-
-/// What precedence sees where it shares the nodes' resources.
-struct Queued<'a> {
-    classes: &'a Classes,
-    tickets: &'a Tickets,
-    nodes: &'a Nodes,
-    policy: &'a Policy,
-}
-
-impl Sight for Queued<'_> {
-    fn head(&self, class: u32, line: usize) -> Option<Demand> {
-        let head = self.classes.all[class as usize].queue.lines[line].head;
-        (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
-    }
-
-    fn fits(&self, pool: usize, demand: Demand) -> bool {
-        self.nodes.fits(pool, demand)
-    }
-
-    fn left(&self, pool: usize) -> [f64; RESOURCES] {
-        self.nodes.left(Some(pool))
-    }
-
-    fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES] {
-        self.nodes.lacking(pool, demand)
-    }
-}
 
 impl Engine {
     /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
@@ -229,6 +202,9 @@ impl Engine {
         if let Some((_, index)) = self.queues.first_behind().filter(|(at, _)| *at <= now) {
             return Some(self.turn_away(now, index, ShedReason::QueueTimeout));
         }
+        if let Some(index) = self.too_large() {
+            return Some(self.turn_away(now, index, ShedReason::TooLarge));
+        }
         // Whoever is put back is passed over once: the round after the next request is handled as it is.
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
@@ -285,19 +261,6 @@ impl Engine {
         self.now
     }
 
-    /// The class and line whose head is next.
-    fn next(&mut self) -> Option<(u32, usize)> {
-        if self.nodes.available {
-            let Engine { precedence, classes, tickets, nodes, policy, .. } = self;
-            let sight = Queued { classes, tickets, nodes, policy };
-            return precedence.next_by_resources(nodes.sections.len(), &sight);
-        }
-        // A partition of the window knows one window; methods that divide it do not look at its size.
-        let size = self.windows[0].size;
-        let room = |pool, line| self.nodes.has_room(pool, self.windows_of(line), None);
-        self.precedence.next(size, room)
-    }
-
     /// The windows that requests of a line are inside, one per group of nodes.
     pub(crate) fn windows_of(&self, line: usize) -> &[Window] {
         &self.windows[self.first_window(line)..][..self.nodes.groups.len()]
@@ -317,27 +280,6 @@ impl Engine {
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
         let line = if self.lines == 1 { 0 } else { self.policy.managed(demand).tendency() };
         (demand, line)
-    }
-
-    /// Opens the accounts of all live classes.
-    pub(crate) fn open_accounts(&mut self) {
-        for class in 0..self.classes.all.len() as u32 {
-            self.open_account(class);
-        }
-    }
-
-    /// Opens the account of a class in the nodes' resources.
-    fn open_account(&mut self, class: u32) {
-        let LoadControl::ResourceAvailability(figures) = self.policy.discipline.load_control else { return };
-        let pool = self.classes.all[class as usize].pool;
-        let specs = self.classes.specs.iter().filter(|spec| self.nodes.sections.of_class(spec) == pool);
-        let share = Share {
-            weight: self.classes.spec(class).weight,
-            weights: specs.map(|spec| spec.weight).sum(),
-            each: figures.horizon.as_secs_f64(),
-            whole: self.nodes.whole(pool),
-        };
-        self.precedence.open(class, pool, share);
     }
 
     /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
@@ -406,6 +348,14 @@ impl Engine {
 
     /// Takes a request in; it is in no queue yet.
     fn accept(&mut self, now: Time, class: u32, arrival: &Arrival, (demand, line): (Demand, usize)) -> u32 {
+        if self.policy.is_priced() {
+            self.classes.takes(class, f64::from(demand.dominant()) / 1e9);
+            let (due, weight) = (self.classes.due_weight(class), self.classes.all[class as usize].weight);
+            // Within 2 % it is as good as it was.
+            if due.abs_diff(weight) > weight / 50 {
+                self.reweigh(class);
+            }
+        }
         let state = &mut self.classes.all[class as usize];
         if !state.active() {
             self.classes.leave_idle(class);
@@ -420,10 +370,9 @@ impl Engine {
         self.tickets[index].code = self.classes.spec(class).tag;
         self.tickets[index].target = arrival.target;
         let known = self.classes.all[class as usize].expected.seconds();
-        let charge = match self.policy.resources.is_empty() {
-            true => known.unwrap_or(ASSUMED_COMPUTE),
-            // A share of the resource of which it takes most, and that is exact.
-            false => f64::from(demand.dominant()) / 1e9,
+        let charge = match self.policy.is_priced() {
+            true => f64::from(demand.dominant()) / 1e9,
+            false => known.unwrap_or(ASSUMED_COMPUTE),
         };
         let entry = &mut self.tickets[index];
         (entry.demand, entry.line) = (demand, line as u8);
@@ -473,33 +422,6 @@ impl Engine {
         self.windows[window as usize].count(now, true);
         self.rank(class);
         NodeId(node)
-    }
-
-    /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
-    /// capacity, not its rate. Less than `dear` is not told from noise and contention and counts as one.
-    fn dearness(&self, class: u32) -> f64 {
-        let dear = match self.policy.discipline.precedence {
-            Method::Tokens(figures) => figures.dear,
-            _ => return 1.0,
-        };
-        let state = &self.classes.all[class as usize];
-        let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
-            return 1.0;
-        };
-        let dearness = mean / agreed;
-        // A stretch only makes it less.
-        let dearness = if dearness >= dear { dearness / self.stretch(state.pool) } else { 1.0 };
-        if dearness >= dear { dearness } else { 1.0 }
-    }
-
-    /// φ for fair queueing: a class without a throughput has a small part of everybody's.
-    pub(crate) fn fair_weight(&self, class: u32) -> u64 {
-        match (self.classes.all[class as usize].weight, self.policy.discipline.precedence) {
-            (0, Method::Tokens(figures)) => {
-                ((figures.best_effort_share * self.classes.total_weight as f64) as u64).max(1)
-            }
-            (weight, _) => weight,
-        }
     }
 
     /// Takes a waiting request out of its queue. True if it was the head: then its class must be ranked anew.
@@ -556,83 +478,6 @@ impl Engine {
         let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);
         // Exactly on time is still in time.
         (last + Duration::from_nanos(1), reason)
-    }
-
-    /// Brings a class's place in precedence and expiry up to date.
-    pub(crate) fn rank(&mut self, class: u32) {
-        let state = &self.classes.all[class as usize];
-        let (pool, waits, known) = (state.pool, state.queue.len > 0, self.expiry.contains(class));
-        if !waits && !known {
-            return;
-        }
-        for line in 0..self.lines {
-            let state = &self.classes.all[class as usize];
-            let head = state.queue.lines[line].head;
-            if head == NONE {
-                self.precedence.remove(class, pool, line);
-                continue;
-            }
-            let claim = Claim {
-                class,
-                pool,
-                line,
-                weight: self.fair_weight(class),
-                outstanding: state.outstanding,
-                tag: state.tag,
-                sequence: self.tickets[head].sequence,
-                rank: self.policy.discipline.rank(self.tickets[head].code),
-                claimed: Claimed::Guaranteed { rank: 0.0 },
-            };
-            let claimed = self.claimed(class);
-            self.precedence.set(&Claim { claimed, ..claim });
-        }
-        if !waits {
-            self.expiry.remove(0, class);
-            return;
-        }
-        let (due, _) = self.drop_at(self.now, self.classes.all[class as usize].queue.oldest(&self.tickets));
-        self.expiry.set(0, class, due);
-    }
-
-    /// What a class claims under [`Method::Tokens`].
-    fn claimed(&mut self, class: u32) -> Claimed {
-        let Method::Tokens(figures) = self.policy.discipline.precedence else {
-            return Claimed::Guaranteed { rank: 0.0 };
-        };
-        let spec = self.classes.spec(class);
-        let (throughput, utility) = (spec.guarantee.throughput, spec.utility);
-        let rank = match figures.infeasible {
-            Infeasible::Proportional => 0.0,
-            Infeasible::Strict => -utility,
-            Infeasible::Utility => -utility / self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE),
-        };
-        let rate = throughput.unwrap_or(figures.best_effort_rate);
-        let level = self.classes.all[class as usize].bucket.level(self.now, rate);
-        if level >= 1.0 {
-            Claimed::Guaranteed { rank }
-        } else {
-            Claimed::Surplus { until: Bucket::whole_at(self.now, level, rate) }
-        }
-    }
-
-    /// A class has nothing waiting or inside any more.
-    pub(crate) fn retire(&mut self, class: u32) {
-        self.precedence.claim(self.classes.all[class as usize].weight, false);
-        self.classes.enter_idle(class);
-    }
-
-    /// A class's service time or the others' became known: its weight may be another.
-    pub(crate) fn reweigh(&mut self, class: u32) {
-        let due = self.classes.due_weight(class);
-        let old = self.classes.change_weight(class, due);
-        if old == due {
-            return;
-        }
-        if self.classes.all[class as usize].active() {
-            self.precedence.claim(old, false);
-            self.precedence.claim(due, true);
-            self.rank(class);
-        }
     }
 
     /// When trying again makes sense: when the queue will have drained, between 1 and 60 s; with no

@@ -131,7 +131,7 @@ impl Engine {
         let (class, node, window, released) = (entry.class, entry.node, entry.window, entry.released);
         let (line, demand) = (usize::from(entry.line), self.policy.managed(entry.demand));
         let again = retryable && !entry.first_byte;
-        let priced = !self.policy.resources.is_empty();
+        let priced = self.policy.is_priced();
         let budget = self.classes.spec(class).retry;
         let left = entry.retries < budget.max_retries;
         let state = &mut self.classes.all[class as usize];
@@ -187,7 +187,7 @@ impl Engine {
         let (class, node, window, charged, fair) = (entry.class, entry.node, entry.window, entry.charged, entry.fair);
         let demand = self.policy.managed(entry.demand);
         // What the page table says it takes it has taken, however long it was inside.
-        let priced = !self.policy.resources.is_empty();
+        let priced = self.policy.is_priced();
         let used = if priced { charged } else { now.since(entry.released).as_secs_f64() };
         self.tickets.remove(index);
         self.nodes.release(node, self.classes.spec(class).content, demand);

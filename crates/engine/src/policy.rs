@@ -384,6 +384,15 @@ impl Policy {
         }
     }
 
+    /// Do requests count as what they take of the resource of which they take most, rather than as slots?
+    pub(crate) fn is_priced(&self) -> bool {
+        let by_resources = matches!(
+            self.discipline.load_control,
+            LoadControl::ResourceAvailability(_) | LoadControl::WindowAdaptive(_)
+        );
+        by_resources && !self.resources.is_empty()
+    }
+
     /// How many windows a group of nodes has: one per line where windows seek the knee, since each resource has its own.
     pub(crate) fn windows(&self) -> usize {
         match self.discipline.load_control {

@@ -87,6 +87,7 @@ impl Engine {
             if old.made.is_some() == state.made.is_some() {
                 state.expected = old.expected.clone();
                 state.pace = old.pace;
+                state.dominant = old.dominant.filter(|_| policy.is_priced());
                 state.bucket = old.bucket;
                 state.arrivals = old.arrivals;
                 state.observed = old.observed.clone();

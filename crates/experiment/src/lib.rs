@@ -18,7 +18,7 @@ pub mod traffic;
 pub use compress::compressed;
 pub use condition::{Condition, Turn, condition, turns};
 pub use judge::{
-    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
-    Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
+    CeilingVerdict, ClassUse, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, Portion,
+    ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
 };
 pub use run::{Fate, Page, Record, Run, Sample, Violation};

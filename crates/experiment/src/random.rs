@@ -42,6 +42,10 @@ pub enum Purpose {
     Pages,
     /// Which files are asked for.
     Documents,
+    /// Time of requests at the disk.
+    Disk,
+    /// Time of their replies at the link.
+    Link,
 }
 
 /// The seed for `purpose`, number `index` of its kind, in the run named by `seed`.

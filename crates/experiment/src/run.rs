@@ -33,6 +33,10 @@ pub struct Record {
     pub cpu: f32,
     /// Time that it spends inside without a CPU, in seconds.
     pub io: f32,
+    /// Time of a disk that it needs, in seconds.
+    pub disk: f32,
+    /// Time of a network link that its reply needs, in seconds.
+    pub link: f32,
     /// The page that it belongs to, an index into [`Run::pages`]. It is the page's own request if it is of the page's
     /// traffic, else one of its objects.
     pub page: Option<u32>,
@@ -68,6 +72,10 @@ pub struct Sample {
     /// Per machine the work done since the start, in seconds of a nominal CPU: in full use it grows by
     /// servers × CPUs × speed a second. What was done of requests that were cut off counts.
     pub busy: Vec<f64>,
+    /// Per machine the seconds since the start for which its disks were busy, those of all its servers together.
+    pub disk: Vec<f64>,
+    /// The same of their network links.
+    pub link: Vec<f64>,
     /// Per class of the policy the same of all machines together, where classes have shares of the CPUs; else empty.
     pub usage: Vec<f64>,
 }
@@ -81,6 +89,14 @@ pub struct Violation {
     pub invariant: &'static str,
     /// What was found, with figures.
     pub what: String,
+}
+
+impl Record {
+    /// Time that it spends inside an idle machine without a CPU, in seconds.
+    #[must_use]
+    pub fn beside_cpu(&self) -> f64 {
+        f64::from(self.io) + f64::from(self.disk) + f64::from(self.link)
+    }
 }
 
 /// One run of an experiment.

@@ -7,6 +7,8 @@
 //!
 //! A report that does not come leaves the last one in force, since no load at all would be a worse guess. From the
 //! third miss on it is marked stale, which is said once.
+//!
+//! What a report says of the use of the node's resources teaches the page table (`pages/`), whatever the discipline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -106,6 +108,12 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
         let late = || Err(format!("no whole report within {} s", collector.timeout.as_secs_f64()));
         let report = asked.unwrap_or_else(late).and_then(|body| Report::parse(&body));
         let now = clock.now();
+        if let Ok(Report { usage: Some(usage), .. }) = report {
+            let shared = Arc::clone(&shared);
+            let node = target.id;
+            // Not here: requests are served on this thread. What it answers is nothing, and it does not panic.
+            let _ = tokio::task::spawn_blocking(move || shared.pages.reported(node, now, &usage)).await;
+        }
         let active = report.as_ref().ok().map(|report| report.active);
         if let Some(Active { static_content, dynamic_content }) = active {
             shared.control.tell(target.id, |node| NodeEvent::Load { node, static_content, dynamic_content });

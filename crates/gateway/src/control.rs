@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weirgate_config::Site;
 use weirgate_engine::{
-    Action, Arrival, ClassId, ClassSnapshot, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed, Snapshot, Ticket,
-    Time, Verdict,
+    Action, Arrival, ClassId, ClassSnapshot, Demand, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed, Snapshot,
+    Ticket, Time, Verdict,
 };
 
 use crate::classify::ClassRef;
@@ -99,6 +99,17 @@ pub(crate) enum Decision {
     Release(Arc<Target>),
     /// Turn it away.
     Shed(Shed),
+}
+
+/// What the engine is told of an arrival beside its class.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// Whom it comes from, as a keyed hash.
+    pub(crate) flow: u64,
+    /// What it asks for, as a keyed hash, if that matters.
+    pub(crate) target: Option<u64>,
+    /// What it costs, if a table says so.
+    pub(crate) demand: Option<Demand>,
 }
 
 /// The answer to an arrival.
@@ -194,7 +205,7 @@ impl Control {
         thread: usize,
         version: u64,
         class: ClassRef<'_>,
-        (flow, target): (u64, Option<u64>),
+        Origin { flow, target, demand }: Origin,
         slot: usize,
         own: &mut Vec<Delivery>,
     ) -> (Time, Arrived) {
@@ -207,7 +218,7 @@ impl Control {
                 ClassRef::Class(class) => class,
                 ClassRef::Template(template, key) => state.engine.class(now, template, key),
             };
-            let arrived = match state.engine.arrive(now, Arrival { class, flow, demand: None, target, tag }) {
+            let arrived = match state.engine.arrive(now, Arrival { class, flow, demand, target, tag }) {
                 Verdict::Release { ticket, node } => match state.target(node) {
                     Some(target) => Arrived::Release(ticket, target),
                     None => {

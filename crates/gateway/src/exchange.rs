@@ -30,6 +30,7 @@ use crate::framing::Refusal;
 use crate::hops;
 use crate::line::Line;
 use crate::memory::Pressure;
+use crate::pages::{Routed, Stay};
 use crate::permit::Permit;
 use crate::pump::ReplyBody;
 use crate::record::{AccessRecord, ClassIndex, Ending};
@@ -234,6 +235,7 @@ impl Classified {
             return exchange.refuse(TOO_LARGE);
         }
 
+        let routed = worker.route(subject.target.path(), subject.target.query());
         let mut body = Some(body);
         let mut whole = None;
         // A reload between the rules and the engine sends a request back to the rules; it has to be very
@@ -271,16 +273,16 @@ impl Classified {
                 Some(worker.target(subject.host(), subject.target.path(), query))
             };
             let from = (flow, exchange.class.and_then(|class| target(&exchange, class)));
-            let (at, admitted) = worker.arrive(version, class, from);
+            let (at, admitted) = worker.arrive(version, class, from, routed);
             exchange.arrived = at;
-            let mut settled = settle(&worker, at, admitted).await;
+            let mut settled = settle(&worker, at, admitted, routed).await;
             if let Settled::Shed(_, refusal) = settled
                 && let Some(fallback) = refusal.fallback
             {
                 let class = exchange.class.replace(ClassIndex::Class(fallback.0));
                 let from = (flow, target(&exchange, ClassIndex::Class(fallback.0)));
-                let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from);
-                settled = match settle(&worker, at, admitted).await {
+                let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from, routed);
+                settled = match settle(&worker, at, admitted, routed).await {
                     // The first refusal stands.
                     Settled::Shed(at, _) => {
                         exchange.class = class;
@@ -339,7 +341,7 @@ enum Settled {
 }
 
 /// Stages *queue* and *release*: waits where the engine said so.
-async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted) -> Settled {
+async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted, routed: Routed) -> Settled {
     match admitted {
         Admitted::Stale => Settled::Stale,
         Admitted::Shed(shed) => Settled::Shed(at, shed),
@@ -348,7 +350,9 @@ async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted) -> Settled {
             let ticket = place.ticket();
             match place.await {
                 (at, Decision::Shed(shed)) => Settled::Shed(at, shed),
-                (at, Decision::Release(target)) => Settled::Released(at, Permit::new(worker, ticket), target),
+                (at, Decision::Release(target)) => {
+                    Settled::Released(at, Permit::new(worker, ticket, Stay::new(routed, target.id, at)), target)
+                }
             }
         }
     }

@@ -19,6 +19,7 @@ use crate::control::{Control, MAX_THREADS};
 use crate::edition::{Edition, ReloadError, ReloadSource, Target};
 use crate::listener;
 use crate::memory::Memory;
+use crate::pages::Pages;
 use crate::record::{AccessRecord, Observer};
 use crate::worker;
 
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// What the nodes' collectors said.
     pub(crate) reports: Reports,
+    /// What requests cost.
+    pub(crate) pages: Pages,
     /// The same key on all threads, so that a client is the same flow on each.
     pub(crate) hasher: RandomState,
     /// Bytes that may be buffered for slow clients, all together.
@@ -195,6 +198,7 @@ impl Gateway {
         let control = Control::new(Clock::start(), site, text, Clock::seed(), bells.clone())
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
         let shared = Arc::new(Shared {
+            pages: Pages::new(&control.edition()),
             control,
             counters: Counters::default(),
             reports: Reports::default(),
@@ -295,6 +299,13 @@ impl Gateway {
         edition.nodes.iter().filter_map(of).collect()
     }
 
+    /// The page table, with at most `most` of its routes and without the share of unknown ones; `None` if there is none.
+    /// Takes some milliseconds.
+    #[must_use]
+    pub fn page_table(&self, most: usize) -> Option<weirgate_config::admin::PageTable> {
+        self.shared.pages.view(most)
+    }
+
     /// Reads the policy file again and puts it in force; returns the new edition. Blocks for as long as
     /// reading and checking take. Listeners that stay are not touched; the number of threads, the admin
     /// listener and the access log stay as they were at the start.
@@ -361,6 +372,7 @@ impl Gateway {
         let memory = site.limits.memory;
         let connections = most_connections(&site);
         let edition = shared.control.replace(site, text).map_err(|error| ReloadError::Invalid(error.to_string()))?;
+        shared.pages.follow(&edition);
         shared.buffer_total.store(buffer_total, Ordering::Relaxed);
         shared.memory.set(memory);
         shared.connections.store(connections, Ordering::Relaxed);

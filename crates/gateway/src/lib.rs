@@ -28,6 +28,7 @@ mod line;
 mod listener;
 mod memory;
 pub mod metrics;
+mod pages;
 mod path;
 mod permit;
 mod polling;

@@ -1,4 +1,7 @@
 //! A released request's slot, given back exactly once.
+//!
+//! It knows since when the request is inside which node, and tells the page table when it has left. A node that failed the
+//! request is taken not to have worked on it, and one whose client has left to have done a part.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -6,6 +9,7 @@ use std::sync::Arc;
 use weirgate_engine::{Outcome, Ticket, Time};
 
 use crate::edition::Target;
+use crate::pages::Stay;
 use crate::worker::Worker;
 
 /// The right to be inside a node. Dropping it, on whatever way (client gone, task aborted, panic), tells
@@ -14,22 +18,30 @@ use crate::worker::Worker;
 pub(crate) struct Permit {
     worker: Rc<Worker>,
     ticket: Option<Ticket>,
+    stay: Stay,
 }
 
 impl Permit {
-    pub(crate) fn new(worker: &Rc<Worker>, ticket: Ticket) -> Permit {
-        Permit { worker: Rc::clone(worker), ticket: Some(ticket) }
+    pub(crate) fn new(worker: &Rc<Worker>, ticket: Ticket, stay: Stay) -> Permit {
+        Permit { worker: Rc::clone(worker), ticket: Some(ticket), stay }
     }
 
     /// Moves the right on; what stays behind is none.
     pub(crate) fn take(&mut self) -> Permit {
-        Permit { worker: Rc::clone(&self.worker), ticket: self.ticket.take() }
+        Permit { worker: Rc::clone(&self.worker), ticket: self.ticket.take(), stay: self.stay }
     }
 
     /// The exchange has ended; returns when the engine was told.
     pub(crate) fn finish(&mut self, outcome: Outcome) -> Time {
         match self.ticket.take() {
-            Some(ticket) => self.worker.observe(ticket, outcome).0,
+            Some(ticket) => {
+                let (at, _) = self.worker.observe(ticket, outcome);
+                let whole = matches!(outcome, Outcome::LastByte { .. });
+                if whole || outcome == Outcome::Reset {
+                    self.worker.shared.pages.left(self.stay, at, whole);
+                }
+                at
+            }
             None => self.worker.timers.now(),
         }
     }
@@ -38,8 +50,9 @@ impl Permit {
     pub(crate) fn fail(&mut self, retryable: bool) -> (Time, Option<Arc<Target>>) {
         let Some(ticket) = self.ticket.take() else { return (self.worker.timers.now(), None) };
         let (now, target) = self.worker.observe(ticket, Outcome::Failed { retryable });
-        if target.is_some() {
+        if let Some(target) = &target {
             self.ticket = Some(ticket);
+            self.stay = self.stay.moved(target.id, now);
         }
         (now, target)
     }
@@ -47,8 +60,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if let Some(ticket) = self.ticket.take() {
-            self.worker.observe(ticket, Outcome::Reset);
+        if self.ticket.is_some() {
+            self.finish(Outcome::Reset);
         }
     }
 }

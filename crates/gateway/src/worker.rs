@@ -19,11 +19,12 @@ use crate::classify::ClassRef;
 use crate::client;
 use crate::clock::Clock;
 use crate::connection;
-use crate::control::{Arrived, Delivery};
+use crate::control::{Arrived, Delivery, Origin};
 use crate::edition::{Hold, Target};
 use crate::gateway::{Command, Shared};
 use crate::line::Line;
 use crate::memory::Pressure;
+use crate::pages::{Lookup, Routed, Stay};
 use crate::permit::Permit;
 use crate::polling::Polls;
 use crate::timer::{TICK, Timers};
@@ -55,6 +56,7 @@ pub(crate) struct Worker {
     pub(crate) traces: TraceIds,
     pub(crate) scratch: RefCell<Vec<u8>>,
     edition: RefCell<Rc<Hold>>,
+    lookup: RefCell<Lookup>,
     hasher: RandomState,
     spare: RefCell<Vec<Delivery>>,
     lines: RefCell<Slab<Rc<Line>>>,
@@ -107,6 +109,7 @@ impl Worker {
             traces: TraceIds::new(),
             scratch: RefCell::new(vec![0; SCRATCH]),
             edition: RefCell::new(Hold::on(edition)),
+            lookup: RefCell::new(Lookup::new(&shared.pages)),
             hasher: shared.hasher.clone(),
             spare: RefCell::new(Vec::new()),
             lines: RefCell::new(Slab::new()),
@@ -134,25 +137,34 @@ impl Worker {
         self.hasher.hash_one((host, path, query))
     }
 
+    /// The route of a request and what it costs, by its canonical path and raw query.
+    pub(crate) fn route(&self, path: &str, query: Option<&str>) -> Routed {
+        self.lookup.borrow_mut().find(&self.shared.pages, path, query)
+    }
+
     /// Enters a connection into the list.
     pub(crate) fn seat(self: &Rc<Self>, line: &Rc<Line>) -> Seat {
         Seat { worker: Rc::clone(self), key: self.lines.borrow_mut().insert(Rc::clone(line)) }
     }
 
-    /// Stage *admit*: a request is at the door, `from` this source for this target.
+    /// Stage *admit*: a request of `routed` is at the door, from the source `flow` for this target.
     pub(crate) fn arrive(
         self: &Rc<Self>,
         version: u64,
         class: ClassRef<'_>,
-        from: (u64, Option<u64>),
+        (flow, target): (u64, Option<u64>),
+        routed: Routed,
     ) -> (Time, Admitted) {
         let mut own = self.spare.take();
         let slot = self.waiting.next_slot();
-        let (at, arrived) = self.shared.control.arrive(self.index, version, class, from, slot, &mut own);
+        let origin = Origin { flow, target, demand: routed.demand };
+        let (at, arrived) = self.shared.control.arrive(self.index, version, class, origin, slot, &mut own);
         self.timers.saw(at);
         // The place must be there before the engine's word about it is delivered.
         let admitted = match arrived {
-            Arrived::Release(ticket, target) => Admitted::Release(Permit::new(self, ticket), target),
+            Arrived::Release(ticket, target) => {
+                Admitted::Release(Permit::new(self, ticket, Stay::new(routed, target.id, at)), target)
+            }
             Arrived::Wait(ticket) => Admitted::Wait(Place::enter(self, ticket)),
             Arrived::Shed(shed) => Admitted::Shed(shed),
             Arrived::Stale => Admitted::Stale,

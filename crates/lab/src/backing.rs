@@ -136,18 +136,18 @@ impl Backing {
         }
     }
 
-    /// Per machine the work done since the start, in seconds of a CPU, as in [`weirgate_experiment::Sample::busy`]. The
-    /// instances of a real service count as one.
+    /// Per machine the work done since the start, in seconds of a CPU, of a disk and of a link, as in
+    /// [`weirgate_experiment::Sample`]. The instances of a real service count as one, and only their CPU time is known.
     ///
     /// # Errors
     /// The machines have ended early.
-    pub fn done(&self) -> Result<Vec<f64>, String> {
+    pub fn done(&self) -> Result<Vec<[f64; 3]>, String> {
         match self {
             Backing::Emulated(nodes) => nodes.done(),
             Backing::Real { services, machines, .. } => {
-                let mut done = vec![0.0; *machines];
+                let mut done = vec![[0.0; 3]; *machines];
                 for service in services {
-                    done[service.machine] = service.instances.cpu_time().as_secs_f64();
+                    done[service.machine][0] = service.instances.cpu_time().as_secs_f64();
                 }
                 Ok(done)
             }

@@ -6,7 +6,7 @@
 //! [`NodeStats::lateness`] says, and that the way to a machine is the loopback interface: the experiment's
 //! `network_delay` is not added.
 //!
-//! What a request takes comes with it (`?demand=8000us&io=0us`), drawn by the client, so that lab and simulator
+//! What a request takes comes with it (`?demand=8000us&io=0us`, `&disk=…&link=…` where it takes some of these), drawn by the client, so that lab and simulator
 //! serve the same requests. One that says nothing, such as a health check, takes nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -79,12 +79,12 @@ impl Nodes {
         self.cluster.set_health(machine, health).map_err(|error| format!("machine {machine} ({name}): {error}"))
     }
 
-    /// Per machine the work done since the start, in seconds of a nominal CPU, as in
-    /// [`weirgate_experiment::Sample::busy`].
+    /// Per machine the work done since the start, in seconds of a nominal CPU, of a disk and of a link, as in
+    /// [`weirgate_experiment::Sample`].
     ///
     /// # Errors
     /// The thread of the nodes has ended early.
-    pub fn done(&self) -> Result<Vec<f64>, String> {
+    pub fn done(&self) -> Result<Vec<[f64; 3]>, String> {
         self.cluster.done().map_err(|error| error.to_string())
     }
 

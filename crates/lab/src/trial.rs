@@ -272,7 +272,8 @@ impl Stage<'_> {
         if let Some(why) = self.gateway.ended() {
             return Err(why);
         }
-        let busy = self.backing.done()?;
+        let done = self.backing.done()?;
+        let of = |resource: usize| done.iter().map(|machine| machine[resource]).collect();
         let at = clock::nanos(self.now());
         let state = self.gateway.state().unwrap_or_default();
         Ok(Sample {
@@ -280,7 +281,9 @@ impl Stage<'_> {
             window: state.window,
             outstanding: state.outstanding,
             waiting: state.waiting,
-            busy,
+            busy: of(0),
+            disk: of(1),
+            link: of(2),
             usage: Vec::new(),
         })
     }

@@ -9,7 +9,7 @@
 //! when they write; a server that looks at its connections is the kinder case for every discipline.)
 
 use weirgate_config::{Experiment, Machine};
-use weirgate_emulator::computer::{Computer, Work};
+use weirgate_emulator::computer::{Computer, Usage, Work};
 use weirgate_emulator::random::Random;
 use weirgate_emulator::{Disk, Thrashing};
 
@@ -142,14 +142,26 @@ impl Machines {
         }
     }
 
-    /// Per machine the CPU-seconds done until `now`.
-    pub(crate) fn done(&mut self, now: u64) -> Vec<f64> {
-        let mut done = vec![0.0; self.hosts.len()];
+    /// Per machine the CPU-seconds done until `now`, and the seconds for which its disks and links were busy.
+    pub(crate) fn done(&mut self, now: u64) -> [Vec<f64>; 3] {
+        let mut sums = [const { Vec::new() }; 3];
+        sums.iter_mut().for_each(|sum| sum.resize(self.hosts.len(), 0.0));
         for (computer, host) in self.servers.iter_mut().zip(&self.host_of) {
             computer.advance(now, &mut self.finished);
-            done[*host as usize] += computer.usage().done / 1e9;
+            let Usage { done, disk, link, .. } = computer.usage();
+            for (sum, nanos) in sums.iter_mut().zip([done, disk, link]) {
+                sum[*host as usize] += nanos / 1e9;
+            }
         }
-        done
+        sums
+    }
+
+    /// The seconds for which a machine's CPUs, disks and links were occupied, as far as it was moved on. That is what an
+    /// agent beside it counts: a slow CPU is occupied for longer.
+    pub(crate) fn occupied(&self, machine: usize) -> [f64; 3] {
+        let mut all = Usage::default();
+        self.servers_of(machine).for_each(|server| all += self.servers[server as usize].usage());
+        [all.busy, all.disk, all.link].map(|nanos| nanos / 1e9)
     }
 
     /// Per class with a share the CPU-seconds done for it on a machine, as far as the machine was moved on.
@@ -241,7 +253,7 @@ mod tests {
     }
 
     fn demand() -> Work {
-        Work { demand: Demand { cpu: 10 * MS, io: 0 }, ..Work::default() }
+        Work { demand: Demand { cpu: 10 * MS, ..Demand::default() }, ..Work::default() }
     }
 
     #[test]
@@ -254,7 +266,7 @@ mod tests {
         assert_eq!(machines.next_event(0), Some(5 * MS));
         machines.advance(5 * MS, 0);
         assert_eq!(machines.finished, [(0, 5 * MS)]);
-        assert_eq!(machines.done(5 * MS), [0.020]);
+        assert_eq!(machines.done(5 * MS), [[0.020], [0.0], [0.0]]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! request that ended meanwhile (a reply under way to a gateway that has hung up) is told by its stamp.
 
 use weirgate_emulator::station::Demand;
-use weirgate_engine::Ticket;
+use weirgate_engine::{Demand as Cost, Ticket};
 use weirgate_experiment::traffic::Document;
 use weirgate_experiment::traffic::visits::VisitId;
 
@@ -57,6 +57,8 @@ pub(crate) struct Request {
     pub(crate) retries: u32,
     /// The record of the present attempt of the client.
     pub(crate) record: u32,
+    /// What the page table said of it when it reached the gateway.
+    pub(crate) cost: Option<Cost>,
     /// Where it is.
     pub(crate) place: Place,
     /// The engine's, while it waits or is inside.

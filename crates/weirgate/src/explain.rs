@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use weirgate_config::{Key, Site, Target, TargetOf};
+use weirgate_config::{Key, RESOURCE_NAMES, Site, Target, TargetOf};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
+use weirgate_pages::{Index, Pattern};
 
 use crate::args::Explain;
 use crate::check::env_token;
@@ -128,6 +129,7 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
             ClassRef::Class(_) => None,
         };
         write_class(&mut text, site, class, key.as_deref(), max_live);
+        write_route(&mut text, site, class, &form);
     }
     Ok(text)
 }
@@ -178,6 +180,26 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
         queue.max_waiting_per_flow,
         Span(queue.max_wait)
     );
+}
+
+/// The route of the page table and what it takes, as far as the policy says.
+fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) {
+    let Some(table) = &site.page_table else { return };
+    // The loader has refused what is no pattern.
+    let patterns = table.routes.iter().filter_map(|route| Pattern::parse(&route.pattern).ok()).collect();
+    let found = Index::new(patterns).find(&form.path, form.query.as_deref());
+    let (name, demand) = match found.and_then(|found| table.routes.get(found)) {
+        Some(route) => (route.pattern.as_str(), route.demand),
+        None => ("in no table, so it takes what its class says", class.demand),
+    };
+    let costs: Vec<String> = RESOURCE_NAMES
+        .iter()
+        .enumerate()
+        .map(|(resource, name)| format!("{name} {}%", (demand.share(resource) * 1e5).round() / 1e3))
+        .collect();
+    let _ = writeln!(text, "route     {name}");
+    let learned = if table.learned { ", before what is learned" } else { "" };
+    let _ = writeln!(text, "takes     {} of a node's second{learned}", costs.join(", "));
 }
 
 /// What matters to the choice of a node, where it is more than the load.

@@ -4,6 +4,7 @@
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
+use weirgate_pages::Pattern;
 
 use crate::decode::{Context, Decode, Defaulted, FromText, Named, Optional, Required, record};
 use crate::errors::{Complaint, quoted};
@@ -134,13 +135,11 @@ impl FromText for RouteText {
     const EXPECTED: &'static str = "a route such as `/album/*` or `/item.php?id=*`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
-        match text.starts_with('/') {
-            true => Ok(RouteText(text.to_owned())),
-            false => {
-                let what = format!("{} does not start with `/`", quoted(text));
-                Err(Complaint::new(what, "write the path from the root"))
-            }
-        }
+        let pattern = Pattern::parse(text).map_err(|error| {
+            let (what, mend) = error.rsplit_once(": ").unwrap_or((&error, "write a path from the root"));
+            Complaint::new(what, mend)
+        })?;
+        Ok(RouteText(pattern.to_string()))
     }
 }
 

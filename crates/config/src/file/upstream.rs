@@ -115,7 +115,8 @@ record! {
         /// The agent's port on the node's host, or `node` if the node answers on its own. 9902 is where
         /// `weirgate agent` listens.
         port: Defaulted<CollectorPort> = 9902,
-        /// Time between two questions. 10 s are the published figure (web switch, Sec. 2).
+        /// Time between two questions. 10 s are the published figure (web switch, Sec. 2); where a page table is
+        /// learned it is 1 s unless it is said here.
         every: Defaulted<Span> = "10s",
         /// A report that takes longer is missed. At most `every`, so that questions do not pile up.
         timeout: Defaulted<Span> = "2s",

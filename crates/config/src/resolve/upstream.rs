@@ -9,16 +9,21 @@ use weirgate_engine as engine;
 
 use super::gateway::count;
 use super::{dispatch, number_text, span_text};
-use crate::decode::{Context, Defaulted, Mark, Optional, Switch};
+use crate::decode::{Context, Decode, Defaulted, Mark, Optional, Switch};
 use crate::errors::{Complaint, quoted};
 use crate::file::{
-    Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, PolicyFile, Upstream, nodes,
+    Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, PageTable, PolicyFile, Upstream, nodes,
 };
 use crate::site::{self, NodeSite, PoolSite};
+use crate::tree::{Node, Value};
 use crate::unit::{Amount, Count, Span};
 
 /// Largest ratio of two weights that makes sense; past it a node gets nothing.
 const MAX_WEIGHT: f64 = 1e6;
+
+/// How often nodes are asked where a page table is learned, unless the policy says. Each question is one window: shorter
+/// ones are blurred by the kernel's counters, which advance in steps of 10 ms, and longer ones learn as much later.
+const LEARNED_EVERY: Duration = Duration::from_secs(1);
 
 /// Every upstream.
 #[derive(Default)]
@@ -37,6 +42,10 @@ pub(super) struct Pools {
 type Machines = BTreeMap<String, (f64, Mark)>;
 
 pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
+    let learned = file.page_table.get().is_some_and(|table| match table {
+        PageTable::Learned => true,
+        PageTable::Table(form) => form.learned.get().0,
+    });
     let mut all = Pools { complete: file.upstreams.get().is_some_and(|u| u.complete), ..Pools::default() };
     let mut machines = Machines::new();
     for item in file.upstreams.get().map_or(&[][..], |u| &u.items) {
@@ -54,8 +63,9 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
                 Switch::On(check) => health(check, cx),
             },
             collector: match upstream.collector.get() {
+                Switch::Off if learned && !upstream.collector.given => usual_collector(item.value.mark, cx),
                 Switch::Off => None,
-                Switch::On(form) => Some(collector(form, cx)),
+                Switch::On(form) => Some(collector(form, learned, cx)),
             },
             target: dispatch::target(upstream),
             // Per node and thread: more would be descriptors for nothing.
@@ -182,8 +192,15 @@ fn health(check: &HealthCheck, cx: &mut Context) -> Option<site::HealthCheck> {
     Some(site::HealthCheck { path, host, interval, timeout, fall, rise })
 }
 
-fn collector(form: &Collector, cx: &mut Context) -> site::Collector {
-    let every = form.every.get().0;
+/// The collector of an upstream that says nothing of one, where the page table is learned from what collectors say.
+fn usual_collector(mark: Mark, cx: &mut Context) -> Option<site::Collector> {
+    let nothing = Node::new(cx.place(mark), Value::Map(Vec::new()));
+    let form = Collector::decode(&nothing, cx)?;
+    Some(collector(&form, true, cx))
+}
+
+fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collector {
+    let every = if learned && !form.every.given { LEARNED_EVERY } else { form.every.get().0 };
     let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
     if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
         cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));

@@ -51,6 +51,8 @@ pub struct Reply {
     pub bytes: u64,
     /// It has a field `X-Node`, as replies of emulated nodes have and those of a gateway itself have not.
     pub from_node: bool,
+    /// What its field `X-Inside` says, in microseconds: how long the request was inside an emulated node.
+    pub inside: Option<u64>,
 }
 
 /// How a request ended.
@@ -191,6 +193,7 @@ impl Exchange {
                     if head.status >= 200 {
                         self.reply.status = head.status;
                         self.reply.from_node = head.from_node;
+                        self.reply.inside = head.inside;
                         self.keep_alive = head.keep_alive && head.body != Body::UntilClose;
                         self.stage = Stage::Body(head.body);
                     }
@@ -206,6 +209,7 @@ struct Head {
     status: u16,
     keep_alive: bool,
     from_node: bool,
+    inside: Option<u64>,
     body: Body,
 }
 
@@ -221,7 +225,7 @@ fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
     let status = parsed.code.ok_or(())?;
     let mut keep_alive = parsed.version == Some(1);
     let mut body = Body::UntilClose;
-    let mut from_node = false;
+    let (mut from_node, mut inside) = (false, None);
     for header in parsed.headers.iter() {
         let value = header.value.trim_ascii();
         if header.name.eq_ignore_ascii_case("content-length") {
@@ -241,12 +245,14 @@ fn head(bytes: &[u8], is_head: bool) -> Result<Option<Head>, ()> {
             }
         } else if header.name.eq_ignore_ascii_case("x-node") {
             from_node = true;
+        } else if header.name.eq_ignore_ascii_case("x-inside") {
+            inside = str::from_utf8(value).ok().and_then(|v| v.parse().ok());
         }
     }
     if is_head || status < 200 || status == 204 || status == 304 {
         body = Body::Length(0);
     }
-    Ok(Some(Head { length, status, keep_alive, from_node, body }))
+    Ok(Some(Head { length, status, keep_alive, from_node, inside, body }))
 }
 
 #[cfg(test)]
@@ -268,6 +274,8 @@ mod tests {
         assert!(!of("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n", false).keep_alive);
         assert!(!of("HTTP/1.0 200 OK\r\n\r\n", false).keep_alive);
         assert!(of("HTTP/1.1 200 OK\r\nx-node: n1\r\n\r\n", false).from_node);
+        let inside = |value: &str| of(&format!("HTTP/1.1 200 OK\r\nX-Inside: {value}\r\n\r\n"), false).inside;
+        assert_eq!((inside("1250"), inside("-1"), inside("1ms")), (Some(1250), None, None));
         assert!(!of("HTTP/1.1 200 OK\r\nx-nodes: n1\r\n\r\n", false).from_node);
         assert_eq!(head(b"HTTP/1.1 20", false), Ok(None));
         assert_eq!(head(b"\x80\x81\x82", false), Err(()));

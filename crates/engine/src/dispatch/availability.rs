@@ -62,14 +62,14 @@ impl Nodes {
         self.ready_of(pool).any(|node| self.holds(node, demand))
     }
 
-    /// Has no node of the pool so much of a resource at all, be it idle?
+    /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too large.
     pub(crate) fn is_too_large(&self, pool: usize, demand: Demand) -> bool {
         if !self.available {
             return false;
         }
-        let members = self.nodes.iter().filter(|node| node.pool == pool);
-        let largest = members.map(|node| self.machines[node.machine as usize].full).max().unwrap_or(0);
-        u64::from(demand.dominant()) > largest
+        let members = self.nodes.iter().filter(|node| node.pool == pool && node.usable());
+        let largest = members.map(|node| self.machines[node.machine as usize].full).max();
+        largest.is_some_and(|largest| u64::from(demand.dominant()) > largest)
     }
 
     /// Which resources keep the pool's nodes from taking it.
@@ -77,9 +77,8 @@ impl Nodes {
         let mut lacking = [false; RESOURCES];
         for node in self.ready_of(pool) {
             let machine = &self.machines[self.nodes[node as usize].machine as usize];
-            for resource in 0..RESOURCES {
-                let demand = u64::from(demand.0[resource]);
-                lacking[resource] |= demand > 0 && machine.taken[resource] + demand > machine.full;
+            for (lacking, (taken, demand)) in lacking.iter_mut().zip(machine.taken.iter().zip(demand.0)) {
+                *lacking |= demand > 0 && taken + u64::from(demand) > machine.full;
             }
         }
         lacking

@@ -6,6 +6,7 @@ mod precedence;
 mod reenqueue;
 mod rounds;
 mod tokens;
+mod turn;
 mod window;
 
 pub(crate) use adaptive::{Danger, Half, Halves, Swing, Work};

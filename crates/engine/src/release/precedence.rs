@@ -159,7 +159,7 @@ impl Precedence {
     pub(crate) fn open(&mut self, class: u32, pool: usize, share: Share) {
         match self.method {
             Method::Mdrr => self.rounds.open(class, pool, share.quantum()),
-            Method::Drfq => self.dominant.open(class, pool, share.weight, share.whole / share.weights),
+            Method::Drfq => self.dominant.open(class, pool, share),
             _ => {}
         }
     }
@@ -260,22 +260,22 @@ impl Precedence {
     /// first window.
     pub(crate) fn next(&self, window: u32, has_room: impl Fn(usize, usize) -> bool) -> Option<(u32, usize)> {
         let lines = self.lines;
-        let has_room = |place: usize| has_room(place / lines, place % lines);
+        let has_room = &|place: usize| has_room(place / lines, place % lines);
         let found = match self.method {
             Method::Tokens(_) => {
-                let first = best(&self.guaranteed, &has_room).map(|(_, class)| class);
-                first.or_else(|| best(&self.surplus, &has_room).map(|(_, class)| class))
+                let first = best(&self.guaranteed, has_room).map(|(_, class)| class);
+                first.or_else(|| best(&self.surplus, has_room).map(|(_, class)| class))
             }
-            method => match best(&self.partition, &has_room) {
+            method => match best(&self.partition, has_room) {
                 Some(((key, _), class)) => {
                     let divided = method == Method::WeightedFair;
                     if !divided || key * self.claimed as f64 <= f64::from(window) * EXACT {
                         Some(class)
                     } else {
-                        best(&self.surplus, &has_room).map(|(_, class)| class)
+                        best(&self.surplus, has_room).map(|(_, class)| class)
                     }
                 }
-                None => best(&self.best_effort, &has_room).map(|(_, class)| class),
+                None => best(&self.best_effort, has_room).map(|(_, class)| class),
             },
         };
         found.map(|item| (item / lines as u32, item as usize % lines))

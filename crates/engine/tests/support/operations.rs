@@ -70,8 +70,8 @@ pub fn policy(variant: u64) -> Policy {
         queue: QueueBounds { max_waiting: waiting, max_waiting_per_flow: 3, max_wait: Duration::from_nanos(MAX_WAIT) },
         retry: RetryBudget::default(),
         utility: 1.0 + waiting as f64,
-        weight: 1.0,
-        demand: Demand::default(),
+        weight: 1.0 + waiting as f64,
+        demand: Demand::of_shares(&[0.2, 0.1]),
         tag: 0,
         fallback: None,
     };
@@ -84,6 +84,8 @@ pub fn policy(variant: u64) -> Policy {
     let switches = variant / 2160 == 1;
     // Seven has no factor in common with the digits, so this meets all of them.
     let reserves = variant % 7 < 2;
+    // Nor has eleven.
+    let (priced, shared) = (variant % 11 < 4, variant % 11 < 2);
     let admit = match digit(5) {
         0 if switches => Admit::ServerLoad(ServerLoad { threshold: 2.0, omega: 1.5, source: LoadSource::Live }),
         1 if switches => {
@@ -120,6 +122,7 @@ pub fn policy(variant: u64) -> Policy {
     tags[2].quota = Some(3);
     let resize = Resize { every: Duration::from_secs(1), busy: 0.8 };
     let dispatch = match (&load_control, switches) {
+        _ if shared => [Dispatch::LeastOutstanding; 3],
         _ if reserves => {
             let lard = |idle, targets| Dispatch::Lard(Lard { idle, overload: 3.0, miss_cost: 2.0, targets });
             [Dispatch::RoundRobin { never_twice: switches }, lard(1.0, 3), lard(0.0, 1)]
@@ -162,6 +165,15 @@ pub fn policy(variant: u64) -> Policy {
     } else {
         Vec::new()
     };
+    let (load_control, precedence) = match variant % 11 {
+        _ if !shared => (load_control, precedence),
+        first => {
+            let only = variant.is_multiple_of(5).then_some(1);
+            let figures = Availability { only, ..Availability::default() };
+            let precedence = if first == 0 { Precedence::Mdrr } else { Precedence::Drfq };
+            (LoadControl::ResourceAvailability(figures), precedence)
+        }
+    };
     Policy {
         discipline: Discipline { name: "custom".into(), tags, admit, load_control, precedence },
         pools: vec![pool("p0", 0), pool("p1", 1)],
@@ -169,7 +181,7 @@ pub fn policy(variant: u64) -> Policy {
         classes,
         templates,
         max_waiting: 12,
-        resources: Vec::new(),
+        resources: if priced { vec!["cpu".into(), "disk".into()] } else { Vec::new() },
     }
 }
 
@@ -227,7 +239,12 @@ impl Model {
         self.next_tag += 1;
         let tag = self.next_tag;
         let target = source.below(7)?.checked_sub(1);
-        let arrival = Arrival { class, flow: source.below(4)?, demand: None, target, tag };
+        let flow = source.below(4)?;
+        let demand = match flow {
+            0 => None,
+            _ => Some(Demand::of_shares(&[source.below(12)? as f64 / 10.0, source.below(9)? as f64 / 10.0])),
+        };
+        let arrival = Arrival { class, flow, demand, target, tag };
         self.counted.offered += 1;
         let before = self.engine.snapshot(self.time());
         let verdict = self.engine.arrive(self.time(), arrival);
@@ -256,8 +273,10 @@ impl Model {
 
     /// A release needs a free slot and a usable node with room.
     fn may_enter(&self, before: &Snapshot, node: NodeId) {
-        let group = &before.groups[before.nodes[node.0 as usize].group as usize];
-        assert!(group.window.is_none_or(|w| group.outstanding < w), "released beyond the window");
+        assert!(
+            windows(before, node.0).any(|group| group.window.is_none_or(|w| group.outstanding < w)),
+            "no window had room"
+        );
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
         assert!(state.outstanding < bound(self.engine.policy(), node.0 as usize), "released beyond the node's bound");
@@ -380,8 +399,8 @@ impl Model {
             match action {
                 Action::Release { ticket, tag, node, .. } => {
                     let after = self.engine.snapshot(self.time());
-                    let group = &after.groups[after.nodes[node.0 as usize].group as usize];
-                    assert!(group.window.is_none_or(|w| group.outstanding <= w), "released beyond the window");
+                    let within = |group: &GroupSnapshot| group.window.is_none_or(|w| group.outstanding <= w);
+                    assert!(windows(&after, node.0).any(within), "released beyond the window");
                     assert!(before.outstanding + 1 == after.outstanding);
                     let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
                     assert_eq!((request.tag, request.state), (tag, State::Waiting));
@@ -456,9 +475,11 @@ impl Model {
             let spec = specs.find(|c| c.name == class.name).expect("a live class has a policy");
             let (pool, set) = (spec.pool, ServiceSet::of(spec));
             let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {
-                let group = &snapshot.groups[node.group as usize];
                 let serves = spec.pool == pool && node.set.is_none_or(|its| its == set);
-                serves && node.room && group.window.is_none_or(|window| group.outstanding < window)
+                let within = |group: &GroupSnapshot| group.window.is_none_or(|window| group.outstanding < window);
+                // Where resources are shared the nodes may lack one; but they are not all idle then.
+                let idle = snapshot.resources.is_empty() || all_are_idle(policy, &snapshot, pool);
+                serves && node.room && idle && windows(&snapshot, node.node.0).all(within)
             });
             for (index, node) in snapshot.nodes.iter().enumerate() {
                 let free = node.state == NodeState::Up && node.outstanding < bound(policy, index);
@@ -469,6 +490,21 @@ impl Model {
             assert!(!room, "{} waits while a slot and a node are free", class.name);
         }
     }
+}
+
+/// The windows of a node's group: one, or one for each resource.
+fn windows(snapshot: &Snapshot, node: u32) -> impl Iterator<Item = &GroupSnapshot> {
+    let lines = snapshot.groups.iter().filter(|group| group.resource.as_deref() != Some("disk")).count();
+    snapshot.groups.iter().skip(snapshot.nodes[node as usize].group as usize).step_by(lines.max(1))
+}
+
+/// Is nothing inside the machines of a pool's usable nodes?
+fn all_are_idle(policy: &Policy, snapshot: &Snapshot, pool: usize) -> bool {
+    let nodes = || policy.nodes.iter().zip(&snapshot.nodes);
+    let usable = |machine: &str| {
+        nodes().any(|(spec, node)| spec.pool == pool && spec.machine == machine && node.state == NodeState::Up)
+    };
+    nodes().filter(|(spec, _)| usable(&spec.machine)).all(|(_, node)| node.outstanding == 0)
 }
 
 /// Most requests inside a node.

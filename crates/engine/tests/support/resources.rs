@@ -1,4 +1,5 @@
 //! Sites whose requests are known by what they take.
+#![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::time::Duration;
 
@@ -70,4 +71,91 @@ impl Site {
 
 pub fn arrival(class: u32, demand: Demand, tag: u64) -> Arrival {
     Arrival { class: ClassId(class), flow: tag, demand: Some(demand), target: None, tag }
+}
+
+/// What a driver knows of an engine: who waits, who is inside, and what they take.
+#[derive(Clone, Debug)]
+pub struct Books {
+    pub engine: Engine,
+    pub now: Time,
+    /// Per request its class and what it takes.
+    pub requests: Vec<(u32, Demand)>,
+    pub waiting: Vec<(u64, Ticket)>,
+    pub inside: Vec<(u64, Ticket, NodeId)>,
+    /// Requests that were released, in order.
+    pub released: Vec<u64>,
+}
+
+impl Books {
+    pub fn new(engine: Engine) -> Books {
+        let (now, none) = (Time::ZERO, Vec::new());
+        Books { engine, now, requests: none, waiting: Vec::new(), inside: Vec::new(), released: Vec::new() }
+    }
+
+    /// A request arrives; false if it is refused.
+    pub fn arrive(&mut self, class: u32, demand: Demand) -> bool {
+        let tag = self.requests.len() as u64;
+        self.requests.push((class, demand));
+        match self.engine.arrive(self.now, arrival(class, demand, tag)) {
+            Verdict::Wait { ticket } => self.waiting.push((tag, ticket)),
+            Verdict::Release { .. } => panic!("credit decides at every release"),
+            Verdict::Shed(_) => return false,
+        }
+        true
+    }
+
+    /// Does all that is to be done.
+    pub fn drain(&mut self) {
+        while self.step() {}
+    }
+
+    /// Does the next thing; false if there is none.
+    pub fn step(&mut self) -> bool {
+        match self.engine.poll(self.now) {
+            None => return false,
+            Some(Action::Release { ticket, tag, node, .. }) => {
+                self.waiting.retain(|(waiting, _)| *waiting != tag);
+                self.inside.push((tag, ticket, node));
+                self.released.push(tag);
+            }
+            Some(Action::Shed { tag, .. }) => self.waiting.retain(|(waiting, _)| *waiting != tag),
+        }
+        true
+    }
+
+    /// The `at`-th request inside ends so. A retry goes on elsewhere.
+    pub fn end(&mut self, at: usize, outcome: Outcome) {
+        let (tag, ticket, _) = self.inside.remove(at);
+        if let Some(node) = self.engine.observe(self.now, ticket, outcome) {
+            self.inside.push((tag, ticket, node));
+        }
+    }
+
+    /// The `at`-th request that waits leaves.
+    pub fn leave(&mut self, at: usize) {
+        let (_, ticket) = self.waiting.remove(at);
+        assert!(self.engine.cancel(self.now, ticket));
+    }
+
+    /// What the requests inside a node take of a resource, in billionths.
+    pub fn taken(&self, node: u32, resource: usize) -> u64 {
+        let inside = self.inside.iter().filter(|(_, _, at)| at.0 == node);
+        inside.map(|(tag, ..)| u64::from(self.requests[*tag as usize].1.0[resource])).sum()
+    }
+
+    /// Nothing is overdrawn, nothing is lost: what is left is what was there less what the requests inside take.
+    pub fn check(&self, weights: &[f64]) {
+        let snapshot = self.engine.snapshot(self.now);
+        for (node, weight) in weights.iter().enumerate() {
+            for resource in 0..snapshot.resources.len() {
+                let full = (weight * 1e9).round();
+                let taken = self.taken(node as u32, resource) as f64;
+                assert!(taken <= full, "node {node} is overdrawn: {taken} of {full}");
+                let left = snapshot.nodes[node].available[resource];
+                assert_eq!(left, (full - taken) / full, "node {node}, resource {resource}");
+            }
+        }
+        assert_eq!(snapshot.waiting as usize, self.waiting.len());
+        assert_eq!(snapshot.outstanding as usize, self.inside.len());
+    }
 }

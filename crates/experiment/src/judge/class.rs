@@ -90,7 +90,7 @@ impl<'a> Subject<'a> {
             ended: record.ended,
             fate: record.fate,
             cpu: f64::from(record.cpu),
-            io: f64::from(record.io),
+            io: record.beside_cpu(),
             covered: false,
             wronged: false,
             excused: record.fate == Fate::Cut && record.arrived.saturating_add(grace) >= end,

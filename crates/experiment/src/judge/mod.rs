@@ -19,6 +19,7 @@
 mod bucket;
 mod class;
 mod pages;
+pub(crate) mod resources;
 mod statistic;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -30,6 +31,7 @@ use std::time::Duration;
 use weirgate_config::{Experiment, TrafficClass};
 use weirgate_engine::{Class, Policy};
 
+pub use resources::{ClassUse, Portion, ResourceUse};
 pub use verdict::{
     CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
     Sheds, Verdict, ViolationFound, Word,
@@ -141,6 +143,7 @@ impl<'a> Judge<'a> {
             feasible: cluster.carries(&demand.owed),
             utilisation: self.utilisation(&cluster, &judged),
             served_over_oracle: (best > 0.0).then(|| per_second(served) / best),
+            resources: resources::used(self.experiment, self.run, &cluster, &judged),
             classes: classes.collect(),
         }
     }

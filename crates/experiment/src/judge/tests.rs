@@ -40,7 +40,14 @@ pub(crate) fn experiment() -> Experiment {
     let traffic = |class| Traffic {
         class: TrafficClass::Class(class),
         source: Source::Open { arrivals: weirgate_config::Arrivals::Even, rate: Profile::constant(100.0) },
-        demand: vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: fixed(10), io: fixed(0) }],
+        demand: vec![DemandFrom {
+            at: Duration::ZERO,
+            over: Duration::ZERO,
+            cpu: fixed(10),
+            io: fixed(0),
+            disk: fixed(0),
+            link: fixed(0),
+        }],
         session: None,
         documents: None,
         patience: None,
@@ -81,6 +88,8 @@ pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn
             ended: arrived + after,
             cpu: 0.01,
             io: 0.0,
+            disk: 0.0,
+            link: 0.0,
             page: None,
         }
     };
@@ -327,6 +336,8 @@ fn work_is_compared_with_the_oracle_and_the_machines() {
         outstanding: 0,
         waiting: vec![0; 3],
         busy: vec![at as f64 * 1.9, at as f64 * 1.7],
+        disk: vec![0.0; 2],
+        link: vec![0.0; 2],
         usage: Vec::new(),
     };
     run.samples = (0..=60).step_by(4).map(sample).collect();
@@ -392,7 +403,7 @@ mod served_in_full {
                 arrived += gap * MS;
                 let ended = arrived + times[i % times.len()] * MS;
                 let fate = if ended < 60 * SECOND { Fate::Served } else { Fate::Cut };
-                Record { traffic: class, fate, arrived, released: arrived, ended, cpu: 0.02, io: 0.0, page: None }
+                Record { traffic: class, fate, arrived, released: arrived, ended, cpu: 0.02, io: 0.0, disk: 0.0, link: 0.0, page: None }
             });
             let run = run(vec![records.take_while(|r| r.arrived < 60 * SECOND).collect()]);
             let verdict = judge(&experiment(), &run);

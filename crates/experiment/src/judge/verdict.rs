@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::resources::ResourceUse;
+
 /// The judgement of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
@@ -54,6 +56,9 @@ pub struct PhaseVerdict {
     /// for. Above 1 where work is finished that was asked for before. `None` if nothing was asked for.
     #[serde(serialize_with = "rounded_option")]
     pub served_over_oracle: Option<f64>,
+    /// What was used of CPUs, disks and links, where requests take something of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceUse>,
     /// Every class of the policy, then its templates, all keys of one together.
     pub classes: Vec<ClassVerdict>,
 }
@@ -278,7 +283,7 @@ impl PhaseVerdict {
 
 /// Three digits after the point are enough for people and programs.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((value * 1e3).round() / 1e3)
 }
 
@@ -288,4 +293,9 @@ fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S
         Some(value) => rounded(value, serializer),
         None => serializer.serialize_none(),
     }
+}
+
+/// Shares are told to a hundredth of a percent: classes are compared by their ratios.
+pub(super) fn rounded_all<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(|value| (value * 1e4).round() / 1e4))
 }

@@ -4,10 +4,12 @@
 //! experiment's [`Outline`] and the runs, grouped by who had to keep the guarantees.
 
 mod curve;
+mod drawings;
 pub mod html;
 pub mod json;
 mod outline;
 mod pages;
+mod resources;
 mod series;
 mod summary;
 pub mod svg;
@@ -21,8 +23,9 @@ use weirgate_config::Experiment;
 use crate::judge::Verdict;
 
 pub use curve::Curve;
+pub use drawings::{Drawing, drawings};
 pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
-pub use series::{ClassSeries, Series};
+pub use series::{ClassSeries, InsideSeries, Series};
 pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};
 pub use table::Table;
 

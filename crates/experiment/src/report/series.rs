@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use weirgate_config::Experiment;
 use weirgate_engine::{Class, ResponseTime};
 
-use crate::judge::{Pages, pace, statistic, subject_of};
-use crate::oracle::classes;
+use crate::judge::{Pages, pace, resources, statistic, subject_of};
+use crate::oracle::{Cluster, classes};
 use crate::run::{Fate, Record, Run, Sample};
 
 /// Length of a point, in seconds: the windows in which the judge reads reactions.
@@ -31,6 +31,18 @@ pub struct Series {
     pub window: Vec<(f64, f64)>,
     /// Requests inside.
     pub outstanding: Vec<(f64, f64)>,
+    /// Requests inside by the resource that they take most of, where they take something of several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inside: Vec<InsideSeries>,
+}
+
+/// Requests inside that take more of one resource than of any other: its *tendency* in mQoS (Feng and Lin, Fig. 11).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct InsideSeries {
+    /// Of which resource.
+    pub resource: String,
+    /// Per point how many were inside in the mean.
+    pub requests: Vec<f64>,
 }
 
 /// A class over time. Figures are per point unless they have a time of their own.
@@ -93,6 +105,7 @@ impl Series {
             classes: classes(policy).enumerate().filter_map(series).collect(),
             window: line(&run.samples, |sample| sample.window.map(f64::from)),
             outstanding: line(&run.samples, |sample| Some(f64::from(sample.outstanding))),
+            inside: inside(experiment, run, step, points),
         }
     }
 }
@@ -118,7 +131,7 @@ impl Tally {
         let (from, to) = (point(record.arrived), point(record.ended));
         if let (Some(arrived), Some(cost)) = (self.arrived.get_mut(from), self.cost.get_mut(from)) {
             *arrived += 1;
-            *cost += f64::from(record.cpu) * pace + f64::from(record.io);
+            *cost += f64::from(record.cpu) * pace + record.beside_cpu();
         }
         if record.fate == Fate::Served {
             // The last point may be short, and on real sockets replies come after the end.
@@ -170,6 +183,34 @@ impl Tally {
             cpu: Vec::new(),
         }
     }
+}
+
+/// Requests inside over time by the resource that they take most of, measured by what all machines have of each; ties
+/// go to the first. A request is inside from its release to its end.
+fn inside(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<InsideSeries> {
+    if !experiment.uses_several_resources() {
+        return Vec::new();
+    }
+    let cluster = Cluster::live(experiment, Duration::ZERO, Duration::ZERO);
+    let capacity = resources::capacity(experiment, &cluster);
+    let line = |name: &str| InsideSeries { resource: name.to_owned(), requests: vec![0.0; points] };
+    let mut lines: Vec<InsideSeries> = resources::NAMES.iter().map(|name| line(name)).collect();
+    for record in run.records.iter().filter(|record| record.released > 0) {
+        let taken = [record.cpu, record.disk, record.link].map(f64::from);
+        let mut most = (0, f64::MIN);
+        for (index, (taken, had)) in taken.iter().zip(capacity).enumerate() {
+            let share = if had > 0.0 { taken / had } else { 0.0 };
+            if share > most.1 {
+                most = (index, share);
+            }
+        }
+        let requests = &mut lines[most.0].requests;
+        let (from, to) = (record.released as f64 / 1e9 / step, record.ended as f64 / 1e9 / step);
+        for (point, inside) in requests.iter_mut().enumerate().take(to.ceil() as usize).skip(from as usize) {
+            *inside += (to.min(point as f64 + 1.0) - from.max(point as f64)).max(0.0);
+        }
+    }
+    lines
 }
 
 /// What a class used of all CPUs between one sample and the next.

@@ -120,6 +120,8 @@ fn a_figure_stands_anything() {
         outstanding: 3,
         waiting: vec![1, 2, 0],
         busy: vec![0.0; 2],
+        disk: vec![0.0; 2],
+        link: vec![0.0; 2],
         usage: Vec::new(),
     };
     sampled.samples = (0..=120).map(sample).collect();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::summary::{Kept, PhaseRuns, Spread};
 use super::svg::figure_text;
 use super::table::Table;
-use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, pages};
+use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, pages, resources};
 use crate::judge::{ClassVerdict, Kind};
 
 /// Misses that are listed one by one; more are counted.
@@ -29,8 +29,8 @@ pub fn report(report: &Report<'_>) -> String {
     if let Some(curve) = &curve {
         text.extend(report.groups.iter().map(|group| over_axis(curve, group)));
         for (index, phase) in outline.phases.iter().enumerate().filter(|(index, _)| curve.has(*index)) {
-            let pages = pages(report, index);
-            text += &if pages.is_empty() { pages } else { format!("\n{}\n{pages}", phase.name) };
+            let beside = pages(report, index) + &used(report, index);
+            text += &if beside.is_empty() { beside } else { format!("\n{}\n{beside}", phase.name) };
         }
     }
     let points = |index: &usize| curve.as_ref().is_some_and(|curve| curve.has(*index));
@@ -42,6 +42,7 @@ pub fn report(report: &Report<'_>) -> String {
         }
         text += &classes(report, index).lines("  ");
         text += &pages(report, index);
+        text += &used(report, index);
     }
     for group in report.groups {
         text += &result(outline, group);
@@ -195,6 +196,22 @@ fn pages(report: &Report<'_>, phase: usize) -> String {
         let mut cells = vec![row.class.to_owned(), by.to_owned()];
         cells.extend(row.cells);
         table.row(cells);
+    }
+    table.lines("  ")
+}
+
+/// A line per class and discipline, and one for all classes, of what was used of each resource.
+fn used(report: &Report<'_>, phase: usize) -> String {
+    let rows = resources::rows(report, phase);
+    if rows.is_empty() {
+        return String::new();
+    }
+    let names = resources::head(report);
+    let head: Vec<&str> = ["used by", report.by].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let mut table = Table::new(&head, &[0, 1]);
+    for row in rows {
+        let by = if report.groups.len() > 1 { row.by } else { "" };
+        table.row([row.class.to_owned(), by.to_owned()].into_iter().chain(row.cells).collect());
     }
     table.lines("  ")
 }

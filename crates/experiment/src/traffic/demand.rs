@@ -11,9 +11,15 @@ use crate::random::{Lot, Purpose, generator, whole};
 struct Entry {
     at: u64,
     over: u64,
-    cpu: Distribution,
-    io: Distribution,
+    /// Of [`PARTS`].
+    parts: [Distribution; PARTS.len()],
 }
+
+/// What a demand consists of, each part with a generator of its own: CPU, I/O, disk, link.
+const PARTS: [Purpose; 4] = [Purpose::Cpu, Purpose::Io, Purpose::Disk, Purpose::Link];
+
+/// One draw for each of [`PARTS`].
+pub(crate) type Lots = [Lot; PARTS.len()];
 
 impl Entry {
     /// How far the change has gone at `at`, which is not before its begin.
@@ -29,50 +35,59 @@ pub(crate) struct Demands {
     entries: Vec<Entry>,
     /// The last entry that is wholly in force; earlier ones are forgotten.
     base: usize,
-    cpu: Option<Random>,
-    io: Option<Random>,
+    /// None for what is fixed all the time: it needs no draws.
+    randoms: [Option<Random>; PARTS.len()],
 }
 
 impl Demands {
     /// Those of stream `index` of the run named by `seed`.
     pub(crate) fn new(entries: &[DemandFrom], seed: u64, index: usize) -> Demands {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let entry = |e: &DemandFrom| Entry { at: nanos(e.at), over: nanos(e.over), cpu: e.cpu, io: e.io };
+        let entry =
+            |e: &DemandFrom| Entry { at: nanos(e.at), over: nanos(e.over), parts: [e.cpu, e.io, e.disk, e.link] };
         let entries: Vec<Entry> = entries.iter().map(entry).collect();
-        // What is fixed all the time needs no draws.
-        let unless_fixed = |purpose, of: fn(&Entry) -> Distribution| {
-            let is_fixed = entries.iter().all(|entry| matches!(of(entry), Distribution::Fixed(_)));
-            (!is_fixed).then(|| generator(seed, purpose, index))
-        };
-        let (cpu, io) = (unless_fixed(Purpose::Cpu, |e| e.cpu), unless_fixed(Purpose::Io, |e| e.io));
-        Demands { entries, base: 0, cpu, io }
+        let randoms = std::array::from_fn(|part| {
+            let is_fixed = entries.iter().all(|entry| matches!(entry.parts[part], Distribution::Fixed(_)));
+            (!is_fixed).then(|| generator(seed, PARTS[part], index))
+        });
+        Demands { entries, base: 0, randoms }
     }
 
     /// What the next request takes, which arrives at `at` (nanoseconds, never falling).
     pub(crate) fn next(&mut self, at: u64) -> Demand {
-        let draw = |random: &mut Option<Random>| random.as_mut().map_or(Lot::NONE, Lot::draw);
-        let (cpu, io) = (draw(&mut self.cpu), draw(&mut self.io));
-        self.at(at, cpu, io)
+        let lots = self.randoms.each_mut().map(|random| random.as_mut().map_or(Lot::NONE, Lot::draw));
+        self.at(at, &lots)
+    }
+
+    /// The lots of a request whose draws come from `random` instead. Disk and link, which few streams know, are drawn
+    /// only where they vary.
+    pub(crate) fn lots(&self, random: &mut Random, cpu: Lot, io: Lot) -> Lots {
+        let [.., disk, link] = &self.randoms;
+        let [disk, link] = [disk, link].map(|own| own.as_ref().map_or(Lot::NONE, |_| Lot::draw(random)));
+        [cpu, io, disk, link]
     }
 
     /// What these lots give at `at` (nanoseconds, never falling but by what a generator of load is late).
-    pub(crate) fn at(&mut self, at: u64, cpu: Lot, io: Lot) -> Demand {
+    pub(crate) fn at(&mut self, at: u64, lots: &Lots) -> Demand {
         let begun = |entry: &&Entry| entry.at <= at;
         let later = self.entries.iter().enumerate().skip(self.base + 1).take_while(|(_, entry)| begun(entry));
         if let Some((over, _)) = later.filter(|(_, entry)| entry.done(at) >= 1.0).last() {
             self.base = over;
         }
         let mut under_way = self.entries.iter().skip(self.base);
-        let (mut cpu_nanos, mut io_nanos) = match under_way.next() {
-            Some(base) => (cpu.nanos(&base.cpu), io.nanos(&base.io)),
-            None => (0.0, 0.0),
-        };
+        let of = |entry: &Entry, part: usize| lots[part].nanos(&entry.parts[part]);
+        let mut nanos = [0.0; PARTS.len()];
+        if let Some(base) = under_way.next() {
+            nanos = std::array::from_fn(|part| of(base, part));
+        }
         for entry in under_way.take_while(begun) {
             let share = entry.done(at);
-            cpu_nanos += (cpu.nanos(&entry.cpu) - cpu_nanos) * share;
-            io_nanos += (io.nanos(&entry.io) - io_nanos) * share;
+            for (part, nanos) in nanos.iter_mut().enumerate() {
+                *nanos += (of(entry, part) - *nanos) * share;
+            }
         }
-        Demand { cpu: whole(cpu_nanos), io: whole(io_nanos) }
+        let [cpu, io, disk, link] = nanos.map(whole);
+        Demand { cpu, io, disk, link }
     }
 }
 
@@ -87,7 +102,8 @@ mod tests {
     fn entry(at: u64, over: u64, cpu_ms: u64) -> DemandFrom {
         let cpu = Distribution::Fixed(Duration::from_millis(cpu_ms));
         let io = Distribution::Exponential { mean: Duration::from_millis(5) };
-        DemandFrom { at: Duration::from_secs(at), over: Duration::from_secs(over), cpu, io }
+        let [disk, link] = [Duration::from_micros(at), Duration::ZERO].map(Distribution::Fixed);
+        DemandFrom { at: Duration::from_secs(at), over: Duration::from_secs(over), cpu, io, disk, link }
     }
 
     #[test]
@@ -96,6 +112,9 @@ mod tests {
         let mut demands = Demands::new(&entries, 1, 0);
         let cpu = [0, 9, 10, 15, 20, 30, 59, 60, 99].map(|at| demands.next(at * S).cpu / 1_000_000);
         assert_eq!(cpu, [8, 8, 8, 16, 24, 40, 40, 10, 10]);
+        let mut demands = Demands::new(&entries, 1, 0);
+        let disk = [0, 9, 20, 30, 60].map(|at| demands.next(at * S).disk / 1_000);
+        assert_eq!(disk, [0, 0, 5, 10, 60]);
     }
 
     #[test]

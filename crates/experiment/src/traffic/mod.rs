@@ -176,7 +176,8 @@ impl<'a> Stream<'a> {
     /// What a request of a page is like, sent at `at`, from the page's own generator.
     fn draw_by(&mut self, random: &mut Random, at: u64, key: u32, flow: u64) -> Draw {
         let [cpu, io, patience] = std::array::from_fn(|_| Lot::draw(random));
-        let demand = self.demands.at(at, cpu, io);
+        let lots = self.demands.lots(random, cpu, io);
+        let demand = self.demands.at(at, &lots);
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |times| patience.time(times));
         Draw { demand, patience, key, flow, document: None }
     }

@@ -14,7 +14,8 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         classes: [{ name: T, per: { header: X-Tenant } }, { name: A }]";
     let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
     let still = Distribution::Fixed(Duration::from_millis(10));
-    let demand = vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: still, io: still }];
+    let demand =
+        vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: still, io: still, disk: still, link: still }];
     let traffic = Traffic {
         class,
         source,

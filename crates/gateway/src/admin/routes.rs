@@ -110,6 +110,9 @@ struct Page {
     limit: Option<usize>,
 }
 
+/// Routes of the page table in one answer: all that are learned apart, and others that are busy.
+const MOST_ROUTES: usize = 256;
+
 async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryRejection>) -> Response {
     let Ok(Query(Page { from, limit })) = page else {
         return refuse(StatusCode::BAD_REQUEST, "use /snapshot?from=ID&limit=N with whole numbers");
@@ -122,7 +125,8 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let mut classes = control.classes(ClassId(from), limit + 1);
     let next = classes.get(limit).map(|class| class.class.0);
     classes.truncate(limit);
-    json(StatusCode::OK, &view::snapshot(&edition, &whole, &classes, next, &operations.gateway().collectors()))
+    let said = (&operations.gateway().collectors(), scrape::page_table(operations.gateway(), MOST_ROUTES).await);
+    json(StatusCode::OK, &view::snapshot(&edition, &whole, &classes, next, said))
 }
 
 async fn nodes(State(operations): Shared) -> Response {

@@ -7,10 +7,30 @@ use std::sync::atomic::Ordering;
 use weirgate_engine::ClassId;
 
 use super::operations::Operations;
+use crate::gateway::Gateway;
 use crate::metrics::{Live, Scrape, Single, Value};
 
 /// Live classes that are copied under the engine's lock at once: some tens of microseconds.
 const PAGE: usize = 64;
+
+/// Routes of the page table with metrics: as many as are learned apart. More would be series that nobody looks at.
+const MOST_ROUTES: usize = weirgate_pages::MOST_APART;
+
+/// The page table with at most `most` of its routes, giving way to other questions between the pages of classes.
+pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgate_config::admin::PageTable> {
+    let mut table = gateway.page_table(most)?;
+    let (mut offered, mut unknown) = (0, 0);
+    let mut from = Some(ClassId(0));
+    while let Some(first) = from {
+        let page = gateway.control().classes(first, PAGE);
+        offered += page.iter().map(|class| class.offered).sum::<u64>();
+        unknown += page.iter().map(|class| class.unknown).sum::<u64>();
+        from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
+        tokio::task::yield_now().await;
+    }
+    table.unknown_share = if offered > 0 { unknown as f64 / offered as f64 } else { 0.0 };
+    Some(table)
+}
 
 /// Reads all there is, giving way to other questions between the pages of classes.
 pub(super) async fn collect(operations: &Operations) -> Scrape {
@@ -34,6 +54,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
         metrics: Arc::clone(operations.metrics()),
         engine: control.snapshot(),
         collectors: gateway.collectors(),
+        routes: gateway.page_table(MOST_ROUTES).map(|table| table.routes),
         classes,
         process: process(operations),
         policy: (edition.version, edition.checksum.clone()),

@@ -60,6 +60,8 @@ pub(super) struct SnapshotPage {
     version: u64,
     checksum: String,
     engine: shape::Snapshot,
+    /// `null` without one.
+    page_table: Option<shape::PageTable>,
     classes: Vec<shape::Class>,
     /// `from` of the next page; `null` on the last one.
     next: Option<u32>,
@@ -70,7 +72,7 @@ pub(super) fn snapshot(
     whole: &Snapshot,
     classes: &[ClassSnapshot],
     next: Option<u32>,
-    collectors: &Collectors,
+    (collectors, page_table): (&Collectors, Option<shape::PageTable>),
 ) -> SnapshotPage {
     let named = &edition.site.policy.classes;
     let name = |class: ClassId| {
@@ -83,6 +85,7 @@ pub(super) fn snapshot(
         version: edition.version,
         checksum: edition.checksum.clone(),
         engine,
+        page_table,
         classes: classes.iter().map(shape::Class::from).collect(),
         next,
     }

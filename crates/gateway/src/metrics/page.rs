@@ -15,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use weirgate_engine::{ClassSnapshot, NodeState, ShedReason, Snapshot};
 
 use super::{BOUNDS, Histogram, Metrics, Tally};
+use weirgate_config::RESOURCE_NAMES;
 
 /// The media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,6 +30,8 @@ pub(crate) struct Scrape {
     pub(crate) engine: Snapshot,
     /// What the nodes' collectors said, by the names of pool and node.
     pub(crate) collectors: BTreeMap<(String, String), weirgate_config::admin::Collector>,
+    /// Routes of the page table, the busiest first; `None` without one.
+    pub(crate) routes: Option<Vec<weirgate_config::admin::Route>>,
     /// Live classes, summed up by the names in the policy.
     pub(crate) classes: BTreeMap<String, Live>,
     /// Counters and gauges without labels: name, help, unit, value.
@@ -61,6 +64,7 @@ pub(crate) struct Live {
     waiting: u64,
     outstanding: u64,
     share: f64,
+    unknown_routes: u64,
     /// Only of a class that the policy names: one value for many keys would say nothing.
     single: Option<ClassSnapshot>,
 }
@@ -72,6 +76,7 @@ impl Live {
         self.waiting += u64::from(class.waiting);
         self.outstanding += u64::from(class.outstanding);
         self.share += class.share;
+        self.unknown_routes += class.unknown;
         if named {
             self.single = Some(class);
         }
@@ -169,6 +174,7 @@ impl Collector for Scrape {
         self.guarantees(&mut page)?;
         self.engine(&mut page)?;
         self.nodes(&mut page)?;
+        self.page_table(&mut page)?;
         self.collectors(&mut page)?;
         self.process(&mut page)
     }
@@ -418,6 +424,35 @@ impl Scrape {
             None,
             partitions().map(|(labels, partition)| (labels, partition.moves)),
         )
+    }
+
+    /// What routes cost and what is left of the nodes' resources, where there is a page table.
+    fn page_table(&self, page: &mut Page<'_>) -> fmt::Result {
+        let Some(routes) = &self.routes else { return Ok(()) };
+        let costs = routes.iter().flat_map(|route| {
+            route.cost.iter().map(|(resource, cost)| {
+                (vec![("route", route.pattern.as_str()), ("resource", resource.as_str())], *cost)
+            })
+        });
+        page.gauges(
+            "route_cost",
+            "Seconds of a whole node's resource that a request takes, of the busiest routes",
+            Some(Unit::Seconds),
+            costs,
+        )?;
+        page.counters(
+            "unknown_route_requests",
+            "Arrivals whose route the page table does not know",
+            None,
+            self.live(|l| l.unknown_routes),
+        )?;
+        let nodes = self.engine.nodes.iter().flat_map(|node| {
+            let resources = self.engine.resources.iter().zip(RESOURCE_NAMES).zip(node.available);
+            resources.map(|((_, resource), left)| {
+                (vec![("pool", node.pool.as_str()), ("node", node.name.as_str()), ("resource", resource)], left)
+            })
+        });
+        page.gauges("node_available_ratio", "What is left of the node's resource, where that decides", None, nodes)
     }
 
     fn collectors(&self, page: &mut Page<'_>) -> fmt::Result {

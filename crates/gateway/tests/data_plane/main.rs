@@ -7,6 +7,7 @@ mod fallback;
 mod forwarding;
 mod framing;
 mod lifecycle;
+mod pages;
 mod queueing;
 mod retries;
 mod stage;

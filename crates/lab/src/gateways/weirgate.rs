@@ -36,6 +36,17 @@ pub(super) const STATIC_PART: Kind =
 pub(super) const DYNAMIC_PART: Kind =
     under("dynamic_part", "Weirgate as a web switch: refusal by load, nodes divided as the demand moves");
 
+/// mQoS in Weirgate.
+pub(super) const MQOS: Kind = under("mqos", "Weirgate with mQoS: several resources shared by deficit round robin");
+
+/// mQoS with another precedence.
+pub(super) const MQOS_DRFQ: Kind =
+    under("mqos-drfq", "Weirgate with mQoS by dominant resource fair queueing, as the experiment's `disciplines:` say");
+
+/// mQoS's baseline.
+pub(super) const SQOS: Kind =
+    under("sqos", "Weirgate with mQoS's baseline: one resource shared by deficit round robin");
+
 /// Weirgate under the discipline `name`.
 const fn under(name: &'static str, about: &'static str) -> Kind {
     let start = |setting: &Setting<'_>, approach: &Approach| start(setting, approach.kind().name);

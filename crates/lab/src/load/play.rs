@@ -16,9 +16,10 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use mio::Waker;
 use weirgate_config::Experiment;
-use weirgate_emulator::client::connections::{Connections, Over, Target, Ticket};
+use weirgate_emulator::client::connections::{Connections, Ending, Over, Target, Ticket};
 use weirgate_emulator::clock;
 use weirgate_emulator::random::Random;
+use weirgate_emulator::station::Demand;
 use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::traffic::visits::{Then, VisitId, Visits};
 use weirgate_experiment::traffic::{Document, Draw, Event, NOBODY, Stream};
@@ -46,8 +47,7 @@ struct Request {
     traffic: u32,
     user: u32,
     visit: Option<VisitId>,
-    cpu: u64,
-    io: u64,
+    demand: Demand,
     key: u32,
     word: u32,
     document: Option<Document>,
@@ -214,7 +214,7 @@ impl<'a> Play<'a> {
             match errand {
                 Errand::Leave(ticket) => {
                     if let Some(attempt) = self.prepared.connections.give_up(ticket) {
-                        self.close(attempt, Fate::Left, now, false);
+                        self.close(attempt, Fate::Left, now, None);
                     }
                 }
                 // After the end nobody begins anything.
@@ -266,8 +266,7 @@ impl<'a> Play<'a> {
             traffic,
             user,
             visit,
-            cpu: draw.demand.cpu,
-            io: draw.demand.io,
+            demand: draw.demand,
             key: draw.key,
             word,
             document: draw.document,
@@ -286,13 +285,13 @@ impl<'a> Play<'a> {
         self.numbers[index] += 1;
         let attempt = Attempt { request, record: self.records.len() as u32 };
         let page = request.visit.map(|visit| self.visits.page_of(visit));
-        self.records.push(Record { page, ..record(request.traffic, at, request.cpu, request.io) });
+        self.records.push(Record { page, ..record(request.traffic, at, request.demand) });
         self.ids.push(id);
         let Prepared { connections, heads, books, .. } = &mut self.prepared;
         books[index].sent();
-        let Request { cpu, io, key, word, document, .. } = request;
+        let Request { demand, key, word, document, .. } = request;
         let (object, bytes) = document.map_or((0, 0), |document| (document.object, document.bytes));
-        let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, cpu, io, key, word, object, bytes }, out);
+        let write = |out: &mut Vec<u8>| heads[index].write(&Filling { id, demand, key, word, object, bytes }, out);
         let (ticket, waits) = connections.begin(index, attempt, heads[index].is_head, write);
         self.traffic[index].delayed += u64::from(waits);
         if request.patience != u64::MAX {
@@ -311,17 +310,20 @@ impl<'a> Play<'a> {
             *self.traffic[index].answers.entry(answer).or_default() += 1;
             let fate = answer.fate(self.prepared.heads[index].signed);
             let by_node = fate == Fate::Served || matches!(answer, Answer::Node(_));
-            self.close(attempt, fate, at.saturating_sub(self.prepared.start), by_node);
+            let inside = if let Ending::Reply(reply) = ending { reply.inside } else { None };
+            let at = at.saturating_sub(self.prepared.start);
+            let released = by_node.then(|| inside.map_or(0, |micros| at.saturating_sub(micros.saturating_mul(1000))));
+            self.close(attempt, fate, at, released);
         }
     }
 
-    /// An attempt is over at `at`; did a node answer it? Its client may try again, or think.
-    fn close(&mut self, attempt: Attempt, fate: Fate, at: u64, by_node: bool) {
+    /// An attempt is over at `at`, which a node answered if it was released. Its client may try again, or think.
+    fn close(&mut self, attempt: Attempt, fate: Fate, at: u64, released: Option<u64>) {
         let Attempt { mut request, record } = attempt;
         let record = &mut self.records[record as usize];
         record.fate = fate;
         record.ended = at;
-        record.released = if by_node { record.arrived.max(1) } else { 0 };
+        record.released = released.map_or(0, |released| released.max(record.arrived).max(1));
         self.prepared.books[request.traffic as usize].ended(fate);
         if fate == Fate::Cut {
             return;
@@ -364,7 +366,7 @@ impl<'a> Play<'a> {
     fn finish(mut self, now: u64) -> Sent {
         self.take_over();
         for attempt in self.prepared.connections.cut() {
-            self.close(attempt, Fate::Cut, now.max(self.records[attempt.record as usize].arrived), false);
+            self.close(attempt, Fate::Cut, now.max(self.records[attempt.record as usize].arrived), None);
         }
         for (index, traffic) in self.traffic.iter_mut().enumerate() {
             traffic.connections = self.prepared.connections.opened(index);

@@ -10,6 +10,7 @@ use hdrhistogram::Histogram;
 use weirgate_config::{Experiment, TrafficClass};
 use weirgate_emulator::client::connections::Ending;
 use weirgate_emulator::client::digits;
+use weirgate_emulator::station::Demand;
 use weirgate_experiment::{Fate, Page, Record};
 
 use super::Counts;
@@ -143,11 +144,11 @@ impl Answer {
 /// The record of an attempt that is being sent.
 ///
 /// `arrived` is the intended instant, `ended` the last byte's at the client (or when it failed, left or was cut).
-/// `cpu` and `io` are the drawn demand. `released` is what a client can know: 0 while no node has answered, and
-/// `arrived` (1 at the very start) once one has, as waiting and serving look the same from here; a lower bound.
-/// Judge, oracle and reports do not read it; whoever has the gateway's own times may put them in its place.
+/// `demand` is what was drawn. `released` is what a client can know: 0 while no node has answered. An emulated node says
+/// how long the request was inside it: so long before `ended` it was released at the latest. Of other nodes' replies
+/// it is `arrived` (1 at the very start), as waiting and serving look the same from here; a lower bound.
 #[must_use]
-pub fn record(traffic: u32, arrived: u64, cpu: u64, io: u64) -> Record {
+pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
     let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
     Record {
         traffic,
@@ -155,8 +156,10 @@ pub fn record(traffic: u32, arrived: u64, cpu: u64, io: u64) -> Record {
         arrived,
         released: 0,
         ended: arrived,
-        cpu: seconds(cpu),
-        io: seconds(io),
+        cpu: seconds(demand.cpu),
+        io: seconds(demand.io),
+        disk: seconds(demand.disk),
+        link: seconds(demand.link),
         page: None,
     }
 }

@@ -2,6 +2,7 @@
 
 use weirgate_config::{Experiment, Key, Target, TrafficClass};
 use weirgate_emulator::client::{Text, digits};
+use weirgate_emulator::station::Demand;
 use weirgate_engine::{Content, TemplateId};
 
 use super::sent::Id;
@@ -9,8 +10,8 @@ use super::sent::Id;
 /// The header that every gateway can classify by.
 const CLASS: &str = "x-class";
 
-/// A request without a body, with marks that are filled in for each: `{cpu_us}` and `{io_us}` are its demand in whole
-/// microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and `{bytes}` its file and how large that is,
+/// A request without a body, with marks that are filled in for each: `{cpu_us}`, `{io_us}`, `{disk_us}` and `{link_us}`
+/// are its demand in whole microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and `{bytes}` its file and how large that is,
 /// `{word}` one of `words`. `X-Request-Id: {id}` is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
@@ -80,11 +81,14 @@ impl Template {
             let path = "/{object}?object={object}&bytes={bytes}&demand={cpu_us}us&io={io_us}us&content=static";
             return Template { signed: true, ..Template::new(experiment, traffic, path) };
         }
-        let path = match content {
-            Content::Static => "/?demand={cpu_us}us&io={io_us}us&content=static",
-            Content::Dynamic => "/?demand={cpu_us}us&io={io_us}us",
-        };
-        Template { signed: true, ..Template::new(experiment, traffic, path) }
+        let mut path = String::from("/?demand={cpu_us}us&io={io_us}us");
+        if experiment.takes_disk_or_link(traffic) {
+            path += "&disk={disk_us}us&link={link_us}us";
+        }
+        if content == Content::Static {
+            path += "&content=static";
+        }
+        Template { signed: true, ..Template::new(experiment, traffic, &path) }
     }
 
     /// What goes over the wire.
@@ -126,12 +130,15 @@ impl Template {
 }
 
 /// The marks of a template.
-const MARKS: [&str; 7] = ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}"];
+const MARKS: [&str; 9] =
+    ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}"];
 /// Places in [`MARKS`].
 const ID: usize = 2;
 const WORD: usize = 4;
 const OBJECT: usize = 5;
 const BYTES: usize = 6;
+const DISK: usize = 7;
+const LINK: usize = 8;
 
 /// A template that can be sent.
 #[derive(Debug)]
@@ -147,9 +154,7 @@ pub(super) struct Head {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filling {
     pub(super) id: Id,
-    /// Nanoseconds.
-    pub(super) cpu: u64,
-    pub(super) io: u64,
+    pub(super) demand: Demand,
     pub(super) key: u32,
     /// Index of a word.
     pub(super) word: u32,
@@ -162,12 +167,14 @@ impl Head {
     pub(super) fn write(&self, filling: &Filling, out: &mut Vec<u8>) {
         let micros = |nanos: u64| nanos.saturating_add(500) / 1000;
         self.text.write(out, |mark, out| match mark {
-            0 => digits(micros(filling.cpu), out),
-            1 => digits(micros(filling.io), out),
+            0 => digits(micros(filling.demand.cpu), out),
+            1 => digits(micros(filling.demand.io), out),
             ID => filling.id.write(out),
             WORD => out.extend_from_slice(self.words.get(filling.word as usize).map_or(&[], |word| &**word)),
             OBJECT => digits(filling.object, out),
             BYTES => digits(filling.bytes, out),
+            DISK => digits(micros(filling.demand.disk), out),
+            LINK => digits(micros(filling.demand.link), out),
             _ => digits(u64::from(filling.key), out),
         });
     }
@@ -178,10 +185,14 @@ mod tests {
     use super::*;
 
     fn experiment(traffic: &str) -> Experiment {
+        taking(traffic, "cpu: 8ms, io: 1.5ms")
+    }
+
+    fn taking(traffic: &str, demand: &str) -> Experiment {
         let text = format!(
             "policy:\n  trusted_proxies: 127.0.0.1/32\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes:\n    \
              - {{ name: gold }}\n    - {{ name: tenant, per: {{ header: X-Tenant }}, max_live: 10 }}\n    \
-             - {{ name: other }}\ntraffic:\n  - {{ {traffic}, rate: 1/s, demand: {{ cpu: 8ms, io: 1.5ms }} }}\n\
+             - {{ name: other }}\ntraffic:\n  - {{ {traffic}, rate: 1/s, demand: {{ {demand} }} }}\n\
              phases:\n  - {{ name: all, until: 60s }}\n"
         );
         let loaded = weirgate_config::load_experiment("test.yaml", &text, std::path::Path::new(""), &[]);
@@ -191,8 +202,7 @@ mod tests {
     fn written(template: &Template) -> String {
         let filling = Filling {
             id: Id { traffic: 0, number: 7 },
-            cpu: 8_000_400,
-            io: 1_500_000,
+            demand: Demand { cpu: 8_000_400, io: 1_500_000, disk: 2_000_000, link: 700_000 },
             key: 3,
             word: 1,
             object: 17,
@@ -209,6 +219,17 @@ mod tests {
             written(&Template::emulated(&experiment("class: gold"), 0)),
             "GET /?demand=8000us&io=1500us HTTP/1.1\r\nhost: gold\r\nx-class: gold\r\nx-request-id: 0-7\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn nodes_are_told_of_disk_and_link_where_requests_take_something_of_them() {
+        let path = "/?demand=8000us&io=1500us&disk=2000us&link=700us ";
+        for parts in ["disk: 2ms", "link: 700us", "disk: { exponential: 2ms }, link: 700us"] {
+            let text = written(&Template::emulated(&taking("class: gold", parts), 0));
+            assert!(text.contains(path), "{parts}: {text}");
+        }
+        let own = "class: gold, request: { path: '/math?disk={disk_us}us&link={link_us}us' }";
+        assert!(written(&Template::emulated(&experiment(own), 0)).starts_with("GET /math?disk=2000us&link=700us HTTP"));
     }
 
     #[test]

@@ -13,6 +13,7 @@
 mod compare;
 mod compare_page;
 mod directory;
+mod figures;
 mod page;
 mod run_file;
 mod text;
@@ -20,6 +21,7 @@ mod totals;
 
 pub use compare::{Comparison, Gap, Missing, RESPONSE_BAND, Row, SERVED_BAND, Side, compare};
 pub use directory::{configuration, default_directory, read, write};
+pub use figures::{charts, figures};
 pub use page::page;
 pub use run_file::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
 pub use text::text;

@@ -51,6 +51,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
         feasible: true,
         utilisation: 0.875,
         served_over_oracle: Some(0.98),
+        resources: None,
         classes: vec![class("A", a.0, Some(a.1)), class("B", b, None)],
     };
     let mut verdict = Verdict {
@@ -87,6 +88,7 @@ pub(crate) fn series(seed: u64) -> Series {
         classes: vec![class(0, "A"), class(1, "B")],
         window: vec![(0.0, 20.0), (60.0, 24.0)],
         outstanding: vec![(0.5, 11.0)],
+        inside: Vec::new(),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The page of a run, and that of a comparison.
 
-use weirgate_lab::report::{Side, compare, page};
+use weirgate_experiment::report::InsideSeries;
+use weirgate_experiment::{ClassUse, Portion, ResourceUse};
+use weirgate_lab::report::{Side, charts, compare, figures, page};
 
 use crate::hand_made::run;
 
@@ -44,6 +46,45 @@ fn the_check_of_balance_can_fail() {
     for broken in ["<p>", "<p></b>", "<p><td></p>", "<b></p></b>", "<p a=\"b></p>", "a < b"] {
         assert!(balance(&format!("<!doctype html>{broken}")).is_err(), "{broken}");
     }
+}
+
+#[test]
+fn figures_of_several_runs_are_on_one_page() {
+    let plain = run();
+    assert!(figures(std::slice::from_ref(&plain)).unwrap_err().contains("hand-made take nothing but CPU time"));
+    let mut used = plain.clone();
+    let portion =
+        |used: f64| Portion { used: vec![used; 3], served_per_s: used * 200.0, waiting_ms: 90.0, processing_ms: 10.0 };
+    let class = |class: &str, used| ClassUse { class: class.into(), portion: portion(used) };
+    for trial in &mut used.trials {
+        for phase in &mut trial.verdict.phases {
+            phase.resources = Some(ResourceUse {
+                names: ["cpu", "disk", "bandwidth"].map(str::to_owned).to_vec(),
+                utilisation: vec![0.95; 3],
+                all: portion(0.9),
+                classes: vec![class("A", 0.6), class("B", 0.3)],
+            });
+        }
+        let line = InsideSeries { resource: "disk".into(), requests: vec![4.5; 30] };
+        trial.series.iter_mut().for_each(|series| series.inside.push(line.clone()));
+    }
+    let html = figures(&[used.clone(), used.clone()]).unwrap();
+    assert_eq!(balance(&html), Ok(()));
+    assert_eq!(html.matches("<section>").count(), 2);
+    let names: Vec<String> = charts(std::slice::from_ref(&used)).into_iter().map(|chart| chart.name).collect();
+    assert!(names.contains(&"hand-made-calm-use".to_owned()), "{names:?}");
+    assert!(names.iter().any(|name| name.starts_with("hand-made-inside-")), "{names:?}");
+    for told in [
+        "Use of each resource by class",
+        "Throughput, requests/s",
+        "Mean latency, ms",
+        "waiting at the gateway",
+        "Requests inside",
+        "66.7",
+    ] {
+        assert!(html.contains(told), "{told}");
+    }
+    assert!(page(&used).contains("<h2>Resources</h2>") && !page(&plain).contains("<h2>Resources</h2>"));
 }
 
 #[test]

@@ -6,10 +6,11 @@
 //! |---|---|
 //! | `time` | instants never fall; the engine's timer lies ahead once it has nothing more to do; no request ends before it was released or is released before it came |
 //! | `ticket` | what the engine says about a request fits where the request is: none is lost or released twice |
-//! | `window` | a release leaves no more inside a group of nodes than its window has places |
+//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window |
 //! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
 //! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
-//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room |
+//! | `resources` | no node is given more than it has of a resource, and the engine counts what is left as the driver does, where load control manages resources |
+//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room; where resources are managed, room for any request there was |
 //! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
 //! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
 //! | `pages` | the requests of a page lie within its time, and it is complete if it was served and all its objects |
@@ -18,13 +19,16 @@
 //! at every 256th release, after a failure, whenever a release seems wrong) and not at every step: a
 //! window that has shrunk in between is known at the next look.
 
+mod resources;
+
 use std::collections::BTreeMap;
 
 use weirgate_engine::{
-    ClassSnapshot, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot, Ticket, Time,
+    ClassSnapshot, Demand, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot, Ticket, Time,
 };
 
 use crate::requests::{Place, Request};
+use resources::Resources;
 use weirgate_experiment::{Fate, Page, Record, Violation};
 
 /// Most violations that are kept: the first ones tell the cause.
@@ -82,6 +86,7 @@ pub(crate) struct Checks {
     releases: u32,
     /// Per place in `tallies` its pool and set of services.
     services: Vec<(usize, ServiceSet)>,
+    resources: Option<Resources>,
 }
 
 impl Checks {
@@ -108,6 +113,7 @@ impl Checks {
             groups: vec![Group::default()],
             releases: 0,
             services: specs.map(|class| (class.pool, ServiceSet::of(class))).collect(),
+            resources: Resources::of(policy),
         }
     }
 
@@ -161,8 +167,11 @@ impl Checks {
         self.tallies[class].offered += 1;
     }
 
-    /// It waits.
-    pub(crate) fn waits(&mut self, class: usize) {
+    /// It waits; `demand` is what the page table says of it.
+    pub(crate) fn waits(&mut self, class: usize, demand: Option<Demand>) {
+        if let Some(resources) = &mut self.resources {
+            resources.waits(class, demand);
+        }
         self.tallies[class].waiting += 1;
         self.waiting += 1;
     }
@@ -175,7 +184,8 @@ impl Checks {
 
     /// A request gets a slot and goes to `node`. True if the engine must be looked at now, with
     /// [`Checks::look_at_release`].
-    pub(crate) fn released(&mut self, class: usize, node: NodeId) -> bool {
+    pub(crate) fn released(&mut self, class: usize, node: NodeId, demand: Option<Demand>) -> bool {
+        self.takes(class, node, demand);
         self.tallies[class].inside += 1;
         self.inside += 1;
         self.releases = (self.releases + 1) % LOOK_EVERY;
@@ -183,10 +193,25 @@ impl Checks {
     }
 
     /// A failed request goes from one node to another. True as for [`Checks::released`].
-    pub(crate) fn moved(&mut self, class: usize, from: NodeId, to: NodeId) -> bool {
+    pub(crate) fn moved(&mut self, class: usize, from: NodeId, to: NodeId, demand: Option<Demand>) -> bool {
         self.tallies[class].retried += 1;
+        self.gives_back(class, from, demand);
+        self.takes(class, to, demand);
         self.exits(from);
         self.enters(to)
+    }
+
+    fn takes(&mut self, class: usize, node: NodeId, demand: Option<Demand>) {
+        let resources = self.resources.as_mut();
+        if let Some(what) = resources.and_then(|resources| resources.enters(node, class, demand)) {
+            self.note("resources", what);
+        }
+    }
+
+    fn gives_back(&mut self, class: usize, node: NodeId, demand: Option<Demand>) {
+        if let Some(resources) = &mut self.resources {
+            resources.exits(node, class, demand);
+        }
     }
 
     fn enters(&mut self, id: NodeId) -> bool {
@@ -214,7 +239,8 @@ impl Checks {
     }
 
     /// A request gives its slot back.
-    pub(crate) fn freed(&mut self, class: usize, node: NodeId) {
+    pub(crate) fn freed(&mut self, class: usize, node: NodeId, demand: Option<Demand>) {
+        self.gives_back(class, node, demand);
         self.tallies[class].inside -= 1;
         self.inside -= 1;
         self.exits(node);
@@ -249,8 +275,14 @@ impl Checks {
     pub(crate) fn look(&mut self, snapshot: &Snapshot) {
         self.compare("all nodes", snapshot.outstanding, self.inside);
         self.compare("the queues", snapshot.waiting, self.waiting);
-        let group = |seen: &GroupSnapshot| Group { window: seen.window.unwrap_or(u32::MAX), inside: 0 };
-        self.groups = snapshot.groups.iter().map(group).collect();
+        let parts = windows_per_group(&snapshot.groups);
+        let groups = snapshot.groups.len() / parts;
+        // Of a window for each resource these books do not know in which one a request counts.
+        let whole = |group: usize| Group {
+            window: if parts > 1 { u32::MAX } else { snapshot.groups[group].window.unwrap_or(u32::MAX) },
+            inside: 0,
+        };
+        self.groups = (0..groups).map(whole).collect();
         for (index, seen) in snapshot.nodes.iter().enumerate() {
             let Some(node) = self.nodes.get_mut(index) else { continue };
             node.is_ejected = matches!(seen.state, NodeState::Ejected { .. });
@@ -261,8 +293,12 @@ impl Checks {
             }
             self.compare(&seen.name, seen.outstanding, inside);
         }
-        for (index, seen) in snapshot.groups.iter().enumerate() {
-            self.compare("a group", seen.outstanding, self.groups[index].inside);
+        for group in 0..groups {
+            let inside = snapshot.groups.iter().skip(group).step_by(groups).map(|seen| seen.outstanding).sum();
+            self.compare("a group", inside, self.groups[group].inside);
+        }
+        if let Some(what) = self.resources.as_ref().and_then(|resources| resources.differs(snapshot)) {
+            self.note("resources", what);
         }
     }
 
@@ -279,7 +315,14 @@ impl Checks {
         for (service, tally) in self.services.iter().zip(&self.tallies) {
             *waiting.entry(*service).or_default() += tally.waiting;
         }
-        for (node, seen) in self.nodes.clone().iter().zip(&snapshot.nodes) {
+        // Of a window for each resource one may be full and the others empty.
+        if windows_per_group(&snapshot.groups) > 1 {
+            return;
+        }
+        for (index, (node, seen)) in self.nodes.clone().iter().zip(&snapshot.nodes).enumerate() {
+            if self.resources.as_ref().is_some_and(|resources| !resources.has_room_for_any(index)) {
+                continue;
+            }
             // A node of a divided pool serves its set alone.
             let serves =
                 |(pool, set): &(usize, ServiceSet)| *pool == node.pool && seen.set.is_none_or(|its| its == *set);
@@ -359,6 +402,14 @@ impl Checks {
             self.note("pages", format!("{served} requests of a page were served: {page:?}"));
         }
     }
+}
+
+/// How many windows a group has: one for each resource, where the discipline keeps them apart.
+fn windows_per_group(windows: &[GroupSnapshot]) -> usize {
+    let first = windows.first().and_then(|window| window.resource.as_deref());
+    let mut named: Vec<&str> = windows.iter().filter_map(|window| window.resource.as_deref()).collect();
+    named.dedup();
+    if first.is_some() { named.len().max(1) } else { 1 }
 }
 
 #[cfg(test)]

@@ -27,10 +27,10 @@ fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
         let class = weirgate_engine::ClassId(0);
         match engine.arrive(Time::ZERO, Arrival { class, flow: tag, demand: None, target: None, tag }) {
             Verdict::Release { ticket, node } => {
-                checks.released(0, node);
+                checks.released(0, node, None);
                 inside.push((ticket, node));
             }
-            Verdict::Wait { .. } => checks.waits(0),
+            Verdict::Wait { .. } => checks.waits(0, None),
             Verdict::Shed(shed) => panic!("{shed:?}"),
         }
     }
@@ -54,7 +54,7 @@ fn good_books_are_good() {
 }
 
 fn record(fate: Fate, released: u64, ended: u64) -> Record {
-    Record { traffic: 0, fate, arrived: 0, released, ended, cpu: 0.0, io: 0.0, page: None }
+    Record { traffic: 0, fate, arrived: 0, released, ended, cpu: 0.0, io: 0.0, disk: 0.0, link: 0.0, page: None }
 }
 
 #[test]
@@ -75,6 +75,7 @@ fn a_lost_or_doubled_request_is_found() {
     let (_, mut checks, inside) = filled(1);
     let (ticket, node) = inside[0];
     let request = |place, ticket| Request {
+        cost: None,
         document: None,
         traffic: 0,
         spec: 0,
@@ -102,7 +103,7 @@ fn a_lost_or_doubled_request_is_found() {
 #[test]
 fn a_release_into_a_full_window_is_found() {
     let (mut engine, mut checks, _) = filled(5);
-    assert!(checks.released(0, NodeId(1)), "one more than at the last look must be looked at");
+    assert!(checks.released(0, NodeId(1), None), "one more than at the last look must be looked at");
     checks.waits_no_more(0);
     checks.look_at_release(NodeId(1), None, &engine.snapshot(Time::ZERO));
     assert!(found(&checks).contains(&"window"), "{:?}", checks.violations);
@@ -115,7 +116,7 @@ fn a_release_into_a_full_window_is_found() {
     assert_eq!((checks.groups[0].window, checks.groups[0].inside), (1, 3));
     let (ticket, node) = inside[0];
     engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
-    checks.freed(0, node);
+    checks.freed(0, node, None);
     checks.look_at_rest(&engine.snapshot(Time::ZERO));
     // Nor is a failed request that keeps its slot.
     let node = inside[1].1;
@@ -133,14 +134,14 @@ fn a_request_to_a_node_that_is_out_is_found() {
     ] {
         let (_, mut checks, _) = filled(0);
         checks.told(out);
-        checks.released(0, NodeId(0));
+        checks.released(0, NodeId(0), None);
         assert_eq!(found(&checks), ["node"]);
         checks.told(back);
-        checks.moved(0, NodeId(0), NodeId(0));
+        checks.moved(0, NodeId(0), NodeId(0), None);
         assert_eq!(found(&checks), ["node"]);
     }
     let (_, mut checks, _) = filled(0);
-    checks.released(0, NodeId(7));
+    checks.released(0, NodeId(7), None);
     assert_eq!(found(&checks), ["node"], "there is none of that number");
 }
 
@@ -149,11 +150,11 @@ fn a_request_to_an_ejected_node_is_found() {
     let (mut engine, mut checks, inside) = filled(2);
     let (ticket, node) = inside[0];
     engine.observe(Time::ZERO, ticket, Outcome::Failed { retryable: false });
-    checks.freed(0, node);
+    checks.freed(0, node, None);
     let snapshot = engine.snapshot(Time::ZERO);
     checks.look(&snapshot);
     assert_eq!(checks.violations, []);
-    assert!(checks.released(0, node), "a release to an ejected node must be looked at");
+    assert!(checks.released(0, node, None), "a release to an ejected node must be looked at");
     checks.look_at_release(node, None, &snapshot);
     assert!(found(&checks).contains(&"node"), "{:?}", checks.violations);
 }
@@ -162,7 +163,7 @@ fn a_request_to_an_ejected_node_is_found() {
 fn a_node_beyond_its_bound_is_found() {
     let (_, mut checks, _) = filled(0);
     for _ in 0..3 {
-        checks.released(0, NodeId(0));
+        checks.released(0, NodeId(0), None);
     }
     assert_eq!(found(&checks), ["node"]);
 }
@@ -170,7 +171,7 @@ fn a_node_beyond_its_bound_is_found() {
 #[test]
 fn books_that_differ_are_found() {
     let (engine, mut checks, inside) = filled(3);
-    checks.freed(0, inside[0].1);
+    checks.freed(0, inside[0].1, None);
     checks.look(&engine.snapshot(Time::ZERO));
     assert_eq!(found(&checks), ["books"; 3], "in all, at the node and in its group");
     let (engine, mut checks, _) = filled(4);
@@ -186,7 +187,7 @@ fn idleness_while_somebody_waits_is_found() {
     checks.look_at_rest(&snapshot);
     assert_eq!(checks.violations, []);
     // As if the engine had not been asked for actions after an end.
-    checks.freed(0, inside[0].1);
+    checks.freed(0, inside[0].1, None);
     snapshot.outstanding -= 1;
     snapshot.groups[0].outstanding -= 1;
     snapshot.nodes[inside[0].1.0 as usize].room = true;
@@ -199,7 +200,7 @@ fn idleness_while_somebody_waits_is_found() {
 fn counts_that_differ_are_found() {
     let (mut engine, mut checks, inside) = filled(3);
     engine.observe(Time::ZERO, inside[0].0, Outcome::LastByte { status: 200 });
-    checks.freed(0, inside[0].1);
+    checks.freed(0, inside[0].1, None);
     let counts = |engine: &Engine| engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 9);
     checks.guarantees(engine.policy(), &counts(&engine));
     assert_eq!(found(&checks), ["guarantees"], "one that the engine took for served");

@@ -75,6 +75,7 @@ impl Driver<'_> {
             patience: draw.patience,
             retries: self.streams[traffic as usize].traffic.retries,
             record: 0,
+            cost: None,
             place: Place::AtClient,
             ticket: None,
             node: 0,
@@ -111,7 +112,9 @@ impl Driver<'_> {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
         let target = request.document.map(|document| document.target());
-        let arrival = Arrival { class, flow: request.flow, demand: None, target, tag: u64::from(slot) };
+        let demand = self.table.cost_of(request.traffic);
+        request.cost = demand;
+        let arrival = Arrival { class, flow: request.flow, demand, target, tag: u64::from(slot) };
         self.checks.arrived(spec);
         match self.engine.arrive(self.time(), arrival) {
             Verdict::Release { ticket, node } => self.release(slot, ticket, node),
@@ -119,7 +122,7 @@ impl Driver<'_> {
                 let request = &mut self.requests[slot];
                 request.place = Place::Waiting;
                 request.ticket = Some(ticket);
-                self.checks.waits(spec);
+                self.checks.waits(spec, demand);
             }
             Verdict::Shed(shed) => self.turned_away(slot, shed),
         }
@@ -178,8 +181,8 @@ impl Driver<'_> {
         request.ticket = Some(ticket);
         // 0 says that it never was.
         self.records[request.record as usize].released = self.now.max(1);
-        let (life, spec) = (request.life, request.spec as usize);
-        let must_look = self.checks.released(spec, node);
+        let (life, spec, cost) = (request.life, request.spec as usize, request.cost);
+        let must_look = self.checks.released(spec, node, cost);
         self.limit(self.limits[spec][1], slot, life);
         self.forward(slot, spec, node);
         if must_look {
@@ -326,10 +329,11 @@ impl Driver<'_> {
         let request = &mut self.requests[slot];
         request.attempt = request.attempt.wrapping_add(1);
         let (ticket, spec, from) = (request.ticket, request.spec as usize, NodeId(request.node));
+        let demand = request.cost;
         let Some(ticket) = ticket else { return };
         self.checks.tallies[spec].failed += 1;
         if let Some(node) = self.engine.observe(self.time(), ticket, Outcome::Failed { retryable }) {
-            let must_look = self.checks.moved(spec, from, node);
+            let must_look = self.checks.moved(spec, from, node, demand);
             self.forward(slot, spec, node);
             let snapshot = self.engine.snapshot(self.time());
             if must_look {
@@ -338,7 +342,7 @@ impl Driver<'_> {
                 self.checks.look(&snapshot);
             }
         } else {
-            self.checks.freed(spec, from);
+            self.checks.freed(spec, from, demand);
             self.checks.look(&self.engine.snapshot(self.time()));
             self.end(slot, Fate::Failed);
         }
@@ -348,9 +352,13 @@ impl Driver<'_> {
     fn give_back(&mut self, slot: u32, outcome: Outcome) {
         let request = &self.requests[slot];
         let (ticket, spec, node) = (request.ticket, request.spec as usize, NodeId(request.node));
+        let demand = request.cost;
         let Some(ticket) = ticket else { return };
+        let (traffic, released) = (request.traffic, self.records[request.record as usize].released);
+        let whole = matches!(outcome, Outcome::LastByte { .. });
+        self.table.left(self.machine_of(node), traffic, (released, self.now), whole);
         self.engine.observe(self.time(), ticket, outcome);
-        self.checks.freed(spec, node);
+        self.checks.freed(spec, node, demand);
         if matches!(outcome, Outcome::LastByte { status: 500.. }) {
             // The node may be ejected from here on.
             self.checks.look(&self.engine.snapshot(self.time()));

@@ -10,6 +10,7 @@
 //! the way there and back included. A reply comes in one piece: its first byte is its last.
 
 mod exchange;
+mod pages;
 mod reserves;
 mod trouble;
 
@@ -25,6 +26,7 @@ use crate::health::Watch;
 use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
+use pages::Table;
 use reserves::Managed;
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
@@ -77,6 +79,8 @@ struct Driver<'a> {
     coming: Vec<Option<Event>>,
     /// Per stream its class or template, as a place in the checkers' tallies.
     specs: Vec<usize>,
+    /// What requests take, by the policy's page table.
+    table: Table,
     visits: Visits,
     requests: Requests,
     records: Vec<Record>,
@@ -148,6 +152,8 @@ enum Errand {
     Window,
     /// The nodes' collectors are asked.
     Collect { every: u64 },
+    /// Machines are asked what they used, to learn what requests take.
+    Lesson,
 }
 
 /// The numbers of the agenda's sources. At equal instants messages come first and then the lower number:
@@ -213,6 +219,7 @@ impl<'a> Driver<'a> {
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
             specs: traffic.iter().map(|t| spec(&t.class)).collect(),
+            table: Table::of(experiment),
             visits: Visits::new(experiment, seed),
             requests: Requests::default(),
             records: Vec::new(),
@@ -251,13 +258,20 @@ impl<'a> Driver<'a> {
             self.errand(nanos(every), Errand::Collect { every: nanos(every) });
         }
         self.plan_window();
+        self.plan_lesson();
         self.checks.look(&self.engine.snapshot(Time::ZERO));
         self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
         self.settle();
     }
 
-    fn play(mut self, mut progress: impl FnMut(Duration)) -> Run {
+    fn play(mut self, progress: impl FnMut(Duration)) -> Run {
+        self.go(progress);
+        self.finish()
+    }
+
+    /// Until the end, or until there are too many records.
+    fn go(&mut self, mut progress: impl FnMut(Duration)) {
         let end = nanos(self.experiment.duration());
         while self.records.len() < MOST_RECORDS {
             let planned = self.agenda.first();
@@ -283,7 +297,6 @@ impl<'a> Driver<'a> {
         } else {
             self.now = end;
         }
-        self.finish()
     }
 
     /// What `source` waited for has come.
@@ -358,6 +371,7 @@ impl<'a> Driver<'a> {
             Errand::CheckLate { node, round } => self.check_is_late(node, round),
             Errand::Window => self.look_at_use(),
             Errand::Collect { every } => self.report(every),
+            Errand::Lesson => self.learn(),
         }
     }
 
@@ -381,7 +395,7 @@ impl<'a> Driver<'a> {
         let snapshot = self.engine.snapshot(self.time());
         self.checks.look_at_rest(&snapshot);
         let classes = self.experiment.site.policy.classes.len();
-        let busy = self.machines.done(self.now);
+        let [busy, disk, link] = self.machines.done(self.now);
         self.collect();
         self.samples.push(Sample {
             at: self.now,
@@ -389,6 +403,8 @@ impl<'a> Driver<'a> {
             outstanding: snapshot.outstanding,
             waiting: self.checks.tallies[..classes].iter().map(|tally| tally.waiting).collect(),
             busy,
+            disk,
+            link,
             usage: self.usage(),
         });
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
@@ -449,6 +465,8 @@ fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, pa
         ended: now,
         cpu: seconds(demand.cpu),
         io: seconds(demand.io),
+        disk: seconds(demand.disk),
+        link: seconds(demand.link),
         page,
     }
 }

@@ -103,7 +103,7 @@ impl Driver<'_> {
     }
 
     /// Are the reports about a machine lost?
-    fn is_mute(&self, machine: usize) -> bool {
+    pub(super) fn is_mute(&self, machine: usize) -> bool {
         self.active.iter().map(|index| &self.experiment.faults[*index]).any(|fault| {
             fault.kind == FaultKind::LostReports && (fault.machines.is_empty() || fault.machines.contains(&machine))
         })

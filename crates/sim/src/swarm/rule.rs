@@ -52,7 +52,7 @@ pub fn owed_share(experiment: &Experiment, phase: usize) -> f64 {
         let first = traffic.demand.iter().rposition(|demand| demand.at <= from).unwrap_or(0);
         let during = traffic.demand[first..].iter().take_while(|demand| demand.at < until);
         let owed = |demand: &DemandFrom| {
-            let (cpu, io) = (demand.cpu.mean(), demand.io.mean());
+            let (cpu, io) = (demand.cpu.mean(), demand.io.mean() + demand.disk.mean() + demand.link.mean());
             agreed.map_or(1.0, |agreed| (agreed / (cpu + io)).min(1.0)) * cpu
         };
         work[class.pool] += rate * keys * during.map(owed).fold(0.0, f64::max);

@@ -55,7 +55,7 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
             served.retain(|end| (from..until).contains(end));
             served.sort_unstable();
             served.push(until);
-            let own = |record: &&Record| f64::from(record.cpu) / slowest + f64::from(record.io);
+            let own = |record: &&Record| f64::from(record.cpu) / slowest + record.beside_cpu();
             let mean = during.iter().map(own).sum::<f64>() / during.len().max(1) as f64;
             let most = if class.guarantee.throughput.is_some() { MOST } else { MOST_BEST_EFFORT };
             let most = ((most.as_secs_f64() + OWN_TIME * mean) * 1e9) as u64;
@@ -108,6 +108,8 @@ mod tests {
             ended: arrived,
             cpu: 0.01,
             io: 0.0,
+            disk: 0.0,
+            link: 0.0,
             page: None,
         };
         (from..until).step_by(gap as usize).map(record).collect()

@@ -84,7 +84,8 @@ pub fn users(class: usize, users: Profile, think: Distribution, cpu: Distributio
 /// The same demand all the time.
 pub fn demand(cpu: Distribution) -> Vec<DemandFrom> {
     let io = Distribution::Fixed(Duration::ZERO);
-    vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io }]
+    let [disk, link] = [io; 2];
+    vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io, disk, link }]
 }
 
 /// Something goes wrong with these machines.

@@ -48,7 +48,7 @@ impl World {
         (request.ticket, request.inside) = (Some(ticket), true);
         let station = &mut self.stations[node.0 as usize];
         station.advance(self.now, &mut self.finished);
-        station.arrive(id as u64, Demand { cpu: request.demand, io: 0 });
+        station.arrive(id as u64, Demand { cpu: request.demand, ..Demand::default() });
     }
 
     /// Does what the engine wants until it wants nothing.

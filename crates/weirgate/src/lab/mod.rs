@@ -34,6 +34,7 @@ Examples:
   weirgate lab run experiments/quorum-fig9.yaml --approach weirgate --approach haproxy-tuned:maxconn=4 --seeds 3
   weirgate lab run experiments/quorum-fig9.yaml --approach nginx --sweep
   weirgate lab compare lab-runs/A lab-runs/B
+  weirgate lab figures lab-runs/mqos/* > mqos.html
   weirgate lab provision experiments/quorum-table3.yaml --approach haproxy-leastconn
 
 Exit codes:
@@ -53,6 +54,7 @@ enum Command {
     Run(play::Args),
     Report(reports::ReportArgs),
     Compare(reports::CompareArgs),
+    Figures(reports::FiguresArgs),
     Provision(provision::Args),
     ClusterReserves(reserves::Args),
     ClusterReservesTable1(table1::Args),
@@ -112,6 +114,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Command::Run(args) => play::run(&args),
         Command::Report(args) => reports::report(&args),
         Command::Compare(args) => reports::compare(&args),
+        Command::Figures(args) => reports::figures(&args),
         Command::Provision(args) => provision::run(&args),
         Command::ClusterReserves(args) => reserves::run(&args),
         Command::ClusterReservesTable1(args) => table1::run(&args),

@@ -1,6 +1,7 @@
-//! `weirgate lab report` and `weirgate lab compare`: what runs have left behind.
+//! `weirgate lab report`, `weirgate lab compare` and `weirgate lab figures`: what runs have left behind.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
@@ -39,6 +40,24 @@ pub(super) struct CompareArgs {
     format: Format,
 }
 
+/// Draw what classes used of each resource in several runs: one page on standard output, the figures of mQoS.
+///
+/// Of every run: utilisation of each resource by class, throughput, latency and what it consists of, all approaches side
+/// by side, and who was inside over time. For experiments whose demands have `disk:` or `link:`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Example:
+  weirgate lab run experiments/mqos-*.yaml --approach none --approach sqos --approach mqos --output lab-runs/mqos
+  weirgate lab figures lab-runs/mqos/* > mqos.html")]
+pub(super) struct FiguresArgs {
+    /// The runs' directories, in the order of the page.
+    #[arg(required = true)]
+    directories: Vec<PathBuf>,
+    /// Write each chart into a file of its own in this directory as well.
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// A table.
@@ -54,6 +73,30 @@ pub(super) fn report(args: &ReportArgs) -> ExitCode {
         Ok(run) => exit::print(&report::text(&run)),
         Err(why) => exit::fail(&why),
     }
+}
+
+/// Runs `figures`.
+pub(super) fn figures(args: &FiguresArgs) -> ExitCode {
+    let runs: Result<Vec<_>, String> = args.directories.iter().map(|directory| report::read(directory)).collect();
+    let page = runs.and_then(|runs| {
+        let page = report::figures(&runs)?;
+        args.svg.as_ref().map_or(Ok(()), |directory| write_charts(directory, &runs))?;
+        Ok(page)
+    });
+    match page {
+        Ok(page) => exit::print(&page),
+        Err(why) => exit::fail(&why),
+    }
+}
+
+fn write_charts(directory: &Path, runs: &[report::RunFile]) -> Result<(), String> {
+    let told = |path: &Path, error: std::io::Error| format!("{} cannot be written: {error}", path.display());
+    fs::create_dir_all(directory).map_err(|error| told(directory, error))?;
+    for chart in report::charts(runs) {
+        let path = directory.join(format!("{}.svg", chart.name));
+        fs::write(&path, chart.svg).map_err(|error| told(&path, error))?;
+    }
+    Ok(())
 }
 
 /// Runs `compare`.

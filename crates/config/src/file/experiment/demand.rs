@@ -21,6 +21,10 @@ pub(crate) struct Demand {
     pub(crate) cpu: Distribution,
     /// Then, inside the machine, without a CPU.
     pub(crate) io: Distribution,
+    /// Of a disk, before the CPU.
+    pub(crate) disk: Distribution,
+    /// Of a network link, last of all.
+    pub(crate) link: Distribution,
 }
 
 record! {
@@ -90,7 +94,7 @@ record! {
 }
 
 record! {
-    /// What a request takes: a distribution of CPU time, or `cpu` and `io`.
+    /// What a request takes: a distribution of CPU time, or `cpu`, `io`, `disk` and `link`.
     pub(crate) struct DemandForm {
         /// Exponential CPU time, with this mean.
         exponential: Optional<Span>,
@@ -105,6 +109,10 @@ record! {
         /// Time that the request then spends in the machine without a CPU: it waits for a database or a disk. None
         /// by default.
         io: Optional<Times>,
+        /// Time for which it keeps the machine's disk busy, before the CPU. None by default.
+        disk: Optional<Times>,
+        /// Time for which its reply keeps the machine's network link busy, last of all. None by default.
+        link: Optional<Times>,
     }
 }
 
@@ -123,6 +131,8 @@ const RUBIS: Demand = Demand {
         second: Duration::from_millis(275),
         most: Duration::from_millis(3_066),
     },
+    disk: NOTHING,
+    link: NOTHING,
 };
 
 const TIMES: &str = "a time such as `8ms`, `{ exponential: 8ms }` or `{ hyper_exponential: … }`";
@@ -262,25 +272,34 @@ impl Decode for Times {
     }
 }
 
+impl Demand {
+    fn of_cpu(cpu: Distribution) -> Demand {
+        Demand { cpu, io: NOTHING, disk: NOTHING, link: NOTHING }
+    }
+}
+
 impl Decode for Demand {
     fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
         match &node.value {
             Value::Text(text) if &**text == "rubis" => Some(RUBIS),
-            Value::Text(_) => Times::decode(node, cx).map(|Times(cpu)| Demand { cpu, io: NOTHING }),
+            Value::Text(_) => Times::decode(node, cx).map(|Times(cpu)| Demand::of_cpu(cpu)),
             Value::Map(_) => {
                 let before = cx.problems.reports();
                 let form = DemandForm::decode(node, cx)?;
                 let written = written!(form);
                 let sound = cx.problems.reports() == before;
-                match (form.cpu.given || form.io.given, written.count()) {
-                    (false, 1) => written.times(cx).map(|cpu| Demand { cpu, io: NOTHING }),
+                let parts = [&form.cpu, &form.io, &form.disk, &form.link];
+                match (parts.iter().any(|part| part.given), written.count()) {
+                    (false, 1) => written.times(cx).map(Demand::of_cpu),
                     (true, 0) => {
                         let times = |field: &Optional<Times>| field.get().map_or(NOTHING, |&Times(times)| times);
-                        sound.then(|| Demand { cpu: times(&form.cpu), io: times(&form.io) })
+                        let [cpu, io, disk, link] = parts.map(times);
+                        sound.then_some(Demand { cpu, io, disk, link })
                     }
                     _ if !sound => None,
                     _ => {
-                        let mend = "give it one distribution such as `exponential:`, or `cpu:` and `io:`";
+                        let mend =
+                            "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:` and `link:`";
                         cx.complain(Complaint::new("a demand is written in one way", mend));
                         None
                     }

@@ -12,7 +12,7 @@ mod traffic;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use super::PolicyFile;
+use super::{Discipline, PolicyFile};
 use crate::decode::{At, Context, Decode, Defaulted, Named, OneOrMany, Optional, Required, Switch, record, words};
 use crate::tree::{Node, Value};
 use crate::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Text, Whole};
@@ -35,6 +35,9 @@ record! {
         /// `listen` may be missing. A class before the last may lack its `match`: it gets the requests with the
         /// header `x-class: NAME`.
         policy: Required<PolicyHere>,
+        /// Names for variants of disciplines, such as `mqos-drfq: { mqos: { precedence: drfq } }`: the policy's
+        /// `discipline`, and `--discipline`, may say them.
+        disciplines: Optional<Named<Name, Discipline>>,
         /// What stands behind the policy's nodes, an entry or a list of them. A machine that no entry names is
         /// one server with one nominal CPU and no limits.
         machines: Optional<OneOrMany<MachineForm>>,

@@ -33,6 +33,12 @@ pub(crate) fn resolve_experiment(
     folder: &Path,
     cx: &mut Context,
 ) -> Option<Experiment> {
+    // A variant that is not played is checked all the same.
+    for variant in file.disciplines.get().map_or(&[][..], |named| &named.items) {
+        if let Some(figures) = variant.value.get() {
+            super::discipline::discipline(figures, variant.value.mark, cx);
+        }
+    }
     let names = Names::of(file, policy.as_ref().map(|resolved| &resolved.site));
     let machines = machines::machines(file, &names, cx);
     let phases = phases::phases(file, cx);

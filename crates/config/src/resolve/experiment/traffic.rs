@@ -254,8 +254,8 @@ pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, 
         cx.fail(first.mark, Complaint::new(what, "remove `over:`"));
     }
     let from = |step: &At<Step<file::Demand>>| {
-        let Step { at: Moment(at), over: Moment(over), figure } = &step.value;
-        DemandFrom { at: *at, over: *over, cpu: figure.cpu, io: figure.io }
+        let Step { at: Moment(at), over: Moment(over), figure: file::Demand { cpu, io, disk, link } } = step.value;
+        DemandFrom { at, over, cpu, io, disk, link }
     };
     changing.0.iter().map(from).collect()
 }

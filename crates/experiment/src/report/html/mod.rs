@@ -2,12 +2,14 @@
 //! and no script.
 
 mod curve;
+mod resources;
 mod tables;
 
 use std::fmt::Write as _;
 
 use super::{Group, Kept, Outline, Played, svg};
 pub use curve::curve;
+pub use resources::resources;
 pub use svg::{escape, figure_text};
 pub use tables::{configuration, published, spread_cell, verdicts};
 
@@ -69,6 +71,7 @@ fn section(played: &Played) -> String {
         let _ = write!(html, "<h2>Over time</h2>{}", legend(series.step));
     }
     html.extend(played.groups.iter().map(|group| figure(&outline, group)));
+    html += &resources(&report);
     html += &verdicts(&report);
     html += &published(&report);
     html += &configuration(&outline);

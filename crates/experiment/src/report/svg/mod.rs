@@ -5,6 +5,7 @@
 //! Source of the form: Blanquer et al., *Quorum* (NSDI 2005), Figs. 9–11 and 13. Colours: Okabe and Ito's, which people
 //! with any colour vision tell apart; lighter ones on a dark ground.
 
+mod bars;
 mod curve;
 mod legend;
 mod lines;
@@ -18,11 +19,13 @@ use weirgate_config::Experiment;
 use super::outline::Outline;
 use super::series::{ClassSeries, Series};
 use super::{Curve, Played};
+pub use bars::{Bar, BarGroup, Bars, bars};
 pub use curve::curve;
 use legend::{Legend, MARK};
 pub use lines::{Line, over_time};
 use marks::Marks;
-use plot::{Panel, axis_for, round_step, text};
+pub(super) use plot::axis_for;
+use plot::{Panel, round_step, text};
 pub use plot::{escape, figure_text};
 
 /// What a figure shows: how wide it is, and how high which panels. It scales with the page, its letters too, so that
@@ -75,7 +78,7 @@ const STYLE: &str = "\
 .weir .served{stroke-width:2}.weir .offered{stroke-width:1.2;stroke-dasharray:5 4;stroke-opacity:.85}\
 .weir .promised{stroke-width:1.1;stroke-dasharray:1 3.2}.weir .limit{stroke-width:1.1;stroke-dasharray:1 3.2}\
 .weir path.band{fill:currentColor;fill-opacity:.17;stroke:none}.weir circle.dot{fill:currentColor;stroke:none}\
-.weir .paper{stroke-width:1.6}.weir .plain{stroke:#57606a;color:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
+.weir .bar{fill:currentColor;stroke:none}.weir .paper{stroke-width:1.6}.weir .plain{stroke:#57606a;color:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
 .weir .hit{fill:#1f2328;fill-opacity:0}.weir .hit:hover{fill-opacity:.12}\
 .weir .c0{stroke:#0072b2;color:#0072b2}.weir .c1{stroke:#d55e00;color:#d55e00}.weir .c2{stroke:#009e73;color:#009e73}.weir .c3{stroke:#cc79a7;color:#cc79a7}\
 .weir .c4{stroke:#b58900;color:#b58900}.weir .c5{stroke:#56b4e9;color:#56b4e9}.weir .c6{stroke:#7a5195;color:#7a5195}\

@@ -1,0 +1,195 @@
+//! The engine's side of precedence: what it is told of classes, and what it answers.
+
+use super::{Bucket, Claim, Claimed, Share, Sight};
+use crate::classify::Classes;
+use crate::demand::{Demand, RESOURCES};
+use crate::discipline::{Infeasible, LoadControl, Precedence};
+use crate::dispatch::Nodes;
+use crate::engine::{ASSUMED_COMPUTE, Engine};
+use crate::policy::Policy;
+use crate::ticket::{NONE, State, Tickets};
+
+/// What precedence sees where it shares the nodes' resources.
+struct Queued<'a> {
+    classes: &'a Classes,
+    tickets: &'a Tickets,
+    nodes: &'a Nodes,
+    policy: &'a Policy,
+}
+
+impl Sight for Queued<'_> {
+    fn head(&self, class: u32, line: usize) -> Option<Demand> {
+        let head = self.classes.all[class as usize].queue.lines[line].head;
+        (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
+    }
+
+    fn fits(&self, pool: usize, demand: Demand) -> bool {
+        self.nodes.fits(pool, demand)
+    }
+
+    fn left(&self, pool: usize) -> [f64; RESOURCES] {
+        self.nodes.left(Some(pool))
+    }
+
+    fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES] {
+        self.nodes.lacking(pool, demand)
+    }
+}
+
+impl Engine {
+    /// The class and line whose head is next.
+    pub(crate) fn next(&mut self) -> Option<(u32, usize)> {
+        if self.nodes.available {
+            let Engine { precedence, classes, tickets, nodes, policy, .. } = self;
+            let sight = Queued { classes, tickets, nodes, policy };
+            return precedence.next_by_resources(nodes.sections.len(), &sight);
+        }
+        // A partition of the window knows one window; methods that divide it do not look at its size.
+        let size = self.windows[0].size;
+        let room = |pool, line| self.nodes.has_room(pool, self.windows_of(line), None);
+        self.precedence.next(size, room)
+    }
+
+    /// A waiting request that fits none of the nodes that are left: it would keep back everybody behind it until its node
+    /// returns.
+    pub(crate) fn too_large(&mut self) -> Option<u32> {
+        if !(self.nodes.available && self.nodes.changed) {
+            return None;
+        }
+        let mut entries = self.tickets.entries.iter();
+        let found = entries.position(|entry| {
+            // Free places have classes that may be gone.
+            entry.state == State::Waiting && {
+                let pool = self.classes.all[entry.class as usize].pool;
+                self.nodes.is_too_large(pool, self.policy.managed(entry.demand))
+            }
+        });
+        self.nodes.changed = found.is_some();
+        found.map(|index| index as u32)
+    }
+
+    /// Opens the accounts of all live classes.
+    pub(crate) fn open_accounts(&mut self) {
+        for class in 0..self.classes.all.len() as u32 {
+            self.open_account(class);
+        }
+    }
+
+    /// Opens the account of a class in the nodes' resources.
+    pub(crate) fn open_account(&mut self, class: u32) {
+        let LoadControl::ResourceAvailability(figures) = self.policy.discipline.load_control else { return };
+        let pool = self.classes.all[class as usize].pool;
+        let specs = self.classes.specs.iter().filter(|spec| self.nodes.sections.of_class(spec) == pool);
+        let share = Share {
+            weight: self.classes.spec(class).weight,
+            weights: specs.map(|spec| spec.weight).sum(),
+            each: figures.horizon.as_secs_f64(),
+            whole: self.nodes.whole(pool),
+        };
+        self.precedence.open(class, pool, share);
+    }
+
+    /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
+    /// capacity, not its rate. Less than `dear` is not told from noise and contention and counts as one.
+    pub(crate) fn dearness(&self, class: u32) -> f64 {
+        let dear = match self.policy.discipline.precedence {
+            Precedence::Tokens(figures) => figures.dear,
+            _ => return 1.0,
+        };
+        let state = &self.classes.all[class as usize];
+        let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
+            return 1.0;
+        };
+        let dearness = mean / agreed;
+        // A stretch only makes it less.
+        let dearness = if dearness >= dear { dearness / self.stretch(state.pool) } else { 1.0 };
+        if dearness >= dear { dearness } else { 1.0 }
+    }
+
+    /// φ for fair queueing: a class without a throughput has a small part of everybody's.
+    pub(crate) fn fair_weight(&self, class: u32) -> u64 {
+        match (self.classes.all[class as usize].weight, self.policy.discipline.precedence) {
+            (0, Precedence::Tokens(figures)) => {
+                ((figures.best_effort_share * self.classes.total_weight as f64) as u64).max(1)
+            }
+            (weight, _) => weight,
+        }
+    }
+
+    /// Brings a class's place in precedence and expiry up to date.
+    pub(crate) fn rank(&mut self, class: u32) {
+        let state = &self.classes.all[class as usize];
+        let (pool, waits, known) = (state.pool, state.queue.len > 0, self.expiry.contains(class));
+        if !waits && !known {
+            return;
+        }
+        for line in 0..self.lines {
+            let state = &self.classes.all[class as usize];
+            let head = state.queue.lines[line].head;
+            if head == NONE {
+                self.precedence.remove(class, pool, line);
+                continue;
+            }
+            let claim = Claim {
+                class,
+                pool,
+                line,
+                weight: self.fair_weight(class),
+                outstanding: state.outstanding,
+                tag: state.tag,
+                sequence: self.tickets[head].sequence,
+                rank: self.policy.discipline.rank(self.tickets[head].code),
+                claimed: Claimed::Guaranteed { rank: 0.0 },
+            };
+            let claimed = self.claimed(class);
+            self.precedence.set(&Claim { claimed, ..claim });
+        }
+        if !waits {
+            self.expiry.remove(0, class);
+            return;
+        }
+        let (due, _) = self.drop_at(self.now, self.classes.all[class as usize].queue.oldest(&self.tickets));
+        self.expiry.set(0, class, due);
+    }
+
+    /// What a class claims under [`Precedence::Tokens`].
+    fn claimed(&mut self, class: u32) -> Claimed {
+        let Precedence::Tokens(figures) = self.policy.discipline.precedence else {
+            return Claimed::Guaranteed { rank: 0.0 };
+        };
+        let spec = self.classes.spec(class);
+        let (throughput, utility) = (spec.guarantee.throughput, spec.utility);
+        let rank = match figures.infeasible {
+            Infeasible::Proportional => 0.0,
+            Infeasible::Strict => -utility,
+            Infeasible::Utility => -utility / self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE),
+        };
+        let rate = throughput.unwrap_or(figures.best_effort_rate);
+        let level = self.classes.all[class as usize].bucket.level(self.now, rate);
+        if level >= 1.0 {
+            Claimed::Guaranteed { rank }
+        } else {
+            Claimed::Surplus { until: Bucket::whole_at(self.now, level, rate) }
+        }
+    }
+
+    /// A class has nothing waiting or inside any more.
+    pub(crate) fn retire(&mut self, class: u32) {
+        self.precedence.claim(self.classes.all[class as usize].weight, false);
+        self.classes.enter_idle(class);
+    }
+
+    /// A class's service time or the others' became known: its weight may be another.
+    pub(crate) fn reweigh(&mut self, class: u32) {
+        let due = self.classes.due_weight(class);
+        let old = self.classes.change_weight(class, due);
+        if old == due {
+            return;
+        }
+        if self.classes.all[class as usize].active() {
+            self.precedence.claim(old, false);
+            self.precedence.claim(due, true);
+            self.rank(class);
+        }
+    }
+}

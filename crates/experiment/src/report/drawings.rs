@@ -1,0 +1,74 @@
+//! The charts of resources, drawn: for pages, and for documents that show one of them.
+
+use super::svg::{self, Bars, Line};
+use super::{Curve, Report, Series, resources};
+
+/// A chart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Drawing {
+    /// What it may be called in a file's name, unique in a report: `heavy-use`, `inside-mqos`.
+    pub name: String,
+    /// What it stands under, such as its phase.
+    pub heading: String,
+    /// What it is of, where the heading and the chart itself do not say it.
+    pub caption: String,
+    /// It can stand alone or in a page.
+    pub svg: String,
+}
+
+/// Every chart of the report: of each judged phase (over an axis, of all together) use of each resource by class,
+/// throughput, latency and what it consists of; and who was inside over time. None if requests take nothing but CPU time.
+#[must_use]
+pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
+    let drawing = |heading: &str, start: &str, name: &str, chart: &Bars| Drawing {
+        name: plain(&format!("{start}{name}")),
+        heading: heading.to_owned(),
+        caption: String::new(),
+        svg: svg::bars(chart),
+    };
+    let mut all = Vec::new();
+    if let Some(curve) = Curve::of(report) {
+        let heading = format!("Over {}", curve.axis);
+        let charts = resources::charts_over_axis(report);
+        all.extend(
+            charts.iter().zip(["throughput", "latency"]).map(|(chart, name)| drawing(&heading, "", name, chart)),
+        );
+    } else {
+        for (index, phase) in report.outline.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
+            let names = ["use", "throughput", "latency", "composition"];
+            let start = format!("{}-", phase.name);
+            let charts = resources::charts(report, index);
+            all.extend(charts.iter().zip(names).map(|(chart, name)| drawing(&phase.name, &start, name, chart)));
+        }
+    }
+    all.extend(inside(report));
+    all
+}
+
+/// Requests inside by what they take most of, for each discipline. Each has its own axis: without scheduling everybody is
+/// inside.
+fn inside(report: &Report<'_>) -> Vec<Drawing> {
+    let with = |series: &&Series| series.inside.iter().flat_map(|line| &line.requests).any(|requests| *requests > 0.0);
+    let drawn = report.groups.iter().filter_map(|group| Some((group, group.series.as_ref().filter(with)?)));
+    let drawing = |(group, series): (&super::Group, &Series)| {
+        let middle = |point: usize| ((point as f64 + 0.5) * series.step).min(series.length);
+        let line = |of: &super::InsideSeries| Line {
+            name: of.resource.clone(),
+            points: of.requests.iter().enumerate().map(|(point, inside)| (middle(point), *inside)).collect(),
+        };
+        let lines: Vec<Line> = series.inside.iter().map(line).collect();
+        let most = lines.iter().flat_map(|line| &line.points).map(|(_, inside)| *inside).fold(0.0, f64::max);
+        Drawing {
+            name: plain(&format!("inside-{}", group.discipline)),
+            heading: "Requests inside, by the resource that they take most of".to_owned(),
+            caption: format!("{}, seed {}", group.discipline, series.seed),
+            svg: svg::over_time("Requests inside", &lines, series.length, svg::axis_for(most)),
+        }
+    };
+    drawn.map(drawing).collect()
+}
+
+/// What of a name every file system takes.
+fn plain(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
+}

@@ -1,0 +1,183 @@
+//! Learning, away from requests: each report of an agent is a lesson.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use weirgate_config::admin as shape;
+use weirgate_config::{PageTable, Usage};
+use weirgate_engine::{Demand, Time};
+use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Shares, Study};
+
+use super::{Cost, NO_ROUTE, Stayed, Table};
+use crate::edition::Edition;
+
+/// What is learned, and what it is learned from.
+pub(super) struct Lessons {
+    stays: Receiver<Stayed>,
+    paths: Receiver<Box<str>>,
+    /// Its routes are numbered as the table's.
+    study: Option<Study>,
+    discovery: Option<Discovery>,
+    /// What a node with several addresses is called: one of them.
+    machines: BTreeMap<u64, u64>,
+    /// Is there a table at all.
+    exists: bool,
+    /// What the policy says of each route.
+    given: Vec<Option<Shares>>,
+    table: Arc<Table>,
+}
+
+fn shares(demand: Demand) -> Shares {
+    std::array::from_fn(|resource| demand.share(resource))
+}
+
+impl Lessons {
+    pub(super) fn new(stays: Receiver<Stayed>, paths: Receiver<Box<str>>) -> Lessons {
+        Lessons {
+            stays,
+            paths,
+            study: None,
+            discovery: None,
+            machines: BTreeMap::new(),
+            exists: false,
+            given: Vec::new(),
+            table: Arc::default(),
+        }
+    }
+
+    /// Makes the table of `edition`; what is known of routes that stay is kept.
+    pub(super) fn follow(&mut self, edition: &Edition) -> Arc<Table> {
+        let site = edition.site.page_table.as_ref();
+        self.exists = site.is_some();
+        let nothing = PageTable::default();
+        let site = site.unwrap_or(&nothing);
+        let discovers = site.learned && site.routes.is_empty();
+        self.discovery = if discovers { Some(self.discovery.take().unwrap_or_default()) } else { None };
+        // The loader has refused what is no pattern.
+        let routes =
+            site.routes.iter().filter_map(|r| Some((Pattern::parse(&r.pattern).ok()?, Some(shares(r.demand)))));
+        let found = self.discovery.iter().flat_map(|d| d.found().iter().map(|pattern| (pattern.clone(), None)));
+        let (patterns, given): (Vec<Pattern>, Vec<Option<Shares>>) = routes.chain(found).unzip();
+        if site.learned {
+            let before = self.table.index.patterns().iter().enumerate();
+            let before: BTreeMap<&Pattern, usize> = before.map(|(number, pattern)| (pattern, number)).collect();
+            let carried = patterns.iter().map(|pattern| before.get(pattern).copied()).zip(given.iter().copied());
+            match &mut self.study {
+                Some(study) => study.replace(carried),
+                None => self.study = Some(Study::new(Learner::new(given.iter().copied()), site.capacity)),
+            }
+        } else {
+            self.study = None;
+        }
+        self.given = given;
+        self.follow_nodes(edition, site.capacity);
+        self.rebuild(patterns, self.table.epoch + 1)
+    }
+
+    /// Nodes of one machine share its resources and are learned as one.
+    fn follow_nodes(&mut self, edition: &Edition, capacity: [Option<f64>; RESOURCES]) {
+        self.machines.clear();
+        let Some(study) = &mut self.study else { return };
+        let mut names: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut weights: BTreeMap<u64, f64> = BTreeMap::new();
+        for (node, target) in edition.site.policy.nodes.iter().zip(&edition.nodes) {
+            let machine = *names.entry(&node.machine).or_insert(target.id);
+            self.machines.insert(target.id, machine);
+            let weight = weights.entry(machine).or_default();
+            *weight = weight.max(node.weight);
+        }
+        study.capacity = capacity;
+        study.follow(weights);
+    }
+
+    /// A table of these patterns, with what is known of their costs.
+    fn rebuild(&mut self, patterns: Vec<Pattern>, epoch: u32) -> Arc<Table> {
+        let cost = |route: usize| match &self.study {
+            Some(study) => study.learner.cost(route),
+            None => self.given.get(route).copied().flatten(),
+        };
+        let demand = |route| cost(route).map(|shares| Demand::of_shares(&shares));
+        self.table = Arc::new(Table {
+            version: self.table.version + 1,
+            epoch,
+            costs: (0..patterns.len()).map(|route| Cost::new(demand(route))).collect(),
+            index: Index::new(patterns),
+            learned: self.study.is_some(),
+            discovers: self.discovery.as_ref().is_some_and(|d| !d.is_full()),
+        });
+        Arc::clone(&self.table)
+    }
+
+    /// Requests that ended were lost.
+    pub(super) fn spoil(&mut self) {
+        self.study.iter_mut().for_each(Study::spoil);
+    }
+
+    /// Learns from a report. A new table if routes were found.
+    pub(super) fn reported(&mut self, node: u64, now: Time, usage: &Usage) -> Option<Arc<Table>> {
+        let study = self.study.as_mut()?;
+        // Not more than were there: others come meanwhile.
+        for stayed in self.stays.try_iter().take(super::MOST_STAYS) {
+            let Some(machine) = self.machines.get(&stayed.node) else { continue };
+            let route = (stayed.epoch == self.table.epoch && stayed.route != NO_ROUTE).then_some(stayed.route);
+            study.finished(*machine, route, (stayed.from.as_secs_f64(), stayed.until.as_secs_f64()), stayed.whole);
+        }
+        let machine = self.machines.get(&node).copied().unwrap_or(node);
+        if study.reported(machine, now.as_secs_f64(), usage.used, usage.capacity) {
+            for route in 0..self.table.costs.len() {
+                self.table.set(route, study.learner.cost(route));
+            }
+        }
+        self.discover()
+    }
+
+    fn discover(&mut self) -> Option<Arc<Table>> {
+        let discovery = self.discovery.as_mut()?;
+        let before = discovery.found().len();
+        for path in self.paths.try_iter().take(super::MOST_PATHS) {
+            discovery.saw(&path);
+        }
+        let found = discovery.found();
+        if found.len() == before {
+            return None;
+        }
+        let study = self.study.as_mut()?;
+        for _ in before..found.len() {
+            study.learner.add(None);
+            self.given.push(None);
+        }
+        let patterns = found.to_vec();
+        // Routes are only added: those that were there keep their numbers.
+        Some(self.rebuild(patterns, self.table.epoch))
+    }
+
+    /// What operators see.
+    pub(super) fn view(&self, most: usize) -> Option<shape::PageTable> {
+        if !self.exists {
+            return None;
+        }
+        let patterns = self.table.index.patterns();
+        let routes_total = patterns.len();
+        let Some(study) = &self.study else {
+            let known = patterns.iter().zip(&self.given).take(most);
+            let route = |(pattern, given): (&Pattern, &Option<Shares>)| {
+                shape::Route::new(&pattern.to_string(), given.unwrap_or_default()).with_table(*given)
+            };
+            return Some(shape::PageTable { routes: known.map(route).collect(), routes_total, ..Default::default() });
+        };
+        let mut known: Vec<_> = patterns.iter().zip(study.learner.estimates()).collect();
+        known.sort_by(|(_, a), (_, b)| b.apart.cmp(&a.apart).then(b.requests.total_cmp(&a.requests)));
+        let route = |(pattern, estimate): (&Pattern, weirgate_pages::Estimate)| shape::Route {
+            apart: estimate.apart,
+            requests: estimate.requests,
+            windows: estimate.windows,
+            ..shape::Route::new(&pattern.to_string(), estimate.cost)
+                .with_table(estimate.table)
+                .with_error(estimate.error)
+        };
+        let routes = known.into_iter().take(most).map(route).collect();
+        let table = shape::PageTable { learned: true, routes, routes_total, ..Default::default() };
+        Some(table.with_background(study.learner.background()))
+    }
+}

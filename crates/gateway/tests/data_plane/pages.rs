@@ -1,0 +1,111 @@
+//! The page table: what requests cost is looked up, and learned from what nodes say that they used.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use weirgate_config::admin::Route;
+use weirgate_config::{Report, Usage};
+use weirgate_engine::ClassId;
+use weirgate_gateway::Clock;
+
+use crate::stage::{LIMIT, Node, Stage, ok, wait_until};
+
+/// Seconds of one of its two CPUs that the node uses for each path.
+type Costs = Arc<Mutex<BTreeMap<&'static str, f64>>>;
+
+/// A node whose agent counts what requests cost.
+fn node(costs: &Costs) -> Node {
+    let costs = Arc::clone(costs);
+    let used = Mutex::new(0.0);
+    Node::replying(move |head, _| {
+        let path = head.split(' ').nth(1).unwrap_or_default();
+        let mut used = used.lock().expect("no panic");
+        if path == "/weirgate/report" {
+            let usage = Usage { used: [Some(*used), None, None], capacity: [Some(2.0), None, None] };
+            return ok(&Report { usage: Some(usage), ..Report::default() }.to_json());
+        }
+        let costs = costs.lock().expect("no panic");
+        *used += costs.iter().find(|(prefix, _)| path.starts_with(**prefix)).map_or(0.0, |(_, cost)| *cost);
+        ok("page")
+    })
+}
+
+fn policy(node: &Node, table: &str) -> String {
+    format!(
+        "listen: 127.0.0.1:0\nadmin: off\nthreads: 2\ndiscipline: none\nclasses: [{{ name: all }}]\npage_table: {table}\n\
+         upstreams: {{ web: {{ nodes: [{}], collector: {{ port: node, every: 120ms, timeout: 100ms }} }} }}\n",
+        node.address
+    )
+}
+
+fn route(stage: &Stage, pattern: &str) -> Option<Route> {
+    stage.gateway.page_table(100)?.routes.into_iter().find(|route| route.pattern == pattern)
+}
+
+fn cpu(stage: &Stage, pattern: &str) -> f64 {
+    route(stage, pattern).map_or(f64::NAN, |route| route.cost["cpu"])
+}
+
+/// Sends requests, now more of one path and now more of the other, until the costs of `expected` are found within 15 %.
+fn learn(stage: &Stage, paths: [&str; 2], expected: [(&str, f64); 2]) {
+    let mut client = stage.client();
+    let clock = Clock::start();
+    let mut draw = 1u32;
+    loop {
+        draw = draw.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let more = usize::from(draw >> 24 > 127);
+        for number in 0..draw >> 20 & 255 {
+            client.get(&format!("{}{number}", paths[if number % 8 == 0 { 1 - more } else { more }]));
+            assert_eq!(client.answer().text(), "page");
+        }
+        let near = |(pattern, cost): (&str, f64)| (cpu(stage, pattern) / cost - 1.0).abs() < 0.15;
+        if expected.into_iter().all(near) {
+            return;
+        }
+        assert!(clock.now().as_secs_f64() < LIMIT.as_secs_f64(), "{:#?}", stage.gateway.page_table(100));
+    }
+}
+
+#[test]
+fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
+    let costs = Costs::new(Mutex::new([("/cheap", 0.0004), ("/dear", 0.004)].into()));
+    let node = node(&costs);
+    let stage = Stage::open(&policy(&node, "learned"));
+    learn(&stage, ["/cheap/", "/dear/"], [("/cheap/*", 0.0002), ("/dear/*", 0.002)]);
+    let dear = route(&stage, "/dear/*").expect("it was found");
+    assert!(dear.apart && dear.requests > 50.0 && dear.windows > 1 && dear.tendency == "cpu", "{dear:?}");
+    assert!(dear.error["cpu"] > 0.0 && !dear.error.contains_key("disk") && dear.cost["disk"] == 0.0, "{dear:?}");
+
+    // What is found counts for arrivals: no more of them are unknown.
+    let unknown = || stage.gateway.control().classes(ClassId(0), 10).iter().map(|class| class.unknown).sum::<u64>();
+    let before = unknown();
+    let mut client = stage.client();
+    for _ in 0..20 {
+        client.get("/dear/1");
+        client.answer();
+    }
+    assert_eq!(unknown(), before);
+
+    let site = crate::stage::site(&policy(&node, "learned"));
+    stage.gateway.reload_site(site, "again").expect("it is sound");
+    assert!((cpu(&stage, "/dear/*") / 0.002 - 1.0).abs() < 0.2, "kept");
+    assert_eq!(route(&stage, "/dear/*").map(|route| route.windows >= dear.windows), Some(true));
+}
+
+#[test]
+fn a_table_that_is_wrong_is_mended_and_one_that_is_not_learned_stays() {
+    let costs = Costs::new(Mutex::new([("/a", 0.002), ("/b", 0.0005)].into()));
+    let node = node(&costs);
+    let routes = r#"routes: { "/a/*": { cpu: 1% }, "/b/*": { cpu: 1%, disk: 2% } }"#;
+    let stage = Stage::open(&policy(&node, &format!("{{ learned: yes, {routes} }}")));
+    learn(&stage, ["/a/", "/b/"], [("/a/*", 0.001), ("/b/*", 0.00025)]);
+    let b = route(&stage, "/b/*").expect("it is given");
+    assert_eq!((b.table["cpu"], b.table["disk"]), (0.01, 0.02));
+    assert_eq!((b.cost["disk"], b.tendency.as_str()), (0.02, "disk"), "nobody said anything of the disk");
+
+    let site = crate::stage::site(&policy(&node, &format!("{{ {routes} }}")));
+    stage.gateway.reload_site(site, "static").expect("it is sound");
+    wait_until("the table is the policy's again", || cpu(&stage, "/a/*") == 0.01);
+    let table = stage.gateway.page_table(100).expect("a table");
+    assert!(!table.learned && table.routes.iter().all(|route| route.error.is_empty()), "{table:?}");
+}

@@ -1,0 +1,64 @@
+//! Several runs on one page, as the figures of mQoS's paper: what classes used of each resource, throughput, latency and
+//! what it consists of, all approaches side by side, and the printed figures beside ours.
+//!
+//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
+//! Figs. 9–14, each of which is an experiment of its own here.
+
+use std::fmt::Write as _;
+
+use weirgate_experiment::report::html::{self, escape, figure_text};
+use weirgate_experiment::report::{Drawing, Report, drawings};
+
+use super::run_file::RunFile;
+
+/// The page.
+///
+/// # Errors
+/// The requests of a run take nothing but CPU time: which run.
+pub fn figures(runs: &[RunFile]) -> Result<String, String> {
+    let sections: Vec<String> = runs.iter().map(section).collect::<Result<_, String>>()?;
+    let names: Vec<&str> = runs.iter().map(|run| run.experiment.name.as_str()).collect();
+    Ok(html::document(&names.join(", "), &sections.concat()))
+}
+
+/// The charts of the page, each with a name that begins with its experiment's.
+#[must_use]
+pub fn charts(runs: &[RunFile]) -> Vec<Drawing> {
+    let of = |run: &RunFile| {
+        let (groups, outline) = (run.groups(), &run.experiment);
+        let all = drawings(&Report { outline, groups: &groups, by: "approach" });
+        let named = |drawing: Drawing| Drawing { name: format!("{}-{}", outline.name, drawing.name), ..drawing };
+        all.into_iter().map(named).collect::<Vec<Drawing>>()
+    };
+    runs.iter().flat_map(of).collect()
+}
+
+fn section(run: &RunFile) -> Result<String, String> {
+    let groups = run.groups();
+    let outline = &run.experiment;
+    let resources = html::resources(&Report { outline, groups: &groups, by: "approach" });
+    if resources.is_empty() {
+        return Err(format!(
+            "requests of {} take nothing but CPU time, so that there is nothing to draw; give runs of experiments whose \
+             demands have `disk:` or `link:`",
+            outline.name
+        ));
+    }
+    let mut body = format!("<section><h1>{}</h1>", escape(&outline.name));
+    let _ = write!(body, "<p class=\"lead\">{}</p>", escape(&outline.title));
+    let doubted = run.trials.iter().filter(|trial| !trial.evidence.doubts().is_empty()).count();
+    if doubted > 0 {
+        let all = run.trials.len();
+        let _ = write!(body, "<p><span class=\"word broken\">{doubted} of {all} trials in doubt</span></p>");
+    }
+    let _ = write!(
+        body,
+        "{resources}<p class=\"note\">Measured {} on {}, {}, {} s of the experiment in one.</p><pre>{}</pre></section>",
+        escape(&run.date),
+        escape(&run.machine.cpu),
+        escape(&run.machine.kernel),
+        figure_text(run.time_compression),
+        escape(&run.command)
+    );
+    Ok(body)
+}

@@ -1,0 +1,281 @@
+//! What each route's requests cost, from what nodes used and what they were asked meanwhile.
+//!
+//! Source: none of our papers; mQoS, Sec. 3.1, measures pages one by one on an idle server. Here every window of a node in
+//! production is one equation per resource (`equations.rs`). The [`MOST_APART`] busiest routes are learned apart. The
+//! others, and requests of no route, share one figure: how many times dearer than in the table they are together. So a
+//! table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
+
+use crate::equations::{Equations, Prior};
+
+/// Resources that agents report: CPU, disk, bandwidth.
+pub const RESOURCES: usize = 3;
+
+/// Most routes that are learned apart. A window costs some 20 µs with as many, and a site has fewer that matter.
+pub const MOST_APART: usize = 64;
+
+/// Per resource a part of what a node has of it in a second; 1 is all.
+pub type Shares = [f64; RESOURCES];
+
+/// What is assumed of a request that no table knows: 1 % of each resource, as of requests of unknown routes.
+const ASSUMED: f64 = 0.01;
+
+/// How far off that may be: costs of pages span three orders of magnitude.
+const ASSUMED_DEVIATION: f64 = 0.05;
+
+/// How far off a table's cost may be: twice the cost (things get three times dearer) …
+const TABLE_DEVIATION: f64 = 2.0;
+
+/// … and this much at least, as a table rounds to percents.
+const LEAST_DEVIATION: f64 = 0.005;
+
+/// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate nothing
+/// tells it from their cost.
+const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01 };
+
+/// How many times dearer than in the table the others are.
+const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION };
+
+/// Least cost that counts for a factor: zero times anything is zero.
+const LEAST_BASE: f64 = 0.001;
+
+/// Places of the equations: the background, the factor of the others, then the routes that are learned apart.
+const BEHIND: usize = 0;
+const OTHERS: usize = 1;
+const FIRST: usize = 2;
+
+/// How fast requests are forgotten when it is asked which routes are busy, in seconds.
+const BUSY_MEMORY: f64 = 120.0;
+
+/// How many times busier a route must be to take the place of another, whose costs are then forgotten.
+const BUSIER: f64 = 2.0;
+
+/// A window of one node, ready to be learned.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Window {
+    /// When it ended, in seconds since some beginning.
+    pub until: f64,
+    /// How long it was.
+    pub seconds: f64,
+    /// What was used, in seconds of a node of weight 1. `None`: not known.
+    pub used: [Option<f64>; RESOURCES],
+    /// Per route how many requests worked in it, parts of requests included. `None`: those of no route.
+    pub requests: Vec<(Option<u32>, f64)>,
+}
+
+/// What is known of a route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// What a request costs.
+    pub cost: Shares,
+    /// The standard error of each; `None`: no window said anything of the resource.
+    pub error: [Option<f64>; RESOURCES],
+    /// What the table says.
+    pub table: Option<Shares>,
+    /// It is learned apart.
+    pub apart: bool,
+    /// Requests behind it.
+    pub requests: f64,
+    /// Windows with such requests.
+    pub windows: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Route {
+    table: Option<Shares>,
+    place: Option<usize>,
+    /// Requests, which fade, and when they last did.
+    busy: (f64, f64),
+    requests: f64,
+    windows: u64,
+}
+
+impl Route {
+    fn new(table: Option<Shares>) -> Route {
+        Route { table, place: None, busy: (0.0, 0.0), requests: 0.0, windows: 0 }
+    }
+
+    fn busy(&self, at: f64) -> f64 {
+        self.busy.0 * (-(at - self.busy.1).max(0.0) / BUSY_MEMORY).exp()
+    }
+
+    fn prior(&self, resource: usize) -> Prior {
+        match self.table {
+            Some(table) => {
+                let cost = table[resource];
+                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(LEAST_DEVIATION) }
+            }
+            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION },
+        }
+    }
+}
+
+/// What one request of a route, or of none, adds to the others' factor.
+fn base(table: Option<Shares>, resource: usize) -> f64 {
+    table.map_or(ASSUMED, |table| table[resource].max(LEAST_BASE))
+}
+
+/// Learns the costs of a table's routes.
+#[derive(Clone, Debug)]
+pub struct Learner {
+    routes: Vec<Route>,
+    /// Per place from [`FIRST`] on its route.
+    apart: Vec<Option<u32>>,
+    resources: [Equations; RESOURCES],
+    /// Windows that said something, per resource.
+    windows: [u64; RESOURCES],
+}
+
+impl Learner {
+    /// Per route what the table says of it, if anything.
+    #[must_use]
+    pub fn new(routes: impl IntoIterator<Item = Option<Shares>>) -> Learner {
+        Learner {
+            routes: routes.into_iter().map(Route::new).collect(),
+            apart: Vec::new(),
+            resources: std::array::from_fn(|_| Equations::new(vec![BACKGROUND, FACTOR])),
+            windows: [0; RESOURCES],
+        }
+    }
+
+    /// One more route; its number.
+    pub fn add(&mut self, table: Option<Shares>) -> usize {
+        self.routes.push(Route::new(table));
+        self.routes.len() - 1
+    }
+
+    /// Another table: per route its number before, if it was there, and what the table says. What was learned of routes
+    /// that stay is kept.
+    pub fn replace(&mut self, routes: impl IntoIterator<Item = (Option<usize>, Option<Shares>)>) {
+        let mut before: Vec<Option<Route>> = std::mem::take(&mut self.routes).into_iter().map(Some).collect();
+        for (was, table) in routes {
+            let kept = was.and_then(|was| before.get_mut(was)?.take());
+            self.routes.push(kept.map_or_else(|| Route::new(table), |route| Route { table, ..route }));
+        }
+        for place in before.into_iter().flatten().filter_map(|gone| gone.place) {
+            self.free(place);
+        }
+        for (number, route) in self.routes.iter().enumerate() {
+            if let Some(place) = route.place {
+                self.apart[place - FIRST] = u32::try_from(number).ok();
+                for (resource, equations) in self.resources.iter_mut().enumerate() {
+                    equations.set_prior(place, route.prior(resource));
+                }
+            }
+        }
+    }
+
+    /// Learns from a window. One without length says nothing.
+    pub fn learn(&mut self, window: &Window) {
+        if window.seconds <= 0.0 {
+            return;
+        }
+        for (route, count) in &window.requests {
+            let known = route.and_then(|route| Some((route, self.routes.get_mut(route as usize)?)));
+            let Some((number, route)) = known else { continue };
+            route.busy = (route.busy(window.until) + count, window.until);
+            route.requests += count;
+            route.windows += 1;
+            if route.place.is_none() {
+                self.find_place(number, window.until);
+            }
+        }
+        let mut rates = vec![0.0; FIRST + self.apart.len()];
+        for (resource, used) in window.used.iter().enumerate() {
+            let Some(used) = *used else { continue };
+            rates.fill(0.0);
+            rates[BEHIND] = 1.0;
+            for (route, count) in &window.requests {
+                let route = route.and_then(|route| self.routes.get(route as usize));
+                match route.and_then(|route| route.place) {
+                    Some(place) => rates[place] += count / window.seconds,
+                    None => rates[OTHERS] += count / window.seconds * base(route.and_then(|r| r.table), resource),
+                }
+            }
+            self.windows[resource] += 1;
+            self.resources[resource].learn(window.until, window.seconds, &rates, used / window.seconds);
+        }
+    }
+
+    /// A route that has no place of its own takes a free one, or that of one which is much less busy.
+    fn find_place(&mut self, number: u32, at: f64) {
+        let route = &self.routes[number as usize];
+        let priors: [Prior; RESOURCES] = std::array::from_fn(|resource| route.prior(resource));
+        let least = self
+            .apart
+            .iter()
+            .enumerate()
+            .map(|(place, route)| (place, route.map_or(-1.0, |route| self.routes[route as usize].busy(at))));
+        let least = least.min_by(|a, b| a.1.total_cmp(&b.1));
+        let place = match least {
+            Some((place, busy)) if busy < 0.0 => FIRST + place,
+            _ if self.apart.len() < MOST_APART => {
+                self.apart.push(None);
+                self.resources.iter_mut().zip(priors).for_each(|(equations, prior)| equations.push(prior));
+                FIRST + self.apart.len() - 1
+            }
+            Some((place, busy)) if route.busy(at) > BUSIER * busy => {
+                let loser = self.apart[place].map(|route| &mut self.routes[route as usize]);
+                if let Some(loser) = loser {
+                    loser.place = None;
+                }
+                FIRST + place
+            }
+            _ => return,
+        };
+        self.resources.iter_mut().zip(priors).for_each(|(equations, prior)| equations.reset(place, prior));
+        self.apart[place - FIRST] = Some(number);
+        let route = &mut self.routes[number as usize];
+        (route.place, route.requests, route.windows) = (Some(place), 0.0, 0);
+    }
+
+    fn free(&mut self, place: usize) {
+        self.apart[place - FIRST] = None;
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION };
+        self.resources.iter_mut().for_each(|equations| equations.reset(place, nothing));
+    }
+
+    /// What a request of a route costs. `None`: neither the table nor any request said.
+    #[must_use]
+    pub fn cost(&self, route: usize) -> Option<Shares> {
+        let route = self.routes.get(route)?;
+        if route.table.is_none() && route.windows == 0 {
+            return None;
+        }
+        Some(std::array::from_fn(|resource| {
+            let costs = self.resources[resource].costs();
+            match (route.place, route.table) {
+                // No window, no table: it may as well cost nothing.
+                (_, None) if self.windows[resource] == 0 => 0.0,
+                (Some(place), _) => costs[place],
+                (None, table) => costs[OTHERS] * table.map_or(ASSUMED, |table| table[resource]),
+            }
+        }))
+    }
+
+    /// What a node uses by itself, in every second.
+    #[must_use]
+    pub fn background(&self) -> Shares {
+        std::array::from_fn(|resource| self.resources[resource].costs()[BEHIND])
+    }
+
+    /// What is known of all routes. It takes far longer than a window: for those who look, not for every request.
+    #[must_use]
+    pub fn estimates(&self) -> Vec<Estimate> {
+        let errors: [Vec<f64>; RESOURCES] = std::array::from_fn(|resource| self.resources[resource].deviations());
+        let one = |(number, route): (usize, &Route)| Estimate {
+            cost: self.cost(number).unwrap_or([ASSUMED; RESOURCES]),
+            error: std::array::from_fn(|resource| {
+                let error = route.place.map_or_else(
+                    || errors[resource][OTHERS] * base(route.table, resource),
+                    |place| errors[resource][place],
+                );
+                (self.windows[resource] > 0).then_some(error)
+            }),
+            table: route.table,
+            apart: route.place.is_some(),
+            requests: route.requests,
+            windows: route.windows,
+        };
+        self.routes.iter().enumerate().map(one).collect()
+    }
+}

@@ -1,0 +1,238 @@
+//! A route: a path and, optionally, parameters of the query, some of them open.
+//!
+//! Source: mQoS, Sec. 3.1 has a line per page. Departure: `*` stands for one whole segment of the path that is not empty,
+//! or for one whole value of a parameter, so that `/album/*/photo.php?size=*` is one line. Parameters that a pattern does
+//! not name do not matter, nor does their order. A parameter that is sent twice has its first value: some servers take the
+//! last one, but a cost must not depend on which server stands behind.
+//!
+//! Paths are compared in the canonical form of the gateway: what need not be percent-encoded is not, and what must be is in
+//! upper case. Queries are compared as they were sent, as servers read them in too many ways to have one form.
+
+use std::fmt;
+
+/// Most segments of a path in a pattern. Paths of sites have fewer than ten; looking a path up recurs once per segment.
+pub const MOST_SEGMENTS: usize = 64;
+
+/// Most parameters that a pattern names. Those that decide what a page costs are few.
+pub const MOST_PARAMETERS: usize = 16;
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pattern {
+    /// `None` is `*`. A path that ends with a slash has an empty one at its end.
+    pub(crate) segments: Vec<Option<String>>,
+    /// Sorted by name, no name twice. `None` is `*`.
+    pub(crate) parameters: Vec<(String, Option<String>)>,
+}
+
+impl Pattern {
+    /// Reads a pattern: a path, then optionally `?name=value&name=*`.
+    ///
+    /// # Errors
+    /// What is wrong with it and, after the last colon, how to mend it.
+    pub fn parse(text: &str) -> Result<Pattern, String> {
+        let (path, query) = match text.split_once('?') {
+            Some((path, query)) => (path, Some(query)),
+            None => (text, None),
+        };
+        let Some(inside) = path.strip_prefix('/') else {
+            return Err(format!("`{text}` does not start with a slash: write it as in `/index.php`"));
+        };
+        if let Some(odd) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '#' | '\\')) {
+            return Err(format!("`{text}` has the character {odd:?}, which no address has: percent-encode it"));
+        }
+        let segments = inside.split('/').map(|segment| piece(text, segment)).collect::<Result<Vec<_>, _>>()?;
+        if segments.len() > MOST_SEGMENTS {
+            return Err(format!("`{text}` has more than {MOST_SEGMENTS} segments: shorten it"));
+        }
+        let last = segments.len() - 1;
+        let odd = |segment: &str| matches!(segment, "." | "..");
+        if segments
+            .iter()
+            .enumerate()
+            .any(|(at, s)| s.as_deref().is_some_and(|s| odd(s) || (s.is_empty() && at < last)))
+        {
+            return Err(format!(
+                "`{text}` has a segment that is empty, `.` or `..`, without which requests are compared: leave it out"
+            ));
+        }
+        Ok(Pattern { segments, parameters: query.map_or(Ok(Vec::new()), |query| parameters(text, query))? })
+    }
+
+    /// Whether a request with this canonical path and raw query is of this route.
+    #[must_use]
+    pub fn matches(&self, path: &str, query: Option<&str>) -> bool {
+        let Some(inside) = path.strip_prefix('/') else { return false };
+        let mut sent = inside.split('/');
+        let same = self.segments.iter().all(|segment| match (segment, sent.next()) {
+            (Some(literal), Some(sent)) => literal == sent,
+            (None, Some(sent)) => !sent.is_empty(),
+            (_, None) => false,
+        });
+        same && sent.next().is_none()
+            && self.parameters.iter().all(|(name, value)| match (value, value_of(query, name)) {
+                (Some(literal), Some(sent)) => literal == sent,
+                (None, sent) => sent.is_some(),
+                (Some(_), None) => false,
+            })
+    }
+}
+
+/// The first value of a parameter of a raw query; a name without `=` has an empty one.
+pub(crate) fn value_of<'q>(query: Option<&'q str>, name: &str) -> Option<&'q str> {
+    query?.split('&').find_map(|pair| {
+        let (sent, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (sent == name).then_some(value)
+    })
+}
+
+/// One segment in canonical form, or `None` for `*`.
+fn piece(whole: &str, segment: &str) -> Result<Option<String>, String> {
+    if segment == "*" {
+        return Ok(None);
+    }
+    if segment.contains('*') {
+        return Err(format!(
+            "in `{whole}`, `*` stands for a whole segment or value, `{segment}` has it beside other characters: write `*` alone"
+        ));
+    }
+    unescape(segment).map(Some).ok_or_else(|| {
+        format!("`{whole}` has a broken percent-encoding in `{segment}`: write `%` and two hexadecimal digits")
+    })
+}
+
+/// Percent-encodings of what need not be encoded are decoded, the others put in upper case.
+fn unescape(segment: &str) -> Option<String> {
+    let mut parts = segment.split('%');
+    let mut form = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        let byte = u8::from_str_radix(code, 16).ok().filter(|_| !code.starts_with('+'))?;
+        match char::from(byte) {
+            plain if plain.is_ascii_alphanumeric() || "-._~".contains(plain) => form.push(plain),
+            _ => form.push_str(&format!("%{}", code.to_ascii_uppercase())),
+        }
+        form.push_str(rest);
+    }
+    Some(form)
+}
+
+fn parameters(whole: &str, query: &str) -> Result<Vec<(String, Option<String>)>, String> {
+    let mut parameters = Vec::new();
+    for pair in query.split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        if name.is_empty() || name.contains('*') {
+            return Err(format!("`{whole}` has `{pair}`, which names no parameter: write `name=value` or `name=*`"));
+        }
+        let value = match value {
+            "*" => None,
+            value if value.contains('*') => {
+                return Err(format!(
+                    "in `{whole}`, `*` stands for a whole segment or value, `{pair}` has it beside other characters: write `*` alone"
+                ));
+            }
+            value => Some(value.to_owned()),
+        };
+        parameters.push((name.to_owned(), value));
+    }
+    parameters.sort();
+    if parameters.len() > MOST_PARAMETERS {
+        return Err(format!(
+            "`{whole}` names more than {MOST_PARAMETERS} parameters: leave out those that do not decide the cost"
+        ));
+    }
+    if let Some([twice, _]) = parameters.array_windows().find(|[a, b]| a.0 == b.0) {
+        return Err(format!("`{whole}` names the parameter `{}` twice: leave one out", twice.0));
+    }
+    Ok(parameters)
+}
+
+/// The canonical form: parameters in the order of their names.
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for segment in &self.segments {
+            write!(f, "/{}", segment.as_deref().unwrap_or("*"))?;
+        }
+        for (at, (name, value)) in self.parameters.iter().enumerate() {
+            let mark = if at == 0 { '?' } else { '&' };
+            match value.as_deref() {
+                Some("") => write!(f, "{mark}{name}")?,
+                value => write!(f, "{mark}{name}={}", value.unwrap_or("*"))?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::parse(text).expect("a pattern")
+    }
+
+    #[test]
+    fn a_pattern_has_one_form() {
+        for (text, form) in [
+            ("/", "/"),
+            ("/math.php", "/math.php"),
+            ("/a/*/b/", "/a/*/b/"),
+            ("/%7euser/%c3%a4", "/~user/%C3%A4"),
+            ("/p?b=*&a=1", "/p?a=1&b=*"),
+            ("/p?debug=", "/p?debug"),
+            ("/p?x=a=b", "/p?x=a=b"),
+        ] {
+            assert_eq!(pattern(text).to_string(), form);
+            assert_eq!(pattern(form), pattern(text));
+        }
+    }
+
+    #[test]
+    fn what_is_no_pattern_says_how_to_mend_it() {
+        let long = "/a".repeat(MOST_SEGMENTS + 1);
+        let wide = format!("/?{}", (0..=MOST_PARAMETERS).map(|i| format!("p{i}=1")).collect::<Vec<_>>().join("&"));
+        for (text, problem) in [
+            ("", "does not start with a slash"),
+            ("index.php", "does not start with a slash"),
+            ("http://a/b", "does not start with a slash"),
+            ("/a b", "percent-encode"),
+            ("/a#b", "percent-encode"),
+            ("/ä", "percent-encode"),
+            ("/a//b", "is empty"),
+            ("/a/../b", "is empty, `.` or `..`"),
+            ("/%2e", "is empty, `.` or `..`"),
+            ("/photo*.php", "a whole segment or value"),
+            ("/p?a=x*", "a whole segment or value"),
+            ("/p?", "names no parameter"),
+            ("/p?*=1", "names no parameter"),
+            ("/p?a=1&a=2", "`a` twice"),
+            ("/%4", "broken percent-encoding"),
+            ("/%+4", "broken percent-encoding"),
+            (long.as_str(), "more than 64 segments"),
+            (wide.as_str(), "more than 16 parameters"),
+        ] {
+            let error = Pattern::parse(text).expect_err(text);
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_star_is_one_whole_segment_or_value() {
+        let open = pattern("/album/*/photo.php?size=*");
+        assert!(open.matches("/album/7/photo.php", Some("x=1&size=big")));
+        assert!(open.matches("/album/7/photo.php", Some("size")));
+        for (path, query) in [
+            ("/album//photo.php", Some("size=1")),
+            ("/album/7/8/photo.php", Some("size=1")),
+            ("/album/7/photo.php/", Some("size=1")),
+            ("/album/7/photo.php", Some("sizes=1")),
+            ("/album/7/photo.php", None),
+            ("*", None),
+        ] {
+            assert!(!open.matches(path, query), "{path} {query:?}");
+        }
+        assert!(pattern("/p?a=1").matches("/p", Some("a=1&a=2")), "the first value counts");
+        assert!(!pattern("/p?a=2").matches("/p", Some("a=1&a=2")));
+    }
+}

@@ -1,0 +1,195 @@
+//! The policy's page table in virtual time: what each stream's requests take, looked up by their address as the gateway
+//! does, and learned from the machines' use where the policy says so.
+//!
+//! The learner is the gateway's (`weirgate_pages`). Machines count what the agents of `weirgate lab` count: seconds for which
+//! CPUs, disks and links were occupied. As real ones they are asked at the same instants, but their answers take no time;
+//! a crashed machine does not answer, nor one whose reports are lost.
+//!
+//! Departures: an experiment's requests have one route for each stream. Marks in its path are not filled in, so that a
+//! route tells them apart only where it has a `*`. Where routes are to be found in the traffic, those of all streams are
+//! before the first request.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weirgate_config::{Experiment, PageTable};
+use weirgate_engine::Demand;
+use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Shares, Study};
+
+use super::{Driver, Errand};
+
+/// What a request for nothing in particular asks for, as the lab sends it.
+const PATH: &str = "/";
+
+/// How often the same path is seen before the first request, so that it is a route: more than is asked for.
+const SEEN: usize = 100;
+
+/// How often machines are asked if their pools have no collectors: as collectors are where a table is learned.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// Per stream the route of its requests, and what the table says of them now.
+    routes: Vec<Option<u32>>,
+    costs: Vec<Option<Demand>>,
+    lessons: Option<Lessons>,
+}
+
+#[derive(Debug)]
+struct Lessons {
+    study: Study,
+    every: u64,
+}
+
+fn shares(demand: Demand) -> Shares {
+    std::array::from_fn(|resource| demand.share(resource))
+}
+
+/// Path and query of a stream's requests.
+fn address(experiment: &Experiment, stream: usize) -> (&str, Option<&str>) {
+    let address = experiment.traffic[stream].request.path.as_deref().unwrap_or(PATH);
+    address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)))
+}
+
+impl Table {
+    /// That of the experiment's policy. Without one nothing is known.
+    pub(super) fn of(experiment: &Experiment) -> Table {
+        let nothing = PageTable::default();
+        let site = experiment.site.page_table.as_ref().unwrap_or(&nothing);
+        let streams = 0..experiment.traffic.len();
+        // What the loader lets through can be read.
+        let given = site.routes.iter().filter_map(|r| Some((Pattern::parse(&r.pattern).ok()?, Some(r.demand))));
+        let mut discovery = Discovery::default();
+        if site.learned && site.routes.is_empty() {
+            for stream in streams.clone() {
+                // Again and again until it is found; all the same if it is not.
+                (0..SEEN).any(|_| discovery.saw(address(experiment, stream).0));
+            }
+        }
+        let found = discovery.found().iter().map(|pattern| (pattern.clone(), None));
+        let (patterns, demands): (Vec<Pattern>, Vec<Option<Demand>>) = given.chain(found).unzip();
+        let index = Index::new(patterns);
+        let route = |stream: usize| {
+            let (path, query) = address(experiment, stream);
+            index.find(path, query)
+        };
+        let routes: Vec<Option<usize>> = streams.map(route).collect();
+        let lessons = site.learned.then(|| Lessons::new(experiment, site, &demands));
+        Table {
+            costs: routes.iter().map(|route| demands[(*route)?]).collect(),
+            routes: routes.iter().map(|route| route.and_then(|route| u32::try_from(route).ok())).collect(),
+            lessons,
+        }
+    }
+
+    /// What a request of stream `traffic` takes, if the table says.
+    pub(super) fn cost_of(&self, traffic: u32) -> Option<Demand> {
+        self.costs[traffic as usize]
+    }
+
+    /// A request of stream `traffic` was inside `machine` from `from` to `until`; `whole` unless it was cut off.
+    pub(super) fn left(&mut self, machine: usize, traffic: u32, (from, until): (u64, u64), whole: bool) {
+        let Some(Lessons { study, .. }) = &mut self.lessons else { return };
+        study.finished(machine as u64, self.routes[traffic as usize], (seconds(from), seconds(until)), whole);
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos as f64 / 1e9
+}
+
+impl Lessons {
+    fn new(experiment: &Experiment, site: &PageTable, demands: &[Option<Demand>]) -> Lessons {
+        let policy = &experiment.site.policy;
+        let mut weights: BTreeMap<u64, f64> = BTreeMap::new();
+        for (node, machine) in policy.nodes.iter().zip(&experiment.machine_of) {
+            let weight = weights.entry(*machine as u64).or_default();
+            *weight = weight.max(node.weight);
+        }
+        let mut study = Study::new(Learner::new(demands.iter().map(|demand| demand.map(shares))), site.capacity);
+        study.follow(weights);
+        let every = experiment.site.pools.iter().filter_map(|pool| Some(pool.collector.as_ref()?.every)).min();
+        Lessons { study, every: super::nanos(every.unwrap_or(EVERY)) }
+    }
+}
+
+impl Driver<'_> {
+    /// Sees to it that machines are asked what they used, if anybody learns from it.
+    pub(super) fn plan_lesson(&mut self) {
+        if let Some(every) = self.table.lessons.as_ref().map(|lessons| lessons.every) {
+            self.errand(every, Errand::Lesson);
+        }
+    }
+
+    /// Machines say what they used, and the table follows.
+    pub(super) fn learn(&mut self) {
+        let Some(mut lessons) = self.table.lessons.take() else { return };
+        for machine in 0..self.experiment.machines.len() {
+            for server in self.machines.servers_of(machine) {
+                self.machines.advance(self.now, server);
+                self.touched(server);
+            }
+            if self.machines.condition(machine).crashed || self.is_mute(machine) {
+                continue;
+            }
+            let form = &self.experiment.machines[machine];
+            let servers = f64::from(form.servers);
+            let capacity: [Option<f64>; RESOURCES] =
+                [Some(f64::from(form.cpus) * servers), Some(servers), Some(servers)];
+            let used = self.machines.occupied(machine).map(Some);
+            lessons.study.reported(machine as u64, seconds(self.now), used, capacity);
+        }
+        let learner = &lessons.study.learner;
+        for (route, cost) in self.table.routes.iter().zip(&mut self.table.costs) {
+            let learned = route.and_then(|route| learner.cost(route as usize));
+            *cost = learned.map(|shares| Demand::of_shares(&shares)).or(*cost);
+        }
+        self.table.lessons = Some(lessons);
+        self.plan_lesson();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::driver::Driver;
+
+    fn experiment(changes: &[&str]) -> Experiment {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/mqos-learned.yaml");
+        let changes: Vec<_> =
+            changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
+        weirgate_config::load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
+    }
+
+    /// Per kind of page (math, album, formula) what a request takes by the table after the first `phases`.
+    fn costs(changes: &[&str], phases: usize) -> [Shares; 3] {
+        let mut experiment = experiment(changes);
+        experiment.phases.truncate(phases);
+        let mut driver = Driver::new(&experiment, 1).expect("it is sound");
+        driver.go(|_| ());
+        std::array::from_fn(|stream| shares(driver.table.cost_of(stream as u32).expect("its route is known")))
+    }
+
+    #[track_caller]
+    fn near(found: [Shares; 3], math: f64, band: f64) {
+        let truth = [[math, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002, 0.002, 0.006]];
+        for (found, truth) in found.iter().flatten().zip(truth.iter().flatten()) {
+            assert!((found / truth - 1.0).abs() < band, "{found} is not {truth}");
+        }
+    }
+
+    #[test]
+    fn a_page_that_gets_three_times_dearer_is_known_after_a_minute() {
+        near(costs(&[], 1), 0.006, 0.15);
+        near(costs(&[], 2), 0.018, 0.2);
+        near(costs(&["policy.page_table.learned=no"], 2), 0.006, 1e-6);
+    }
+
+    #[test]
+    fn a_table_is_learned_from_nothing() {
+        near(costs(&["policy.page_table=learned"], 1), 0.006, 0.3);
+    }
+}
