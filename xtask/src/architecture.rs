@@ -30,7 +30,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
             "weirgate-pages",
         ],
     ),
-    ("weirgate-probe", &["weirgate-engine", "weirgate-config"]),
+    ("weirgate-probe", &["weirgate-config", "weirgate-pages"]),
     ("weirgate-cgroup", &[]),
     ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-cgroup"]),
     ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
