@@ -236,3 +236,22 @@ fn reserves_know_who_has_which_token_and_class() {
         reserves.classes[1].is_on(1) && loaded(&format!("{HEAD}classes: [{{ name: a }}]\n")).site.reserves.is_none()
     );
 }
+
+#[test]
+fn where_a_page_table_is_learned_agents_are_asked_every_second() {
+    let collector = |table: &str, collector: &str| {
+        let head = HEAD.replace("[a:1, b:1]", &format!("[a:1, b:1]{collector}"));
+        let site = loaded(&format!("{head}page_table: {table}\nclasses: [{{ name: all }}]\n")).site;
+        site.pools[0].collector.as_ref().map(|asked| (asked.every, asked.timeout, asked.port))
+    };
+    let (second, ten) = (Duration::from_secs(1), Duration::from_secs(10));
+    let routes = "{ routes: { /a: { cpu: 1% } } }";
+    let learned = "{ learned: yes, routes: { /a: { cpu: 1% } } }";
+    assert_eq!(collector("learned", ""), Some((second, second, Some(9902))));
+    assert_eq!(collector(learned, ""), Some((second, second, Some(9902))));
+    assert_eq!(collector(learned, ", collector: { port: 7 }"), Some((second, second, Some(7))));
+    assert_eq!(collector(learned, ", collector: { every: 10s }"), Some((ten, 2 * second, Some(9902))));
+    assert_eq!(collector(learned, ", collector: off"), None);
+    assert_eq!(collector(routes, ""), None);
+    assert_eq!(collector(routes, ", collector: {}"), Some((ten, 2 * second, Some(9902))));
+}

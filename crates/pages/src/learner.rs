@@ -35,8 +35,8 @@ const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01 };
 /// How many times dearer than in the table the others are.
 const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION };
 
-/// Least cost that counts for a factor: zero times anything is zero.
-const LEAST_BASE: f64 = 0.001;
+/// Least cost that counts for a factor, as zero times anything is zero: a thousandth of a percent.
+const LEAST_BASE: f64 = 1e-5;
 
 /// Places of the equations: the background, the factor of the others, then the routes that are learned apart.
 const BEHIND: usize = 0;
@@ -247,7 +247,7 @@ impl Learner {
                 // No window, no table: it may as well cost nothing.
                 (_, None) if self.windows[resource] == 0 => 0.0,
                 (Some(place), _) => costs[place],
-                (None, table) => costs[OTHERS] * table.map_or(ASSUMED, |table| table[resource]),
+                (None, table) => costs[OTHERS] * base(table, resource),
             }
         }))
     }
@@ -277,5 +277,91 @@ impl Learner {
             windows: route.windows,
         };
         self.routes.iter().enumerate().map(one).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second on a node: requests of each route, and what they and the node itself cost of the CPU.
+    fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
+        let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
+        let requests = (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
+        Window { until: at, seconds: 1.0, used: [Some(used), None, None], requests }
+    }
+
+    /// Counts from nothing to twice the mean, each as if by chance.
+    fn mix(at: usize, route: usize, mean: f64) -> f64 {
+        let mixed = ((at * 1009 + route) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (mean * 2.0 * ((mixed ^ (mixed >> 29)) >> 11) as f64 / (1u64 << 53) as f64).round()
+    }
+
+    fn cpu(learner: &Learner, route: usize) -> f64 {
+        learner.cost(route).expect("it is known")[0]
+    }
+
+    #[test]
+    fn the_busiest_are_learned_apart_and_the_others_together() {
+        // All take twice what the table says, and the first three thrice.
+        let table: Vec<f64> = (0..200).map(|route| 0.0002 + 0.000_01 * f64::from(route % 7)).collect();
+        let truth: Vec<f64> = table.iter().enumerate().map(|(r, c)| c * if r < 3 { 3.0 } else { 2.0 }).collect();
+        let mut learner = Learner::new(table.iter().map(|cost| Some([*cost, 0.02, 0.0])));
+        for at in 0..400 {
+            let counts: Vec<f64> = (0..200).map(|r| mix(at, r, if r < 10 { 30.0 } else { 3.0 })).collect();
+            learner.learn(&second(at as f64, &counts, &truth));
+        }
+        let estimates = learner.estimates();
+        assert_eq!(estimates.iter().filter(|estimate| estimate.apart).count(), MOST_APART);
+        assert!(estimates[..10].iter().all(|estimate| estimate.apart), "the busy ones are");
+        for (route, truth) in truth.iter().enumerate().filter(|(route, _)| *route < 3 || !estimates[*route].apart) {
+            assert!((cpu(&learner, route) / truth - 1.0).abs() < 0.2, "{route}: {:?} {truth}", estimates[route]);
+        }
+        let first = &estimates[0];
+        assert_eq!((first.cost[1], first.cost[2], first.error[1]), (0.02, 0.0, None), "nobody said anything of these");
+        assert!(first.windows > 380 && first.table == Some([table[0], 0.02, 0.0]), "{first:?}");
+        assert!(first.error[0].is_some_and(|error| error > 0.0 && error < 0.1 * first.cost[0]), "{first:?}");
+    }
+
+    #[test]
+    fn a_route_that_gets_busy_takes_the_place_of_one_that_is_not() {
+        let mut learner = Learner::new((0..=MOST_APART).map(|_| Some([0.001; RESOURCES])));
+        let costs = vec![0.001; MOST_APART + 1];
+        let late = MOST_APART;
+        for at in 0..600 {
+            let counts: Vec<f64> = (0..=late)
+                .map(|route| match (route, at) {
+                    (0, 200..) => 0.0,
+                    (_, 200..) if route == late => mix(at, route, 40.0),
+                    _ if route == late => 0.0,
+                    _ => mix(at, route, 10.0),
+                })
+                .collect();
+            learner.learn(&second(at as f64, &counts, &costs));
+        }
+        let estimates = learner.estimates();
+        assert_eq!((estimates[0].apart, estimates[late].apart), (false, true));
+        assert!((cpu(&learner, late) / 0.001 - 1.0).abs() < 0.2, "{:?}", estimates[late]);
+    }
+
+    #[test]
+    fn another_table_keeps_what_was_learned_of_routes_that_stay() {
+        let costs = [0.004, 0.001];
+        let mut learner = Learner::new([Some([0.001; RESOURCES]), None]);
+        assert_eq!(learner.cost(1), None, "nobody knows");
+        for at in 0..100 {
+            learner.learn(&second(at as f64, &[mix(at, 0, 20.0), mix(at, 1, 50.0)], &costs));
+        }
+        let (before, found) = (cpu(&learner, 0), cpu(&learner, 1));
+        assert!((before / 0.004 - 1.0).abs() < 0.1 && (found / 0.001 - 1.0).abs() < 0.1, "{before} {found}");
+        learner.replace([(None, Some([0.5; RESOURCES])), (Some(0), Some([0.002; RESOURCES]))]);
+        assert_eq!((cpu(&learner, 0), cpu(&learner, 1)), (0.5, before));
+        let added = learner.add(None);
+        assert_eq!((added, learner.cost(added), learner.cost(99)), (2, None, None));
+        for at in 100..200 {
+            learner.learn(&second(at as f64, &[0.0, mix(at, 0, 20.0), mix(at, 1, 50.0)], &[0.0, 0.004, 0.001]));
+        }
+        assert!((cpu(&learner, 1) / 0.004 - 1.0).abs() < 0.1 && (cpu(&learner, added) / 0.001 - 1.0).abs() < 0.1);
     }
 }

@@ -16,6 +16,9 @@ pub const MOST_SEGMENTS: usize = 64;
 /// Most parameters that a pattern names. Those that decide what a page costs are few.
 pub const MOST_PARAMETERS: usize = 16;
 
+/// Longest pattern, in bytes: longer addresses are rare, and errors repeat it.
+const LONGEST: usize = 1024;
+
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
@@ -31,6 +34,13 @@ impl Pattern {
     /// # Errors
     /// What is wrong with it and, after the last colon, how to mend it.
     pub fn parse(text: &str) -> Result<Pattern, String> {
+        if text.len() > LONGEST {
+            return Err(format!("this route has {} bytes: fold it into at most {LONGEST}", text.len()));
+        }
+        if let Some(odd) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '#' | '\\')) {
+            let text = text.escape_debug();
+            return Err(format!("`{text}` has the character {odd:?}, which no address has: percent-encode it"));
+        }
         let (path, query) = match text.split_once('?') {
             Some((path, query)) => (path, Some(query)),
             None => (text, None),
@@ -38,9 +48,6 @@ impl Pattern {
         let Some(inside) = path.strip_prefix('/') else {
             return Err(format!("`{text}` does not start with a slash: write it as in `/index.php`"));
         };
-        if let Some(odd) = text.chars().find(|c| !c.is_ascii_graphic() || matches!(c, '#' | '\\')) {
-            return Err(format!("`{text}` has the character {odd:?}, which no address has: percent-encode it"));
-        }
         let segments = inside.split('/').map(|segment| piece(text, segment)).collect::<Result<Vec<_>, _>>()?;
         if segments.len() > MOST_SEGMENTS {
             return Err(format!("`{text}` has more than {MOST_SEGMENTS} segments: shorten it"));
@@ -190,12 +197,15 @@ mod tests {
 
     #[test]
     fn what_is_no_pattern_says_how_to_mend_it() {
+        let huge = "/a".repeat(600);
         let long = "/a".repeat(MOST_SEGMENTS + 1);
         let wide = format!("/?{}", (0..=MOST_PARAMETERS).map(|i| format!("p{i}=1")).collect::<Vec<_>>().join("&"));
         for (text, problem) in [
             ("", "does not start with a slash"),
             ("index.php", "does not start with a slash"),
             ("http://a/b", "does not start with a slash"),
+            ("a\u{1b}[2J", "`a\\u{1b}[2J` has the character"),
+            (huge.as_str(), "at most 1024"),
             ("/a b", "percent-encode"),
             ("/a#b", "percent-encode"),
             ("/ä", "percent-encode"),

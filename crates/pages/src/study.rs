@@ -95,3 +95,51 @@ impl Study {
         window.is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests of route 0 at a node of weight 1 and one of weight 2, every second another number; each is inside for 50 ms
+    /// and takes 20 ms of one CPU, or half if it is cut off.
+    fn taught(capacity: [Option<f64>; RESOURCES], cut: impl Fn(usize) -> bool) -> f64 {
+        let mut study = Study::new(Learner::new([None]), capacity);
+        study.follow([(7, 1.0), (8, 2.0)]);
+        for (node, cpus) in [(7, 2.0), (8, 4.0)] {
+            let mut used = 100.0;
+            for second in 0..120usize {
+                let at = second as f64;
+                study.reported(node, at, [Some(used), None, None], [Some(cpus), None, None]);
+                for request in 0..(second * 7) % 40 {
+                    let (from, cut) = (at + 0.02 * request as f64, cut(request));
+                    study.finished(node, Some(0), (from, from + if cut { 0.025 } else { 0.05 }), !cut);
+                    used += if cut { 0.01 } else { 0.02 };
+                }
+            }
+        }
+        study.learner.cost(0).expect("there were requests")[0]
+    }
+
+    #[test]
+    fn nodes_teach_one_table_whatever_their_weight() {
+        // A node of weight 1 has two CPUs: 20 ms are 1 % of its second.
+        let cost = taught([None; RESOURCES], |_| false);
+        assert!((cost / 0.01 - 1.0).abs() < 0.02, "{cost}");
+        let said = taught([Some(1.0), None, None], |_| false);
+        assert!((said / 0.02 - 1.0).abs() < 0.02, "the policy's capacity counts: {said}");
+    }
+
+    #[test]
+    fn what_was_cut_off_counts_for_a_part() {
+        let cost = taught([None; RESOURCES], |request| request % 3 == 2);
+        assert!((cost / 0.01 - 1.0).abs() < 0.05, "{cost}");
+    }
+
+    #[test]
+    fn nodes_that_are_not_followed_teach_nothing() {
+        let mut study = Study::new(Learner::new([None]), [None; RESOURCES]);
+        study.finished(1, Some(0), (0.0, 1.0), true);
+        assert!(!study.reported(1, 0.0, [Some(1.0); RESOURCES], [Some(1.0); RESOURCES]));
+        assert_eq!(study.learner.cost(0), None);
+    }
+}

@@ -33,7 +33,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// The route of one page: its path and query.
+    /// The route of one page: its path and query, in canonical form.
     #[must_use]
     pub fn of(target: &str, share: [f64; 3], confidence: f64, samples: u32) -> Route {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -92,7 +92,10 @@ impl fmt::Display for Route {
         }
         for (at, (name, value)) in self.parameters.iter().enumerate() {
             let mark = if at == 0 { '?' } else { '&' };
-            write!(f, "{mark}{name}={}", value.as_deref().unwrap_or("*"))?;
+            match value.as_deref() {
+                Some("") => write!(f, "{mark}{name}")?,
+                value => write!(f, "{mark}{name}={}", value.unwrap_or("*"))?,
+            }
         }
         Ok(())
     }
@@ -227,6 +230,6 @@ mod tests {
 
     #[test]
     fn a_page_that_is_sent_twice_is_one_route() {
-        assert_eq!(folded(&[("/a?b=1&b=2", CPU), ("/a?b=1&b=3", DISK), ("/a?flag", CPU)]), ["/a?b=1", "/a?flag="]);
+        assert_eq!(folded(&[("/a?b=1&b=2", CPU), ("/a?b=1&b=3", DISK), ("/a?flag", CPU)]), ["/a?b=1", "/a?flag"]);
     }
 }

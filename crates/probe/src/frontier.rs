@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 use url::{Origin, Url};
+use weirgate_pages::Pattern;
 
 use crate::robots::Robots;
 
@@ -65,7 +66,7 @@ pub enum Left {
     Doing,
     /// The most pages are reached.
     Full,
-    /// Too long, or with a `*` of its own, which a pattern could not tell from an open place.
+    /// Too long, or such that no route could name it: with a `*` of its own, empty segments, a parameter that comes twice.
     Odd,
 }
 
@@ -80,7 +81,7 @@ impl Left {
             Left::Alike => "to pages like those visited",
             Left::Doing => "that would do something (log out, delete, buy …)",
             Left::Full => "beyond --max-pages",
-            Left::Odd => "too long or with a `*`",
+            Left::Odd => "too long, or that no route could name",
         }
     }
 }
@@ -101,30 +102,45 @@ impl Frontier {
         let target = target(url);
         let left = if url.origin() != *home {
             Left::Elsewhere
-        } else if self.seen.contains(&target) {
-            return;
-        } else if target.len() > LONGEST || target.contains('*') {
-            Left::Odd
-        } else if depth > bounds.depth {
-            Left::Deep
-        } else if !robots.allows(&target) {
-            Left::Robots
-        } else if does_something(&target) {
-            Left::Doing
-        } else if self.accepted >= bounds.pages {
-            Left::Full
-        } else {
-            self.seen.insert(target.clone());
-            let visited = self.looks.entry(look(&target)).or_default();
-            if *visited < ALIKE {
-                *visited += 1;
-                self.accepted += 1;
-                self.queue.push_back((target, depth));
+        } else if let Some(route) = route(&target) {
+            // An address that is written differently is the same page.
+            if self.seen.contains(&route) {
                 return;
             }
-            Left::Alike
+            match self.accept(target, route, depth, robots, bounds) {
+                Some(left) => left,
+                None => return,
+            }
+        } else {
+            Left::Odd
         };
         *self.left.entry(left).or_default() += 1;
+    }
+
+    /// Takes a page, or says why not.
+    fn accept(&mut self, target: String, route: String, depth: u32, robots: &Robots, bounds: Bounds) -> Option<Left> {
+        if depth > bounds.depth {
+            return Some(Left::Deep);
+        }
+        if !robots.allows(&target) {
+            return Some(Left::Robots);
+        }
+        if does_something(&target) {
+            return Some(Left::Doing);
+        }
+        if self.accepted >= bounds.pages {
+            return Some(Left::Full);
+        }
+        let visited = self.looks.entry(look(&target)).or_default();
+        if *visited >= ALIKE {
+            return Some(Left::Alike);
+        }
+        // Only what is visited, so that it stays as short as the list of pages.
+        self.seen.insert(route);
+        *visited += 1;
+        self.accepted += 1;
+        self.queue.push_back((target, depth));
+        None
     }
 
     /// The next page to visit: path and query, and how far away it is. Nearest first.
@@ -157,6 +173,13 @@ pub fn target(url: &Url) -> String {
         Some(query) => format!("{}?{query}", url.path()),
         None => url.path().to_owned(),
     }
+}
+
+/// The route of one page, as a page table has it; `None` if no route could say which page that is.
+#[must_use]
+pub fn route(target: &str) -> Option<String> {
+    let plain = target.len() <= LONGEST && !target.contains('*');
+    Pattern::parse(target).ok().filter(|_| plain).map(|pattern| pattern.to_string())
 }
 
 /// What pages that look alike have in common.
@@ -193,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_nearest_page_is_next_and_each_is_visited_once() {
-        let mut frontier = frontier(&[("/", 0), ("/a", 1), ("/b?", 1), ("/a", 2), ("/b", 2)]);
+        let mut frontier = frontier(&[("/", 0), ("/a", 1), ("/b?", 1), ("/a", 2), ("/b", 2), ("/%61", 1)]);
         assert_eq!(
             [0; 4].map(|_| frontier.take()),
             [Some(("/".to_owned(), 0)), Some(("/a".to_owned(), 1)), Some(("/b".to_owned(), 1)), None]
@@ -216,11 +239,13 @@ mod tests {
             ("/cart.php?do=Delete&id=3", 1),
             ("/logout.php", 1),
             ("/a*b", 1),
+            ("/a//b", 1),
+            ("/a?b=1&b=2", 1),
             (&"/x".repeat(2000), 1),
             ("/deleted-scenes", 1),
         ]);
         let left: Vec<(Left, u64)> = frontier.left().iter().map(|(left, count)| (*left, *count)).collect();
-        assert_eq!(left, [(Left::Elsewhere, 4), (Left::Robots, 1), (Left::Deep, 1), (Left::Doing, 3), (Left::Odd, 2)]);
+        assert_eq!(left, [(Left::Elsewhere, 4), (Left::Robots, 1), (Left::Deep, 1), (Left::Doing, 3), (Left::Odd, 4)]);
         assert_eq!(frontier.waiting(), 1);
     }
 

@@ -13,8 +13,9 @@ use crate::monitor::{Idle, Monitor, Used, between};
 /// How long requests go on before their use is a sustained one: buckets of limiters and caches are then as they stay.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// How long the sustained use is counted: ten periods of a CPU quota (100 ms), as long again for what is slower.
-const WINDOW: Duration = Duration::from_millis(1500);
+/// How long the sustained use is counted: thirty periods of a CPU quota or a disk's throttle (100 ms), so that one more or
+/// less is no difference.
+const WINDOW: Duration = Duration::from_secs(3);
 
 /// Share of failed requests from which on a server is overloaded rather than saturated.
 const MOST_FAILED: f64 = 0.1;

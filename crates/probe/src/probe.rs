@@ -12,7 +12,7 @@ use crate::client::Target;
 use crate::clock::{self, Clock};
 use crate::crawl::{self, Visit};
 use crate::fold::{Route, fold};
-use crate::frontier::Bounds;
+use crate::frontier::{Bounds, route};
 use crate::linear::LEAST_FIT;
 use crate::load::Load;
 use crate::monitor::{Monitor, Used};
@@ -304,7 +304,8 @@ fn judged(profile: &Profile, capacity: &[Option<Capacity>; 3]) -> Result<Route, 
         }
         confidence = confidence.min(line.fit);
     }
-    Ok(Route::of(&profile.target, share, confidence, profile.requests))
+    let route = route(&profile.target).ok_or("no route could name it")?;
+    Ok(Route::of(&route, share, confidence, profile.requests))
 }
 
 /// What a page costs, in a line for people.

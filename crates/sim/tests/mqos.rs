@@ -158,3 +158,24 @@ fn several_servers_are_full_and_each_resource_of_all_is_split_by_weight() {
         }
     }
 }
+
+/// `weirgate` with a page table: a window and a queue per resource. Without one it cannot tell requests apart, and disk and
+/// network stand idle behind the processor.
+#[test]
+fn guarantees_by_dominant_share_use_every_resource() {
+    let mut experiment = load("mqos-guarantees", "weirgate", &[]);
+    let served = |experiment: &Experiment| {
+        let (_, phases) = played(experiment);
+        let parts = phases[0].classes.iter().map(|class| &class.part);
+        let holds = |part: &&weirgate_experiment::Part| {
+            part.floor.as_ref().is_none_or(|floor| floor.ok) && part.ceiling.as_ref().is_none_or(|limit| limit.ok)
+        };
+        (parts.clone().map(|part| part.served_per_s).sum::<f64>(), parts.clone().filter(holds).count())
+    };
+    let (with, held) = served(&experiment);
+    assert!(held >= 3, "the guarantees of {held} classes are held");
+    experiment.site.page_table = None;
+    experiment.site.policy.resources.clear();
+    let (without, _) = served(&experiment);
+    assert!(with >= 1.2 * without, "{with:.0} requests a second with the table, {without:.0} without");
+}

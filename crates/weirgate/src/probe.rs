@@ -146,14 +146,16 @@ fn start(args: &Args) -> Result<(), String> {
         };
         tokio::select! {
             done = work(probe, args) => done,
-            () = stop => Err(match args.dry_run {
-                true => "stopped".to_owned(),
-                false => format!("stopped; --resume goes on with what is in {}", keeps.display()),
-            }),
+            () = stop => Err("stopped".to_owned()),
         }
     });
     shown.bar.finish_and_clear();
-    if let Some(table) = done? {
+    // What is known after the first page is kept.
+    let goes_on = |why: String| match !args.dry_run && keeps.exists() {
+        true => format!("{why}; --resume goes on with what is in {}", keeps.display()),
+        false => why,
+    };
+    if let Some(table) = done.map_err(goes_on)? {
         write(args, &table, &keeps)?;
     }
     Ok(())
@@ -282,7 +284,6 @@ fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
 /// From what the probe goes on.
 fn state(args: &Args, keeps: &Path, home: &Url, node: &str) -> Result<State, String> {
     let (output, beside) = (args.output.display(), keeps.display());
-    let fresh = State::new(home.as_str(), node);
     match (args.resume, keeps.exists()) {
         (true, true) => State::load(keeps, home.as_str(), node),
         (true, false) => Err(format!("there is no {beside} to go on with; leave out --resume")),
@@ -292,8 +293,7 @@ fn state(args: &Args, keeps: &Path, home: &Url, node: &str) -> Result<State, Str
         _ if args.output.exists() && !args.force => {
             Err(format!("{output} is there already; overwrite it with --force, or name another with --output"))
         }
-        // Now rather than after the probe.
-        _ => fresh.save(keeps).map(|()| fresh),
+        _ => Ok(State::new(home.as_str(), node)),
     }
 }
 

@@ -149,3 +149,44 @@ fn what_collectors_said_is_shown_with_its_age() {
     assert!(page.contains(&format!("weirgate_collector_failures_total{labels}0")), "{page}");
     assert!(page.contains(&format!("weirgate_collector_age_seconds{labels}")), "{page}");
 }
+
+#[test]
+fn the_page_table_is_shown_with_what_it_does_not_know() {
+    let policy = "
+discipline: mqos
+page_table:
+  routes:
+    /math.php: { cpu: 9%, disk: 3%, bandwidth: 3% }
+    /album/*: { cpu: 1%, disk: 12% }
+classes: [{ name: other }]
+";
+    let running = Start { policy, ..Start::default() }.before(node());
+    for path in ["/math.php?n=7", "/album/3", "/album/3", "/nobody/knows"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+        assert_eq!(exchange(running.address(), request.as_bytes()).status, 200);
+    }
+    let snapshot = running.get("/snapshot").json();
+    let table = &snapshot["page_table"];
+    let expected = json!({
+        "learned": false, "unknown_share": 0.25, "routes_total": 2,
+        "routes": [
+            { "pattern": "/album/*", "tendency": "disk", "apart": false, "requests": 0.0, "windows": 0,
+              "cost": { "cpu": 0.01, "disk": 0.12, "bandwidth": 0.0 }, "table": { "cpu": 0.01, "disk": 0.12, "bandwidth": 0.0 } },
+            { "pattern": "/math.php", "tendency": "cpu", "apart": false, "requests": 0.0, "windows": 0,
+              "cost": { "cpu": 0.09, "disk": 0.03, "bandwidth": 0.03 }, "table": { "cpu": 0.09, "disk": 0.03, "bandwidth": 0.03 } },
+        ]
+    });
+    assert_eq!(*table, expected);
+    assert_eq!(snapshot["classes"][0]["unknown_routes"], json!(1));
+    let page = running.get("/metrics").body;
+    let has = |line: &str| assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
+    has("weirgate_route_cost_seconds{route=\"/math.php\",resource=\"cpu\"} 0.09");
+    has("weirgate_route_cost_seconds{route=\"/album/*\",resource=\"disk\"} 0.12");
+    has("weirgate_unknown_route_requests_total{class=\"other\"} 1");
+    let name = &running.gateway.edition().nodes[0].name;
+    has(&format!("weirgate_node_available_ratio{{pool=\"web\",node=\"{name}\",resource=\"disk\"}} 1.0"));
+
+    let without = Start { policy: POLICY, ..Start::default() }.before(node());
+    assert_eq!(without.get("/snapshot").json()["page_table"], json!(null));
+    assert!(!without.get("/metrics").body.contains("weirgate_route_cost"));
+}

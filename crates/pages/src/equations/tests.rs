@@ -1,3 +1,5 @@
+//! What is known of single costs: against all windows at once, against the truth, and when the truth changes.
+
 use proptest::prelude::*;
 
 use super::*;

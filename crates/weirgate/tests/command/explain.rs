@@ -128,3 +128,18 @@ fn tags_and_fallbacks_are_told() {
     assert_eq!(line(&feed, "tag"), "tag       basic, admitted while fewer than 50 wait");
     assert_eq!(line(&feed, "fallback"), "fallback  upstream static-copy, as class feeds/fallback");
 }
+
+#[test]
+fn the_route_and_what_it_takes_are_told() {
+    let table = "page_table: { learned: yes, routes: { '/a/*': { cpu: 9%, disk: 0.25% } } }\n";
+    let policy = format!("{table}{POLICY}");
+    let text = explain(&policy, &["GET", "http://smallcorp.test/a/./7?x=1"]);
+    assert!(text.contains("route     /a/*\n"), "{text}");
+    assert!(
+        text.contains("takes     cpu 9%, disk 0.25%, bandwidth 0% of a node's second, before what is learned\n"),
+        "{text}"
+    );
+    let text = explain(&policy, &["GET", "http://smallcorp.test/b"]);
+    assert!(text.contains("route     in no table, so it takes what its class says\n"), "{text}");
+    assert!(text.contains("takes     cpu 1%, disk 1%, bandwidth 1% of a node's second"), "{text}");
+}

@@ -136,12 +136,13 @@ fn a_probe_that_is_stopped_goes_on() {
     policy(&directory, &server, "");
     // In the midst of profiling: the crawl takes 14 requests, a page 40 or so.
     let reached = server.after(150);
-    let mut stopped = probe(&server, &directory, &[]).stderr(Stdio::piped()).spawn().expect("it starts");
+    let stopped = probe(&server, &directory, &[]).stderr(Stdio::piped()).spawn().expect("it starts");
     reached.recv().expect("the server is there");
     let id = stopped.id().to_string();
     assert!(Command::new("kill").args(["-s", "INT", &id]).status().expect("every system has kill").success());
-    let output = stopped.wait().map(|status| status.code());
-    assert_eq!(output.expect("it ends"), Some(1));
+    let output = stopped.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("probe: stopped; --resume goes on with"), "{said}");
     let state = directory.path().join("pages.yaml.state");
     assert!(state.exists() && !directory.path().join("pages.yaml").exists());
 
@@ -168,6 +169,7 @@ fn a_server_that_cannot_say_what_is_open_is_left_alone() {
     let (code, _, said) = ended(probe(&server, &directory, &[]));
     assert!(code == Some(1) && said.contains("/robots.txt is answered with 503"), "{said}");
     assert_eq!(server.requests("/"), 0);
+    assert!(!directory.path().join("pages.yaml.state").exists(), "there is nothing to go on with");
 }
 
 #[test]

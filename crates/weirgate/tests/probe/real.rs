@@ -132,10 +132,14 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
         let direct: Vec<f64> = used.iter().zip(has).map(|(used, has)| used / has).collect();
         let largest = direct.iter().copied().fold(0.0, f64::max);
         for (resource, direct) in direct.iter().enumerate() {
+            if *direct <= 0.0 {
+                continue;
+            }
             let probed = known.demand.share(resource);
             let off = probed / direct - 1.0;
-            // What is small beside what the page uses most is no cost that matters, and partly the idle server's.
-            let matters = *direct >= 0.1 * largest;
+            // As the prober has it: a share below a fifth of the largest one neither limits a page nor says against it,
+            // and CPU time that small is as much the machine's neighbours' as the page's.
+            let matters = *direct >= 0.2 * largest;
             say(&format!(
                 "{route} resource {resource}: probed {:.3} %, measured {:.3} %, off {:+.1} %",
                 probed * 100.0,
