@@ -182,10 +182,8 @@ fn batch(windows: &[(f64, f64, Vec<f64>, f64)], prior: &[Prior]) -> Vec<f64> {
             rows[pivot].iter_mut().for_each(|x| *x /= scale);
             for other in (0..free.len()).filter(|o| *o != pivot) {
                 let factor = rows[other][pivot];
-                for column in 0..=free.len() {
-                    let part = factor * rows[pivot][column];
-                    rows[other][column] -= part;
-                }
+                let above = rows[pivot].clone();
+                rows[other].iter_mut().zip(above).for_each(|(entry, above)| *entry -= factor * above);
             }
         }
         let mut costs: Vec<f64> = fixed.iter().map(|f| f.unwrap_or(0.0)).collect();
