@@ -80,15 +80,15 @@ pub(crate) struct Share {
     pub(crate) weight: f64,
     /// The weights of all classes of the pool.
     pub(crate) weights: f64,
-    /// What a node of weight 1 does in a horizon, in node-seconds, and what all nodes of the pool do.
-    pub(crate) each: f64,
+    /// What all nodes of the pool do in a horizon, in node-seconds.
     pub(crate) whole: f64,
 }
 
 impl Share {
-    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what a node has.
+    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what the nodes
+    /// have.
     fn quantum(self) -> i64 {
-        (self.each * 1e9 * self.weight / self.weights).round().max(1.0) as i64
+        (self.whole * 1e9 * self.weight / self.weights).round().max(1.0) as i64
     }
 }
 

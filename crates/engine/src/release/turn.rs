@@ -3,7 +3,7 @@
 use super::{Bucket, Claim, Claimed, Share, Sight};
 use crate::classify::Classes;
 use crate::demand::{Demand, RESOURCES};
-use crate::discipline::{Infeasible, LoadControl, Precedence};
+use crate::discipline::{Infeasible, Precedence};
 use crate::dispatch::Nodes;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
 use crate::policy::Policy;
@@ -77,13 +77,14 @@ impl Engine {
 
     /// Opens the account of a class in the nodes' resources.
     pub(crate) fn open_account(&mut self, class: u32) {
-        let LoadControl::ResourceAvailability(figures) = self.policy.discipline.load_control else { return };
+        if !self.nodes.available {
+            return;
+        }
         let pool = self.classes.all[class as usize].pool;
         let specs = self.classes.specs.iter().filter(|spec| self.nodes.sections.of_class(spec) == pool);
         let share = Share {
             weight: self.classes.spec(class).weight,
             weights: specs.map(|spec| spec.weight).sum(),
-            each: figures.horizon.as_secs_f64(),
             whole: self.nodes.whole(pool),
         };
         self.precedence.open(class, pool, share);
