@@ -191,8 +191,11 @@ pub(crate) struct Nodes {
     loads: Vec<Load>,
     /// Do the machines' resources bound what is inside?
     pub(crate) available: bool,
-    /// Other nodes are usable than when somebody last looked whether what waits fits one of them.
-    pub(crate) changed: bool,
+    /// Per pool the first of those that share machines with it (see `availability`), and its largest usable machine.
+    domains: Vec<usize>,
+    largest: Vec<Option<u64>>,
+    /// The first ticket of which nobody has looked whether it fits a node, since other nodes became usable.
+    pub(crate) unseen: Option<usize>,
     /// What a dynamic request counts as, and whether collectors count.
     omega: f64,
     reported: bool,
@@ -248,7 +251,9 @@ impl Nodes {
             partitions: Partition::all(policy, &sections),
             loads: vec![Load::default(); sections.len()],
             available: false,
-            changed: false,
+            domains: (0..sections.len()).collect(),
+            largest: vec![None; sections.len()],
+            unseen: None,
             omega: figures.omega,
             reported: figures.source != LoadSource::Live,
             sections,
@@ -333,7 +338,6 @@ impl Nodes {
 
     /// Recomputes everything that follows from the nodes' states.
     fn refresh(&mut self) {
-        self.changed = true;
         self.usable.fill(0);
         self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min().unwrap_or(Time::NEVER);
         for lane in &mut self.lanes {
@@ -348,6 +352,9 @@ impl Nodes {
             self.place(index);
         }
         self.weigh_sections();
+        if self.available {
+            self.measure();
+        }
         for group in &mut self.groups {
             (group.weight, group.usable) = (0.0, 0);
             for machine in group.machines.iter().map(|m| &self.machines[*m as usize]) {

@@ -393,7 +393,7 @@ impl Engine {
         let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
         let window = first as u32 + self.nodes.group_of(node);
-        self.precedence.charge_resources(class, pool, line, demand);
+        self.precedence.charge_resources(class, self.nodes.domain(pool), line, demand);
         let weight = self.fair_weight(class);
         let spec = self.classes.spec(class);
         let (budget, guarantee) = (spec.retry, spec.guarantee);

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::classify::Classes;
 use crate::control::Steering;
+use crate::demand::Demand;
 use crate::dispatch::Nodes;
 use crate::engine::Engine;
 use crate::heap::Heaps;
@@ -39,6 +40,11 @@ impl Engine {
             let (class, kept) = class_of[entry.class as usize];
             entry.class = class;
             entry.adopted |= !kept;
+            if self.policy.resources != policy.resources {
+                // What it takes was said of other resources, or not at all.
+                let known = !policy.resources.is_empty();
+                entry.demand = if known { classes.spec(class).demand } else { Demand::default() };
+            }
             if entry.node != NONE {
                 entry.node = node_of[entry.node as usize];
             }

@@ -80,7 +80,7 @@ pub struct ResourceSnapshot {
 /// The rounds in which a pool's resources are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundsSnapshot {
-    /// The pool's name.
+    /// The pool's name; of pools that share machines the first's, since they share their rounds as well.
     pub pool: String,
     /// Rounds begun since the start, or the last new policy, after the first.
     pub begun: u64,
@@ -336,6 +336,7 @@ impl Engine {
             return Vec::new();
         }
         let pools = self.nodes.sections.pools.iter().enumerate();
+        let pools = pools.filter(|(section, _)| self.nodes.domain(*section) == *section);
         let rounds = pools.map(|(section, pool)| {
             let (begun, turns) = self.precedence.rounds.state(section);
             let turns = turns.iter().map(|class| ClassId(*class)).collect();
@@ -376,8 +377,9 @@ impl Engine {
             retried: counts.retried,
             unknown: counts.unknown,
             used: counts.used.map(|used| used as f64 / 1e9),
-            credit: (self.policy.discipline.precedence == Precedence::Mdrr)
-                .then(|| self.precedence.rounds.credit(id, state.pool).map(|credit| credit as f64 / 1e9)),
+            credit: (self.policy.discipline.precedence == Precedence::Mdrr).then(|| {
+                self.precedence.rounds.credit(id, self.nodes.domain(state.pool)).map(|credit| credit as f64 / 1e9)
+            }),
             waiting: state.queue.len,
             outstanding: state.outstanding,
             share: if self.classes.total_weight == 0 {

@@ -8,7 +8,7 @@ mod resources;
 
 use std::time::Duration;
 
-use resources::{Books, Site};
+use resources::{Books, Site, arrival};
 use support::Random;
 use weirgate_engine::*;
 
@@ -326,4 +326,113 @@ fn dominant_shares_follow_the_weights() {
     assert!((ratio / 2.0 - 1.0).abs() < 0.02, "dominant shares are as 2 to 1: {ratio}");
     let apart = run([[0.03, 0.0], [0.0, 0.03]]);
     assert!((apart - 1.0).abs() < 0.1, "each has its own resource to itself: {apart}");
+}
+
+/// Releases of a site that never runs out of what `more` says of a class, until `enough` says so.
+fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
+    loop {
+        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.drain();
+        for tag in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[tag as usize];
+            assert!(books.arrive(class, demand));
+            if enough(class, demand) {
+                return;
+            }
+        }
+    }
+}
+
+/// A class that has had a resource for itself is far ahead by it. It waits longer for one that others want, and not for ever.
+#[test]
+fn who_is_far_ahead_is_served_in_the_end() {
+    let site = Site { weights: vec![6.0, 1.0], ..Site::default() };
+    let (cpu, bandwidth) = (Demand::of_shares(&[0.09, 0.03]), Demand::of_shares(&[0.0, 0.0, 0.09]));
+    let mut books = Books::new(site.engine(drfq()));
+    let mut random = Random(1);
+    (0..30).for_each(|_| assert!(books.arrive(0, cpu) && books.arrive(1, bandwidth)));
+    books.drain();
+    let mut work = 0.0;
+    play(&mut books, &mut random, |_, demand| {
+        work += f64::from(demand.dominant()) / 1e9;
+        work > 100.0
+    });
+    assert!(books.arrive(1, cpu));
+    let mut waited = 0.0;
+    play(&mut books, &mut random, |class, demand| {
+        waited += f64::from(demand.dominant()) / 1e9;
+        assert!(waited < 200.0, "it is never released");
+        (class, demand) == (1, cpu)
+    });
+    // Two horizons over a seventh of the weights, and what is under way.
+    assert!(waited <= 18.0, "{waited}");
+}
+
+/// What a class did not use while it was away it does not catch up on, whichever resource the others used.
+#[test]
+fn nobody_catches_up_on_what_he_did_not_use() {
+    let site = Site { weights: vec![1.0, 1.0], ..Site::default() };
+    let [cpu, disk, _] = kinds();
+    let mut books = Books::new(site.engine(drfq()));
+    let mut random = Random(2);
+    (0..30).for_each(|_| assert!(books.arrive(0, cpu)));
+    books.drain();
+    let mut work = 0.0;
+    play(&mut books, &mut random, |_, demand| {
+        work += f64::from(demand.dominant()) / 1e9;
+        work > 1000.0
+    });
+    (0..30).for_each(|_| assert!(books.arrive(1, disk)));
+    let (mut had, mut work) = ([0.0; 2], 0.0);
+    play(&mut books, &mut random, |class, demand| {
+        had[class as usize] += f64::from(demand.dominant()) / 1e9;
+        work += f64::from(demand.dominant()) / 1e9;
+        work > 40.0
+    });
+    assert!((had[0] / had[1] - 1.0).abs() < 0.1, "{had:?}");
+}
+
+/// Two upstreams on one machine: small requests of one do not keep a large one of the other from it for ever.
+#[test]
+fn upstreams_that_share_machines_share_their_rounds() {
+    for discipline in [Discipline::mqos(), drfq()] {
+        let mut policy = Site { weights: vec![1.0, 1.0], ..Site::default() }.policy(discipline);
+        let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
+        (pool.name, node.pool) = ("other".into(), 1);
+        policy.pools.push(pool);
+        policy.nodes.push(node);
+        policy.classes[1].pool = 1;
+        let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+        let mut random = Random(3);
+        let (small, large) = (Demand::of_shares(&[0.05, 0.02, 0.02]), Demand::of_shares(&[0.6, 0.1, 0.1]));
+        (0..60).for_each(|_| assert!(books.arrive(0, small)));
+        books.drain();
+        assert!(books.arrive(1, large));
+        let mut waited = 0.0;
+        play(&mut books, &mut random, |class, demand| {
+            waited += f64::from(demand.dominant()) / 1e9;
+            assert!(waited < 50.0, "it is never released");
+            class == 1
+        });
+    }
+}
+
+/// A policy that begins to share resources finds requests of which nobody said what they take: they take what their class
+/// says.
+#[test]
+fn requests_from_before_a_page_table_take_what_their_class_says() {
+    let site = Site::default();
+    let mut before =
+        site.policy(Discipline { load_control: LoadControl::Fixed { window: Some(1) }, ..Discipline::none() });
+    before.resources.clear();
+    let mut engine = Engine::new(Time::ZERO, before, 1).expect("a valid policy");
+    for tag in 0..500 {
+        engine.arrive(Time::ZERO, arrival(0, Demand::default(), tag));
+    }
+    engine.reconfigure(Time::ZERO, site.policy(Discipline::mqos())).expect("a valid policy");
+    while engine.poll(Time::ZERO).is_some() {}
+    let snapshot = engine.snapshot(Time::ZERO);
+    // A hundredth of the node each: one that was inside and 99 more.
+    assert_eq!((snapshot.outstanding, snapshot.waiting), (100, 400));
+    assert!(snapshot.resources.iter().all(|resource| resource.available < 1e-9), "{:?}", snapshot.resources);
 }

@@ -164,6 +164,15 @@ impl Exchange {
         self.reply(reply::refused(refusal))
     }
 
+    /// A node has answered.
+    pub(crate) fn answered(&self) {
+        if self.status < 400
+            && let Some(subject) = &self.subject
+        {
+            self.line.worker.answered(subject.target.path(), subject.target.query());
+        }
+    }
+
     /// The engine turned it away.
     fn shed(mut self: Box<Self>, at: Time, shed: Shed) -> Response<ReplyBody> {
         self.ending = Ending::Shed(shed.reason);

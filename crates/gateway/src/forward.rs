@@ -267,6 +267,7 @@ fn answer(
     // Whoever reads on, hyper or the connection's task, asks to be woken.
     pump.burst(&mut Context::from_waker(Waker::noop()));
     exchange.status = head.status.as_u16();
+    exchange.answered();
     hops::to_client(&mut head.headers, false);
     head.version = Version::HTTP_11;
     let body = match pump.ended() {

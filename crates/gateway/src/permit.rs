@@ -1,7 +1,8 @@
 //! A released request's slot, given back exactly once.
 //!
 //! It knows since when the request is inside which node, and tells the page table when it has left. A node that failed the
-//! request is taken not to have worked on it, and one whose client has left to have done a part.
+//! request, or whose client has left, is taken to have done a part, for as long as it was there: of one that refused a
+//! connection that is nothing, of one that timed out all.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -37,7 +38,7 @@ impl Permit {
             Some(ticket) => {
                 let (at, _) = self.worker.observe(ticket, outcome);
                 let whole = matches!(outcome, Outcome::LastByte { .. });
-                if whole || outcome == Outcome::Reset {
+                if outcome != Outcome::Upgraded {
                     self.worker.shared.pages.left(self.stay, at, whole);
                 }
                 at
@@ -50,6 +51,7 @@ impl Permit {
     pub(crate) fn fail(&mut self, retryable: bool) -> (Time, Option<Arc<Target>>) {
         let Some(ticket) = self.ticket.take() else { return (self.worker.timers.now(), None) };
         let (now, target) = self.worker.observe(ticket, Outcome::Failed { retryable });
+        self.worker.shared.pages.left(self.stay, now, false);
         if let Some(target) = &target {
             self.ticket = Some(ticket);
             self.stay = self.stay.moved(target.id, now);

@@ -142,6 +142,11 @@ impl Worker {
         self.lookup.borrow_mut().find(&self.shared.pages, path, query)
     }
 
+    /// A request has been answered well.
+    pub(crate) fn answered(&self, path: &str, query: Option<&str>) {
+        self.lookup.borrow().answered(&self.shared.pages, path, query);
+    }
+
     /// Enters a connection into the list.
     pub(crate) fn seat(self: &Rc<Self>, line: &Rc<Line>) -> Seat {
         Seat { worker: Rc::clone(self), key: self.lines.borrow_mut().insert(Rc::clone(line)) }

@@ -62,7 +62,8 @@ impl Connection {
         Connection { target, sender: None }
     }
 
-    /// Asks for `path` (with its query). `keep` keeps the text of the body.
+    /// Asks for `path` (with its query). `keep` keeps the text of the body, whatever type it claims
+    /// to be of: many a `robots.txt` has none.
     ///
     /// # Errors
     /// There is no whole answer. The next request takes another connection.
@@ -104,10 +105,9 @@ impl Connection {
         };
         let status = response.status().as_u16();
         let field = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let (location, kind) = (field(LOCATION), kind(response.headers()));
-        let keep = keep && kind != Kind::Other;
+        let (location, html) = (field(LOCATION), is_html(response.headers()));
         let text = read(response.into_body(), keep).await.map_err(|why| format!("{}: {why}", self.target.address))?;
-        Ok(Answer { status, location, text, html: kind == Kind::Html })
+        Ok(Answer { status, location, text, html })
     }
 
     async fn open(&self) -> Result<SendRequest<Empty<Bytes>>, String> {
@@ -122,20 +122,10 @@ impl Connection {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Html,
-    Text,
-    Other,
-}
-
-fn kind(headers: &HeaderMap) -> Kind {
+fn is_html(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    match value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
-        "text/html" | "application/xhtml+xml" => Kind::Html,
-        "text/plain" => Kind::Text,
-        _ => Kind::Other,
-    }
+    let kind = value.split(';').next().unwrap_or_default().trim();
+    ["text/html", "application/xhtml+xml"].iter().any(|html| kind.eq_ignore_ascii_case(html))
 }
 
 async fn read(mut body: Incoming, keep: bool) -> Result<String, String> {

@@ -25,6 +25,10 @@ const MAX_WEIGHT: f64 = 1e6;
 /// ones are blurred by the kernel's counters, which advance in steps of 10 ms, and longer ones learn as much later.
 const LEARNED_EVERY: Duration = Duration::from_secs(1);
 
+/// The longest time between two questions where a page table is learned: windows of more than 10 s are left out, and one
+/// answer may be missed.
+const LEARNED_MOST: Duration = Duration::from_secs(5);
+
 /// Every upstream.
 #[derive(Default)]
 pub(super) struct Pools {
@@ -201,6 +205,10 @@ fn usual_collector(mark: Mark, cx: &mut Context) -> Option<site::Collector> {
 
 fn collector(form: &Collector, learned: bool, cx: &mut Context) -> site::Collector {
     let every = if learned && !form.every.given { LEARNED_EVERY } else { form.every.get().0 };
+    if learned && every > LEARNED_MOST {
+        let what = format!("a page table cannot be learned from questions {} apart", span_text(every));
+        cx.fail(form.every.mark, Complaint::new(what, format!("write at most {}", span_text(LEARNED_MOST))));
+    }
     let token_file = form.token_file.get().map(|text| PathBuf::from(&text.0));
     if token_file.as_ref().is_some_and(|path| path.as_os_str().is_empty()) {
         cx.fail(form.token_file.mark, Complaint::new("this is no file", "write the path of the token's file"));

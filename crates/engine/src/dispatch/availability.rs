@@ -31,6 +31,34 @@ impl Nodes {
             self.machines[index].full = (horizon(figures) as f64 * weight).round().max(1.0) as u64;
         }
         self.available = true;
+        self.unite();
+    }
+
+    /// Finds the pools that share machines, directly or by others: their classes compete for the same resources.
+    fn unite(&mut self) {
+        for machine in &self.machines {
+            let pools: Vec<usize> = machine.nodes.iter().map(|node| self.nodes[*node as usize].pool).collect();
+            let domains: Vec<usize> = pools.iter().map(|pool| self.domains[*pool]).collect();
+            let Some(first) = domains.iter().copied().min() else { continue };
+            for domain in self.domains.iter_mut().filter(|domain| domains.contains(domain)) {
+                *domain = first;
+            }
+        }
+    }
+
+    /// The pool by which all pools are called that share machines with this one.
+    pub(crate) fn domain(&self, pool: usize) -> usize {
+        self.domains[pool]
+    }
+
+    /// Finds the largest machine of every pool that is usable, in billionths.
+    pub(super) fn measure(&mut self) {
+        self.largest.fill(None);
+        for node in self.nodes.iter().filter(|node| node.usable()) {
+            let largest = &mut self.largest[node.pool];
+            *largest = (*largest).max(Some(self.machines[node.machine as usize].full));
+        }
+        self.unseen = Some(0);
     }
 
     /// Takes from a node's machine, or gives back.
@@ -64,12 +92,7 @@ impl Nodes {
 
     /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too large.
     pub(crate) fn is_too_large(&self, pool: usize, demand: Demand) -> bool {
-        if !self.available {
-            return false;
-        }
-        let members = self.nodes.iter().filter(|node| node.pool == pool && node.usable());
-        let largest = members.map(|node| self.machines[node.machine as usize].full).max();
-        largest.is_some_and(|largest| u64::from(demand.dominant()) > largest)
+        self.available && self.largest[pool].is_some_and(|largest| u64::from(demand.dominant()) > largest)
     }
 
     /// Which resources keep the pool's nodes from taking it.
@@ -84,12 +107,12 @@ impl Nodes {
         lacking
     }
 
-    /// What is left of each resource in the usable machines of a pool, or of all, as a share of what they have. A node of
+    /// What is left of each resource in the usable machines of a domain, or of all, as a share of what they have. A node of
     /// which more is taken than it has (it became smaller) has nothing left.
-    pub(crate) fn left(&self, pool: Option<usize>) -> [f64; RESOURCES] {
+    pub(crate) fn left(&self, domain: Option<usize>) -> [f64; RESOURCES] {
         let (mut left, mut full) = ([0u64; RESOURCES], 0);
         for machine in &self.machines {
-            let of = |node: &&u32| pool.is_none_or(|pool| self.nodes[**node as usize].pool == pool);
+            let of = |node: &&u32| domain.is_none_or(|domain| self.domain(self.nodes[**node as usize].pool) == domain);
             if !machine.nodes.iter().filter(of).any(|node| self.nodes[*node as usize].usable()) {
                 continue;
             }
@@ -110,9 +133,9 @@ impl Nodes {
         })
     }
 
-    /// What all machines of a pool have of a resource, in node-seconds.
-    pub(crate) fn whole(&self, pool: usize) -> f64 {
-        let of = |node: &u32| self.nodes[*node as usize].pool == pool;
+    /// What all machines of a domain have of a resource, in node-seconds.
+    pub(crate) fn whole(&self, domain: usize) -> f64 {
+        let of = |node: &u32| self.domain(self.nodes[*node as usize].pool) == domain;
         let members = self.machines.iter().filter(|machine| machine.nodes.iter().any(of));
         members.map(|machine| machine.full as f64 / 1e9).sum()
     }

@@ -13,9 +13,11 @@
 //!   takes is nothing of the resources that the other one waits for. And a head that has been passed over for
 //!   [`PATIENCE`] gets the nodes' resources *reserved* as they become free: until it fits, nothing is released that takes of what it
 //!   lacks. So a request that needs most of a node does not wait for ever among many that need little of it, be they
-//!   its own class's;
-//! - a class that begins to wait for a resource has at least that resource's virtual time: it does not catch up on
-//!   what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996).
+//!   its own class's. A class that is too far ahead (by a resource that nobody else wants, say) has to wait longer, by
+//!   its part of the weights, and not for ever either;
+//! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does not
+//!   catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another mix: what it has
+//!   had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
 //!
 //! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources ×
 //! [`LOOK`] + log classes), whatever the number of classes, and as many looks at the nodes.
@@ -33,6 +35,11 @@ const AHEAD: f64 = 0.25;
 /// quarter of a horizon reserving for them left 10 % of the resources unused, at one 6.5 %, at two 6 %, at four 5.5 %,
 /// which is what the grain of the requests costs; and what is waited for is soon over at two.
 const PATIENCE: f64 = 2.0;
+
+/// How far a class's virtual time of one resource may be behind its largest, in what all nodes of the pool do in a horizon: a
+/// class that asks for one thing now and for another the next moment has used half of each, and after a horizon that is
+/// past.
+const MEMORY: f64 = 1.0;
 
 /// Classes that are looked at. The first has had least; if the nodes have no room for the heads of so many, those of others
 /// seldom fit.
@@ -54,10 +61,12 @@ pub(crate) struct Dominant {
 
 #[derive(Clone, Debug, Default)]
 struct Pool {
-    /// Largest start of a release so far, per resource.
-    now: Times,
+    /// The dominant virtual time of who was furthest behind, at the latest release.
+    now: f64,
     /// How far ahead is too far, by weight as virtual times are.
     ahead: f64,
+    /// How far a class's times may lie apart.
+    memory: f64,
     /// How much may be released before a head that does not fit, in node-seconds.
     patience: f64,
     /// What was released so far, in node-seconds of each request's dominant resource.
@@ -69,6 +78,8 @@ struct Pool {
 #[derive(Clone, Debug)]
 struct Account {
     weight: f64,
+    /// Its part of the weights of its pool's classes.
+    part: f64,
     times: Times,
     /// In which lines it has a head.
     heads: [bool; RESOURCES],
@@ -106,8 +117,10 @@ impl Dominant {
         let pool = &mut self.pools[pool];
         pool.patience = PATIENCE * share.whole;
         pool.ahead = AHEAD * share.whole / share.weights;
+        pool.memory = MEMORY * share.whole / share.weights;
         let (heads, passed) = ([false; RESOURCES], [None; RESOURCES]);
-        let fresh = Account { weight: share.weight, times: pool.now, heads, passed };
+        let part = share.weight / share.weights;
+        let fresh = Account { weight: share.weight, part, times: [pool.now; RESOURCES], heads, passed };
         if self.accounts.len() <= class as usize {
             self.accounts.resize(class as usize + 1, fresh.clone());
             self.waiting.grow(self.accounts.len());
@@ -117,14 +130,11 @@ impl Dominant {
 
     /// A class has a head for a resource, or another one, or was charged.
     pub(crate) fn waits(&mut self, class: u32, pool: usize, line: usize) {
-        let (account, now) = (&mut self.accounts[class as usize], &self.pools[pool].now);
-        if !account.heads[line] {
-            let idle = account.heads == [false; RESOURCES];
-            for resource in (0..self.lines).filter(|resource| idle || *resource == line) {
-                account.times[resource] = account.times[resource].max(now[resource]);
-            }
-            account.heads[line] = true;
+        let (account, now) = (&mut self.accounts[class as usize], self.pools[pool].now);
+        if account.heads == [false; RESOURCES] {
+            account.times.iter_mut().for_each(|time| *time = time.max(now));
         }
+        account.heads[line] = true;
         self.waiting.set(pool, class, account.dominant());
     }
 
@@ -141,11 +151,13 @@ impl Dominant {
     /// A release of the head for `line` is charged to its class. [`Dominant::waits`] follows for the lines that have heads.
     pub(crate) fn charge(&mut self, class: u32, pool: usize, line: usize, demand: Demand) {
         let (account, own) = (&mut self.accounts[class as usize], &mut self.pools[pool]);
-        own.now[line] = own.now[line].max(account.times[line]);
         own.released += f64::from(demand.dominant()) / 1e9;
+        own.now = own.now.max(self.waiting.peek(pool).map_or(0.0, |(least, _)| least));
         for (time, demand) in account.times.iter_mut().zip(demand.0) {
             *time += f64::from(demand) / 1e9 / account.weight;
         }
+        let least = account.dominant() - own.memory;
+        account.times.iter_mut().for_each(|time| *time = time.max(least));
         self.settled(class, pool, line);
     }
 
@@ -158,11 +170,12 @@ impl Dominant {
         }
     }
 
-    /// The head of a line does not fit. Resources are reserved for it if it has been passed over for long.
-    fn pass(&mut self, class: u32, pool: usize, line: usize) {
-        let own = &mut self.pools[pool];
-        let since = *self.accounts[class as usize].passed[line].get_or_insert(own.released);
-        if own.reserved.is_none() && own.released - since >= own.patience {
+    /// The head of a line does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
+    fn pass(&mut self, class: u32, pool: usize, line: usize, near: bool) {
+        let (account, own) = (&mut self.accounts[class as usize], &mut self.pools[pool]);
+        let since = *account.passed[line].get_or_insert(own.released);
+        let patience = if near { own.patience } else { own.patience / account.part };
+        if own.reserved.is_none() && own.released - since >= patience {
             own.reserved = Some((class, line));
         }
     }
@@ -175,10 +188,10 @@ impl Dominant {
         if let Some((class, line)) = self.pools[pool].reserved
             && let Some(head) = sight.head(class, line)
         {
-            if sight.fits(pool, head) {
+            if sight.fits(class, head) {
                 return Some((class, line));
             }
-            kept = sight.lacking(pool, head);
+            kept = sight.lacking(class, head);
         }
         let mut first = [0; LOOK];
         let mut count = 0;
@@ -192,17 +205,13 @@ impl Dominant {
             let near = self.accounts[class as usize].dominant() <= least + self.pools[pool].ahead;
             for line in self.accounts[class as usize].lines(self.lines) {
                 let Some(head) = sight.head(class, line) else { continue };
-                if sight.fits(pool, head) {
-                    if (near || spares(&lacking, head)) && spares(&kept, head) {
-                        return Some((class, line));
-                    }
-                    continue;
+                let fits = sight.fits(class, head);
+                if fits && (near || spares(&lacking, head)) && spares(&kept, head) {
+                    return Some((class, line));
                 }
-                if near {
-                    self.pass(class, pool, line);
-                }
-                if class == last {
-                    let more = sight.lacking(pool, head);
+                self.pass(class, pool, line, near);
+                if class == last && !fits {
+                    let more = sight.lacking(class, head);
                     lacking.iter_mut().zip(more).for_each(|(all, more)| *all |= more);
                 }
             }

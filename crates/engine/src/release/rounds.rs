@@ -26,7 +26,7 @@
 //! are dealt to all at once (Sec. 3.4).
 //!
 //! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
-//! classes of one must not wait for the nodes of another. A choice costs O(waiting classes × resources × nodes) at worst:
+//! classes of one must not wait for the nodes of another; pools that share machines are one (`dispatch/availability.rs`). A choice costs O(waiting classes × resources × nodes) at worst:
 //! for thousands of tenants there is `drfq`.
 
 use crate::demand::{Demand, RESOURCES};
@@ -38,12 +38,12 @@ pub(crate) type Credit = [i64; RESOURCES];
 pub(crate) trait Sight {
     /// What the head takes that a class has for a resource, if there is one.
     fn head(&self, class: u32, line: usize) -> Option<Demand>;
-    /// Has a node of the pool enough for it?
-    fn fits(&self, pool: usize, demand: Demand) -> bool;
+    /// Has a node that may serve the class enough for it?
+    fn fits(&self, class: u32, demand: Demand) -> bool;
     /// What is left of each resource in the pool, as a share.
     fn left(&self, pool: usize) -> [f64; RESOURCES];
-    /// Which resources keep the nodes of the pool from taking it.
-    fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES];
+    /// Which resources keep the nodes that may serve the class from taking it.
+    fn lacking(&self, class: u32, demand: Demand) -> [bool; RESOURCES];
 }
 
 /// The rounds of every pool.
@@ -154,7 +154,7 @@ impl Rounds {
             let first = waiting.partition_point(|class| *class < pointers[line]);
             let ring = waiting[first..].iter().chain(&waiting[..first]).copied();
             let found = ring.into_iter().find(|class| {
-                sight.head(*class, line).is_some_and(|head| self.covers(*class, head) && sight.fits(pool, head))
+                sight.head(*class, line).is_some_and(|head| self.covers(*class, head) && sight.fits(*class, head))
             });
             if let Some(class) = found {
                 self.pools[pool].pointers[line] = class;
@@ -190,7 +190,7 @@ impl Rounds {
         let (mut rounds, mut fits) = (i64::MAX, false);
         for (class, head) in self.heads(pool, sight) {
             rounds = rounds.min(self.rounds_until(class, head));
-            fits = fits || sight.fits(pool, head);
+            fits = fits || sight.fits(class, head);
         }
         if rounds == 0 || !fits {
             return false;

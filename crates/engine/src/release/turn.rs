@@ -6,7 +6,7 @@ use crate::demand::{Demand, RESOURCES};
 use crate::discipline::{Infeasible, Precedence};
 use crate::dispatch::Nodes;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
-use crate::policy::Policy;
+use crate::policy::{Class, Policy};
 use crate::ticket::{NONE, State, Tickets};
 
 /// What precedence sees where it shares the nodes' resources.
@@ -23,16 +23,16 @@ impl Sight for Queued<'_> {
         (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
     }
 
-    fn fits(&self, pool: usize, demand: Demand) -> bool {
-        self.nodes.fits(pool, demand)
+    fn fits(&self, class: u32, demand: Demand) -> bool {
+        self.nodes.fits(self.classes.all[class as usize].pool, demand)
     }
 
-    fn left(&self, pool: usize) -> [f64; RESOURCES] {
-        self.nodes.left(Some(pool))
+    fn left(&self, domain: usize) -> [f64; RESOURCES] {
+        self.nodes.left(Some(domain))
     }
 
-    fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES] {
-        self.nodes.lacking(pool, demand)
+    fn lacking(&self, class: u32, demand: Demand) -> [bool; RESOURCES] {
+        self.nodes.lacking(self.classes.all[class as usize].pool, demand)
     }
 }
 
@@ -53,10 +53,8 @@ impl Engine {
     /// A waiting request that fits none of the nodes that are left: it would keep back everybody behind it until its node
     /// returns.
     pub(crate) fn too_large(&mut self) -> Option<u32> {
-        if !(self.nodes.available && self.nodes.changed) {
-            return None;
-        }
-        let mut entries = self.tickets.entries.iter();
+        let from = self.nodes.unseen?;
+        let mut entries = self.tickets.entries.iter().skip(from);
         let found = entries.position(|entry| {
             // Free places have classes that may be gone.
             entry.state == State::Waiting && {
@@ -64,8 +62,9 @@ impl Engine {
                 self.nodes.is_too_large(pool, self.policy.managed(entry.demand))
             }
         });
-        self.nodes.changed = found.is_some();
-        found.map(|index| index as u32)
+        // Who arrives from now on was looked at then.
+        self.nodes.unseen = found.map(|found| from + found + 1);
+        found.map(|found| (from + found) as u32)
     }
 
     /// Opens the accounts of all live classes.
@@ -80,14 +79,14 @@ impl Engine {
         if !self.nodes.available {
             return;
         }
-        let pool = self.classes.all[class as usize].pool;
-        let specs = self.classes.specs.iter().filter(|spec| self.nodes.sections.of_class(spec) == pool);
+        let domain = self.nodes.domain(self.classes.all[class as usize].pool);
+        let of = |spec: &&Class| self.nodes.domain(self.nodes.sections.of_class(spec)) == domain;
         let share = Share {
             weight: self.classes.spec(class).weight,
-            weights: specs.map(|spec| spec.weight).sum(),
-            whole: self.nodes.whole(pool),
+            weights: self.classes.specs.iter().filter(of).map(|spec| spec.weight).sum(),
+            whole: self.nodes.whole(domain),
         };
-        self.precedence.open(class, pool, share);
+        self.precedence.open(class, domain, share);
     }
 
     /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
@@ -120,7 +119,9 @@ impl Engine {
     /// Brings a class's place in precedence and expiry up to date.
     pub(crate) fn rank(&mut self, class: u32) {
         let state = &self.classes.all[class as usize];
-        let (pool, waits, known) = (state.pool, state.queue.len > 0, self.expiry.contains(class));
+        // Pools that share resources are one there; where nobody shares resources each is its own.
+        let pool = self.nodes.domain(state.pool);
+        let (waits, known) = (state.queue.len > 0, self.expiry.contains(class));
         if !waits && !known {
             return;
         }

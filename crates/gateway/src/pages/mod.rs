@@ -228,11 +228,15 @@ impl Lookup {
         if self.0.version != pages.version.load(Ordering::Acquire) {
             *self = Lookup::new(pages);
         }
-        let found = self.0.find(path, query);
-        if found.route.is_none() && self.0.discovers && path.len() <= LONGEST_PATH {
+        self.0.find(path, query)
+    }
+
+    /// A request has been answered well. If it is of no route, and routes are found in the traffic, it may be of one that is
+    /// to be found; what a scanner asks for is not.
+    pub(crate) fn answered(&self, pages: &Pages, path: &str, query: Option<&str>) {
+        if self.0.discovers && path.len() <= LONGEST_PATH && self.0.find(path, query).route.is_none() {
             // A full queue has enough to look at.
             let _ = pages.paths.try_send(path.into());
         }
-        found
     }
 }
