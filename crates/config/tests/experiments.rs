@@ -106,8 +106,8 @@ fn every_experiment_loads() {
 fn what_is_asked_within_the_guarantees_fits_the_machines() {
     for path in yaml(Path::new(EXPERIMENTS)) {
         let experiment = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
-        // In this one it is not meant to.
-        if experiment.name == "quorum-infeasible" {
+        // In the one it is not meant to; in the other three streams share a guarantee, each by another resource.
+        if ["quorum-infeasible", "mqos-guarantees"].contains(&experiment.name.as_str()) {
             continue;
         }
         let all: f64 = experiment.machines.iter().map(|m| f64::from(m.cpus * m.servers) * m.speed).sum();

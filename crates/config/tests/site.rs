@@ -250,7 +250,7 @@ fn where_a_page_table_is_learned_agents_are_asked_every_second() {
     assert_eq!(collector("learned", ""), Some((second, second, Some(9902))));
     assert_eq!(collector(learned, ""), Some((second, second, Some(9902))));
     assert_eq!(collector(learned, ", collector: { port: 7 }"), Some((second, second, Some(7))));
-    assert_eq!(collector(learned, ", collector: { every: 10s }"), Some((ten, 2 * second, Some(9902))));
+    assert_eq!(collector(learned, ", collector: { every: 5s }"), Some((5 * second, 2 * second, Some(9902))));
     assert_eq!(collector(learned, ", collector: off"), None);
     assert_eq!(collector(routes, ""), None);
     assert_eq!(collector(routes, ", collector: {}"), Some((ten, 2 * second, Some(9902))));
