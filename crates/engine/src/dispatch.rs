@@ -191,7 +191,7 @@ pub(crate) struct Nodes {
     loads: Vec<Load>,
     /// Do the machines' resources bound what is inside?
     pub(crate) available: bool,
-    /// Per pool the first of those that share machines with it (see `availability`), and its largest usable machine.
+    /// Per pool the first of those that have the same machines (see `availability`), and its largest usable machine.
     domains: Vec<usize>,
     largest: Vec<Option<u64>>,
     /// The first ticket of which nobody has looked whether it fits a node, since other nodes became usable.

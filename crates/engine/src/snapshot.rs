@@ -80,7 +80,7 @@ pub struct ResourceSnapshot {
 /// The rounds in which a pool's resources are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundsSnapshot {
-    /// The pool's name; of pools that share machines the first's, since they share their rounds as well.
+    /// The pool's name; of pools that have the same machines the first's, since they share their rounds as well.
     pub pool: String,
     /// Rounds begun since the start, or the last new policy, after the first.
     pub begun: u64,

@@ -392,7 +392,7 @@ fn nobody_catches_up_on_what_he_did_not_use() {
     assert!((had[0] / had[1] - 1.0).abs() < 0.1, "{had:?}");
 }
 
-/// Two upstreams on one machine: small requests of one do not keep a large one of the other from it for ever.
+/// Two upstreams on the same machine: small requests of one do not keep a large one of the other from it for ever.
 #[test]
 fn upstreams_that_share_machines_share_their_rounds() {
     for discipline in [Discipline::mqos(), drfq()] {

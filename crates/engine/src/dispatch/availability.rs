@@ -9,6 +9,8 @@
 //! by whatever way gave back what it took, and nothing drifts. A machine of weight 2 has twice as much of everything as
 //! the one that the page table was measured on.
 
+use std::collections::BTreeSet;
+
 use super::Nodes;
 use super::choice::Wanted;
 use crate::demand::{Demand, RESOURCES};
@@ -34,19 +36,19 @@ impl Nodes {
         self.unite();
     }
 
-    /// Finds the pools that share machines, directly or by others: their classes compete for the same resources.
+    /// Finds the pools that have the same machines: their classes compete for the same resources. Pools that share some of
+    /// their machines stay apart, or one would wait beside its idle machine for what only the other's can do.
     fn unite(&mut self) {
-        for machine in &self.machines {
-            let pools: Vec<usize> = machine.nodes.iter().map(|node| self.nodes[*node as usize].pool).collect();
-            let domains: Vec<usize> = pools.iter().map(|pool| self.domains[*pool]).collect();
-            let Some(first) = domains.iter().copied().min() else { continue };
-            for domain in self.domains.iter_mut().filter(|domain| domains.contains(domain)) {
-                *domain = first;
-            }
+        let machines = |pool: usize| -> BTreeSet<u32> {
+            self.nodes.iter().filter(|node| node.pool == pool).map(|node| node.machine).collect()
+        };
+        let sets: Vec<BTreeSet<u32>> = (0..self.domains.len()).map(machines).collect();
+        for (pool, set) in sets.iter().enumerate() {
+            self.domains[pool] = sets.iter().position(|other| other == set).unwrap_or(pool);
         }
     }
 
-    /// The pool by which all pools are called that share machines with this one.
+    /// The first of the pools that have the same machines as this one.
     pub(crate) fn domain(&self, pool: usize) -> usize {
         self.domains[pool]
     }

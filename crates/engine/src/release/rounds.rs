@@ -26,7 +26,7 @@
 //! are dealt to all at once (Sec. 3.4).
 //!
 //! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
-//! classes of one must not wait for the nodes of another; pools that share machines are one (`dispatch/availability.rs`). A choice costs O(waiting classes × resources × nodes) at worst:
+//! classes of one must not wait for the nodes of another; pools that have the same machines are one (`dispatch/availability.rs`). A choice costs O(waiting classes × resources × nodes) at worst:
 //! for thousands of tenants there is `drfq`.
 
 use crate::demand::{Demand, RESOURCES};
