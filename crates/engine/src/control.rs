@@ -102,7 +102,8 @@ impl Engine {
         let outstanding = self.windows[window].outstanding;
         let Some(mut swing) = self.windows[window].swing.take() else { return };
         let half = swing.half(now, outstanding);
-        if half != Half::Unfinished {
+        let over = half != Half::Unfinished;
+        if over {
             let (danger, stretch) = self.endangered(now, window, &swing);
             swing.stretch = stretch.unwrap_or(swing.stretch);
             let why = match (danger, half) {
@@ -126,11 +127,11 @@ impl Engine {
                 Some(why) => self.windows[window].set(now, size, why),
                 None => self.windows[window].size = size,
             }
-            self.windows[window].swing = Some(swing);
-            self.spread(group);
-            return;
         }
         self.windows[window].swing = Some(swing);
+        if over {
+            self.spread(group);
+        }
     }
 
     /// The line and the group of nodes that a window is for.

@@ -278,8 +278,7 @@ impl Engine {
             return (Demand::default(), 0);
         }
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
-        let line = if self.lines == 1 { 0 } else { self.policy.managed(demand).tendency() };
-        (demand, line)
+        (demand, self.policy.line_of(demand))
     }
 
     /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.

@@ -378,10 +378,12 @@ impl Policy {
 impl Policy {
     /// How many lines a class's queue has: one per resource where load control knows them, else one.
     pub(crate) fn lines(&self) -> usize {
-        match self.discipline.load_control {
-            LoadControl::ResourceAvailability(_) | LoadControl::WindowAdaptive(_) => self.resources.len().max(1),
-            _ => 1,
-        }
+        if self.is_priced() { self.resources.len() } else { 1 }
+    }
+
+    /// The line in which a request waits.
+    pub(crate) fn line_of(&self, demand: Demand) -> usize {
+        if self.is_priced() { self.managed(demand).tendency() } else { 0 }
     }
 
     /// Do requests count as what they take of the resource of which they take most, rather than as slots?

@@ -50,10 +50,7 @@ impl Engine {
             }
             // What a node that is gone still has counts somewhere, so that the sum stays right.
             let group = if entry.node == NONE { 0 } else { nodes.group_of(entry.node) };
-            let line = match policy.lines() {
-                1 => 0,
-                lines => policy.managed(entry.demand).tendency().min(lines - 1),
-            };
+            let line = policy.line_of(entry.demand);
             entry.line = line as u8;
             entry.window = if policy.windows() == 1 { group } else { (line * nodes.groups.len()) as u32 + group };
         }

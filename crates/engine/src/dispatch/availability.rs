@@ -11,26 +11,33 @@
 
 use std::collections::BTreeSet;
 
-use super::Nodes;
-use super::choice::Wanted;
+use super::choice::{Wanted, least};
+use super::{Machine, Nodes};
 use crate::demand::{Demand, RESOURCES};
-use crate::discipline::{Availability, LoadControl};
+use crate::discipline::LoadControl;
 use crate::policy::Policy;
-use crate::ticket::NONE;
+use crate::time::nanos;
 
-/// Billionths of a node-second that a machine of weight 1 has of each resource.
-fn horizon(figures: Availability) -> u64 {
-    u64::try_from(figures.horizon.as_nanos()).unwrap_or(u64::MAX >> 16)
+impl Machine {
+    /// Which resources it has not enough of.
+    fn lacks(&self, demand: Demand) -> [bool; RESOURCES] {
+        let lacks = |resource: usize| {
+            let demand = u64::from(demand.0[resource]);
+            demand > 0 && self.taken[resource] + demand > self.full
+        };
+        core::array::from_fn(lacks)
+    }
 }
 
 impl Nodes {
     /// Sets what every machine has.
     pub(super) fn provide(&mut self, policy: &Policy) {
         let LoadControl::ResourceAvailability(figures) = policy.discipline.load_control else { return };
+        // A nanosecond of the whole node is a billionth of its second.
         for index in 0..self.machines.len() {
             let weight = self.machines[index].weight(&self.nodes);
             // The cast saturates.
-            self.machines[index].full = (horizon(figures) as f64 * weight).round().max(1.0) as u64;
+            self.machines[index].full = (nanos(figures.horizon) as f64 * weight).round().max(1.0) as u64;
         }
         self.available = true;
         self.unite();
@@ -63,8 +70,11 @@ impl Nodes {
         self.unseen = Some(0);
     }
 
-    /// Takes from a node's machine, or gives back.
+    /// Takes from a node's machine, or gives back, where that bounds what is inside.
     pub(super) fn take(&mut self, node: u32, demand: Demand, enters: bool) {
+        if !self.available {
+            return;
+        }
         let taken = &mut self.machines[self.nodes[node as usize].machine as usize].taken;
         for (taken, demand) in taken.iter_mut().zip(demand.0) {
             let demand = u64::from(demand);
@@ -77,14 +87,13 @@ impl Nodes {
         self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(*lane as usize)).map(|(_, node)| *node)
     }
 
+    fn machine_of(&self, node: u32) -> &Machine {
+        &self.machines[self.nodes[node as usize].machine as usize]
+    }
+
     /// Has the node enough left of everything?
     fn holds(&self, node: u32, demand: Demand) -> bool {
-        let machine = &self.machines[self.nodes[node as usize].machine as usize];
-        machine
-            .taken
-            .iter()
-            .zip(demand.0)
-            .all(|(taken, demand)| demand == 0 || taken + u64::from(demand) <= machine.full)
+        self.machine_of(node).lacks(demand) == [false; RESOURCES]
     }
 
     /// Has a node of the pool enough left of everything?
@@ -101,10 +110,8 @@ impl Nodes {
     pub(crate) fn lacking(&self, pool: usize, demand: Demand) -> [bool; RESOURCES] {
         let mut lacking = [false; RESOURCES];
         for node in self.ready_of(pool) {
-            let machine = &self.machines[self.nodes[node as usize].machine as usize];
-            for (lacking, (taken, demand)) in lacking.iter_mut().zip(machine.taken.iter().zip(demand.0)) {
-                *lacking |= demand > 0 && taken + u64::from(demand) > machine.full;
-            }
+            let lacks = self.machine_of(node).lacks(demand);
+            lacking.iter_mut().zip(lacks).for_each(|(all, one)| *all |= one);
         }
         lacking
     }
@@ -128,7 +135,7 @@ impl Nodes {
 
     /// The same of one node's machine.
     pub(crate) fn left_of(&self, node: usize) -> [f64; RESOURCES] {
-        let machine = &self.machines[self.nodes[node].machine as usize];
+        let machine = self.machine_of(node as u32);
         machine.taken.map(|taken| match machine.full {
             0 => 1.0,
             full => full.saturating_sub(taken) as f64 / full as f64,
@@ -145,22 +152,13 @@ impl Nodes {
     /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside, then
     /// the one whose turn it is. Only nodes that have enough.
     pub(super) fn roomiest(&self, wanted: &Wanted) -> Option<u32> {
-        let fitting = |node: &u32| self.holds(*node, wanted.demand);
-        let mut best: Option<((bool, f64, f64, u64), u32)> = None;
-        for lane in &self.lanes_of[wanted.pool] {
-            for ((load, turn), node) in self.ready.items(*lane as usize) {
-                if !fitting(node) {
-                    continue;
-                }
-                let machine = &self.machines[self.nodes[*node as usize].machine as usize];
-                let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));
-                let scarcest = after.max().unwrap_or(0) as f64 / machine.full.max(1) as f64;
-                let rank = (*node == wanted.avoid, scarcest, *load, *turn);
-                if best.is_none_or(|(least, _)| rank < least) {
-                    best = Some((rank, *node));
-                }
-            }
-        }
-        best.map(|(_, node)| node).filter(|node| *node != NONE)
+        let ready = self.lanes_of[wanted.pool].iter().flat_map(|lane| self.ready.items(*lane as usize));
+        let fitting = ready.filter(|(_, node)| self.holds(*node, wanted.demand));
+        least(fitting.map(|((load, turn), node)| {
+            let machine = self.machine_of(*node);
+            let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));
+            let scarcest = after.max().unwrap_or(0) as f64 / machine.full as f64;
+            ((*node == wanted.avoid, scarcest, *load, *turn), *node)
+        }))
     }
 }

@@ -91,7 +91,7 @@ impl Nodes {
             let again = (*node == wanted.avoid, *node == shunned);
             (again, self.load(*node), after(*node, last))
         };
-        let chosen = least(self.candidates(wanted, windows), rank)?;
+        let chosen = least(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
         self.rotations[wanted.pool].chose(wanted.class, chosen, never_twice);
         Some(chosen)
     }
@@ -110,7 +110,7 @@ impl Nodes {
             let load = if cost == f64::INFINITY { load } else { 0.0 };
             (*node == wanted.avoid, cost, load, after(*node, last))
         };
-        let chosen = least(self.candidates(wanted, windows), rank)?;
+        let chosen = least(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
         let sent = match home {
             NONE => Sent::New,
             home if home == chosen => Sent::Home,
@@ -154,8 +154,7 @@ impl Nodes {
     }
 }
 
-/// The item of the least rank; ranks have no NaN.
-fn least<R: PartialOrd>(items: impl Iterator<Item = u32>, rank: impl Fn(&u32) -> R) -> Option<u32> {
-    let ranked = items.map(|item| (rank(&item), item));
+/// The item of the least rank, the first of equals; ranks have no NaN.
+pub(super) fn least<R: PartialOrd>(ranked: impl Iterator<Item = (R, u32)>) -> Option<u32> {
     ranked.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, item)| item)
 }
