@@ -71,7 +71,7 @@ pub struct PageTable {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// Path and parameters, as `/album/*` or `/item.php?id=*`.
-    pub pattern: String,
+    pub pattern: weirgate_pages::Pattern,
     /// What it takes.
     pub demand: engine::Demand,
     /// How sure that is, 0 to 1, where it was measured.

@@ -334,7 +334,8 @@ fn the_experiments_of_mqos_have_the_papers_shape() {
         let routes = &experiment.site.page_table.as_ref().expect("a page table").routes;
         for traffic in &experiment.traffic {
             let path = traffic.request.path.as_deref().expect("a path").split('?').next();
-            let route = routes.iter().find(|route| Some(route.pattern.as_str()) == path).expect("its route");
+            let route =
+                routes.iter().find(|route| Some(route.pattern.to_string().as_str()) == path).expect("its route");
             let demand = &traffic.demand[0];
             for (resource, takes) in [&demand.cpu, &demand.disk, &demand.link].into_iter().enumerate() {
                 let (told, takes) = (route.demand.share(resource), takes.mean());

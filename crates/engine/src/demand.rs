@@ -40,6 +40,15 @@ impl Demand {
         f64::from(self.0[resource]) / WHOLE
     }
 
+    /// The shares of the first `N` resources, at most [`RESOURCES`].
+    ///
+    /// # Panics
+    /// If `N` is more.
+    #[must_use]
+    pub fn shares<const N: usize>(&self) -> [f64; N] {
+        core::array::from_fn(|resource| self.share(resource))
+    }
+
     /// The resource of which it takes most; of equals the first.
     #[must_use]
     pub fn tendency(&self) -> usize {

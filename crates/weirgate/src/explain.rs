@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use weirgate_config::{Key, RESOURCE_NAMES, Site, Target, TargetOf};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
-use weirgate_pages::{Index, Pattern};
+use weirgate_pages::Index;
 
 use crate::args::Explain;
 use crate::check::env_token;
@@ -185,12 +185,11 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
 /// The route of the page table and what it takes, as far as the policy says.
 fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) {
     let Some(table) = &site.page_table else { return };
-    // The loader has refused what is no pattern.
-    let patterns = table.routes.iter().filter_map(|route| Pattern::parse(&route.pattern).ok()).collect();
+    let patterns = table.routes.iter().map(|route| route.pattern.clone()).collect();
     let found = Index::new(patterns).find(&form.path, form.query.as_deref());
     let (name, demand) = match found.and_then(|found| table.routes.get(found)) {
-        Some(route) => (route.pattern.as_str(), route.demand),
-        None => ("in no table, so it takes what its class says", class.demand),
+        Some(route) => (route.pattern.to_string(), route.demand),
+        None => ("in no table, so it takes what its class says".to_owned(), class.demand),
     };
     let costs: Vec<String> = RESOURCE_NAMES
         .iter()

@@ -118,7 +118,7 @@ impl JsonSchema for Included {
 
 /// A route as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RouteText(pub(crate) String);
+pub(crate) struct RouteText(pub(crate) Pattern);
 
 /// A share of a node-second, up to four of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -135,11 +135,10 @@ impl FromText for RouteText {
     const EXPECTED: &'static str = "a route such as `/album/*` or `/item.php?id=*`";
 
     fn from_text(text: &str) -> Result<Self, Complaint> {
-        let pattern = Pattern::parse(text).map_err(|error| {
+        Pattern::parse(text).map(RouteText).map_err(|error| {
             let (what, mend) = error.rsplit_once(": ").unwrap_or((&error, "write a path from the root"));
             Complaint::new(what, mend)
-        })?;
-        Ok(RouteText(pattern.to_string()))
+        })
     }
 }
 

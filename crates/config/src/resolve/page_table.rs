@@ -62,7 +62,7 @@ pub(super) fn page_table(file: &PolicyFile, discipline: &engine::Discipline, cx:
     let included = form.file.get().map(|included| &included.0);
     let mut table = included.map(|file| file_of(file, cx)).unwrap_or_default();
     let mut routes: BTreeMap<String, Route> =
-        table.routes.into_iter().map(|route| (route.pattern.clone(), route)).collect();
+        table.routes.into_iter().map(|route| (route.pattern.to_string(), route)).collect();
     if let Some(named) = form.routes.get() {
         add(named, &mut routes, cx);
     }
@@ -122,7 +122,7 @@ fn add(named: &Named<RouteText, RouteForm>, routes: &mut BTreeMap<String, Route>
             samples: form.samples.get().map(|count| count.0),
             probed: form.probed.get().map(|text| text.0.clone()),
         };
-        routes.insert(route.pattern.clone(), route);
+        routes.insert(route.pattern.to_string(), route);
     }
 }
 

@@ -28,10 +28,6 @@ pub(super) struct Lessons {
     table: Arc<Table>,
 }
 
-fn shares(demand: Demand) -> Shares {
-    std::array::from_fn(|resource| demand.share(resource))
-}
-
 impl Lessons {
     pub(super) fn new(stays: Receiver<Stayed>, paths: Receiver<Box<str>>) -> Lessons {
         Lessons {
@@ -54,9 +50,7 @@ impl Lessons {
         let site = site.unwrap_or(&nothing);
         let discovers = site.learned && site.routes.is_empty();
         self.discovery = if discovers { Some(self.discovery.take().unwrap_or_default()) } else { None };
-        // The loader has refused what is no pattern.
-        let routes =
-            site.routes.iter().filter_map(|r| Some((Pattern::parse(&r.pattern).ok()?, Some(shares(r.demand)))));
+        let routes = site.routes.iter().map(|route| (route.pattern.clone(), Some(route.demand.shares())));
         let found = self.discovery.iter().flat_map(|d| d.found().iter().map(|pattern| (pattern.clone(), None)));
         let (patterns, given): (Vec<Pattern>, Vec<Option<Shares>>) = routes.chain(found).unzip();
         if site.learned {

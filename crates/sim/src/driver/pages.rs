@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use weirgate_config::{Experiment, PageTable};
 use weirgate_engine::Demand;
-use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Shares, Study};
+use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Study};
 
 use super::{Driver, Errand};
 
@@ -42,10 +42,6 @@ struct Lessons {
     every: u64,
 }
 
-fn shares(demand: Demand) -> Shares {
-    std::array::from_fn(|resource| demand.share(resource))
-}
-
 /// Path and query of a stream's requests.
 fn address(experiment: &Experiment, stream: usize) -> (&str, Option<&str>) {
     let address = experiment.traffic[stream].request.path.as_deref().unwrap_or(PATH);
@@ -58,8 +54,7 @@ impl Table {
         let nothing = PageTable::default();
         let site = experiment.site.page_table.as_ref().unwrap_or(&nothing);
         let streams = 0..experiment.traffic.len();
-        // What the loader lets through can be read.
-        let given = site.routes.iter().filter_map(|r| Some((Pattern::parse(&r.pattern).ok()?, Some(r.demand))));
+        let given = site.routes.iter().map(|route| (route.pattern.clone(), Some(route.demand)));
         let mut discovery = Discovery::default();
         if site.learned && site.routes.is_empty() {
             for stream in streams.clone() {
@@ -107,7 +102,8 @@ impl Lessons {
             let weight = weights.entry(*machine as u64).or_default();
             *weight = weight.max(node.weight);
         }
-        let mut study = Study::new(Learner::new(demands.iter().map(|demand| demand.map(shares))), site.capacity);
+        let mut study =
+            Study::new(Learner::new(demands.iter().map(|demand| demand.map(|demand| demand.shares()))), site.capacity);
         study.follow(weights);
         let every = experiment.site.pools.iter().filter_map(|pool| Some(pool.collector.as_ref()?.every)).min();
         Lessons { study, every: super::nanos(every.unwrap_or(EVERY)) }
@@ -154,6 +150,8 @@ impl Driver<'_> {
 mod tests {
     use std::path::Path;
 
+    use weirgate_pages::Shares;
+
     use super::*;
     use crate::driver::Driver;
 
@@ -170,7 +168,7 @@ mod tests {
         experiment.phases.truncate(phases);
         let mut driver = Driver::new(&experiment, 1).expect("it is sound");
         driver.go(|_| ());
-        std::array::from_fn(|stream| shares(driver.table.cost_of(stream as u32).expect("its route is known")))
+        std::array::from_fn(|stream| driver.table.cost_of(stream as u32).expect("its route is known").shares())
     }
 
     #[track_caller]

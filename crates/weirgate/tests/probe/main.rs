@@ -86,7 +86,7 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
     assert_eq!(code, Some(0), "{said}");
     let text = std::fs::read_to_string(directory.path().join("pages.yaml")).expect("it is written");
     let table = table(&policy(&directory, &server, "page_table: pages.yaml\n"));
-    let routes: Vec<&str> = table.routes.iter().map(|route| route.pattern.as_str()).collect();
+    let routes: Vec<String> = table.routes.iter().map(|route| route.pattern.to_string()).collect();
     let expected = ["/", "/album/*/", "/i.png", "/item.php?id=*", "/math.php?n=*", "/math.php?n=3", "/new", "/old"];
     assert_eq!(routes, expected, "{text}");
     for (route, cost, tendency) in [
@@ -95,7 +95,7 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
         ("/album/*/", 410_000.0, 2),
         ("/math.php?n=*", 0.0205, 0),
     ] {
-        let found = table.routes.iter().find(|known| known.pattern == route).expect("it is there");
+        let found = table.routes.iter().find(|known| known.pattern.to_string() == route).expect("it is there");
         let capacity = table.capacity[tendency].expect("it was saturated, or told");
         let off = found.demand.share(tendency) * capacity / cost;
         assert!((0.96..1.04).contains(&off), "{route}: {off} of {cost}\n{text}");
