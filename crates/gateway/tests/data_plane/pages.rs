@@ -73,7 +73,7 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
     let stage = Stage::open(&policy(&node, "learned"));
     learn(&stage, ["/cheap/", "/dear/"], [("/cheap/*", 0.0002), ("/dear/*", 0.002)]);
     let dear = route(&stage, "/dear/*").expect("it was found");
-    assert!(dear.apart && dear.requests > 50.0 && dear.windows > 0 && dear.tendency == "cpu", "{dear:?}");
+    assert!(dear.apart && dear.requests > 0.0 && dear.windows > 0 && dear.tendency == "cpu", "{dear:?}");
     assert!(dear.error["cpu"] > 0.0 && !dear.error.contains_key("disk") && dear.cost["disk"] == 0.0, "{dear:?}");
 
     // What is found counts for arrivals: no more of them are unknown.
