@@ -4,6 +4,10 @@
 //! used. The paper multiplies the requests inside by their cost; the agent's counters tell what is used in a second
 //! directly, also where the requests inside wait for each other. How many at once is enough is not known beforehand,
 //! so their number doubles until the use no longer grows.
+//!
+//! What no longer grows is not always full. Another resource may have held the page up, or the prober itself, which is one
+//! thread; then what was measured is only a lower bound. And what pages use by the way (the disk, by a log of requests) says
+//! nothing about what the server has: a resource that no page was aimed at is what the agent says.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +23,13 @@ const GROWTH: f64 = 1.05;
 /// Part of its capacity at which another resource is what holds a page up.
 const FULL: f64 = 0.93;
 
+/// CPUs of its own from which on the prober is what holds a page up: its one thread then hardly rests, and what it misses
+/// of a whole one is what a machine's other work takes.
+const OURS: f64 = 0.9;
+
+/// Part of what the agent says below which a measured capacity needs an explanation.
+const SHORT: f64 = 0.8;
+
 /// The most that one page used, of all resources at that time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
@@ -30,6 +41,8 @@ pub struct Peak {
     pub rate: Used,
     /// Requests at once.
     pub concurrency: u32,
+    /// CPUs that the prober itself used meanwhile.
+    pub own: f64,
 }
 
 /// A server's capacity of one resource, per second.
@@ -41,6 +54,8 @@ pub struct Capacity {
     pub is_reached: bool,
     /// Whether it is what the agent says rather than what was measured.
     pub is_told: bool,
+    /// What the agent says, if much more than this was not to be had.
+    pub missed: Option<f64>,
 }
 
 /// How many requests at once are next.
@@ -56,7 +71,7 @@ impl Ramp {
     /// Saturates a resource with a page, with at most so many requests at once.
     #[must_use]
     pub fn new(target: &str, resource: usize, most: u32) -> Ramp {
-        let peak = Peak { target: target.to_owned(), resource, rate: [0.0; 3], concurrency: 0 };
+        let peak = Peak { target: target.to_owned(), resource, rate: [0.0; 3], concurrency: 0, own: 0.0 };
         Ramp { peak, most, step: 0, grows: true }
     }
 
@@ -71,13 +86,13 @@ impl Ramp {
         self.step.checked_sub(1).and_then(|before| STEPS.get(before)).map_or(0, |before| (*before).min(self.most))
     }
 
-    /// What was used per second in that step.
-    pub fn add(&mut self, rate: Used) {
+    /// What was used per second in that step, also by the prober itself of CPUs.
+    pub fn add(&mut self, rate: Used, own: f64) {
         let (now, before) = (rate[self.peak.resource], self.peak.rate[self.peak.resource]);
         self.grows = now > before * GROWTH;
         if now > before {
             self.peak.concurrency = self.next_step();
-            self.peak.rate = rate;
+            (self.peak.rate, self.peak.own) = (rate, own);
         }
         self.step += 1;
     }
@@ -93,21 +108,27 @@ impl Ramp {
     }
 }
 
-/// The capacities that some peaks show. `told` is what the agent knows; it counts where nothing was used, and where
-/// something else held all pages up.
+/// The capacities that some peaks show. `told` is what the agent knows; it counts where no page was aimed at a resource, and
+/// where something else held all pages up.
 #[must_use]
 pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 3] {
-    let most = [0, 1, 2].map(|at| peaks.iter().map(|peak| peak.rate[at]).fold(0.0, f64::max));
+    let most = [0, 1, 2].map(|at| match peaks.iter().any(|peak| peak.resource == at) {
+        true => peaks.iter().map(|peak| peak.rate[at]).fold(0.0, f64::max),
+        false => 0.0,
+    });
+    let is_full = |peak: &Peak, at: usize| most[at] > 0.0 && peak.rate[at] >= FULL * most[at];
     [0, 1, 2].map(|at| {
-        let told = told[at].map(|amount| Capacity { amount, is_reached: true, is_told: true });
-        let peak = peaks.iter().max_by(|a, b| a.rate[at].total_cmp(&b.rate[at])).filter(|peak| peak.rate[at] > 0.0);
-        let Some(peak) = peak else { return told };
-        let is_reached = (0..3).all(|other| other == at || most[other] == 0.0 || peak.rate[other] < FULL * most[other]);
-        let measured = Capacity { amount: peak.rate[at], is_reached, is_told: false };
-        match told {
-            Some(told) if !is_reached && told.amount > measured.amount => Some(told),
-            _ => Some(measured),
+        let told = told[at];
+        let says = told.map(|amount| Capacity { amount, is_reached: true, is_told: true, missed: None });
+        let amount = most[at];
+        if amount <= 0.0 {
+            return says;
         }
+        let alone = |peak: &Peak| peak.own < OURS && (0..3).all(|other| other == at || !is_full(peak, other));
+        let is_reached = peaks.iter().any(|peak| is_full(peak, at) && alone(peak));
+        let missed = told.filter(|told| amount < SHORT * told);
+        let measured = Capacity { amount, is_reached, is_told: false, missed };
+        says.filter(|says| !is_reached && says.amount > amount).or(Some(measured))
     })
 }
 
@@ -136,7 +157,15 @@ mod tests {
     use super::*;
 
     fn peak(rate: Used) -> Peak {
-        Peak { target: "/".to_owned(), resource: 0, rate, concurrency: 4 }
+        // Aimed at what it uses most of, in these tests' units.
+        let resource = if rate[1] > 1e5 {
+            1
+        } else if rate[2] > 1e5 {
+            2
+        } else {
+            0
+        };
+        Peak { target: "/".to_owned(), resource, rate, concurrency: 4, own: 0.1 }
     }
 
     #[test]
@@ -146,7 +175,7 @@ mod tests {
         for rate in [1.0, 1.6, 1.62, 9.0] {
             let Some(step) = ramp.next() else { break };
             steps.push(step);
-            ramp.add([rate, 0.0, 0.0]);
+            ramp.add([rate, 0.0, 0.0], 0.1);
         }
         assert_eq!(steps, [4, 8, 16]);
         let peak = ramp.peak();
@@ -159,12 +188,12 @@ mod tests {
         let mut steps = Vec::new();
         while let Some(step) = ramp.next() {
             steps.push(step);
-            ramp.add([0.0, f64::from(step), 0.0]);
+            ramp.add([0.0, f64::from(step), 0.0], 0.1);
         }
         assert_eq!(steps, [4, 8, 10]);
         let mut worse = Ramp::new("/a", 1, 64);
-        worse.add([0.0, 5.0, 0.0]);
-        worse.add([0.0, 3.0, 0.0]);
+        worse.add([0.0, 5.0, 0.0], 0.1);
+        worse.add([0.0, 3.0, 0.0], 0.1);
         assert_eq!((worse.next(), worse.peak().rate[1]), (None, 5.0), "a step that failed does no harm");
     }
 
@@ -188,11 +217,49 @@ mod tests {
     }
 
     #[test]
+    fn any_peak_at_which_nothing_else_was_full_will_do() {
+        // The page that uses the disk reaches a little more of the CPU than the one that computes.
+        let peaks = [peak([0.5, 0.0, 100.0]), peak([0.51, 2e6, 10.0]), peak([0.1, 0.0, 1e6])];
+        let [cpu, disk, _] = capacities(&peaks, [Some(2.0), None, None]).map(|some| some.expect("used"));
+        assert_eq!((cpu.amount, cpu.is_reached, cpu.is_told), (0.51, true, false));
+        assert!(!disk.is_reached, "the CPU was full");
+    }
+
+    #[test]
+    fn what_is_used_by_the_way_is_no_capacity() {
+        // A log: 24 kB/s with the page that computes.
+        let peaks = [peak([0.5, 24e3, 9e3]), peak([0.1, 3e3, 5e6])];
+        let [cpu, disk, bandwidth] = capacities(&peaks, [Some(0.5), None, None]);
+        assert!(cpu.is_some_and(|cpu| cpu.is_reached && !cpu.is_told), "the disk does not hold it up");
+        assert_eq!(disk, None);
+        assert!(bandwidth.is_some_and(|bandwidth| bandwidth.is_reached));
+        let told = capacities(&peaks, [None, Some(9e6), None])[1].expect("told");
+        assert!(told.is_told && told.amount == 9e6);
+    }
+
+    #[test]
+    fn where_the_prober_is_the_limit_nothing_is_reached() {
+        // Files from a server of 16 CPUs.
+        let mut files = peak([0.6, 0.0, 125.0]);
+        files.own = 0.97;
+        let cpu = capacities(&[files.clone()], [Some(16.0), None, None])[0].expect("told");
+        assert!(cpu.is_told && cpu.amount == 16.0, "{cpu:?}");
+        let unsaid = capacities(&[files.clone()], [None; 3])[0].expect("measured");
+        assert!(!unsaid.is_reached && unsaid.amount == 0.6);
+        // Eight workers that wait for a database: nothing here knows, but people can.
+        files.own = 0.2;
+        let cpu = capacities(&[files.clone()], [Some(16.0), None, None])[0].expect("measured");
+        assert!(cpu.is_reached && cpu.missed == Some(16.0), "{cpu:?}");
+        files.rate[0] = 15.0;
+        assert_eq!(capacities(&[files], [Some(16.0), None, None])[0].expect("measured").missed, None);
+    }
+
+    #[test]
     fn the_heaviest_page_is_the_most_one_sided_once_that_is_known() {
         let pages = [("/both", [0.1, 600e3, 0.0]), ("/disk", [0.001, 500e3, 0.0]), ("/cpu", [0.05, 0.0, 100.0])];
         assert_eq!(heaviest(&pages, 0, None), Some("/both"));
         assert_eq!(heaviest(&pages, 1, None), Some("/both"));
-        let capacity = |amount| Some(Capacity { amount, is_reached: true, is_told: false });
+        let capacity = |amount| Some(Capacity { amount, is_reached: true, is_told: false, missed: None });
         let known = [capacity(1.0), capacity(10e6), None];
         assert_eq!(heaviest(&pages, 1, Some(&known)), Some("/disk"));
         assert_eq!(heaviest(&pages, 0, Some(&known)), Some("/cpu"));

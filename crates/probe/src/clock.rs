@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// Monotonic time since it was started.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
@@ -32,4 +34,10 @@ pub(crate) async fn sleep(span: Duration) {
 /// Seconds since 1970, for the table's date.
 pub(crate) fn calendar() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// CPU time that this process has used, in seconds.
+pub(crate) fn own_cpu() -> f64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as f64 + used.tv_nsec as f64 / 1e9
 }

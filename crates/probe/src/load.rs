@@ -98,23 +98,22 @@ impl Load {
         }
     }
 
-    /// What is used per second while `at_once` workers ask for `path`.
+    /// What is used per second while `at_once` workers ask for `path`, and how many CPUs the prober itself uses.
     ///
     /// # Errors
     /// Too many requests failed, or the monitor does not tell.
-    pub(crate) async fn sustained(&mut self, path: &str, at_once: u32) -> Result<Used, String> {
+    pub(crate) async fn sustained(&mut self, path: &str, at_once: u32) -> Result<(Used, f64), String> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut workers = self.start(path, at_once, u32::MAX, &stop);
         clock::sleep(SETTLING).await;
         let measured = async {
             let before = self.monitor.read().await?;
-            let clock = Clock::start();
+            let (clock, own) = (Clock::start(), clock::own_cpu());
             clock::sleep(WINDOW).await;
             let after = self.monitor.read().await?;
-            let seconds = clock.now().as_secs_f64();
-            Ok::<_, String>(
-                self.idle.taken_from(between(&before, &after)?, seconds).map(|used| used.max(0.0) / seconds),
-            )
+            let (seconds, own) = (clock.now().as_secs_f64(), clock::own_cpu() - own);
+            let used = self.idle.taken_from(between(&before, &after)?, seconds);
+            Ok::<_, String>((used.map(|used| used.max(0.0) / seconds), own / seconds))
         };
         let measured = measured.await;
         stop.store(true, Ordering::Relaxed);

@@ -215,7 +215,7 @@ impl<'a> Probe<'a> {
         while let Some(at_once) = ramp.next() {
             (self.show)(Progress::Step(format!("{} with {path}, {at_once} at once", USAGE_RESOURCES[resource])));
             match self.load.sustained(path, at_once).await {
-                Ok(rate) => ramp.add(rate),
+                Ok((rate, own)) => ramp.add(rate, own),
                 Err(why) => {
                     self.options.monitor.read().await?;
                     (self.show)(Progress::Line(format!("{path}: {why}")));
@@ -329,7 +329,7 @@ mod tests {
     use crate::linear::Line;
 
     fn capacity(amount: f64) -> Option<Capacity> {
-        Some(Capacity { amount, is_reached: true, is_told: false })
+        Some(Capacity { amount, is_reached: true, is_told: false, missed: None })
     }
 
     fn page(used: Used, fits: [Option<f64>; 3]) -> Profile {

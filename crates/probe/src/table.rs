@@ -35,7 +35,7 @@ impl Table {
              # change what you know better.\n",
         );
         let _ = writeln!(text, "version: 1\nprobed: {}\nserver: {}", date(self.probed), self.server);
-        for (name, capacity) in USAGE_RESOURCES.iter().zip(&self.capacity) {
+        for (at, (name, capacity)) in USAGE_RESOURCES.iter().zip(&self.capacity).enumerate() {
             match capacity {
                 None => {
                     let _ = writeln!(text, "# {name}: nothing was seen to use it");
@@ -44,9 +44,19 @@ impl Table {
                     let _ = writeln!(text, "# {name}: what the agent says, as it was not saturated");
                 }
                 Some(capacity) if !capacity.is_reached => {
-                    let _ = writeln!(text, "# {name}: at least; something else was saturated first");
+                    let _ = writeln!(
+                        text,
+                        "# {name}: at least; something else was saturated first, or the prober itself was"
+                    );
                 }
                 Some(_) => {}
+            }
+            if let Some(told) = capacity.and_then(|capacity| capacity.missed) {
+                let _ = writeln!(
+                    text,
+                    "# {name}: the agent says {}; a quota holds the server below that, or too few workers or what they wait for do",
+                    amount(at, told)
+                );
             }
         }
         let known = USAGE_RESOURCES.iter().zip(&self.capacity).enumerate();
@@ -137,11 +147,11 @@ mod tests {
 
     #[test]
     fn a_table_is_lines_for_people() {
-        let capacity = |amount, is_reached, is_told| Some(Capacity { amount, is_reached, is_told });
+        let capacity = |amount, is_reached, is_told, missed| Some(Capacity { amount, is_reached, is_told, missed });
         let table = Table {
             probed: 1_795_353_600,
             server: "http://10.0.0.1:80".to_owned(),
-            capacity: [capacity(0.5, true, false), capacity(20.0 * 1_048_576.0, false, false), None],
+            capacity: [capacity(0.5, true, false, Some(2.0)), capacity(20.0 * 1_048_576.0, false, false, None), None],
             routes: vec![
                 Route::of("/", [0.0001, 0.0, 0.00002], 1.0, 40),
                 Route::of("/album.php?id=7", [0.008, 0.0251, 0.0], 0.9871, 120),
@@ -156,7 +166,8 @@ mod tests {
                 "version: 1",
                 "probed: 2026-11-22T13:20:00Z",
                 "server: http://10.0.0.1:80",
-                "# disk: at least; something else was saturated first",
+                "# cpu: the agent says 2; a quota holds the server below that, or too few workers or what they wait for do",
+                "# disk: at least; something else was saturated first, or the prober itself was",
                 "# bandwidth: nothing was seen to use it",
                 "capacity: { cpu: 0.5, disk: 20MiB }",
                 "routes:",
