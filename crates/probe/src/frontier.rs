@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
-use url::{Origin, Url};
+use url::{Origin, Url, form_urlencoded};
 use weirgate_pages::Pattern;
 
 use crate::robots::Robots;
@@ -21,22 +21,27 @@ const ALIKE: u32 = 4;
 /// Longest address that is visited; servers refuse longer ones.
 const LONGEST: usize = 2048;
 
-/// Words that a link that does something has as a segment of its path, or as a name or value in its query.
-const DOING: [&str; 16] = [
+/// Words that a link that does something has in its path or its query. Those of two words are also found as such:
+/// `sign-out`, `sign_out`, `signOut`. The names are those of web frameworks' routes and of common shops, forums and diaries.
+const DOING: [&str; 20] = [
     "logout",
-    "log-out",
     "logoff",
     "signout",
-    "sign-out",
     "signoff",
     "delete",
     "remove",
-    "unsubscribe",
+    "trash",
     "destroy",
+    "subscribe",
+    "unsubscribe",
     "add",
+    "addtocart",
     "edit",
     "buy",
+    "purchase",
     "checkout",
+    "cancel",
+    "confirm",
     "vote",
     "reset",
 ];
@@ -193,9 +198,30 @@ fn look(target: &str) -> String {
     format!("{}?{}", segments.join("/"), names.join("&"))
 }
 
+/// Whether an address has one of the words in [`DOING`], alone or made of two that follow each other.
 fn does_something(target: &str) -> bool {
-    let mut words = target.split(['/', '?', '&', '=', '.', ';']);
-    words.any(|word| DOING.iter().any(|doing| word.eq_ignore_ascii_case(doing)))
+    let words = words(target);
+    let is_doing = |word: &str| DOING.contains(&word);
+    words.iter().any(|word| is_doing(word)) || words.array_windows().any(|[a, b]| is_doing(&format!("{a}{b}")))
+}
+
+/// The words of an address in lower case. They end where anything but a letter stands, also an encoded one, and before a
+/// capital that follows a small letter.
+fn words(target: &str) -> Vec<String> {
+    let pairs = form_urlencoded::parse(target.as_bytes());
+    let decoded: Vec<String> = pairs.map(|(name, value)| format!("{name}={value}")).collect();
+    let (mut words, mut was_small) = (vec![String::new()], false);
+    for c in decoded.join("&").chars() {
+        if !c.is_alphabetic() || (was_small && c.is_uppercase()) {
+            words.push(String::new());
+        }
+        was_small = c.is_lowercase();
+        if let Some(word) = words.last_mut().filter(|_| c.is_alphabetic()) {
+            word.extend(c.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 #[cfg(test)]
@@ -243,10 +269,34 @@ mod tests {
             ("/a?b=1&b=2", 1),
             (&"/x".repeat(2000), 1),
             ("/deleted-scenes", 1),
+            ("/address/editorial/signs-of-life?reseting=voters&pay=no", 1),
         ]);
         let left: Vec<(Left, u64)> = frontier.left().iter().map(|(left, count)| (*left, *count)).collect();
         assert_eq!(left, [(Left::Elsewhere, 4), (Left::Robots, 1), (Left::Deep, 1), (Left::Doing, 3), (Left::Odd, 4)]);
-        assert_eq!(frontier.waiting(), 1);
+        assert_eq!(frontier.waiting(), 2);
+    }
+
+    #[test]
+    fn what_does_something_is_found_however_it_is_written() {
+        for target in [
+            "/?add-to-cart=17",
+            "/users/sign_out",
+            "/users/sign-out",
+            "/signOut.do",
+            "/delete_post.php?id=3",
+            "/deletePost/3",
+            "/cart?action=remove_item",
+            "/%6Cogout",
+            "/x?do=%64elete",
+            "/x?do%3Ddelete%26y",
+            "/post.php?post=3&action=trash",
+            "/DELETE/3",
+            "/cart+buy",
+            "/a%2Flog%20off",
+        ] {
+            assert!(does_something(target), "{target}");
+        }
+        assert!(!does_something("/%") && !does_something("/a%zz?%e4") && !does_something(""));
     }
 
     #[test]
