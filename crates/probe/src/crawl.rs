@@ -35,8 +35,11 @@ pub(crate) async fn robots(load: &mut Load, home: &Url) -> Result<Robots, String
             200..300 => return Ok(Robots::parse(&answer.text, AGENT)),
             300..400 => match redirect(&answer, &url).filter(|to| to.origin() == home.origin()) {
                 Some(to) => url = to,
-                // As if there were none (Sec. 2.3.1.2); other servers are not asked.
-                None => return Ok(Robots::default()),
+                // Sec. 2.3.1.2 has it followed, but other servers are not asked.
+                None => {
+                    let to = answer.location.as_deref().unwrap_or("nowhere");
+                    return closed(format!("leads to {to}, which is not asked (let the node answer it itself)"));
+                }
             },
             500.. => return closed(format!("is answered with {}", answer.status)),
             // None (Sec. 2.3.1.3).

@@ -29,7 +29,7 @@ impl Robots {
         let (mut is_own, mut is_others, mut named) = (false, false, false);
         // Whether the last lines named agents: a group may have several such lines in a row.
         let mut naming = false;
-        for line in text.trim_start_matches('\u{feff}').lines() {
+        for line in text.trim_start_matches('\u{feff}').split(['\r', '\n']) {
             let line = line.split('#').next().unwrap_or_default();
             let Some((name, value)) = line.split_once(':') else { continue };
             let (name, value) = (name.trim(), value.trim());
@@ -161,6 +161,15 @@ mod tests {
         let empty = Robots::parse("user-agent: weirgate-probe\nuser-agent: *\ndisallow:\n", AGENT);
         assert!(empty.allows("/c") && Robots::default().allows("/c") && !Robots::closed().allows("/c"));
         assert!(Robots::parse("user-agent: weirgate-prober\ndisallow: /", AGENT).allows("/"), "another name");
+    }
+
+    #[test]
+    fn lines_end_as_the_rfc_has_it() {
+        for end in ["\n", "\r", "\r\n"] {
+            let text = ["User-agent: *", "", "Disallow: /a", "Disallow: /b", ""].join(end);
+            let robots = Robots::parse(&text, AGENT);
+            assert_eq!(["/a", "/b", "/c"].map(|target| robots.allows(target)), [false, false, true], "{end:?}");
+        }
     }
 
     #[test]
