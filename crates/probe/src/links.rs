@@ -1,7 +1,9 @@
 //! Where a page of HTML leads: its links and the objects that are embedded in it.
 //!
 //! Source: Feng and Lin, Sec. 3.1: from the home page on, every page is parsed for both. A form is not followed, also
-//! not one that is sent with GET: what it asks for depends on who fills it in. Nor is what a script would load.
+//! not one that is sent with GET: what it asks for depends on who fills it in. Nor is what a script would load. A link of
+//! which the page itself says that robots should not follow it (`rel=nofollow`), or that a script makes it a request of
+//! another kind (`data-method`), is not followed either: that is how sites mark links that do something.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +13,10 @@ use url::Url;
 
 /// Most addresses that are taken from a page; a site map of 5,000 lines is long.
 const MOST_LINKS: usize = 5000;
+
+/// Longest address that is taken, and longest base for those that are relative: servers refuse longer ones, and a page
+/// could have thousands of links each of which takes as much memory as its base.
+const LONGEST: usize = 2048;
 
 /// Attributes that hold an address, by element.
 const ADDRESSES: [(&str, &str); 15] = [
@@ -34,6 +40,9 @@ const ADDRESSES: [(&str, &str); 15] = [
 /// Elements whose `srcset` lists addresses.
 const LISTS: [&str; 2] = ["img", "source"];
 
+/// Attributes by which scripts of web frameworks make a link something else than a GET.
+const METHODS: [&str; 4] = ["data-method", "data-turbo-method", "hx-post", "hx-delete"];
+
 /// The addresses in `html`, which was found at `page`: absolute, without fragments, each once, in the page's order.
 #[must_use]
 pub fn links(html: &str, page: &Url) -> Vec<Url> {
@@ -46,7 +55,10 @@ pub fn links(html: &str, page: &Url) -> Vec<Url> {
         let Token::StartTag(tag) = token else { continue };
         let name = tag.name.as_slice();
         if name == b"base" && base.is_none() {
-            base = attribute(&tag, "href").and_then(|href| page.join(href.trim()).ok());
+            base = attribute(&tag, "href").and_then(|href| page.join(href.trim()).ok()).filter(is_short);
+        }
+        if is_not_to_follow(&tag) {
+            continue;
         }
         for (_, address) in ADDRESSES.iter().filter(|(element, _)| element.as_bytes() == name) {
             texts.extend(attribute(&tag, address));
@@ -54,7 +66,7 @@ pub fn links(html: &str, page: &Url) -> Vec<Url> {
         if LISTS.iter().any(|element| element.as_bytes() == name) {
             let list = attribute(&tag, "srcset").unwrap_or_default();
             let candidates = list.split(", ").filter_map(|candidate| candidate.split_ascii_whitespace().next());
-            texts.extend(candidates.map(|candidate| candidate.trim_matches(',').to_owned()));
+            texts.extend(candidates.take(MOST_LINKS).map(|candidate| candidate.trim_matches(',').to_owned()));
         }
         if texts.len() >= MOST_LINKS {
             break;
@@ -64,15 +76,25 @@ pub fn links(html: &str, page: &Url) -> Vec<Url> {
     let base = base.unwrap_or_else(|| page.clone());
     let mut seen = BTreeSet::new();
     let found = texts.into_iter().take(MOST_LINKS).filter_map(|text| {
-        let mut url = base.join(text.trim()).ok()?;
+        let mut url = base.join(text.trim()).ok().filter(is_short)?;
         url.set_fragment(None);
         seen.insert(url.clone()).then_some(url)
     });
     found.collect()
 }
 
+fn is_short(url: &Url) -> bool {
+    url.as_str().len() <= LONGEST
+}
+
+fn is_not_to_follow(tag: &StartTag<()>) -> bool {
+    let rel = attribute(tag, "rel").unwrap_or_default();
+    rel.split_ascii_whitespace().any(|word| word.eq_ignore_ascii_case("nofollow"))
+        || METHODS.iter().any(|method| tag.attributes.contains_key(method.as_bytes()))
+}
+
 fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
-    let value = tag.attributes.get(name.as_bytes())?;
+    let value = tag.attributes.get(name.as_bytes()).filter(|value| value.len() <= LONGEST || name == "srcset")?;
     Some(String::from_utf8_lossy(value).into_owned()).filter(|value| !value.trim().is_empty())
 }
 
@@ -118,6 +140,23 @@ mod tests {
     fn the_first_base_holds() {
         let html = "<a href=a><base href='/deep/'><base href=/no/><a href=b><a href=http://[>";
         assert_eq!(of(html), ["http://a.test/deep/a", "http://a.test/deep/b"]);
+    }
+
+    #[test]
+    fn what_a_page_says_not_to_follow_is_not_followed() {
+        let html = "<a rel='nofollow' href=/a><a href=/b REL='external NoFollow'><a href=/c data-method=delete>\
+                    <a data-turbo-method=post href=/d><a rel=next href=/e>";
+        assert_eq!(of(html), ["http://a.test/e"]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_no_address() {
+        let long = "x".repeat(LONGEST);
+        assert_eq!(of(&format!("<base href='/{long}/'><a href=a>")), ["http://a.test/shop/a"], "nor a base");
+        assert_eq!(
+            of(&format!("<a href='/{long}'><a href=b><img srcset='/{long} 1x, c 2x'>")),
+            ["http://a.test/shop/b", "http://a.test/shop/c"]
+        );
     }
 
     #[test]
