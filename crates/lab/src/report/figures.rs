@@ -22,15 +22,24 @@ pub fn figures(runs: &[RunFile]) -> Result<String, String> {
 }
 
 /// The charts of the page, each with a name that begins with its experiment's.
-#[must_use]
-pub fn charts(runs: &[RunFile]) -> Vec<Drawing> {
+///
+/// # Errors
+/// Two runs are of one experiment, so that their charts have the same names.
+pub fn charts(runs: &[RunFile]) -> Result<Vec<Drawing>, String> {
+    let names: Vec<&str> = runs.iter().map(|run| run.experiment.name.as_str()).collect();
+    if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|one| one == *name))
+    {
+        return Err(format!(
+            "two of the runs are of {twice}, whose charts have the same names; draw them one at a time"
+        ));
+    }
     let of = |run: &RunFile| {
         let (groups, outline) = (run.groups(), &run.experiment);
         let all = drawings(&Report { outline, groups: &groups, by: "approach" });
         let named = |drawing: Drawing| Drawing { name: format!("{}-{}", outline.name, drawing.name), ..drawing };
         all.into_iter().map(named).collect::<Vec<Drawing>>()
     };
-    runs.iter().flat_map(of).collect()
+    Ok(runs.iter().flat_map(of).collect())
 }
 
 fn section(run: &RunFile) -> Result<String, String> {

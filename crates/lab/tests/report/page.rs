@@ -71,7 +71,9 @@ fn figures_of_several_runs_are_on_one_page() {
     let html = figures(&[used.clone(), used.clone()]).unwrap();
     assert_eq!(balance(&html), Ok(()));
     assert_eq!(html.matches("<section>").count(), 2);
-    let names: Vec<String> = charts(std::slice::from_ref(&used)).into_iter().map(|chart| chart.name).collect();
+    let twice = charts(&[used.clone(), used.clone()]).unwrap_err();
+    assert!(twice.contains("hand-made, whose charts have the same names"), "{twice}");
+    let names: Vec<String> = charts(std::slice::from_ref(&used)).unwrap().into_iter().map(|chart| chart.name).collect();
     assert!(names.contains(&"hand-made-calm-use".to_owned()), "{names:?}");
     assert!(names.iter().any(|name| name.starts_with("hand-made-inside-")), "{names:?}");
     for told in [

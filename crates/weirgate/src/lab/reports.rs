@@ -91,8 +91,9 @@ pub(super) fn figures(args: &FiguresArgs) -> ExitCode {
 
 fn write_charts(directory: &Path, runs: &[report::RunFile]) -> Result<(), String> {
     let told = |path: &Path, error: std::io::Error| format!("{} cannot be written: {error}", path.display());
+    let charts = report::charts(runs)?;
     fs::create_dir_all(directory).map_err(|error| told(directory, error))?;
-    for chart in report::charts(runs) {
+    for chart in charts {
         let path = directory.join(format!("{}.svg", chart.name));
         fs::write(&path, chart.svg).map_err(|error| told(&path, error))?;
     }
