@@ -17,6 +17,8 @@ pub(crate) enum Visit {
     Page,
     /// It has no cost, and why.
     Bad(String),
+    /// There was no whole answer, and why.
+    Unanswered(String),
 }
 
 /// What `robots.txt` of the node says.
@@ -62,7 +64,7 @@ pub(crate) async fn visit(
     let Ok(url) = home.join(path) else { return Visit::Bad("is no address".to_owned()) };
     let answer = match get(load, path).await {
         Ok(answer) => answer,
-        Err(why) => return Visit::Bad(why),
+        Err(why) => return Visit::Unanswered(why),
     };
     match answer.status {
         200..300 if answer.html => {

@@ -91,6 +91,20 @@ impl Left {
     }
 }
 
+impl Left {
+    /// The reason where a page itself is left, after "the page is".
+    #[must_use]
+    pub fn of_page(self) -> &'static str {
+        match self {
+            Left::Elsewhere => "on another server",
+            Left::Robots => "closed by robots.txt",
+            Left::Deep | Left::Alike | Left::Full => "beyond the bounds of the crawl",
+            Left::Doing => "left alone, as its address has a word such as `logout` or `delete`: begin at another page",
+            Left::Odd => "at an address that is too long, or that no route could name: begin at another page",
+        }
+    }
+}
+
 /// What is found and what is still to be visited.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Frontier {

@@ -25,6 +25,7 @@ pub mod robots;
 pub mod sample;
 mod state;
 pub mod table;
+mod verdict;
 
 pub use client::{AGENT, Answer, Target};
 pub use probe::{Options, Probe, Progress};

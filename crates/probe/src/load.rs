@@ -17,6 +17,9 @@ const SETTLING: Duration = Duration::from_millis(500);
 /// less is no difference.
 const WINDOW: Duration = Duration::from_secs(3);
 
+/// How long the idle server is watched between rounds where its use matters: as long as a batch.
+const MOMENT: Duration = Duration::from_millis(250);
+
 /// Share of failed requests from which on a server is overloaded rather than saturated.
 const MOST_FAILED: f64 = 0.1;
 
@@ -79,6 +82,22 @@ impl Load {
         let seconds = (clock.now() - began).as_secs_f64();
         self.idle = Idle::of(questions, between(&first, &asked)?, seconds, between(&asked, &waited)?);
         Ok(self.idle)
+    }
+
+    /// After a round of batches: watches the idle server for a moment, if what it uses is no small part of theirs.
+    ///
+    /// # Errors
+    /// The monitor does not tell.
+    pub(crate) async fn watch_again(&mut self, used: Used, seconds: f64) -> Result<(), String> {
+        if !self.idle.matters(used, seconds) {
+            return Ok(());
+        }
+        let before = self.monitor.read().await?;
+        let clock = Clock::start();
+        clock::sleep(MOMENT).await;
+        let after = self.monitor.read().await?;
+        self.idle.watched_again(clock.now().as_secs_f64(), between(&before, &after)?);
+        Ok(())
     }
 
     /// `at_once` workers make `each` requests for `path` one after the other.

@@ -12,6 +12,12 @@ use weirgate_config::{MAX_REPORT_BYTES, Report, USAGE_RESOURCES, Usage};
 
 use crate::clock;
 
+/// Part of a use that must not be the idle server's without its being watched again: a fifth of what a cost may be wrong by.
+const MUCH: f64 = 0.03;
+
+/// Part of the idle server's use that is renewed when it is watched for a moment: four such moments are one second.
+const RENEWED: f64 = 0.25;
+
 /// What was used of CPU, disk and bandwidth, in the agent's units.
 pub type Used = [f64; 3];
 
@@ -109,6 +115,18 @@ impl Idle {
         Idle { question, second }
     }
 
+    /// Watched again for some `seconds` with one question at their end.
+    pub fn watched_again(&mut self, seconds: f64, waited: Used) {
+        let now = Idle::of(0, [0.0; 3], seconds, [0, 1, 2].map(|at| waited[at] - self.question[at]));
+        self.second = [0, 1, 2].map(|at| self.second[at] + RENEWED * (now.second[at] - self.second[at]));
+    }
+
+    /// Whether so much of `used` in `seconds` may be the idle server's that its use must be known as it is now.
+    #[must_use]
+    pub fn matters(&self, used: Used, seconds: f64) -> bool {
+        (0..3).any(|at| self.second[at] * seconds > MUCH * used[at].max(0.0) && self.second[at] > 0.0)
+    }
+
     /// `used` in `seconds` up to one more question, without what was not the requests'.
     #[must_use]
     pub fn taken_from(&self, used: Used, seconds: f64) -> Used {
@@ -134,6 +152,12 @@ mod tests {
         let idle = Idle::of(10, [0.1, 0.0, 3000.0], 2.0, [0.41, 0.0, 300.0]);
         assert_eq!(idle.question, [0.01, 0.0, 300.0]);
         assert!((idle.second[0] - 0.2).abs() < 1e-12 && idle.second[1..] == [0.0, 0.0], "{idle:?}");
+        let mut now = idle;
+        for _ in 0..20 {
+            now.watched_again(0.25, [0.11, 0.0, 300.0]);
+        }
+        assert!((now.second[0] - 0.4).abs() < 0.001 && now.question == idle.question, "{now:?}");
+        assert!(idle.matters([6.0, 1.0, 1.0], 1.0) && !idle.matters([7.0, 0.0, 0.0], 1.0));
         let rest = idle.taken_from([1.0, 7.0, 1300.0], 2.0);
         assert!((rest[0] - 0.59).abs() < 1e-12 && rest[1..] == [7.0, 1000.0], "{rest:?}");
     }

@@ -11,14 +11,15 @@ use crate::capacity::{Capacity, Ramp, capacities, heaviest};
 use crate::client::Target;
 use crate::clock::{self, Clock};
 use crate::crawl::{self, Visit};
-use crate::fold::{Route, fold};
-use crate::frontier::{Bounds, route};
-use crate::linear::LEAST_FIT;
+use crate::fold::fold;
+use crate::frontier::{self, Bounds};
 use crate::load::Load;
 use crate::monitor::{Monitor, Used};
-use crate::profile::{Effort, profile};
+use crate::profile::{Effort, Look, look};
+use crate::sample::Series;
 use crate::state::{Profile, State};
-use crate::table::{Table, amount, percent};
+use crate::table::{Table, amount};
+use crate::verdict::{Cost, use_of};
 
 /// Questions that tell what one costs.
 const QUESTIONS: u32 = 20;
@@ -26,13 +27,13 @@ const QUESTIONS: u32 = 20;
 /// How long the idle server is watched.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Part of the time in which the crawl must end, and in which profiling must.
+/// Part of the time in which the crawl must end, and in which the first look at all pages must: the second look takes as long
+/// or less, and the server is saturated between them.
 const CRAWL_BY: f64 = 0.25;
-const PROFILE_BY: f64 = 0.8;
+const FIRST_LOOK_BY: f64 = 0.6;
 
-/// A resource matters for a page if its share is so much of the page's largest one. A small share may be noise, which
-/// says nothing against the page.
-const MATTERS: f64 = 0.2;
+/// Status from which on a server is in trouble, rather than a page.
+const TROUBLE: u16 = 500;
 
 /// What is to be probed, and how much.
 #[derive(Clone, Debug)]
@@ -117,6 +118,13 @@ impl<'a> Probe<'a> {
             match crawl::visit(&mut self.load, page, &home, &robots, bounds, &mut self.state.frontier).await {
                 Visit::Page => self.state.pages.push(path),
                 Visit::Bad(why) => self.state.left_out.push((path, why)),
+                Visit::Unanswered(why) => {
+                    if let Err(trouble) = self.is_up().await {
+                        self.state.frontier.put_back(path, depth);
+                        return Err(trouble);
+                    }
+                    self.state.left_out.push((path, why));
+                }
             }
             self.keep()?;
             (self.show)(Progress::Done);
@@ -130,7 +138,8 @@ impl<'a> Probe<'a> {
         }
         if self.state.pages.is_empty() {
             let why = self.state.left_out.first().map(|(path, why)| format!("{path}: {why}"));
-            return Err(why.unwrap_or_else(|| "robots.txt closes the home page".to_owned()));
+            let left = self.state.frontier.left().keys().next().map_or("not to be visited", |left| left.of_page());
+            return Err(why.unwrap_or_else(|| format!("the home page is {left}")));
         }
         self.state.is_crawled = true;
         self.keep()?;
@@ -152,29 +161,68 @@ impl<'a> Probe<'a> {
             "a second without requests: cpu {cpu}, disk {disk}, bandwidth {bandwidth}"
         )));
         self.profile_pages().await?;
-        self.saturate(told.capacity).await?;
-        Ok(self.table(told.capacity))
+        let hindered = self.saturate(told.capacity).await?;
+        let capacity = capacities(&self.state.peaks, told.capacity);
+        if let Some((path, resource)) = self.without_capacity(&capacity) {
+            let why = hindered.unwrap_or_else(|| "there was no time to find out; give more with --max-time".to_owned());
+            let name = USAGE_RESOURCES[resource];
+            return Err(format!("nobody knows how much {name} the server has, of which {path} uses some: {why}"));
+        }
+        // What the server did when it was saturated, it may still do.
+        self.load.learn_idle(QUESTIONS, IDLE).await?;
+        self.confirm(&capacity).await?;
+        Ok(self.table(capacity))
+    }
+
+    /// A page that uses what nobody knows the capacity of, and which resource that is. What the server could not be brought
+    /// to use at all counts as nothing.
+    fn without_capacity(&self, capacity: &[Option<Capacity>; 3]) -> Option<(&str, usize)> {
+        let is_known = |at: usize| capacity[at].is_some() || self.state.peaks.iter().any(|peak| peak.resource == at);
+        let unknown = [0, 1, 2].map(|at| !is_known(at));
+        let costs = self.state.profiles.iter().map(Cost::of).filter(Cost::is_sound);
+        costs
+            .filter_map(|cost| Some((cost.target, (0..3).find(|at| unknown[*at] && cost.lines[*at].is_some())?)))
+            .next()
+    }
+
+    /// Whether agent and server still answer, asked after a request has failed. Without them every page would fail, and
+    /// that is none of the pages' fault.
+    ///
+    /// # Errors
+    /// Which of them does not.
+    async fn is_up(&mut self) -> Result<(), String> {
+        self.options.monitor.read().await?;
+        let home = frontier::target(&self.options.home);
+        let mut connection = self.load.connection();
+        let answer = connection.get(&home, false).await;
+        self.load.give_back(connection);
+        let why = match answer {
+            Ok(answer) if answer.status < TROUBLE => return Ok(()),
+            Ok(answer) => format!("answered {}", answer.status),
+            Err(why) => why,
+        };
+        Err(format!("the server is in trouble, also its home page fails ({why}); see to it"))
     }
 
     async fn profile_pages(&mut self) -> Result<(), String> {
         let pages: Vec<String> = self.unknown().map(str::to_owned).collect();
         (self.show)(Progress::Part("profiling", Some(pages.len() as u64)));
         for path in pages {
-            if self.is_past(PROFILE_BY) {
+            if self.is_past(FIRST_LOOK_BY) {
                 (self.show)(Progress::Line("the time for profiling is over".to_owned()));
                 break;
             }
             (self.show)(Progress::Step(path.clone()));
-            match profile(&mut self.load, &path, self.options.effort).await {
-                Ok(profile) => {
-                    (self.show)(Progress::Line(told(&profile)));
+            let mut series = Series::default();
+            match look(&mut self.load, &path, self.options.effort, Look::First, &mut series).await {
+                Ok(()) => {
+                    let profile = Profile { target: path, series, is_confirmed: false };
+                    (self.show)(Progress::Line(Cost::of(&profile).told()));
                     self.state.profiles.push(profile);
                 }
                 Err(why) => {
-                    // A monitor that has gone would take every page with it.
-                    self.options.monitor.read().await?;
-                    (self.show)(Progress::Line(format!("{path}: left out: {why}")));
-                    self.state.left_out.push((path, why));
+                    self.is_up().await?;
+                    self.leave_out(path, why);
                 }
             }
             self.keep()?;
@@ -183,10 +231,53 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
+    /// The second look at each page, minutes after the first: what else the machine did then is likely to be over, and now
+    /// it is known what matters.
+    async fn confirm(&mut self, capacity: &[Option<Capacity>; 3]) -> Result<(), String> {
+        let open = |profile: &&Profile| !profile.is_confirmed;
+        let pages: Vec<Profile> = self.state.profiles.iter().filter(open).cloned().collect();
+        (self.show)(Progress::Part("profiling again", Some(pages.len() as u64)));
+        for mut profile in pages {
+            if self.is_past(1.0) {
+                (self.show)(Progress::Line("there is no time to look at all pages again".to_owned()));
+                break;
+            }
+            (self.show)(Progress::Step(profile.target.clone()));
+            let (effort, which) = (self.options.effort, Look::Second(Cost::of(&profile).worth_knowing(capacity)));
+            let looked = look(&mut self.load, &profile.target, effort, which, &mut profile.series).await;
+            if looked.is_err() {
+                self.is_up().await?;
+            }
+            let at = self.state.profiles.iter().position(|known| known.target == profile.target);
+            let known = at.and_then(|at| self.state.profiles.get_mut(at).map(|known| (at, known)));
+            match (looked, known) {
+                (Ok(()), Some((_, known))) => {
+                    profile.is_confirmed = true;
+                    (self.show)(Progress::Line(Cost::of(&profile).told()));
+                    *known = profile;
+                }
+                (Err(why), Some((at, _))) => {
+                    self.state.profiles.remove(at);
+                    self.leave_out(profile.target, why);
+                }
+                (_, None) => {}
+            }
+            self.keep()?;
+            (self.show)(Progress::Done);
+        }
+        Ok(())
+    }
+
+    fn leave_out(&mut self, path: String, why: String) {
+        (self.show)(Progress::Line(format!("{path}: left out: {why}")));
+        self.state.left_out.push((path, why));
+    }
+
     /// Saturates each resource with the page that uses most of it, and those that something else held up once more
-    /// with the page that uses least else.
-    async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<(), String> {
+    /// with the page that uses least else. Says what was in the way, if something was.
+    async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<Option<String>, String> {
         (self.show)(Progress::Part("saturating the server", None));
+        let mut hindered = None;
         for again in [false, true] {
             for resource in 0..3 {
                 let known = again.then(|| capacities(&self.state.peaks, told));
@@ -196,28 +287,31 @@ impl<'a> Probe<'a> {
                 if known.as_ref().is_some_and(reached) {
                     continue;
                 }
-                let pages: Vec<(&str, Used)> =
-                    sound(&self.state).map(|profile| (profile.target.as_str(), profile.used)).collect();
+                let costs = self.state.profiles.iter().map(Cost::of).filter(Cost::is_sound);
+                let pages: Vec<(&str, Used)> = costs.map(|cost| (cost.target, cost.used)).collect();
                 let Some(path) = heaviest(&pages, resource, known.as_ref()).map(str::to_owned) else { continue };
                 if self.state.peaks.iter().any(|peak| peak.target == path && peak.resource == resource)
                     || self.is_past(1.0)
                 {
                     continue;
                 }
-                self.bring_to_peak(&path, resource).await?;
+                hindered = self.bring_to_peak(&path, resource).await?.or(hindered);
             }
         }
-        Ok(())
+        Ok(hindered)
     }
 
-    async fn bring_to_peak(&mut self, path: &str, resource: usize) -> Result<(), String> {
+    /// Saturates a resource with a page. Says why, if that cannot be.
+    async fn bring_to_peak(&mut self, path: &str, resource: usize) -> Result<Option<String>, String> {
         let mut ramp = Ramp::new(path, resource, self.options.saturate);
+        let mut hindered = None;
         while let Some(at_once) = ramp.next() {
             (self.show)(Progress::Step(format!("{} with {path}, {at_once} at once", USAGE_RESOURCES[resource])));
             match self.load.sustained(path, at_once).await {
                 Ok((rate, own)) => ramp.add(rate, own),
                 Err(why) => {
-                    self.options.monitor.read().await?;
+                    self.is_up().await?;
+                    hindered = Some(format!("{path}: {why}"));
                     (self.show)(Progress::Line(format!("{path}: {why}")));
                     break;
                 }
@@ -225,21 +319,24 @@ impl<'a> Probe<'a> {
             (self.show)(Progress::Done);
         }
         let peak = ramp.peak();
+        if peak.concurrency == 0 && hindered.is_some() {
+            return Ok(hindered);
+        }
         let rate = amount(resource, peak.rate[resource]);
         (self.show)(Progress::Line(format!(
             "{path} uses at most {rate} of {} a second, with {} at once",
             USAGE_RESOURCES[resource], peak.concurrency
         )));
         self.state.peaks.push(peak);
-        self.keep()
+        self.keep()?;
+        Ok(None)
     }
 
-    fn table(&self, told: [Option<f64>; 3]) -> Table {
-        let capacity = capacities(&self.state.peaks, told);
+    fn table(&self, capacity: [Option<Capacity>; 3]) -> Table {
         let mut left_out = self.state.left_out.clone();
         let mut routes = Vec::new();
         for profile in &self.state.profiles {
-            match judged(profile, &capacity) {
+            match Cost::of(profile).judged(&capacity) {
                 Ok(route) => routes.push(route),
                 Err(why) => left_out.push((profile.target.clone(), why)),
             }
@@ -269,99 +366,5 @@ impl<'a> Probe<'a> {
 
     fn keep(&self) -> Result<(), String> {
         self.options.state.as_ref().map_or(Ok(()), |path| self.state.save(path))
-    }
-}
-
-/// Profiles whose use of something is proportional to the requests: others saturate nothing.
-fn sound(state: &State) -> impl Iterator<Item = &Profile> {
-    state.profiles.iter().filter(|profile| profile.lines.iter().flatten().any(|line| line.fit >= LEAST_FIT))
-}
-
-/// The route of a page, if what was measured makes sense.
-///
-/// # Errors
-/// Why it does not.
-fn judged(profile: &Profile, capacity: &[Option<Capacity>; 3]) -> Result<Route, String> {
-    let share = [0, 1, 2].map(|at| match (capacity[at], profile.lines[at]) {
-        (Some(capacity), Some(_)) => profile.used[at].max(0.0) / capacity.amount,
-        _ => 0.0,
-    });
-    let largest = share.into_iter().fold(0.0, f64::max);
-    if largest <= 0.0 {
-        return Err("costs too little to be measured".to_owned());
-    }
-    let mut confidence = 1.0f64;
-    for (at, line) in profile.lines.iter().enumerate() {
-        let Some(line) = line.filter(|_| share[at] >= MATTERS * largest) else { continue };
-        if line.fit < LEAST_FIT {
-            return Err(format!(
-                "its use of {} ({} a request) does not grow with the number of requests (fit {:.2}, at least {LEAST_FIT} is \
-                 asked for)",
-                USAGE_RESOURCES[at],
-                percent(share[at]),
-                line.fit
-            ));
-        }
-        confidence = confidence.min(line.fit);
-    }
-    let route = route(&profile.target).ok_or("no route could name it")?;
-    Ok(Route::of(&route, share, confidence, profile.requests))
-}
-
-/// What a page costs, in a line for people.
-fn told(profile: &Profile) -> String {
-    let resources = USAGE_RESOURCES.iter().zip(profile.used).zip(profile.lines).enumerate();
-    let told = resources.filter_map(|(at, ((name, used), line))| {
-        let line = line?;
-        Some(format!("{name} {} (slope {}, fit {:.3})", use_of(at, used), use_of(at, line.slope), line.fit))
-    });
-    format!("{}: {}, {} requests", profile.target, told.collect::<Vec<_>>().join(", "), profile.requests)
-}
-
-/// A use in a unit for people: CPU time in milliseconds, or bytes.
-fn use_of(resource: usize, used: f64) -> String {
-    if resource == 0 { format!("{:.2} ms", used * 1e3) } else { amount(resource, used) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::linear::Line;
-
-    fn capacity(amount: f64) -> Option<Capacity> {
-        Some(Capacity { amount, is_reached: true, is_told: false, missed: None })
-    }
-
-    fn page(used: Used, fits: [Option<f64>; 3]) -> Profile {
-        let lines = [0, 1, 2].map(|at| fits[at].map(|fit| Line { slope: used[at], fit }));
-        Profile { target: "/a?b=1".to_owned(), used, requests: 90, lines }
-    }
-
-    #[test]
-    fn a_cost_is_a_share_of_the_capacity() {
-        let all = [capacity(0.5), capacity(20e6), None];
-        let route = judged(&page([0.01, 600e3, 300.0], [Some(0.99), Some(0.97), Some(1.0)]), &all).expect("sound");
-        assert_eq!((route.share, route.confidence, route.tendency()), ([0.02, 0.03, 0.0], 0.97, 1));
-    }
-
-    #[test]
-    fn nonsense_is_refused_where_it_matters() {
-        let all = [capacity(0.5), capacity(20e6), capacity(1e6)];
-        let why = judged(&page([0.01, 0.0, 300.0], [Some(0.62), None, Some(1.0)]), &all).expect_err("no proportion");
-        assert!(why.contains("use of cpu (2% a request) does not grow") && why.contains("fit 0.62"), "{why}");
-        let noise = page([0.01, 3e3, 300.0], [Some(0.99), Some(-5.0), Some(1.0)]);
-        assert_eq!(judged(&noise, &all).expect("the disk does not matter").confidence, 0.99);
-        for nothing in [page([0.0; 3], [None; 3]), page([-1.0, -1.0, -1.0], [Some(1.0); 3])] {
-            assert!(judged(&nothing, &all).expect_err("nothing").contains("too little"));
-        }
-    }
-
-    #[test]
-    fn a_line_for_people_has_slope_and_fit() {
-        let line = told(&page([0.0123, 0.0, 2048.0], [Some(0.987), None, Some(1.0)]));
-        assert_eq!(
-            line,
-            "/a?b=1: cpu 12.30 ms (slope 12.30 ms, fit 0.987), bandwidth 2KiB (slope 2KiB, fit 1.000), 90 requests"
-        );
     }
 }

@@ -8,11 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::capacity::Peak;
 use crate::frontier::Frontier;
-use crate::linear::Line;
-use crate::monitor::Used;
+use crate::sample::Series;
 
 /// The version that is written and read.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Longest file that is read: thousands of pages take a megabyte.
 const MOST_BYTES: u64 = 64 << 20;
@@ -37,17 +36,15 @@ pub struct State {
     pub left_out: Vec<(String, String)>,
 }
 
-/// What a page costs, in the agent's units.
+/// What is known of a page's cost, in the agent's units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Path and query.
     pub target: String,
-    /// Per request.
-    pub used: Used,
-    /// Requests that it was measured with.
-    pub requests: u32,
-    /// The linear verification, of what it uses more of than noise.
-    pub lines: [Option<Line>; 3],
+    /// What requests for it used.
+    pub series: Series,
+    /// Whether it was looked at a second time.
+    pub is_confirmed: bool,
 }
 
 impl State {
@@ -116,6 +113,7 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::Batch;
 
     #[test]
     fn a_state_is_of_one_probe() {
@@ -125,9 +123,11 @@ mod tests {
         assert!(path.ends_with("pages.yaml.state"));
         let mut state = State::new("http://a.test/", "10.0.0.1:80");
         state.pages.push("/a".to_owned());
-        let line = Some(Line { slope: 0.1, fit: 0.99 });
-        let profile =
-            Profile { target: "/a".to_owned(), used: [0.1, 0.0, 5.0], requests: 9, lines: [line, None, None] };
+        let mut series = Series::default();
+        for at_once in [1, 2, 1, 2] {
+            series.add(vec![Batch { at_once, requests: 4, used: [0.1, 0.0, 5e3] }]);
+        }
+        let profile = Profile { target: "/a".to_owned(), series, is_confirmed: true };
         state.profiles.push(profile.clone());
         state.save(&path).expect("it is written");
         let again = State::load(&path, "http://a.test/", "10.0.0.1:80").expect("it is read");

@@ -70,7 +70,7 @@ impl Table {
             let _ = writeln!(text, "{line:width$}  # {}", USAGE_RESOURCES[tendency]);
         }
         if !self.left_out.is_empty() {
-            text += "# Left out; their class's `cost` counts:\n";
+            text += "# Left out; where no route above matches, their class's `cost` counts:\n";
         }
         for (target, why) in &self.left_out {
             let _ = writeln!(text, "#   {target}: {}", why.replace(['\n', '\r'], " "));
@@ -173,7 +173,7 @@ mod tests {
                 "routes:",
                 "  \"/\": { cpu: 0.01%, disk: 0%, bandwidth: 0.002%, confidence: 100%, samples: 40 }              # cpu",
                 "  \"/album.php?id=7\": { cpu: 0.8%, disk: 2.51%, bandwidth: 0%, confidence: 98%, samples: 120 }  # disk",
-                "# Left out; their class's `cost` counts:",
+                "# Left out; where no route above matches, their class's `cost` counts:",
                 "#   /broken: answered 500",
             ]
         );
