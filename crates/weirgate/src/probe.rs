@@ -64,8 +64,8 @@ pub(crate) struct Args {
     /// Where the page table is written.
     #[arg(short, long, value_name = "FILE", default_value = "pages.yaml")]
     output: PathBuf,
-    /// Overwrite FILE, and forget a probe that was stopped.
-    #[arg(long, conflicts_with = "resume")]
+    /// Overwrite FILE, of which FILE.old is kept; without --resume, forget a probe that was stopped.
+    #[arg(long)]
     force: bool,
     /// Go on with the probe that was stopped.
     #[arg(long)]
@@ -125,11 +125,7 @@ fn start(args: &Args) -> Result<(), String> {
         home,
         monitor,
         bounds: Bounds { depth: args.max_depth, pages: args.max_pages as usize },
-        effort: Effort {
-            at_once: args.concurrency,
-            requests: args.requests,
-            time: Duration::from_secs(args.page_time.into()),
-        },
+        effort: effort(args),
         saturate: args.saturate,
         time: Duration::from_secs(60 * u64::from(args.max_time)),
         state: (!args.dry_run).then(|| keeps.clone()),
@@ -161,14 +157,17 @@ fn start(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
+fn effort(args: &Args) -> Effort {
+    Effort { at_once: args.concurrency, requests: args.requests, time: Duration::from_secs(args.page_time.into()) }
+}
+
 /// The whole probe, or its crawl alone.
 async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String> {
     if !args.dry_run {
         return probe.run().await.map(Some);
     }
-    let known = probe.crawl().await?;
-    let steps = args.concurrency.ilog2() + 1;
-    let (pages, each) = (known.pages.len() as u32, steps * args.requests);
+    let (effort, known) = (effort(args), probe.crawl().await?);
+    let pages = known.pages.len();
     for path in &known.pages {
         exit::write(&format!("{path}\n")).map_err(|error| error.to_string())?;
     }
@@ -176,9 +175,10 @@ async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String
         tell(&format!("weirgate: probe: left out: {path}: {why}\n"));
     }
     tell(&format!(
-        "weirgate: probe: {pages} pages; each would be requested at most {each} times in {} s, by up to {} at once; then the \
+        "weirgate: probe: {pages} pages; each would be requested at most {} times in about {} s, by up to {} at once; and the \
          server would be saturated by up to {} at once for half a minute\n",
-        steps * args.page_time,
+        effort.most(),
+        effort.longest().as_secs(),
         args.concurrency,
         args.saturate
     ));
@@ -187,6 +187,15 @@ async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String
 
 fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
     let output = args.output.display();
+    if args.output.exists() {
+        // It may have been written by hand meanwhile.
+        if !args.force {
+            return Err(format!("{output} has appeared meanwhile; --resume --force overwrites it"));
+        }
+        let mut old = args.output.clone().into_os_string();
+        old.push(".old");
+        fs::copy(&args.output, &old).map_err(|error| format!("{}: {error}", Path::new(&old).display()))?;
+    }
     replace(&args.output, &table.to_yaml()).map_err(|error| format!("{output}: {error}"))?;
     // It has been used up; one that stays is only in the way of the next probe.
     if let Err(error) = fs::remove_file(state) {
@@ -285,6 +294,9 @@ fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
 fn state(args: &Args, keeps: &Path, home: &Url, node: &str) -> Result<State, String> {
     let (output, beside) = (args.output.display(), keeps.display());
     match (args.resume, keeps.exists()) {
+        (true, true) if args.output.exists() && !args.force => {
+            Err(format!("{output} is there already; --resume --force goes on and overwrites it in the end"))
+        }
         (true, true) => State::load(keeps, home.as_str(), node),
         (true, false) => Err(format!("there is no {beside} to go on with; leave out --resume")),
         (false, true) if !args.force => {

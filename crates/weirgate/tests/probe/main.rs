@@ -109,6 +109,11 @@ fn a_site_is_probed_into_a_table_that_a_policy_loads() {
         assert_eq!(server.requests(path), 0, "{path}");
     }
     assert_eq!((server.requests("/broken"), server.requests("/robots.txt")), (1, 1));
+    assert_eq!(
+        server.zipped("/math.php?n=1"),
+        server.requests("/math.php?n=1") - 1,
+        "as browsers ask, but in the crawl"
+    );
     assert!(
         said.contains("1 link that robots.txt closes") && said.contains("left alone: 1 link to other servers"),
         "{said}"
@@ -126,6 +131,8 @@ fn a_dry_run_asks_for_each_page_once_and_writes_nothing() {
     assert_eq!(code, Some(0), "{said}");
     assert!(listed.starts_with("/\n") && listed.contains("/album/2/\n") && !listed.contains("broken"), "{listed}");
     assert!(said.contains("left out: /broken: answered 500") && said.contains("13 pages"), "{said}");
+    // 8 for each of 1, 2, 4 and 8 at once, and the first of each look.
+    assert!(said.contains("at most 34 times in about 6 s"), "{said}");
     assert_eq!((server.requests("/"), server.requests("/math.php?n=3")), (1, 1));
     assert_eq!(std::fs::read_dir(directory.path()).expect("it is there").count(), 1, "the policy");
 }
@@ -134,7 +141,7 @@ fn a_dry_run_asks_for_each_page_once_and_writes_nothing() {
 fn a_probe_that_is_stopped_goes_on() {
     let (directory, server) = (Directory::new(), Scripted::start(PAGES));
     policy(&directory, &server, "");
-    // In the midst of profiling: the crawl takes 14 requests, a page 40 or so.
+    // In the midst of profiling: the crawl takes 14 requests, a first look at a page 17.
     let reached = server.after(150);
     let stopped = probe(&server, &directory, &[]).stderr(Stdio::piped()).spawn().expect("it starts");
     reached.recv().expect("the server is there");
@@ -153,11 +160,53 @@ fn a_probe_that_is_stopped_goes_on() {
     let before = (server.requests("/"), server.requests("/robots.txt"));
     let (code, _, said) = ended(elsewhere);
     assert_eq!(code, Some(0), "{said}");
-    assert_eq!((server.requests("/"), server.requests("/robots.txt")), before, "what is known is not asked again");
+    // The second look, 17 requests, was still to come.
+    let after = (server.requests("/") - 17, server.requests("/robots.txt"));
+    assert_eq!(after, before, "what is known is not asked again");
     assert_eq!(table(&policy(&directory, &server, "page_table: pages.yaml\n")).routes.len(), 8);
     assert!(!state.exists());
     let (code, _, said) = ended(probe(&server, &directory, &["--resume"]));
     assert!(code == Some(1) && said.contains("to go on with; leave out --resume"), "{said}");
+}
+
+#[test]
+fn a_server_that_dies_costs_no_page_and_no_table() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    policy(&directory, &server, "");
+    let (output, state) = (directory.path().join("pages.yaml"), directory.path().join("pages.yaml.state"));
+    directory.write("pages.yaml", "# by hand\n");
+    // In the crawl, in the first look, and when the server is saturated: the first look at ten pages takes 170 requests.
+    for (after, args) in [(9, vec!["--force"]), (60, vec!["--resume", "--force"]), (400, vec!["--resume", "--force"])] {
+        server.dies_after(Some(after));
+        let (code, _, said) = ended(probe(&server, &directory, &args));
+        assert!(code == Some(1) && said.contains("also its home page fails") && said.contains("--resume"), "{said}");
+        assert_eq!(std::fs::read_to_string(&output).expect("it is there"), "# by hand\n");
+        assert!(state.exists());
+    }
+    server.dies_after(None);
+    let (code, _, said) = ended(probe(&server, &directory, &["--resume"]));
+    assert!(code == Some(1) && said.contains("is there already; --resume --force goes on"), "{said}");
+    let (code, _, said) = ended(probe(&server, &directory, &["--resume", "--force"]));
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("pages.yaml.old")).expect("it is kept"), "# by hand\n");
+    let text = std::fs::read_to_string(&output).expect("it is written");
+    assert_eq!(table(&policy(&directory, &server, "page_table: pages.yaml\n")).routes.len(), 8, "{text}");
+    let left: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("#   ")?.split(':').next()).collect();
+    assert_eq!(left, ["/broken", "/free", "/once"], "{text}");
+}
+
+#[test]
+fn a_table_that_appears_meanwhile_is_not_overwritten() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    policy(&directory, &server, "");
+    let reached = server.after(30);
+    let running = probe(&server, &directory, &[]).stderr(Stdio::piped()).spawn().expect("it starts");
+    reached.recv().expect("the server is there");
+    directory.write("pages.yaml", "# by hand\n");
+    let output = running.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("has appeared meanwhile; --resume --force"), "{said}");
+    assert_eq!(std::fs::read_to_string(directory.path().join("pages.yaml")).expect("it is there"), "# by hand\n");
 }
 
 #[test]
@@ -170,6 +219,34 @@ fn a_server_that_cannot_say_what_is_open_is_left_alone() {
     assert!(code == Some(1) && said.contains("/robots.txt is answered with 503"), "{said}");
     assert_eq!(server.requests("/"), 0);
     assert!(!directory.path().join("pages.yaml.state").exists(), "there is nothing to go on with");
+}
+
+#[test]
+fn a_robots_txt_that_is_elsewhere_closes_everything() {
+    const MOVED: &[(&str, Page)] = &[
+        ("/robots.txt", Page(302, "https://shop.test/robots.txt", [0.0; 3])),
+        ("/", Page(200, "<p>", [0.1, 0.0, 0.0])),
+    ];
+    let (directory, server) = (Directory::new(), Scripted::start(MOVED));
+    policy(&directory, &server, "");
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    assert!(code == Some(1) && said.contains("leads to https://shop.test/robots.txt, which is not asked"), "{said}");
+    assert_eq!(server.requests("/"), 0);
+}
+
+#[test]
+fn a_table_without_a_capacity_that_it_needs_is_not_written() {
+    const PAGES: &[(&str, Page)] = &[
+        ("/", Page(200, "<a href=/tired>", [0.001, 0.0, 0.0])),
+        (scripted::TIRED.0, Page(200, "x", [0.0005, 0.0, 50_000.0])),
+    ];
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    policy(&directory, &server, "");
+    server.tells_no_capacity();
+    let (code, _, said) = ended(probe(&server, &directory, &[]));
+    let why = "nobody knows how much bandwidth the server has, of which /tired uses some: /tired: ";
+    assert!(code == Some(1) && said.contains(why) && said.contains("answered 503; --resume"), "{said}");
+    assert!(directory.path().join("pages.yaml.state").exists() && !directory.path().join("pages.yaml").exists());
 }
 
 #[test]

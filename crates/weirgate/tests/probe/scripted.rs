@@ -12,6 +12,9 @@ pub(crate) type Cost = [f64; 3];
 /// A page that costs something the first times only: one that is made for all who ask.
 pub(crate) const MADE_ONCE: (&str, u32) = ("/once", 5);
 
+/// A page that is answered so often, and then no more: a first look at it and the crawl take 18 requests.
+pub(crate) const TIRED: (&str, u32) = ("/tired", 20);
+
 /// A page: its status, its body, and its cost.
 pub(crate) struct Page(pub(crate) u16, pub(crate) &'static str, pub(crate) Cost);
 
@@ -27,6 +30,12 @@ struct Seen {
     used: Cost,
     /// Requests by page.
     requests: BTreeMap<String, u32>,
+    /// Whether the agent says nothing about what there is.
+    is_silent: bool,
+    /// Those of them that take a compressed answer.
+    zipped: BTreeMap<String, u32>,
+    /// Requests that are answered before pages no longer are. The agent goes on.
+    dies_after: Option<u32>,
     /// Requests to be made until the gate opens, which is told once.
     gate: Option<(u32, std::sync::mpsc::Sender<()>)>,
 }
@@ -52,6 +61,21 @@ impl Scripted {
         self.seen.lock().expect("no thread has panicked").requests.get(path).copied().unwrap_or(0)
     }
 
+    /// Its agent says from now on what is used, but not what there is.
+    pub(crate) fn tells_no_capacity(&self) {
+        self.seen.lock().expect("no thread has panicked").is_silent = true;
+    }
+
+    /// How often it was asked for in a way that a compressed answer would do.
+    pub(crate) fn zipped(&self, path: &str) -> u32 {
+        self.seen.lock().expect("no thread has panicked").zipped.get(path).copied().unwrap_or(0)
+    }
+
+    /// Answers `count` more requests for pages, and then none; `None` is for ever.
+    pub(crate) fn dies_after(&self, count: Option<u32>) {
+        self.seen.lock().expect("no thread has panicked").dies_after = count;
+    }
+
     /// Is told when `count` more requests have come.
     pub(crate) fn after(&self, count: u32) -> std::sync::mpsc::Receiver<()> {
         let (tell, told) = std::sync::mpsc::channel();
@@ -74,19 +98,34 @@ impl Scripted {
             let path = head.split(' ').nth(1).unwrap_or_default();
             let (answer, close) = match path {
                 "/weirgate/report" => (self.report(), true),
+                _ if !self.lives() => return,
                 _ => (self.page(path, pages), false),
             };
+            if head.contains("accept-encoding: gzip") {
+                *self.seen.lock().expect("no thread has panicked").zipped.entry(path.to_owned()).or_default() += 1;
+            }
             if stream.write_all(answer.as_bytes()).is_err() || close {
                 return;
             }
         }
     }
 
+    fn lives(&self) -> bool {
+        let mut seen = self.seen.lock().expect("no thread has panicked");
+        let lives = seen.dies_after != Some(0);
+        seen.dies_after = seen.dies_after.map(|left| left.saturating_sub(1));
+        lives
+    }
+
     fn report(&self) -> String {
-        let [cpu, disk, bandwidth] = self.seen.lock().expect("no thread has panicked").used;
-        let body = format!(
-            r#"{{"version":1,"active":{{"static":0,"dynamic":0}},"usage":{{"cpu":{{"used":{cpu},"capacity":1}},"disk":{{"used":{disk},"capacity":100000000}},"bandwidth":{{"used":{bandwidth},"capacity":10000000}}}}}}"#
-        );
+        let seen = self.seen.lock().expect("no thread has panicked");
+        let resources = ["cpu", "disk", "bandwidth"].iter().zip(seen.used).zip([1u32, 100_000_000, 10_000_000]);
+        let usage = resources.map(|((name, used), capacity)| match seen.is_silent {
+            true => format!(r#""{name}":{{"used":{used}}}"#),
+            false => format!(r#""{name}":{{"used":{used},"capacity":{capacity}}}"#),
+        });
+        let usage = usage.collect::<Vec<_>>().join(",");
+        let body = format!(r#"{{"version":1,"active":{{"static":0,"dynamic":0}},"usage":{{{usage}}}}}"#);
         format!("HTTP/1.0 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
     }
 
@@ -96,6 +135,7 @@ impl Scripted {
         let mut seen = self.seen.lock().expect("no thread has panicked");
         let times = seen.requests.entry(path.to_owned()).or_default();
         *times += 1;
+        let status = if path == TIRED.0 && *times > TIRED.1 { &503 } else { status };
         let is_made = path != MADE_ONCE.0 || *times <= MADE_ONCE.1;
         for (used, cost) in seen.used.iter_mut().zip(cost) {
             *used += if is_made { *cost } else { 0.0 };
