@@ -273,26 +273,25 @@ impl<'a> Probe<'a> {
         self.state.left_out.push((path, why));
     }
 
-    /// Saturates each resource with the page that uses most of it, and those that something else held up once more
-    /// with the page that uses least else. Says what was in the way, if something was.
+    /// Saturates each resource with the page that uses most of it, and those of which it is doubtful what was found once
+    /// more with the page that uses least else. Says what was in the way, if something was.
     async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<Option<String>, String> {
         (self.show)(Progress::Part("saturating the server", None));
         let mut hindered = None;
         for again in [false, true] {
             for resource in 0..3 {
                 let known = again.then(|| capacities(&self.state.peaks, told));
-                let reached = |known: &[Option<Capacity>; 3]| {
-                    known[resource].is_none_or(|capacity| capacity.is_reached && !capacity.is_told)
-                };
-                if known.as_ref().is_some_and(reached) {
+                let found = known.as_ref().and_then(|known| known[resource]);
+                if again && !found.is_some_and(|capacity| capacity.is_doubtful()) {
                     continue;
                 }
                 let costs = self.state.profiles.iter().map(Cost::of).filter(Cost::is_sound);
                 let pages: Vec<(&str, Used)> = costs.map(|cost| (cost.target, cost.used)).collect();
                 let Some(path) = heaviest(&pages, resource, known.as_ref()).map(str::to_owned) else { continue };
-                if self.state.peaks.iter().any(|peak| peak.target == path && peak.resource == resource)
-                    || self.is_past(1.0)
-                {
+                let was_tried = self.state.peaks.iter().any(|peak| peak.target == path && peak.resource == resource);
+                // Where the agent says much more, the machine may have been busy with others: the same page may do.
+                let is_missed = found.is_some_and(|capacity| capacity.missed.is_some());
+                if (was_tried && !is_missed) || self.is_past(1.0) {
                     continue;
                 }
                 hindered = self.bring_to_peak(&path, resource).await?.or(hindered);

@@ -235,6 +235,24 @@ fn a_robots_txt_that_is_elsewhere_closes_everything() {
 }
 
 #[test]
+fn a_home_page_that_is_not_visited_is_told_why() {
+    let (directory, server) = (Directory::new(), Scripted::start(PAGES));
+    let policy = policy(&directory, &server, "");
+    for (home, why) in [
+        ("/private/x", "the home page is closed by robots.txt"),
+        ("/logout", "the home page is left alone, as its address has a word"),
+        ("/a//b", "the home page is at an address that is too long, or that no route could name"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
+        command.arg("probe").arg(format!("http://{}{home}", server.address)).arg("--policy").arg(&policy);
+        command.arg("--dry-run").stdin(Stdio::null());
+        let (code, _, said) = ended(command);
+        assert!(code == Some(1) && said.contains(why), "{said}");
+        assert_eq!(server.requests(home), 0);
+    }
+}
+
+#[test]
 fn a_table_without_a_capacity_that_it_needs_is_not_written() {
     const PAGES: &[(&str, Page)] = &[
         ("/", Page(200, "<a href=/tired>", [0.001, 0.0, 0.0])),
