@@ -84,12 +84,14 @@ impl Load {
         Ok(self.idle)
     }
 
-    /// After a round of batches: watches the idle server for a moment, if what it uses is no small part of theirs.
+    /// After a round of batches: watches the idle server for a moment, if what it uses is no small part of theirs, of a
+    /// resource that `matters`.
     ///
     /// # Errors
     /// The monitor does not tell.
-    pub(crate) async fn watch_again(&mut self, used: Used, seconds: f64) -> Result<(), String> {
-        if !self.idle.matters(used, seconds) {
+    pub(crate) async fn watch_again(&mut self, used: Used, seconds: f64, matters: [bool; 3]) -> Result<(), String> {
+        let large = self.idle.matters(used, seconds);
+        if !(0..3).any(|at| matters[at] && large[at]) {
             return Ok(());
         }
         let before = self.monitor.read().await?;

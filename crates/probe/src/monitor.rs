@@ -121,10 +121,11 @@ impl Idle {
         self.second = [0, 1, 2].map(|at| self.second[at] + RENEWED * (now.second[at] - self.second[at]));
     }
 
-    /// Whether so much of `used` in `seconds` may be the idle server's that its use must be known as it is now.
+    /// Per resource, whether the idle server's part of `used` in `seconds` is no small one, so that it must be known as it is
+    /// now.
     #[must_use]
-    pub fn matters(&self, used: Used, seconds: f64) -> bool {
-        (0..3).any(|at| self.second[at] * seconds > MUCH * used[at].max(0.0) && self.second[at] > 0.0)
+    pub fn matters(&self, used: Used, seconds: f64) -> [bool; 3] {
+        [0, 1, 2].map(|at| self.second[at] * seconds > MUCH * used[at].max(0.0))
     }
 
     /// `used` in `seconds` up to one more question, without what was not the requests'.
@@ -157,7 +158,8 @@ mod tests {
             now.watched_again(0.25, [0.11, 0.0, 300.0]);
         }
         assert!((now.second[0] - 0.4).abs() < 0.001 && now.question == idle.question, "{now:?}");
-        assert!(idle.matters([6.0, 1.0, 1.0], 1.0) && !idle.matters([7.0, 0.0, 0.0], 1.0));
+        assert_eq!(idle.matters([6.0, 1.0, 0.0], 1.0), [true, false, false]);
+        assert_eq!(idle.matters([7.0, 0.0, 0.0], 1.0), [false; 3], "an idle disk takes nothing away");
         let rest = idle.taken_from([1.0, 7.0, 1300.0], 2.0);
         assert!((rest[0] - 0.59).abs() < 1e-12 && rest[1..] == [7.0, 1000.0], "{rest:?}");
     }

@@ -161,10 +161,11 @@ impl<'a> Probe<'a> {
             "a second without requests: cpu {cpu}, disk {disk}, bandwidth {bandwidth}"
         )));
         self.profile_pages().await?;
-        let hindered = self.saturate(told.capacity).await?;
+        let mut hindered = self.saturate(told.capacity).await?;
         let capacity = capacities(&self.state.peaks, told.capacity);
         if let Some((path, resource)) = self.without_capacity(&capacity) {
-            let why = hindered.unwrap_or_else(|| "there was no time to find out; give more with --max-time".to_owned());
+            let why = hindered[resource].take();
+            let why = why.unwrap_or_else(|| "there was no time to find out; give more with --max-time".to_owned());
             let name = USAGE_RESOURCES[resource];
             return Err(format!("nobody knows how much {name} the server has, of which {path} uses some: {why}"));
         }
@@ -274,10 +275,10 @@ impl<'a> Probe<'a> {
     }
 
     /// Saturates each resource with the page that uses most of it, and those of which it is doubtful what was found once
-    /// more with the page that uses least else. Says what was in the way, if something was.
-    async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<Option<String>, String> {
+    /// more with the page that uses least else. Says what was in the way of each, if something was.
+    async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<[Option<String>; 3], String> {
         (self.show)(Progress::Part("saturating the server", None));
-        let mut hindered = None;
+        let mut hindered = [None, None, None];
         for again in [false, true] {
             for resource in 0..3 {
                 let known = again.then(|| capacities(&self.state.peaks, told));
@@ -294,7 +295,7 @@ impl<'a> Probe<'a> {
                 if (was_tried && !is_missed) || self.is_past(1.0) {
                     continue;
                 }
-                hindered = self.bring_to_peak(&path, resource).await?.or(hindered);
+                hindered[resource] = self.bring_to_peak(&path, resource).await?;
             }
         }
         Ok(hindered)

@@ -111,7 +111,7 @@ pub(crate) async fn look(
             round.push(Batch { at_once: *at_once, requests: batch.requests, used: batch.used });
         }
         series.add(round);
-        load.watch_again(used, seconds).await?;
+        load.watch_again(used, seconds, matters).await?;
     }
 }
 
