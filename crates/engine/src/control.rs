@@ -296,6 +296,7 @@ mod tests {
                 templates: Vec::new(),
                 max_waiting: 10,
                 resources: Vec::new(),
+                estimated: false,
             };
             let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
             for second in 0..100 {

@@ -310,3 +310,60 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
     }
     assert!(longest < 1.3, "{longest} node-seconds of one class in a row");
 }
+
+/// Where costs are learned, one that is more than a node has may be wrong, and only an answer can tell: such a request has
+/// a node to itself. Where they are given it is refused.
+#[test]
+fn an_estimate_above_what_a_node_has_locks_nobody_out() {
+    for estimated in [true, false] {
+        let site = Site { weights: vec![1.0], nodes: vec![1.0, 2.0], ..Site::default() };
+        let policy = Policy { estimated, ..site.policy(Discipline::mqos()) };
+        let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+        assert_eq!(books.arrive(0, shares([2.5, 0.1, 0.0])), estimated);
+        books.drain();
+        let snapshot = books.engine.snapshot(books.now);
+        let left = if estimated { [0.0, 0.95] } else { [1.0, 1.0] };
+        assert_eq!(snapshot.nodes[1].available[..2], left);
+        assert_eq!(snapshot.outstanding, u32::from(estimated));
+    }
+}
+
+/// A page table that is added to a policy, or taken out of it, leaves windows as large as they were.
+#[test]
+fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
+    for discipline in [Discipline::quorum(), Discipline::weirgate()] {
+        let priced = Site { weights: vec![1.0], nodes: vec![1.0; 4], ..Site::default() }.policy(discipline);
+        let plain = Policy { resources: Vec::new(), ..priced.clone() };
+        let mut engine = Engine::new(Time::ZERO, plain.clone(), 1).expect("a valid policy");
+        let mut now = Time::ZERO;
+        let mut inside = std::collections::VecDeque::new();
+        // Answers that take longer the more are inside than eight at each of four nodes.
+        for step in 0..40_000u64 {
+            now = now + Duration::from_micros(500);
+            let arrival = Arrival { class: ClassId(0), flow: step, demand: None, target: None, tag: step };
+            if let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) {
+                inside.push_back((ticket, now));
+            }
+            while let Some(action) = engine.poll(now) {
+                if let Action::Release { ticket, .. } = action {
+                    inside.push_back((ticket, now));
+                }
+            }
+            let stay = Duration::from_millis(10 * (inside.len() as u64).max(32) / 32);
+            while inside.front().is_some_and(|(_, from)| now.since(*from) >= stay) {
+                let (ticket, _) = inside.pop_front().expect("it is there");
+                engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+            }
+        }
+        let size = |engine: &Engine| engine.snapshot(now).window.expect("there is one");
+        let before = size(&engine);
+        assert!(before > 20, "{before}");
+        engine.reconfigure(now, priced).expect("a valid policy");
+        let with = size(&engine);
+        engine.reconfigure(now, plain).expect("a valid policy");
+        let without = size(&engine);
+        for after in [with, without] {
+            assert!(after.abs_diff(before) <= before / 3 + 2, "{before}, then {with}, then {without}");
+        }
+    }
+}
