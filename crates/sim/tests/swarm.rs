@@ -1,11 +1,13 @@
 //! The swarm: scenarios are what they claim to be, and nothing breaks when they are played.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use weirgate_config::{Arrivals, Override, Source, TrafficClass};
-use weirgate_experiment::judge;
+use weirgate_experiment::oracle::Cluster;
+use weirgate_experiment::{RESOURCES, judge};
 use weirgate_sim::run;
-use weirgate_sim::swarm::{Family, MOST_OWED, Swarm, owed_share, scenario, scenario_with};
+use weirgate_sim::swarm::{Family, Lapse, MOST_OWED, Swarm, assess, owed_share, scenario, scenario_of, scenario_with};
 
 #[test]
 fn a_seed_names_a_scenario() {
@@ -74,6 +76,70 @@ fn a_swarm_breaks_nothing() {
             .expect("the overrides are sound");
         assert_eq!((told, tally.families.len()), (count, count));
         assert!(tally.requests > 100_000 && tally.unsafe_seeds.is_empty());
+    }
+}
+
+/// Scenarios with a page table under every discipline that goes by it: nothing is broken, and where weights are promised
+/// turns come, parts are what weights say, and nothing is idle that somebody waits for.
+#[test]
+fn resources_are_shared_by_rule() {
+    for discipline in ["mqos", "mqos-drfq", "sqos", "weirgate"] {
+        let overrides = vec![Override::discipline(discipline)];
+        let swarm = Swarm { family: Some(Family::Resources), first: 0, count: 12, overrides, threads: None };
+        let tally = swarm
+            .play(|outcome| {
+                assert_eq!(outcome.panic, None, "{discipline}, seed {}", outcome.seed);
+                assert_eq!(outcome.violations.first(), None, "{discipline}, seed {}", outcome.seed);
+                let promised = discipline != "weirgate";
+                assert!(!promised || outcome.misses.is_empty(), "{discipline}, seed {}: {:?}", outcome.seed, outcome.misses);
+            })
+            .expect("the overrides are sound");
+        assert!(tally.requests > 100_000, "{discipline} played {} requests", tally.requests);
+    }
+}
+
+/// Without anybody who shares resources, the rules see it: they can fail. (Both weights and table stay, and every release is by arrival.)
+#[test]
+fn rules_about_resources_fail_where_they_are_broken() {
+    let shares = |seed: u64| {
+        let drfq = |weight: f64| {
+            let overrides = [Override::discipline("mqos-drfq")];
+            let mut scenario = scenario_of(Family::Resources, seed, &overrides).expect("it is sound");
+            let run = run(&scenario.experiment, seed, |_| ());
+            // Judged by other weights than those that it was played with.
+            scenario.experiment.site.policy.classes[0].weight *= weight;
+            let verdict = judge(&scenario.experiment, &run);
+            assess(&scenario, &run, &verdict).misses.iter().filter(|missed| missed.kind == Lapse::Shares).count()
+        };
+        (drfq(1.0), drfq(4.0), drfq(0.25))
+    };
+    let found: Vec<(usize, usize, usize)> = (0..8).map(shares).collect();
+    assert!(found.iter().all(|(right, ..)| *right == 0), "{found:?}");
+    assert!(found.iter().filter(|(_, more, less)| more + less > 0).count() >= 3, "{found:?}");
+}
+
+/// What is guaranteed fits every resource of every set of pools, by the same flow that the judge asks.
+#[test]
+fn guarantees_of_the_family_resources_fit_every_resource() {
+    for seed in 0..100 {
+        let scenario = scenario_of(Family::Resources, seed, &[]).expect("it is sound");
+        let experiment = &scenario.experiment;
+        let policy = &experiment.site.policy;
+        let mut work = vec![[0.0; RESOURCES]; policy.classes.len()];
+        for (class, work) in work.iter_mut().enumerate() {
+            let guaranteed = policy.classes[class].guarantee.throughput.unwrap_or(0.0);
+            let routes = experiment.traffic.iter().filter(|traffic| traffic.class == TrafficClass::Class(class));
+            // Whatever the mix: some stream takes least of each resource.
+            let takes = routes.map(|traffic| {
+                let demand = &traffic.demand[0];
+                [demand.cpu.mean(), demand.disk.mean(), demand.link.mean()]
+            });
+            let least = takes.reduce(|a, b| std::array::from_fn(|resource| a[resource].min(b[resource])));
+            *work = least.unwrap_or_default().map(|seconds| seconds * guaranteed);
+        }
+        let cluster = Cluster::live(experiment, Duration::ZERO, Duration::from_secs(1));
+        assert!(cluster.carries(&work), "seed {seed}");
+        assert!(policy.classes.iter().filter(|class| class.weight > 0.0).count() >= 3, "seed {seed}");
     }
 }
 

@@ -39,6 +39,14 @@ pub(super) struct Asked {
     pub(super) traffic: usize,
 }
 
+/// What happens to a request as far as waiting is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Comes,
+    Leaves,
+    Released,
+}
+
 /// A run under a discipline that manages resources.
 pub(super) struct Backlog {
     /// All of them; none has machines in common with another.
@@ -160,22 +168,22 @@ impl Backlog {
 
     /// The times within a stretch in which something of a class waits; each ends where something of it is released.
     pub(super) fn waits(&self, class: usize, stretch: &Range<u64>) -> Vec<Range<u64>> {
-        // Arrivals first: who is released at once has waited for nothing, but was there.
-        let mut turns: Vec<(u64, bool, bool)> = Vec::new();
-        for asked in self.asked[class].iter().filter(|asked| asked.until > asked.arrived) {
-            turns.push((asked.arrived, false, false));
-            turns.push((asked.until, true, asked.released));
+        // At one instant those who come, then those who leave, then those who are released.
+        let mut turns: Vec<(u64, Turn)> = Vec::new();
+        for asked in &self.asked[class] {
+            turns.push((asked.arrived, Turn::Comes));
+            turns.push((asked.until, if asked.released { Turn::Released } else { Turn::Leaves }));
         }
         turns.sort_unstable();
         let (mut waiting, mut since, mut all) = (0u64, 0, Vec::new());
-        for (at, ends, released) in turns {
-            if !ends {
+        for (at, turn) in turns {
+            if turn == Turn::Comes {
                 since = if waiting == 0 { at } else { since };
                 waiting += 1;
                 continue;
             }
             waiting -= 1;
-            if released || waiting == 0 {
+            if turn == Turn::Released || waiting == 0 {
                 all.push(since..at);
                 since = at;
             }
@@ -222,6 +230,9 @@ mod tests {
             asked(30, 40, false),
         ]);
         assert_eq!(one.waits(0, &(0..100)), [0..10, 10..20, 30..40]);
+        // Who is released at once is released, and another one goes on waiting.
+        let both = backlog(vec![asked(0, 9, false), asked(4, 4, true)]);
+        assert_eq!(both.waits(0, &(0..100)), [0..4, 4..9]);
         assert_eq!(one.waits(0, &(14..35)), [14..20, 30..35]);
         assert_eq!(one.used(0, &(0..20)).map(|used| (used * 10.0_f64).round()), [2.0, 1.0, 0.0]);
         assert_eq!(one.releases([0].into_iter()), [(10, 0.2), (20, 0.2), (25, 0.2)]);

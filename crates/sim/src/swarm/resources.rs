@@ -154,7 +154,8 @@ fn routes(horizon_s: f64, learned: bool, draw: &mut Draw) -> Vec<Route> {
         let tendency = draw.whole(0, RESOURCES - 1);
         let cost = std::array::from_fn(|resource| match resource {
             resource if resource == tendency => most,
-            _ if draw.chance(0.25) => 0.0,
+            // Nothing is done without a processor.
+            _ if resource > 0 && draw.chance(0.25) => 0.0,
             _ => most * draw.between(0.05, 1.0),
         });
         let truth = if learned || !known { draw.pick(&[0.5, 1.0, 1.0, 2.0]) } else { 1.0 };

@@ -91,7 +91,7 @@ fn traffic(site: &Site, class: usize, stream: &Stream) -> Vec<String> {
     }
     let [cpu, disk, link] = route.takes().map(|seconds| seconds * 1e3);
     let parts = [("cpu", cpu * f64::from(site.cpus)), ("disk", disk), ("link", link)];
-    let parts = parts.iter().filter(|(name, ms)| *ms > 0.0 || *name == "cpu");
+    let parts = parts.iter().filter(|(_, ms)| *ms > 0.0);
     let parts: Vec<String> = parts.map(|(name, ms)| format!("{name}: {}", times(&route.shape.of(*ms)))).collect();
     lines.push(format!("    demand: {{ {} }}", parts.join(", ")));
     lines.push(format!("    request: {{ path: {} }}", path(stream.route)));
