@@ -59,7 +59,7 @@ pub(super) struct Stream {
     pub(super) part: f64,
     /// Users who wait for their replies, instead of requests that come by themselves.
     pub(super) closed: bool,
-    /// How long clients wait, in seconds; `None` is for ever.
+    /// How long clients wait, in seconds besides what the request itself takes; `None` is for ever.
     pub(super) patience_s: Option<f64>,
     /// Per phase requests per second, or users.
     pub(super) volume: Vec<f64>,

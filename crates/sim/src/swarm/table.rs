@@ -6,6 +6,9 @@ use super::resources::{Class, Route, Site, Stream};
 use super::sketch::tidy;
 use super::yaml::{changes, class_name, fault, machine_name, phases, times};
 
+/// Clients who leave wait at least so many times what their request takes alone.
+const OWN_TIME: f64 = 4.0;
+
 /// The names of pools.
 const POOLS: [&str; 2] = ["web", "shop"];
 
@@ -96,7 +99,9 @@ fn traffic(site: &Site, class: usize, stream: &Stream) -> Vec<String> {
     lines.push(format!("    demand: {{ {} }}", parts.join(", ")));
     lines.push(format!("    request: {{ path: {} }}", path(stream.route)));
     if let Some(patience) = stream.patience_s {
-        lines.push(format!("    patience: {}ms\n    retries: 1", tidy(patience * 1e3)));
+        // Beside others, and some are longer than the mean.
+        let own_ms = OWN_TIME * (cpu * f64::from(site.cpus) + disk + link);
+        lines.push(format!("    patience: {}ms\n    retries: 1", tidy(patience * 1e3 + own_ms)));
     }
     lines
 }
