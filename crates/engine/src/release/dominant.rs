@@ -11,15 +11,24 @@
 //! - who does not fit is passed over, so that nothing is idle that somebody can use. *Overtaking is bounded*, twice. Nobody's
 //!   dominant virtual time runs further than [`AHEAD`] of the one that is furthest behind, unless what it
 //!   takes is nothing of the resources that the other one waits for. And a head that has been passed over for
-//!   [`PATIENCE`] gets the nodes' resources *reserved* as they become free: until it fits, nothing is released that takes of what it
-//!   lacks. So a request that needs most of a node does not wait for ever among many that need little of it, be they
-//!   its own class's. A class that is too far ahead (by a resource that nobody else wants, say) has to wait longer, by
-//!   its part of the weights, and not for ever either;
+//!   [`PATIENCE`], or that all others would have to wait for, gets the resources of the node that lacks least for it *reserved* as
+//!   they become free: until it fits, nothing goes there that takes of what it needs, and at the other nodes work goes on,
+//!   [`PATIENCE`] ahead at most. So a request that needs most of a node does not wait for ever among many that need little of
+//!   it, be they its own class's. A class that is too far ahead has to wait longer, by its part of the weights, and not for ever
+//!   either;
+//! - *a resource that only those want who are ahead is no reason to be ahead*. Whoever uses what nobody else asks for would lose
+//!   his part of everything else by it, and do better not to ask: that is not what dominant-resource fairness
+//!   promises (its sharing incentive). So each resource has a *lead*, by which virtual times count less. If the one of all
+//!   who want it who is furthest behind is ahead by it of the one who is furthest behind at all, the lead grows until he is
+//!   where his other resources put him;
 //! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does not
 //!   catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another mix: what it has
 //!   had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
 //!
-//! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources ×
+//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not looked at, and begin
+//! again where the others are: they would hold back those of other pools on the same machines.
+//!
+//! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources² ×
 //! [`LOOK`] + log classes), whatever the number of classes, and as many looks at the nodes.
 
 use super::precedence::Share;
@@ -41,9 +50,14 @@ const PATIENCE: f64 = 2.0;
 /// horizon the chance that a class of a tenth gets three requests of another kind in a row cost it 1 % of its part.
 const MEMORY: f64 = 5.0;
 
-/// Classes that are looked at. The first has had least; if the nodes have no room for the heads of so many, those of others
-/// seldom fit.
-const LOOK: usize = 16;
+/// Classes that are looked at in each line. The first has had least; if the nodes have no room for the heads of so many, those
+/// behind them seldom fit. Every line has its own: behind a thousand classes that wait for one resource there may be one that
+/// waits for another.
+const LOOK: usize = 8;
+
+/// What a request takes of a resource, as a part of what it takes most of, from which on it is said to want it. A page that
+/// computes sends an answer too; that makes it no competitor of downloads.
+const BY_PRODUCT: f64 = 0.1;
 
 /// Per resource what a class has had by its weight, in node-seconds.
 type Times = [f64; RESOURCES];
@@ -52,19 +66,46 @@ type Times = [f64; RESOURCES];
 #[derive(Clone, Debug)]
 pub(crate) struct Dominant {
     lines: usize,
-    pools: Vec<Pool>,
+    domains: Vec<Domain>,
     /// Per class.
     accounts: Vec<Account>,
-    /// Per pool the classes that wait, by their dominant virtual time.
+    /// Per pool and line the classes that have a head there, by their dominant virtual time. It may have become less since, as
+    /// leads grow; whoever is looked at is brought up to date.
     waiting: Heaps<f64>,
+    /// Whom a choice looks at, by dominant virtual time; empty in between.
+    looked: Vec<Looked>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    /// Its dominant virtual time …
+    time: f64,
+    class: u32,
+    /// … and that by which it is in its heap.
+    stored: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
 struct Pool {
-    /// The dominant virtual time of who was furthest behind, at the latest release.
+    pool: usize,
+    /// Could it take requests at the latest choice?
+    ready: bool,
+    /// How far the others were when it could again: its classes are no further behind.
+    floor: f64,
+}
+
+/// Pools that have the same machines.
+#[derive(Clone, Debug, Default)]
+struct Domain {
+    pools: Vec<Pool>,
+    /// The dominant virtual time of who was furthest behind, at the latest choice.
     now: f64,
+    /// Per resource how far ahead all are who want it.
+    lead: Times,
     /// How far ahead is too far, by weight as virtual times are.
     ahead: f64,
+    /// The same while resources are reserved for who is furthest behind.
+    far: f64,
     /// How far a class's times may lie apart.
     memory: f64,
     /// How much may be released before a head that does not fit, in node-seconds.
@@ -75,28 +116,60 @@ struct Pool {
     reserved: Option<(u32, usize)>,
 }
 
+impl Domain {
+    fn resize(&mut self, share: Share) {
+        self.patience = PATIENCE * share.whole;
+        self.ahead = AHEAD * share.whole / share.weights;
+        self.far = PATIENCE * share.whole / share.weights;
+        self.memory = MEMORY * share.whole / share.weights;
+    }
+
+    /// Virtual times of who is at `time` in every resource.
+    fn at(&self, time: f64) -> Times {
+        self.lead.map(|lead| time + lead)
+    }
+
+    /// The largest of a class's virtual times.
+    fn dominant(&self, account: &Account) -> f64 {
+        self.largest(account, |_| true)
+    }
+
+    /// The largest of those that `count`.
+    fn largest(&self, account: &Account, count: impl Fn(usize) -> bool) -> f64 {
+        let times = account.times.iter().zip(self.lead).map(|(time, lead)| time - lead).enumerate();
+        times.filter(|(resource, _)| count(*resource)).map(|(_, time)| time).fold(f64::NEG_INFINITY, f64::max)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Account {
+    domain: usize,
+    pool: usize,
     weight: f64,
-    /// Its part of the weights of its pool's classes.
+    /// Its part of the weights of its domain's classes.
     part: f64,
     times: Times,
-    /// In which lines it has a head.
-    heads: [bool; RESOURCES],
+    /// Per line the arrival number of its head.
+    heads: [Option<u64>; RESOURCES],
     /// What had been released when the head was passed over first.
     passed: [Option<f64>; RESOURCES],
 }
 
 impl Account {
-    /// The largest of its virtual times.
-    fn dominant(&self) -> f64 {
-        self.times.iter().copied().fold(0.0, f64::max)
+    /// No virtual time is less than this.
+    fn raise(&mut self, least: Times) {
+        self.times.iter_mut().zip(least).for_each(|(time, least)| *time = time.max(least));
+    }
+
+    fn waits(&self) -> bool {
+        self.heads.iter().any(Option::is_some)
     }
 
     /// Its lines, that of the resource first of which it has had least.
-    fn lines(&self, lines: usize) -> impl Iterator<Item = usize> + use<> {
+    fn lines(&self, lines: usize, lead: Times) -> impl Iterator<Item = usize> + use<> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
-        order[..lines].sort_by(|a, b| self.times[*a].total_cmp(&self.times[*b]));
+        let time = |line: usize| self.times[line] - lead[line];
+        order[..lines].sort_by(|a, b| time(*a).total_cmp(&time(*b)));
         order.into_iter().take(lines)
     }
 }
@@ -109,70 +182,92 @@ fn spares(marked: &[bool; RESOURCES], demand: Demand) -> bool {
 impl Dominant {
     /// For so many pools and `lines` resources. Classes come with [`Dominant::open`].
     pub(crate) fn new(pools: usize, lines: usize) -> Dominant {
-        Dominant { lines, pools: vec![Pool::default(); pools], accounts: Vec::new(), waiting: Heaps::new(pools, 0) }
+        Dominant {
+            lines,
+            domains: vec![Domain::default(); pools],
+            accounts: Vec::new(),
+            waiting: Heaps::new(pools * lines, 0),
+            looked: Vec::new(),
+        }
     }
 
-    /// A class with its part of its pool.
-    pub(crate) fn open(&mut self, class: u32, pool: usize, share: Share) {
-        let pool = &mut self.pools[pool];
-        pool.patience = PATIENCE * share.whole;
-        pool.ahead = AHEAD * share.whole / share.weights;
-        pool.memory = MEMORY * share.whole / share.weights;
-        let (heads, passed) = ([false; RESOURCES], [None; RESOURCES]);
-        let part = share.weight / share.weights;
-        let fresh = Account { weight: share.weight, part, times: [pool.now; RESOURCES], heads, passed };
+    /// A class with its part of its domain.
+    pub(crate) fn open(&mut self, class: u32, share: Share) {
+        let Share { domain, pool, weight, weights, .. } = share;
+        let own = &mut self.domains[domain];
+        if own.pools.iter().all(|known| known.pool != pool) {
+            own.pools.push(Pool { pool, ready: true, floor: 0.0 });
+        }
+        own.resize(share);
+        let (heads, passed) = ([None; RESOURCES], [None; RESOURCES]);
+        let fresh = Account { domain, pool, weight, part: weight / weights, times: own.at(own.now), heads, passed };
         if self.accounts.len() <= class as usize {
             self.accounts.resize(class as usize + 1, fresh.clone());
-            self.waiting.grow(self.accounts.len());
+            self.waiting.grow(self.accounts.len() * self.lines);
         }
         self.accounts[class as usize] = fresh;
     }
 
-    /// A class has a head for a resource, or another one, or was charged.
-    pub(crate) fn waits(&mut self, class: u32, pool: usize, line: usize) {
-        let (account, now) = (&mut self.accounts[class as usize], self.pools[pool].now);
-        if account.heads == [false; RESOURCES] {
-            account.times.iter_mut().for_each(|time| *time = time.max(now));
+    /// The nodes of a domain have another size.
+    pub(crate) fn resize(&mut self, share: Share) {
+        self.domains[share.domain].resize(share);
+    }
+
+    /// A class's place in a line's heap, and the heap.
+    fn place(&self, class: u32, line: usize) -> (usize, u32) {
+        (self.accounts[class as usize].pool * self.lines + line, class * self.lines as u32 + line as u32)
+    }
+
+    /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told again.
+    pub(crate) fn waits(&mut self, class: u32, line: usize, head: u64) {
+        let account = &mut self.accounts[class as usize];
+        let own = &self.domains[account.domain];
+        if !account.waits() {
+            account.raise(own.at(own.now));
         }
-        account.heads[line] = true;
-        self.waiting.set(pool, class, account.dominant());
+        let another = account.heads[line].replace(head) != Some(head);
+        let time = own.dominant(account);
+        if another {
+            self.settled(class, line);
+        }
+        let (heap, item) = self.place(class, line);
+        self.waiting.set(heap, item, time);
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: u32, pool: usize, line: usize) {
-        self.settled(class, pool, line);
-        let account = &mut self.accounts[class as usize];
-        account.heads[line] = false;
-        if account.heads == [false; RESOURCES] {
-            self.waiting.remove(pool, class);
-        }
+    pub(crate) fn waits_no_more(&mut self, class: u32, line: usize) {
+        self.settled(class, line);
+        self.accounts[class as usize].heads[line] = None;
+        let (heap, item) = self.place(class, line);
+        self.waiting.remove(heap, item);
     }
 
     /// A release of the head for `line` is charged to its class. [`Dominant::waits`] follows for the lines that have heads.
-    pub(crate) fn charge(&mut self, class: u32, pool: usize, line: usize, demand: Demand) {
-        let (account, own) = (&mut self.accounts[class as usize], &mut self.pools[pool]);
+    pub(crate) fn charge(&mut self, class: u32, line: usize, demand: Demand) {
+        let account = &mut self.accounts[class as usize];
+        let own = &mut self.domains[account.domain];
         own.released += f64::from(demand.dominant()) / 1e9;
-        own.now = own.now.max(self.waiting.peek(pool).map_or(0.0, |(least, _)| least));
         for (time, demand) in account.times.iter_mut().zip(demand.0) {
             *time += f64::from(demand) / 1e9 / account.weight;
         }
-        let least = account.dominant() - own.memory;
-        account.times.iter_mut().for_each(|time| *time = time.max(least));
-        self.settled(class, pool, line);
+        account.raise(own.at(own.dominant(account) - own.memory));
+        self.settled(class, line);
     }
 
     /// The head of a line is gone.
-    fn settled(&mut self, class: u32, pool: usize, line: usize) {
-        self.accounts[class as usize].passed[line] = None;
-        let reserved = &mut self.pools[pool].reserved;
+    fn settled(&mut self, class: u32, line: usize) {
+        let account = &mut self.accounts[class as usize];
+        account.passed[line] = None;
+        let reserved = &mut self.domains[account.domain].reserved;
         if *reserved == Some((class, line)) {
             *reserved = None;
         }
     }
 
     /// The head of a line does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
-    fn pass(&mut self, class: u32, pool: usize, line: usize, near: bool) {
-        let (account, own) = (&mut self.accounts[class as usize], &mut self.pools[pool]);
+    fn pass(&mut self, class: u32, line: usize, near: bool) {
+        let account = &mut self.accounts[class as usize];
+        let own = &mut self.domains[account.domain];
         let since = *account.passed[line].get_or_insert(own.released);
         let patience = if near { own.patience } else { own.patience / account.part };
         if own.reserved.is_none() && own.released - since >= patience {
@@ -181,41 +276,150 @@ impl Dominant {
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, pool: usize, sight: &impl Sight) -> Option<(u32, usize)> {
-        let (least, last) = self.waiting.peek(pool)?;
-        // What is kept for the head that was passed over.
-        let mut kept = [false; RESOURCES];
-        if let Some((class, line)) = self.pools[pool].reserved
-            && let Some(head) = sight.head(class, line)
-        {
-            if sight.fits(class, head) {
-                return Some((class, line));
+    pub(crate) fn next(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+        if let Some(first) = self.reserve(domain, sight) {
+            return Some(first);
+        }
+        let mut looked = core::mem::take(&mut self.looked);
+        self.look(domain, sight, &mut looked);
+        let mut found = self.choose(domain, sight, &looked);
+        if let Err(Some(held_up)) = found {
+            self.domains[domain].reserved = Some(held_up);
+            found = match self.reserve(domain, sight) {
+                Some(first) => Ok(first),
+                None => self.choose(domain, sight, &looked),
+            };
+        }
+        looked.clear();
+        self.looked = looked;
+        found.ok()
+    }
+
+    /// Keeps what is reserved. The head for which it is, if that fits now.
+    fn reserve(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+        let reserved = self.domains[domain].reserved;
+        let head = reserved.and_then(|(class, line)| {
+            let ready = sight.ready(self.accounts[class as usize].pool);
+            ready.then(|| sight.head(class, line)).flatten().map(|head| (class, head))
+        });
+        if head.is_none() {
+            self.domains[domain].reserved = None;
+        }
+        let fits = sight.keep(domain, head);
+        reserved.filter(|_| fits)
+    }
+
+    /// Finds the classes that have had least, in their order, and brings leads up to date.
+    fn look(&mut self, domain: usize, sight: &impl Sight, looked: &mut Vec<Looked>) {
+        let lines = self.lines;
+        let Domain { pools, now, .. } = &mut self.domains[domain];
+        for Pool { pool, ready, floor } in pools {
+            let was = core::mem::replace(ready, sight.ready(*pool));
+            if *ready && !was {
+                *floor = *now;
             }
-            kept = sight.lacking(class, head);
+            if *ready {
+                let first = (0..lines).flat_map(|line| self.waiting.first::<LOOK>(*pool * lines + line));
+                looked.extend(first.map(|(stored, item)| Looked { time: stored, class: item / lines as u32, stored }));
+            }
         }
-        let mut first = [0; LOOK];
-        let mut count = 0;
-        for (place, (_, class)) in first.iter_mut().zip(self.waiting.first::<LOOK>(pool)) {
-            *place = class;
-            count += 1;
+        looked.sort_unstable_by_key(|one| one.class);
+        looked.dedup_by_key(|one| one.class);
+        self.order(domain, looked);
+        if self.find_leads(domain, sight, looked) {
+            self.order(domain, looked);
         }
-        // What the class that is furthest behind waits for.
-        let mut lacking = [false; RESOURCES];
-        for class in first[..count].iter().copied() {
-            let near = self.accounts[class as usize].dominant() <= least + self.pools[pool].ahead;
-            for line in self.accounts[class as usize].lines(self.lines) {
-                let Some(head) = sight.head(class, line) else { continue };
-                let fits = sight.fits(class, head);
-                if fits && (near || spares(&lacking, head)) && spares(&kept, head) {
-                    return Some((class, line));
+        if let Some(first) = looked.first() {
+            let now = &mut self.domains[domain].now;
+            *now = now.max(first.time);
+        }
+    }
+
+    /// Finds for every resource who of those that want it is furthest behind, and lets its lead grow if he is ahead because of
+    /// it. True if one has grown.
+    fn find_leads(&mut self, domain: usize, sight: &impl Sight, looked: &[Looked]) -> bool {
+        let Some(first) = looked.first() else { return false };
+        let own = &mut self.domains[domain];
+        let mut wanted = [false; RESOURCES];
+        let mut grown = false;
+        for one in looked {
+            let account = &self.accounts[one.class as usize];
+            for head in (0..self.lines).filter_map(|line| sight.head(one.class, line)) {
+                let least = BY_PRODUCT * f64::from(head.dominant());
+                for resource in 0..self.lines {
+                    let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= least;
+                    if !wants || core::mem::replace(&mut wanted[resource], true) {
+                        continue;
+                    }
+                    if account.times[resource] - own.lead[resource] > first.time.max(own.now) {
+                        let others = own.largest(account, |other| other != resource);
+                        own.lead[resource] = account.times[resource] - others.max(own.now);
+                        grown = true;
+                    }
                 }
-                self.pass(class, pool, line, near);
-                if class == last && !fits {
-                    let more = sight.lacking(class, head);
+            }
+            if wanted[..self.lines].iter().all(|wanted| *wanted) {
+                break;
+            }
+        }
+        grown
+    }
+
+    /// Orders classes by their dominant virtual times as they are with the leads of now.
+    fn order(&mut self, domain: usize, looked: &mut [Looked]) {
+        let own = &self.domains[domain];
+        for one in looked.iter_mut() {
+            let account = &mut self.accounts[one.class as usize];
+            one.time = own.dominant(account);
+            let floor = own.pools.iter().find(|pool| pool.pool == account.pool).map_or(0.0, |pool| pool.floor);
+            if one.time < floor {
+                account.raise(own.at(floor));
+                one.time = floor;
+            }
+        }
+        for one in looked.iter_mut().filter(|one| one.time != one.stored) {
+            one.stored = one.time;
+            for line in 0..self.lines {
+                if self.accounts[one.class as usize].heads[line].is_some() {
+                    let (heap, item) = self.place(one.class, line);
+                    self.waiting.set(heap, item, one.time);
+                }
+            }
+        }
+        looked.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
+    }
+
+    /// The first of them that has a head that may go. If there is none, the head that others are held up by, if one is and
+    /// nothing is reserved yet.
+    fn choose(
+        &mut self,
+        domain: usize,
+        sight: &impl Sight,
+        looked: &[Looked],
+    ) -> Result<(u32, usize), Option<(u32, usize)>> {
+        let last = looked.first().ok_or(None)?;
+        let Domain { ahead, far, lead, reserved, .. } = self.domains[domain];
+        let ahead = if reserved.is_some_and(|(class, _)| class == last.class) { far } else { ahead };
+        // What the class that is furthest behind waits for, with which head, and whether others do because of it.
+        let mut lacking = [false; RESOURCES];
+        let (mut waits, mut held_up) = (None, false);
+        for one in looked {
+            let near = one.time <= last.time + ahead;
+            for line in self.accounts[one.class as usize].lines(self.lines, lead) {
+                let Some(head) = sight.head(one.class, line) else { continue };
+                let fits = sight.fits(one.class, head);
+                if fits && (near || spares(&lacking, head)) {
+                    return Ok((one.class, line));
+                }
+                held_up |= fits;
+                self.pass(one.class, line, near);
+                if one.class == last.class && !fits {
+                    waits = waits.or(Some((one.class, line)));
+                    let more = sight.lacking(one.class, head);
                     lacking.iter_mut().zip(more).for_each(|(all, more)| *all |= more);
                 }
             }
         }
-        None
+        Err(waits.filter(|_| held_up && reserved.is_none()))
     }
 }
