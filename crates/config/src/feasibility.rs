@@ -235,7 +235,12 @@ impl fmt::Display for RouteBounds {
         if most.is_infinite() {
             return write!(f, "what requests take is not known yet");
         }
-        write!(f, "by the page table {}/s fit of any route, and never more than {}/s", number_text(always), number_text(most))?;
+        write!(
+            f,
+            "by the page table {}/s fit of any route, and never more than {}/s",
+            number_text(always),
+            number_text(most)
+        )?;
         match guaranteed {
             rate if exceeds(rate, most) => write!(f, ": does not fit"),
             rate if exceeds(rate, always) => write!(f, ": it depends on the routes that are asked for"),

@@ -119,7 +119,8 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
             let at = phase.until - (phase.until - experiment.phase_from(index)) / 2;
             let mut left = [0.0; 3];
             for (index, machine) in experiment.machines.iter().enumerate() {
-                let in_force = experiment.faults.iter().filter(|f| f.at <= at && f.until.is_none_or(|until| until > at));
+                let in_force =
+                    experiment.faults.iter().filter(|f| f.at <= at && f.until.is_none_or(|until| until > at));
                 let struck = in_force.filter(|fault| fault.machines.contains(&index));
                 let (mut speed, mut works) = (machine.speed, 1.0);
                 struck.for_each(|f| if let FaultKind::Slow(share) = f.kind { speed *= share } else { works = 0.0 });

@@ -85,20 +85,25 @@ fn a_swarm_breaks_nothing() {
 fn resources_are_shared_by_rule() {
     for discipline in ["mqos", "mqos-drfq", "sqos", "weirgate"] {
         let overrides = vec![Override::discipline(discipline)];
-        let swarm = Swarm { family: Some(Family::Resources), first: 0, count: 12, overrides, threads: None };
+        let swarm = Swarm { family: Some(Family::Resources), first: 0, count: 6, overrides, threads: None };
         let tally = swarm
             .play(|outcome| {
                 assert_eq!(outcome.panic, None, "{discipline}, seed {}", outcome.seed);
                 assert_eq!(outcome.violations.first(), None, "{discipline}, seed {}", outcome.seed);
                 let promised = discipline != "weirgate";
-                assert!(!promised || outcome.misses.is_empty(), "{discipline}, seed {}: {:?}", outcome.seed, outcome.misses);
+                assert!(
+                    !promised || outcome.misses.is_empty(),
+                    "{discipline}, seed {}: {:?}",
+                    outcome.seed,
+                    outcome.misses
+                );
             })
             .expect("the overrides are sound");
-        assert!(tally.requests > 100_000, "{discipline} played {} requests", tally.requests);
+        assert!(tally.requests > 50_000, "{discipline} played {} requests", tally.requests);
     }
 }
 
-/// Without anybody who shares resources, the rules see it: they can fail. (Both weights and table stay, and every release is by arrival.)
+/// Rules can fail: a run is judged by other weights than those that it was played with.
 #[test]
 fn rules_about_resources_fail_where_they_are_broken() {
     let shares = |seed: u64| {
@@ -106,16 +111,15 @@ fn rules_about_resources_fail_where_they_are_broken() {
             let overrides = [Override::discipline("mqos-drfq")];
             let mut scenario = scenario_of(Family::Resources, seed, &overrides).expect("it is sound");
             let run = run(&scenario.experiment, seed, |_| ());
-            // Judged by other weights than those that it was played with.
             scenario.experiment.site.policy.classes[0].weight *= weight;
             let verdict = judge(&scenario.experiment, &run);
             assess(&scenario, &run, &verdict).misses.iter().filter(|missed| missed.kind == Lapse::Shares).count()
         };
         (drfq(1.0), drfq(4.0), drfq(0.25))
     };
-    let found: Vec<(usize, usize, usize)> = (0..8).map(shares).collect();
+    let found: Vec<(usize, usize, usize)> = (0..4).map(shares).collect();
     assert!(found.iter().all(|(right, ..)| *right == 0), "{found:?}");
-    assert!(found.iter().filter(|(_, more, less)| more + less > 0).count() >= 3, "{found:?}");
+    assert!(found.iter().filter(|(_, more, less)| more + less > 0).count() >= 1, "{found:?}");
 }
 
 /// What is guaranteed fits every resource of every set of pools, by the same flow that the judge asks.

@@ -190,12 +190,11 @@ fn all(tally: &Tally, request: &Request<'_>) -> String {
     }
     if let Some(worst) = tally.worst.first() {
         let seed = worst.seed;
-        text +=
-            &format!(
-                "\nplay the worst again: {}\nread it: weirgate sim --swarm-file {seed}{}\n",
-                replay(seed, request),
-                of_family(request)
-            );
+        text += &format!(
+            "\nplay the worst again: {}\nread it: weirgate sim --swarm-file {seed}{}\n",
+            replay(seed, request),
+            of_family(request)
+        );
     }
     text
 }

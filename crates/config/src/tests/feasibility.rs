@@ -91,7 +91,8 @@ fn with_a_page_table_resources_count_and_slots_do_not() {
     for discipline in ["weirgate", "mqos", "sqos"] {
         let (fitting, warnings) = priced(discipline, ROUTES, [20, 30]);
         assert_eq!((fitting.fits(), warnings), (Some(true), Vec::new()), "{discipline}");
-        let text = "pool web: guarantees are 50/s; by the page table 50/s fit of any route, and never more than 80/s: fits\n";
+        let text =
+            "pool web: guarantees are 50/s; by the page table 50/s fit of any route, and never more than 80/s: fits\n";
         assert_eq!(fitting.to_string(), text);
     }
     let (open, warnings) = priced("weirgate", ROUTES, [50, 30]);

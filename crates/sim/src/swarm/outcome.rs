@@ -6,8 +6,8 @@ use serde::Serialize;
 use weirgate_config::{Errors, Override};
 use weirgate_engine::LoadControl;
 
-use super::family::Family;
 use super::fair::broken;
+use super::family::Family;
 use super::starved::starved;
 use super::{Scenario, scenario_of};
 use crate::run;

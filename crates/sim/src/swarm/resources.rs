@@ -114,8 +114,7 @@ fn site(draw: &mut Draw) -> Site {
     let classes = (0..draw.whole(2, 8)).map(|_| class(pools.len(), routes.len(), draw)).collect();
     let (cpus, only) = (draw.pick(&[1, 1, 2, 4]), draw.whole(0, RESOURCES - 1));
     let about = String::new() + &about.join(", ");
-    let mut site =
-        Site { about, cpus, servers, pools, horizon_ms, only, learned, routes, classes, phases, faults };
+    let mut site = Site { about, cpus, servers, pools, horizon_ms, only, learned, routes, classes, phases, faults };
     spread(&mut site);
     volumes(&mut site, draw);
     guarantees(&mut site, draw);

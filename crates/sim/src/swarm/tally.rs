@@ -159,7 +159,9 @@ impl fmt::Display for Missed {
             Lapse::Starved => write!(f, "nothing for {got:.1} s"),
             Lapse::Turns => write!(f, "{got:.2} node-seconds of others before it, at most {promised:.2}"),
             Lapse::Shares => write!(f, "{got:.3} node-seconds by weight, others {promised:.3}"),
-            Lapse::Unused => write!(f, "{:.0} % of the machines in use, at least {:.0} %", got * 100.0, promised * 100.0),
+            Lapse::Unused => {
+                write!(f, "{:.0} % of the machines in use, at least {:.0} %", got * 100.0, promised * 100.0)
+            }
             Lapse::Excused => write!(f, "{got:.1}, promised {promised:.1}"),
         }
     }
