@@ -4,12 +4,20 @@
 //! 2005, Sec. 3.2: expected cost × rate); a pool has the sum of its nodes' capacities. Where a figure
 //! is not given the report says so instead of guessing. Pools that share machines are also looked at
 //! together, each machine counted once.
+//!
+//! Where the policy has a page table and its discipline goes by it, slots are no measure: requests for one resource do not
+//! stand in the way of those for another. What every route takes is known then, and nobody knows the mix in which they
+//! will be asked for. So two rates are told: up to the one guarantees fit even if all ask for the dearest route, and above the
+//! other they fit in no mix. (In no mix a resource is asked for less than by the route that takes least of it, nor all resources
+//! together less than by the route that takes least in all. Both are bounds; the best of all mixes may be a little dearer.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use weirgate_engine::Policy;
+
 use crate::resolve::number_text;
-use crate::site::Site;
+use crate::site::{PageTable, RESOURCE_NAMES, Site};
 
 /// Whether the guarantees of a policy fit its nodes.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +41,19 @@ pub struct PoolDemand {
     pub classes: Vec<ClassDemand>,
     /// Templates with a throughput: how much each of their live classes asks.
     pub templates: Vec<ClassDemand>,
+    /// How much fits by the page table, where that counts and slots do not.
+    pub routes: Option<RouteBounds>,
+}
+
+/// How many requests a second fit a pool by the page table, if all are of its routes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RouteBounds {
+    /// What is guaranteed, in requests per second.
+    pub guaranteed: f64,
+    /// So many fit whatever routes they are of.
+    pub always: f64,
+    /// More than this fit in no mix of routes. Infinite if nothing is known of any route yet.
+    pub most: f64,
 }
 
 /// What one class asks.
@@ -48,6 +69,8 @@ pub struct ClassDemand {
     pub demand: Option<f64>,
     /// Slot-seconds per second that the classes before it ask.
     pub before: f64,
+    /// Requests per second that the classes before it are guaranteed.
+    pub guaranteed_before: f64,
 }
 
 /// Looks at every pool of `site`.
@@ -66,26 +89,55 @@ pub fn feasibility(site: &Site) -> Feasibility {
         let unknown_machines: Vec<String> =
             machines.iter().filter(|(_, c)| c.is_none()).map(|(name, _)| (*name).to_owned()).collect();
         let capacity = unknown_machines.is_empty().then(|| machines.values().flatten().sum());
-        let mut demanded = 0.0;
+        let (mut demanded, mut guaranteed) = (0.0, 0.0);
         let mut classes = Vec::new();
         for (class, it) in policy.classes.iter().enumerate().filter(|(_, c)| members.contains(&c.pool)) {
             let Some(throughput) = it.guarantee.throughput else { continue };
             let demand = it.service_time.map(|t| throughput * t.as_secs_f64());
-            classes.push(ClassDemand { class, name: it.name.clone(), throughput, demand, before: demanded });
+            let (name, before) = (it.name.clone(), demanded);
+            classes.push(ClassDemand { class, name, throughput, demand, before, guaranteed_before: guaranteed });
             demanded += demand.unwrap_or(0.0);
+            guaranteed += throughput;
         }
         let templates = policy.templates.iter().map(|t| &t.class).enumerate();
         let templates = templates.filter(|(_, c)| members.contains(&c.pool)).filter_map(|(class, it)| {
             let throughput = it.guarantee.throughput?;
             let demand = it.service_time.map(|t| throughput * t.as_secs_f64());
-            Some(ClassDemand { class, name: it.name.clone(), throughput, demand, before: demanded })
+            let (name, before) = (it.name.clone(), demanded);
+            Some(ClassDemand { class, name, throughput, demand, before, guaranteed_before: guaranteed })
         });
         let templates = templates.collect();
         let names: Vec<&str> = members.iter().map(|&pool| policy.pools[pool].name.as_str()).collect();
         let pool = names.join(" + ");
-        pools.push(PoolDemand { pool, demanded, capacity, unknown_machines, classes, templates });
+        let table = site.page_table.as_ref().filter(|_| policy.is_priced());
+        let routes = table.map(|table| route_bounds(table, nodes(policy, &members), guaranteed));
+        pools.push(PoolDemand { pool, demanded, capacity, unknown_machines, classes, templates, routes });
     }
     Feasibility { pools }
+}
+
+/// What the machines of some pools have of every resource, in node-seconds per second.
+fn nodes(policy: &Policy, pools: &BTreeSet<usize>) -> f64 {
+    let mut machines: BTreeMap<&str, f64> = BTreeMap::new();
+    for node in policy.nodes.iter().filter(|node| pools.contains(&node.pool)) {
+        let weight = machines.entry(&node.machine).or_default();
+        *weight = weight.max(node.weight);
+    }
+    machines.values().sum()
+}
+
+/// How much of the routes fits so many nodes.
+fn route_bounds(table: &PageTable, nodes: f64, guaranteed: f64) -> RouteBounds {
+    let shares: Vec<[f64; RESOURCE_NAMES.len()]> = table.routes.iter().map(|route| route.demand.shares()).collect();
+    let least = |of: &dyn Fn(&[f64; RESOURCE_NAMES.len()]) -> f64| shares.iter().map(of).reduce(f64::min);
+    let each = (0..RESOURCE_NAMES.len()).map(|resource| least(&|shares| shares[resource]));
+    // Resources that no route takes anything of make no room for the others.
+    let used = (0..RESOURCE_NAMES.len()).filter(|r| shares.iter().any(|shares| shares[*r] > 0.0)).count();
+    let all = least(&|shares| shares.iter().sum::<f64>() / used.max(1) as f64);
+    let cheapest = each.chain([all]).flatten().fold(0.0, f64::max);
+    let dearest = shares.iter().flatten().copied().reduce(f64::max);
+    // With `learned` alone there are no routes yet: nothing is known.
+    RouteBounds { guaranteed, always: dearest.map_or(0.0, |share| nodes / share), most: nodes / cheapest }
 }
 
 /// The pools in sets that share machines.
@@ -119,6 +171,12 @@ impl PoolDemand {
     /// `Some(false)` if the known part alone does not fit, `Some(true)` if all is known and fits.
     #[must_use]
     pub fn fits(&self) -> Option<bool> {
+        if let Some(routes) = self.routes {
+            return match routes.guaranteed {
+                rate if exceeds(rate, routes.most) => Some(false),
+                rate => (!exceeds(rate, routes.always) && self.templates.is_empty()).then_some(true),
+            };
+        }
         let capacity = self.capacity?;
         let unknown = self.classes.iter().any(|class| class.demand.is_none()) || !self.templates.is_empty();
         match self.demanded > capacity {
@@ -130,10 +188,22 @@ impl PoolDemand {
     /// Why `class` does not fit after the classes before it; `None` if it fits or that is unknown.
     #[must_use]
     pub fn overflow(&self, class: &ClassDemand) -> Option<String> {
+        if let Some(RouteBounds { most, .. }) = self.routes {
+            return exceeds(class.guaranteed_before + class.throughput, most).then(|| {
+                format!(
+                    "class {} does not fit: whatever routes its {}/s are of, pool {} has {}/s left of at most {}/s by the \
+                     page table",
+                    class.name,
+                    number_text(class.throughput),
+                    self.pool,
+                    number_text((most - class.guaranteed_before).max(0.0)),
+                    number_text(most),
+                )
+            });
+        }
         let (capacity, demand) = (self.capacity?, class.demand?);
         let over = class.before + demand - capacity;
-        // A billionth is rounding, not demand.
-        if over <= capacity * 1e-9 {
+        if !exceeds(class.before + demand, capacity) {
             return None;
         }
         let possible = class.throughput * ((capacity - class.before).max(0.0) / demand);
@@ -152,6 +222,33 @@ impl PoolDemand {
     }
 }
 
+/// Is it more? A billionth is rounding, not demand.
+fn exceeds(demand: f64, capacity: f64) -> bool {
+    demand > capacity * (1.0 + 1e-9)
+}
+
+impl fmt::Display for RouteBounds {
+    /// What fits, without a line feed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (guaranteed, always, most) = (self.guaranteed, self.always, self.most);
+        write!(f, "guarantees are {}/s; ", number_text(guaranteed))?;
+        if most.is_infinite() {
+            return write!(f, "what requests take is not known yet");
+        }
+        write!(
+            f,
+            "by the page table {}/s fit of any route, and never more than {}/s",
+            number_text(always),
+            number_text(most)
+        )?;
+        match guaranteed {
+            rate if exceeds(rate, most) => write!(f, ": does not fit"),
+            rate if exceeds(rate, always) => write!(f, ": it depends on the routes that are asked for"),
+            _ => write!(f, ": fits"),
+        }
+    }
+}
+
 impl fmt::Display for Feasibility {
     /// Lines for people, each ended by a line feed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,6 +264,17 @@ impl fmt::Display for PoolDemand {
         let (name, asked) = (&self.pool, number_text(self.demanded));
         if self.classes.is_empty() && self.templates.is_empty() {
             return writeln!(f, "pool {name}: no throughput is guaranteed");
+        }
+        if let Some(routes) = &self.routes {
+            writeln!(f, "pool {name}: {routes}")?;
+            for what in self.classes.iter().filter_map(|class| self.overflow(class)) {
+                writeln!(f, "  {what}")?;
+            }
+            for template in &self.templates {
+                let (name, rate) = (&template.name, number_text(template.throughput));
+                writeln!(f, "  template {name}: {rate}/s for each live class besides")?;
+            }
+            return Ok(());
         }
         match self.capacity {
             Some(capacity) => {

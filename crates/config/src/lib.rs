@@ -36,7 +36,7 @@ pub use deploy::{Deployment, deployed_policy};
 pub use distribution::{Counts, Distribution, Tail};
 pub use errors::{Errors, Place, Problem, located};
 pub use experiment::*;
-pub use feasibility::{ClassDemand, Feasibility, PoolDemand, feasibility};
+pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
 pub use file::{experiment_schema, page_table_schema, schema};
 pub use health::HealthVerdict;
 pub use link::{AgentLink, Challenged, Greeted, Greeting, Lines, Link, LinkError, ManagerLink, Nonce};

@@ -398,7 +398,8 @@ impl Policy {
     }
 
     /// Do requests count as what they take of the resource of which they take most, rather than as slots?
-    pub(crate) fn is_priced(&self) -> bool {
+    #[must_use]
+    pub fn is_priced(&self) -> bool {
         let by_resources = matches!(
             self.discipline.load_control,
             LoadControl::ResourceAvailability(_) | LoadControl::WindowAdaptive(_)

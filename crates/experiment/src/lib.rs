@@ -21,4 +21,4 @@ pub use judge::{
     CeilingVerdict, ClassUse, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, Portion,
     ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
 };
-pub use run::{Fate, Page, Record, Run, Sample, Violation};
+pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};

@@ -1,14 +1,18 @@
 //! What a scheduler could serve that knows every capacity and every demand.
 //!
 //! A cluster is a network: work flows from each class to the machines of its pool, as much as arrives, and
-//! from each machine on, as much as its live CPUs do. The maximum flow is the most CPU work that can be
-//! served; what is owed fits if it flows whole. The oracle has no queues, no random gaps and no limits
-//! inside the machines, and time that a request spends without a CPU costs it nothing: it is a bound, not a
-//! competitor.
+//! from each machine on, as much as it does. The maximum flow is the most work that can be
+//! served; what is owed fits if it flows whole. Requests take something of several resources (CPUs, disks, links), and
+//! each resource has a flow of its own: what fits must flow in every one. The oracle has no queues, no random gaps and no limits
+//! inside the machines, and time that a request spends with none of its machine's resources costs it nothing: it is a bound, not a
+//! competitor. With several resources it is one more time: in the flow of the CPUs a class may be spread over the machines
+//! otherwise than in that of the disks, and a request takes both from one machine. Where all machines of a pool are in
+//! proportion to one another, it is the same spreading.
 //!
 //! How it shares what does not fit: first what is owed, by the same fraction of each; then the rest of what
 //! is asked for, in proportion to weights, max-min fair (progressive filling: Bertsekas & Gallager, *Data
-//! Networks*, Sec. 6.5.2).
+//! Networks*, Sec. 6.5.2). A class is as large as its part of the resource of which it takes most (dominant resource
+//! fairness: Ghodsi et al., NSDI 2011); where requests take CPU time alone, that is its CPU work.
 
 use std::time::Duration;
 
@@ -17,11 +21,13 @@ use weirgate_engine::{Class, Policy};
 
 use weirgate_reserves::flow::Network;
 
-/// Work is counted in millionths of a CPU: finer than any figure printed, coarser than the rounding of
+use crate::run::{RESOURCES, Work};
+
+/// Work is counted in millionths of a CPU, disk or link: finer than any figure printed, coarser than the rounding of
 /// doubles, so that what fits exactly does fit.
 const UNIT: f64 = 1e6;
 
-/// A class whose work could grow by so little (CPUs) is at its end: a hundred units.
+/// A class whose work could grow by so little (CPUs, disks or links) is at its end: a hundred units.
 const STEP: f64 = 1e-4;
 
 /// Halvings of an interval: to a 2^40th, below a unit for clusters of up to a million CPUs.
@@ -33,8 +39,8 @@ const BEST_EFFORT: f64 = 0.01;
 /// Which machines work for which class, and how much they can do.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// Per machine CPU-seconds of a nominal CPU per second, faults taken off.
-    pub capacity: Vec<f64>,
+    /// Per machine what it does in a second, faults taken off.
+    pub capacity: Vec<Work>,
     /// Per class of the policy, then per template, the machines of its pool.
     pub reach: Vec<Vec<usize>>,
 }
@@ -42,10 +48,10 @@ pub struct Cluster {
 /// What the classes ask for, per class of the policy, then per template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// CPU work owed, in nominal CPU-seconds per second.
+    /// Work asked for, per second.
+    pub offered: Vec<Work>,
+    /// The part of it that is owed, 0 to 1.
     pub owed: Vec<f64>,
-    /// CPU work asked for; at least what is owed.
-    pub offered: Vec<f64>,
 }
 
 /// The classes of a policy, then the shapes of its templates: the order of everything that is per class here.
@@ -53,9 +59,9 @@ pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
     policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
 }
 
-/// Share of its work that a machine can do on average between two instants.
+/// Share of its work that a machine can do on average between two instants, per resource.
 #[must_use]
-pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> f64 {
+pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> Work {
     let end = experiment.duration();
     let faults: Vec<(&Fault, Duration)> = experiment
         .faults
@@ -67,28 +73,30 @@ pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to:
     borders.retain(|at| from < *at && *at < to);
     borders.extend([from, to]);
     borders.sort_unstable();
-    let mut sum = 0.0;
+    let mut sums = [0.0; RESOURCES];
     for pair in borders.windows(2) {
         let in_force = faults.iter().filter(|(fault, until)| fault.at <= pair[0] && pair[0] < *until);
-        sum += left(in_force.map(|(fault, _)| fault.kind)) * (pair[1] - pair[0]).as_secs_f64();
+        let left = left(in_force.map(|(fault, _)| fault.kind));
+        sums.iter_mut().zip(left).for_each(|(sum, left)| *sum += left * (pair[1] - pair[0]).as_secs_f64());
     }
     let length = to.saturating_sub(from).as_secs_f64();
-    if length > 0.0 { sum / length } else { 1.0 }
+    sums.map(|sum| if length > 0.0 { sum / length } else { 1.0 })
 }
 
-/// Share of its work that a machine still does under faults: slow-downs multiply, of the shares that fail the
-/// largest counts.
-fn left(faults: impl Iterator<Item = FaultKind>) -> f64 {
-    let (mut speed, mut fails) = (1.0, 0.0_f64);
+/// Share of its work that a machine still does under faults: slow-downs multiply and are of its CPUs, of the shares that fail
+/// the largest counts.
+fn left(faults: impl Iterator<Item = FaultKind>) -> Work {
+    let (mut works, mut speed, mut fails) = (1.0, 1.0, 0.0_f64);
     for fault in faults {
         match fault {
-            FaultKind::Removed | FaultKind::Crash | FaultKind::Stall => speed = 0.0,
+            FaultKind::Removed | FaultKind::Crash | FaultKind::Stall => works = 0.0,
             FaultKind::Slow(share) => speed *= share,
             FaultKind::FailFast(share) => fails = fails.max(share),
             FaultKind::LostReports | FaultKind::Reload => {}
         }
     }
-    speed * (1.0 - fails)
+    let others = works * (1.0 - fails);
+    [speed * others, others, others]
 }
 
 /// The weights of the classes: guaranteed rate × service time (`costs`, in seconds, where none is agreed);
@@ -109,9 +117,11 @@ impl Cluster {
     /// The cluster between two instants, faults averaged over that time.
     #[must_use]
     pub fn live(experiment: &Experiment, from: Duration, to: Duration) -> Cluster {
+        // Every server has a disk and a link of its own.
         let capacity = |(index, machine): (usize, &weirgate_config::Machine)| {
-            let cpus = f64::from(machine.cpus) * f64::from(machine.servers);
-            cpus * machine.speed * availability(experiment, index, from, to)
+            let [cpu, disk, link] = availability(experiment, index, from, to);
+            let servers = f64::from(machine.servers);
+            [f64::from(machine.cpus) * servers * machine.speed * cpu, servers * disk, servers * link]
         };
         let policy = &experiment.site.policy;
         let machines = |pool: usize| {
@@ -127,49 +137,76 @@ impl Cluster {
         }
     }
 
-    /// The most of `work` (per class, in CPU-seconds per second) that can be served.
+    /// What all machines together do in a second.
     #[must_use]
-    pub fn most(&self, work: &[f64]) -> f64 {
-        self.flow(work).0 as f64 / UNIT
+    pub fn whole(&self) -> Work {
+        std::array::from_fn(|resource| self.capacity.iter().map(|capacity| capacity[resource]).sum())
+    }
+
+    /// The most of `work` (per class, per second) that can be served, of each resource by itself.
+    #[must_use]
+    pub fn most(&self, work: &[Work]) -> Work {
+        std::array::from_fn(|resource| self.flow(work, resource).0 as f64 / UNIT)
     }
 
     /// Can all of `work` be served?
     #[must_use]
-    pub fn carries(&self, work: &[f64]) -> bool {
-        let (flow, asked) = self.flow(work);
-        flow == asked
+    pub fn carries(&self, work: &[Work]) -> bool {
+        (0..RESOURCES).all(|resource| {
+            let (flow, asked) = self.flow(work, resource);
+            flow == asked
+        })
     }
 
-    /// What the oracle serves each class, in CPU-seconds per second.
+    /// The part that the oracle serves of what each class asks for, 0 to 1; all of what takes nothing.
     #[must_use]
     pub fn shares(&self, demand: &Demand, weights: &[f64]) -> Vec<f64> {
-        let floors = self.fill(&vec![0.0; demand.owed.len()], &demand.owed, &demand.owed);
-        self.fill(&floors, &demand.offered, weights)
+        let whole = self.whole();
+        // Its part of the resource of which it asks for most.
+        let size = |work: &Work| {
+            let parts = work.iter().zip(whole).map(|(work, whole)| if whole > 0.0 { work / whole } else { *work });
+            parts.fold(0.0, f64::max)
+        };
+        let sizes: Vec<f64> = demand.offered.iter().map(size).collect();
+        let by_weight: Vec<f64> =
+            weights.iter().zip(&sizes).map(|(weight, size)| if *size > 0.0 { weight / size } else { 0.0 }).collect();
+        let floors = self.fill(&demand.offered, &vec![0.0; sizes.len()], &demand.owed, &demand.owed);
+        let most = vec![1.0; sizes.len()];
+        let parts = self.fill(&demand.offered, &floors, &most, &by_weight);
+        parts.into_iter().zip(sizes).map(|(part, size)| if size > 0.0 { part } else { 1.0 }).collect()
     }
 
-    /// Maximum flow and what was asked for, in units.
-    fn flow(&self, work: &[f64]) -> (u64, u64) {
+    /// Maximum flow of one resource and what was asked for, in units.
+    fn flow(&self, work: &[Work], resource: usize) -> (u64, u64) {
         let (classes, machines) = (self.reach.len(), self.capacity.len());
         let (source, sink) = (classes + machines, classes + machines + 1);
         let mut network = Network::new(classes + machines + 2);
         let mut asked = 0;
         for (class, reach) in self.reach.iter().enumerate() {
-            let units = (work.get(class).copied().unwrap_or(0.0).max(0.0) * UNIT) as u64;
+            let units = (work.get(class).map_or(0.0, |work| work[resource]).max(0.0) * UNIT) as u64;
             asked += units;
             network.edge(source, class, units);
             for machine in reach {
                 network.edge(class, classes + machine, units);
             }
         }
+        if asked == 0 {
+            return (0, 0);
+        }
         for (machine, capacity) in self.capacity.iter().enumerate() {
-            network.edge(classes + machine, sink, (capacity.max(0.0) * UNIT).ceil() as u64);
+            network.edge(classes + machine, sink, (capacity[resource].max(0.0) * UNIT).ceil() as u64);
         }
         (network.maximum(source, sink), asked)
     }
 
-    /// Raises every class from `start` in proportion to its weight, up to its limit, until the machines are
-    /// full; a class that can rise no more stays, the others go on.
-    fn fill(&self, start: &[f64], limits: &[f64], weights: &[f64]) -> Vec<f64> {
+    /// Raises the served part of every class's `work` from `start` in proportion to its weight, up to its limit, until the
+    /// machines are full; a class that can rise no more stays, the others go on.
+    fn fill(&self, work: &[Work], start: &[f64], limits: &[f64], weights: &[f64]) -> Vec<f64> {
+        let carries = |parts: &[f64]| {
+            let served: Vec<Work> =
+                work.iter().zip(parts).map(|(work, part)| work.map(|seconds| seconds * part)).collect();
+            self.carries(&served)
+        };
         let mut at = start.to_vec();
         let mut rising: Vec<usize> = (0..at.len()).filter(|i| limits[*i] > at[*i] && weights[*i] > 0.0).collect();
         while !rising.is_empty() {
@@ -180,19 +217,19 @@ impl Cluster {
             };
             let top = rising.iter().map(|i| (limits[*i] - at[*i]) / weights[*i]).fold(0.0, f64::max);
             let (mut low, mut high) = (0.0, top);
-            if self.carries(&raised(top)) {
+            if carries(&raised(top)) {
                 low = top;
             }
             for _ in 0..HALVINGS {
                 let middle = f64::midpoint(low, high);
-                if self.carries(&raised(middle)) { low = middle } else { high = middle }
+                if carries(&raised(middle)) { low = middle } else { high = middle }
             }
             at = raised(low);
             let before = rising.len();
             rising.retain(|i| {
                 let mut more = at.clone();
-                more[*i] += STEP;
-                more[*i] <= limits[*i] && self.carries(&more)
+                more[*i] += STEP / work[*i].iter().copied().fold(0.0, f64::max);
+                more[*i] <= limits[*i] && carries(&more)
             });
             if rising.len() == before {
                 // What is left to share is below the grain of counting.
@@ -212,40 +249,67 @@ mod tests {
         assert!(found.len() == expected.len() && off < 1e-3, "{found:?}, not {expected:?}");
     }
 
+    /// CPU work alone.
+    fn cpu(seconds: &[f64]) -> Vec<Work> {
+        seconds.iter().map(|seconds| [*seconds, 0.0, 0.0]).collect()
+    }
+
+    /// What is served of CPU work.
+    fn served(cluster: &Cluster, owed: &[f64], offered: &[f64], weights: &[f64]) -> Vec<f64> {
+        let owed = owed.iter().zip(offered).map(|(owed, offered)| owed / offered).collect();
+        let parts = cluster.shares(&Demand { offered: cpu(offered), owed }, weights);
+        parts.iter().zip(offered).map(|(part, offered)| part * offered).collect()
+    }
+
     /// Three machines: class 0 on the first two, class 1 on the last two, class 2 on all.
     fn cluster() -> Cluster {
-        Cluster { capacity: vec![2.0, 2.0, 4.0], reach: vec![vec![0, 1], vec![1, 2], vec![0, 1, 2]] }
+        Cluster { capacity: cpu(&[2.0, 2.0, 4.0]), reach: vec![vec![0, 1], vec![1, 2], vec![0, 1, 2]] }
     }
 
     #[test]
     fn work_that_fits_as_a_whole_may_not_fit_where_it_may_go() {
         let cluster = cluster();
-        assert!(cluster.carries(&[4.0, 4.0, 0.0]) && cluster.carries(&[4.0, 0.0, 4.0]));
-        assert!(!cluster.carries(&[4.1, 0.0, 0.0]) && !cluster.carries(&[3.0, 3.0, 2.1]));
-        near(&[cluster.most(&[9.0, 1.0, 0.0]), cluster.most(&[9.0, 9.0, 9.0])], &[5.0, 8.0]);
+        let carries = |work: [f64; 3]| cluster.carries(&cpu(&work));
+        assert!(carries([4.0, 4.0, 0.0]) && carries([4.0, 0.0, 4.0]));
+        assert!(!carries([4.1, 0.0, 0.0]) && !carries([3.0, 3.0, 2.1]));
+        let most = |work: [f64; 3]| cluster.most(&cpu(&work))[0];
+        near(&[most([9.0, 1.0, 0.0]), most([9.0, 9.0, 9.0])], &[5.0, 8.0]);
     }
 
     #[test]
     fn floors_come_first_then_the_rest_by_weight() {
-        let cluster = Cluster { capacity: vec![10.0], reach: vec![vec![0], vec![0], vec![0]] };
-        let demand = Demand { owed: vec![2.0, 1.0, 0.0], offered: vec![9.0, 1.0, 20.0] };
-        near(&cluster.shares(&demand, &[3.0, 3.0, 1.0]), &[7.25, 1.0, 1.75]);
+        let cluster = Cluster { capacity: cpu(&[10.0]), reach: vec![vec![0], vec![0], vec![0]] };
+        let (owed, weights) = ([2.0, 1.0, 0.0], [3.0, 3.0, 1.0]);
+        near(&served(&cluster, &owed, &[9.0, 1.0, 20.0], &weights), &[7.25, 1.0, 1.75]);
         // What is not asked for goes to who asks.
-        let demand = Demand { owed: vec![2.0, 1.0, 0.0], offered: vec![2.5, 1.0, 20.0] };
-        near(&cluster.shares(&demand, &[3.0, 3.0, 1.0]), &[2.5, 1.0, 6.5]);
+        near(&served(&cluster, &owed, &[2.5, 1.0, 20.0], &weights), &[2.5, 1.0, 6.5]);
     }
 
     #[test]
     fn what_is_owed_and_does_not_fit_is_cut_by_one_fraction() {
-        let cluster = Cluster { capacity: vec![12.0], reach: vec![vec![0], vec![0]] };
-        let demand = Demand { owed: vec![9.0, 6.0], offered: vec![15.0, 6.0] };
-        near(&cluster.shares(&demand, &[1.0, 1.0]), &[7.2, 4.8]);
+        let cluster = Cluster { capacity: cpu(&[12.0]), reach: vec![vec![0], vec![0]] };
+        near(&served(&cluster, &[9.0, 6.0], &[15.0, 6.0], &[1.0, 1.0]), &[7.2, 4.8]);
     }
 
     #[test]
     fn a_class_that_is_stuck_does_not_stop_the_others() {
-        let demand = Demand { owed: vec![0.0; 3], offered: vec![9.0; 3] };
         // Machines 0 and 1 are full first; the rest of machine 2 goes to whoever reaches it.
-        near(&cluster().shares(&demand, &[10.0, 1.0, 1.0]), &[4.0, 2.0, 2.0]);
+        near(&served(&cluster(), &[0.0; 3], &[9.0; 3], &[10.0, 1.0, 1.0]), &[4.0, 2.0, 2.0]);
+    }
+
+    #[test]
+    fn what_is_served_must_fit_every_resource() {
+        let cluster = Cluster { capacity: vec![[2.0, 1.0, 1.0]], reach: vec![vec![0], vec![0], vec![0]] };
+        // Both need the disk: the CPU alone would carry them.
+        let work = vec![[0.4, 0.6, 0.0], [0.4, 0.5, 0.0], [0.0; 3]];
+        assert!(!cluster.carries(&work) && cluster.carries(&[[2.0, 0.5, 0.0], [0.0, 0.5, 1.0]]));
+        near(&cluster.most(&work), &[0.8, 1.0, 0.0]);
+        // By weight of the disk; what takes nothing is served.
+        let demand = Demand { offered: work, owed: vec![0.0; 3] };
+        near(&cluster.shares(&demand, &[1.0, 1.0, 1.0]), &[0.5 / 0.6, 1.0, 1.0]);
+        // Who needs the CPU is not held back by a disk that is full, and gets as much of the one as others of the other.
+        let apart = Demand { offered: vec![[0.1, 3.0, 0.0], [9.0, 0.0, 0.0], [0.0, 3.0, 0.1]], owed: vec![0.0; 3] };
+        let served = cluster.shares(&apart, &[1.0, 1.0, 1.0]);
+        near(&served, &[0.5 / 3.0, (2.0 - 0.1 / 6.0) / 9.0, 0.5 / 3.0]);
     }
 }

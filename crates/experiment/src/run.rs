@@ -1,5 +1,11 @@
 //! What a run leaves behind: one record per request and one per page, samples of the state, violations.
 
+/// How many resources the machines of an experiment have: those of [`weirgate_config::RESOURCE_NAMES`].
+pub const RESOURCES: usize = weirgate_config::RESOURCE_NAMES.len();
+
+/// Per resource so many seconds: of a nominal CPU, of a disk, of a network link.
+pub type Work = [f64; RESOURCES];
+
 /// What became of a request. One request of a client may be several records: each attempt is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fate {
@@ -92,6 +98,12 @@ pub struct Violation {
 }
 
 impl Record {
+    /// What it takes of each resource.
+    #[must_use]
+    pub fn work(&self) -> Work {
+        [self.cpu, self.disk, self.link].map(f64::from)
+    }
+
     /// Time that it spends inside an idle machine without a CPU, in seconds.
     #[must_use]
     pub fn beside_cpu(&self) -> f64 {

@@ -9,14 +9,18 @@
 //! Two kinds of results: *violations* and panics mean that the engine or the simulator is wrong (safety),
 //! *misses* mean that a discipline did not keep what it could have kept (its quality).
 
+mod backlog;
 mod draw;
+mod fair;
 mod family;
 mod figures;
 mod ideas;
 mod outcome;
+mod resources;
 mod rule;
 mod sketch;
 mod starved;
+mod table;
 mod tally;
 mod yaml;
 
@@ -69,10 +73,31 @@ pub fn scenario(seed: u64) -> Scenario {
 /// # Errors
 /// What is wrong with the overrides.
 pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
-    let family = Family::of(seed);
+    scenario_of(Family::of(seed), seed, overrides)
+}
+
+/// The scenario of `family` that `seed` names, with `overrides` in its file.
+///
+/// # Errors
+/// What is wrong with the overrides.
+pub fn scenario_of(family: Family, seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
     let mut draw = Draw::new(seed);
-    let sketch = ideas::sketch(family, &mut draw);
-    let figures = figures::figures(&sketch, &mut draw);
+    let (yaml, about, excused) = match family {
+        Family::Resources => {
+            let (yaml, about) = resources::written(seed, &mut draw);
+            (yaml, about, Vec::new())
+        }
+        family => sketched(family, seed, &mut draw),
+    };
+    let name = format!("swarm-{seed}.yaml");
+    let experiment = weirgate_config::load_experiment(&name, &yaml, Path::new(""), overrides)?.experiment;
+    Ok(Scenario { seed, family, about, yaml, experiment, excused })
+}
+
+/// The file of a scenario whose requests take CPU time, what it is about, and who is excused.
+fn sketched(family: Family, seed: u64, draw: &mut Draw) -> (String, String, Vec<String>) {
+    let sketch = ideas::sketch(family, draw);
+    let figures = figures::figures(&sketch, draw);
     let yaml = yaml::yaml(seed, family, &sketch, &figures);
     let wrong = |class: &sketch::ClassSketch| class.declared.is_some_and(|declared| declared != 1.0);
     let excused = match sketch.classes.iter().all(wrong) {
@@ -80,14 +105,14 @@ pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Erro
         true => Vec::new(),
         false => (0..sketch.classes.len()).filter(|i| wrong(&sketch.classes[*i])).map(yaml::class_name).collect(),
     };
-    let name = format!("swarm-{seed}.yaml");
-    let experiment = weirgate_config::load_experiment(&name, &yaml, Path::new(""), overrides)?.experiment;
-    Ok(Scenario { seed, family, about: sketch.about, yaml, experiment, excused })
+    (yaml, sketch.about, excused)
 }
 
 /// A campaign.
 #[derive(Clone, Debug)]
 pub struct Swarm {
+    /// Play all seeds as this one; `None`: families take turns.
+    pub family: Option<Family>,
     /// The first seed; the others follow it.
     pub first: u64,
     /// How many.
@@ -113,10 +138,13 @@ impl Swarm {
                 scope.spawn(move || {
                     loop {
                         let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= self.count {
+                            break;
+                        }
+                        let seed = self.first.wrapping_add(number);
+                        let family = self.family.unwrap_or_else(|| Family::of(seed));
                         // Who does not listen any more does not want the rest.
-                        if number >= self.count
-                            || send.send(play(self.first.wrapping_add(number), &self.overrides)).is_err()
-                        {
+                        if send.send(play(family, seed, &self.overrides)).is_err() {
                             break;
                         }
                     }

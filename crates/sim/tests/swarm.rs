@@ -1,11 +1,13 @@
 //! The swarm: scenarios are what they claim to be, and nothing breaks when they are played.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use weirgate_config::{Arrivals, Override, Source, TrafficClass};
-use weirgate_experiment::judge;
+use weirgate_experiment::oracle::Cluster;
+use weirgate_experiment::{RESOURCES, judge};
 use weirgate_sim::run;
-use weirgate_sim::swarm::{Family, MOST_OWED, Swarm, owed_share, scenario, scenario_with};
+use weirgate_sim::swarm::{Family, Lapse, MOST_OWED, Swarm, assess, owed_share, scenario, scenario_of, scenario_with};
 
 #[test]
 fn a_seed_names_a_scenario() {
@@ -42,7 +44,7 @@ fn scenarios_load_and_their_guarantees_fit() {
         let exceeds = experiment.traffic.iter().any(|t| guaranteed(&t.class).is_none_or(|rate| most(&t.source) > rate));
         beyond += usize::from(exceeds);
     }
-    assert_eq!(families.len(), Family::ALL.len());
+    assert_eq!(families.len(), Family::TURNS.len());
     assert!(beyond > 250, "only {beyond} scenarios go beyond a guarantee");
 }
 
@@ -61,9 +63,9 @@ fn most(source: &Source) -> f64 {
 /// One scenario of every family, and of some under the other discipline: whatever is missed, nothing is broken.
 #[test]
 fn a_swarm_breaks_nothing() {
-    for (discipline, count) in [("weirgate", Family::ALL.len()), ("quorum", 4)] {
+    for (discipline, count) in [("weirgate", Family::TURNS.len()), ("quorum", 4)] {
         let overrides = vec![Override::discipline(discipline)];
-        let swarm = Swarm { first: 36, count: count as u64, overrides, threads: None };
+        let swarm = Swarm { family: None, first: 36, count: count as u64, overrides, threads: None };
         let mut told = 0;
         let tally = swarm
             .play(|outcome| {
@@ -74,6 +76,74 @@ fn a_swarm_breaks_nothing() {
             .expect("the overrides are sound");
         assert_eq!((told, tally.families.len()), (count, count));
         assert!(tally.requests > 100_000 && tally.unsafe_seeds.is_empty());
+    }
+}
+
+/// Scenarios with a page table under every discipline that goes by it: nothing is broken, and where weights are promised
+/// turns come, parts are what weights say, and nothing is idle that somebody waits for.
+#[test]
+fn resources_are_shared_by_rule() {
+    for discipline in ["mqos", "mqos-drfq", "sqos", "weirgate"] {
+        let overrides = vec![Override::discipline(discipline)];
+        let swarm = Swarm { family: Some(Family::Resources), first: 0, count: 6, overrides, threads: None };
+        let tally = swarm
+            .play(|outcome| {
+                assert_eq!(outcome.panic, None, "{discipline}, seed {}", outcome.seed);
+                assert_eq!(outcome.violations.first(), None, "{discipline}, seed {}", outcome.seed);
+                let promised = discipline != "weirgate";
+                assert!(
+                    !promised || outcome.misses.is_empty(),
+                    "{discipline}, seed {}: {:?}",
+                    outcome.seed,
+                    outcome.misses
+                );
+            })
+            .expect("the overrides are sound");
+        assert!(tally.requests > 50_000, "{discipline} played {} requests", tally.requests);
+    }
+}
+
+/// Rules can fail: a run is judged by other weights than those that it was played with.
+#[test]
+fn rules_about_resources_fail_where_they_are_broken() {
+    let shares = |seed: u64| {
+        let drfq = |weight: f64| {
+            let overrides = [Override::discipline("mqos-drfq")];
+            let mut scenario = scenario_of(Family::Resources, seed, &overrides).expect("it is sound");
+            let run = run(&scenario.experiment, seed, |_| ());
+            scenario.experiment.site.policy.classes[0].weight *= weight;
+            let verdict = judge(&scenario.experiment, &run);
+            assess(&scenario, &run, &verdict).misses.iter().filter(|missed| missed.kind == Lapse::Shares).count()
+        };
+        (drfq(1.0), drfq(4.0), drfq(0.25))
+    };
+    let found: Vec<(usize, usize, usize)> = (0..4).map(shares).collect();
+    assert!(found.iter().all(|(right, ..)| *right == 0), "{found:?}");
+    assert!(found.iter().filter(|(_, more, less)| more + less > 0).count() >= 1, "{found:?}");
+}
+
+/// What is guaranteed fits every resource of every set of pools, by the same flow that the judge asks.
+#[test]
+fn guarantees_of_the_family_resources_fit_every_resource() {
+    for seed in 0..100 {
+        let scenario = scenario_of(Family::Resources, seed, &[]).expect("it is sound");
+        let experiment = &scenario.experiment;
+        let policy = &experiment.site.policy;
+        let mut work = vec![[0.0; RESOURCES]; policy.classes.len()];
+        for (class, work) in work.iter_mut().enumerate() {
+            let guaranteed = policy.classes[class].guarantee.throughput.unwrap_or(0.0);
+            let routes = experiment.traffic.iter().filter(|traffic| traffic.class == TrafficClass::Class(class));
+            // Whatever the mix: some stream takes least of each resource.
+            let takes = routes.map(|traffic| {
+                let demand = &traffic.demand[0];
+                [demand.cpu.mean(), demand.disk.mean(), demand.link.mean()]
+            });
+            let least = takes.reduce(|a, b| std::array::from_fn(|resource| a[resource].min(b[resource])));
+            *work = least.unwrap_or_default().map(|seconds| seconds * guaranteed);
+        }
+        let cluster = Cluster::live(experiment, Duration::ZERO, Duration::from_secs(1));
+        assert!(cluster.carries(&work), "seed {seed}");
+        assert!(policy.classes.iter().filter(|class| class.weight > 0.0).count() >= 3, "seed {seed}");
     }
 }
 
@@ -114,7 +184,7 @@ fn what_is_owed_can_be_held() {
 fn the_same_swarm_finds_the_same_on_any_number_of_threads() {
     let play = |threads| {
         let overrides = vec![Override::discipline("quorum")];
-        Swarm { first: 1, count: 3, overrides, threads: Some(threads) }.play(|_| ()).unwrap()
+        Swarm { family: None, first: 1, count: 3, overrides, threads: Some(threads) }.play(|_| ()).unwrap()
     };
     let [alone, together] = [1, 3].map(play);
     assert_eq!(alone.to_string(), together.to_string());
@@ -124,6 +194,6 @@ fn the_same_swarm_finds_the_same_on_any_number_of_threads() {
 #[test]
 fn a_wrong_override_is_an_error_and_not_a_panic() {
     let overrides = vec![Override::discipline("quorun")];
-    let errors = Swarm { first: 0, count: 2, overrides, threads: Some(1) }.play(|_| ()).unwrap_err();
+    let errors = Swarm { family: None, first: 0, count: 2, overrides, threads: Some(1) }.play(|_| ()).unwrap_err();
     assert!(errors.to_string().contains("quorum"), "{errors}");
 }

@@ -132,9 +132,23 @@ struct Pool {
     pool: String,
     demanded: f64,
     capacity: Option<f64>,
+    /// Instead, where a page table counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    page_table: Option<Routes>,
     fits: Option<bool>,
     /// Classes that do not fit, and why.
     overflow: Vec<String>,
+}
+
+/// Requests per second that fit by the page table; absent what is not known.
+#[derive(Serialize)]
+struct Routes {
+    guaranteed: f64,
+    /// Of any route.
+    always: f64,
+    /// In the best mix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    most: Option<f64>,
 }
 
 impl<'a> Report<'a> {
@@ -148,6 +162,11 @@ impl<'a> Report<'a> {
                     pool: p.pool.clone(),
                     demanded: p.demanded,
                     capacity: p.capacity,
+                    page_table: p.routes.map(|routes| Routes {
+                        guaranteed: routes.guaranteed,
+                        always: routes.always,
+                        most: routes.most.is_finite().then_some(routes.most),
+                    }),
                     fits: p.fits(),
                     overflow: p.classes.iter().filter_map(|class| p.overflow(class)).collect(),
                 };

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_config::Override;
-use weirgate_sim::swarm::{Outcome, Swarm, Tally, scenario};
+use weirgate_sim::swarm::{Family, Outcome, Swarm, Tally, scenario_of};
 
 use crate::exit;
 use crate::sim::CANNOT;
@@ -22,12 +22,21 @@ pub(crate) struct Args {
     /// Print the experiment file of random scenario SEED, to read and to change.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["files", "swarm"])]
     swarm_file: Option<u64>,
+    /// Play every seed as a scenario of FAMILY. `resources`, which `mqos`, `mqos-drfq` and `sqos` can play, is played so alone.
+    #[arg(long, value_name = "FAMILY", value_parser = family)]
+    family: Option<Family>,
     /// With `--swarm`: a missed guarantee is a failure as well, not only a broken invariant.
     #[arg(long, requires = "swarm")]
     strict: bool,
     /// With `--swarm`: play so many at a time. One per CPU by default.
     #[arg(long, value_name = "N", requires = "swarm", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
+}
+
+/// The family of this name.
+fn family(name: &str) -> Result<Family, String> {
+    let names = || Family::all().map(Family::name).collect::<Vec<_>>().join("`, `");
+    Family::named(name).ok_or_else(|| format!("there are `{}`", names()))
 }
 
 /// What the other arguments of the command say.
@@ -54,7 +63,10 @@ struct Request<'a> {
 /// missed either.
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
     if let Some(seed) = args.swarm_file {
-        return Some(exit::print(&scenario(seed).yaml));
+        return Some(match scenario_of(args.family.unwrap_or_else(|| Family::of(seed)), seed, &[]) {
+            Ok(scenario) => exit::print(&scenario.yaml),
+            Err(errors) => exit::fail(&errors.to_string()),
+        });
     }
     let count = args.swarm?;
     let disciplines: Vec<Option<&str>> = match context.disciplines {
@@ -66,7 +78,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
         let discipline_first = discipline.map(Override::discipline).into_iter();
         let overrides = discipline_first.chain(context.sets.iter().cloned()).collect();
         let threads = args.threads.map(usize::from);
-        let swarm = Swarm { first: context.seed, count, overrides, threads };
+        let swarm = Swarm { family: args.family, first: context.seed, count, overrides, threads };
         let code = play(&Request { swarm, discipline, json: context.json, strict: args.strict });
         if code != ExitCode::SUCCESS {
             worst = code;
@@ -124,10 +136,15 @@ fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(|text| text + "\n")
 }
 
+/// The option that names the family of all seeds, if there is one.
+fn of_family(request: &Request<'_>) -> String {
+    request.swarm.family.map_or(String::new(), |family| format!(" --family {family}"))
+}
+
 /// The command that plays a seed again.
 fn replay(seed: u64, request: &Request<'_>) -> String {
     let discipline = request.discipline.map_or(String::new(), |name| format!(" --discipline {name}"));
-    format!("weirgate sim --swarm 1 --seed {seed}{discipline}")
+    format!("weirgate sim --swarm 1 --seed {seed}{}{discipline}", of_family(request))
 }
 
 /// What is said at once about a scenario in which something is broken.
@@ -173,8 +190,11 @@ fn all(tally: &Tally, request: &Request<'_>) -> String {
     }
     if let Some(worst) = tally.worst.first() {
         let seed = worst.seed;
-        text +=
-            &format!("\nplay the worst again: {}\nread it: weirgate sim --swarm-file {seed}\n", replay(seed, request));
+        text += &format!(
+            "\nplay the worst again: {}\nread it: weirgate sim --swarm-file {seed}{}\n",
+            replay(seed, request),
+            of_family(request)
+        );
     }
     text
 }

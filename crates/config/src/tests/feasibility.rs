@@ -67,3 +67,48 @@ fn machines_are_counted_once() {
     assert_eq!(report.pools.iter().map(PoolDemand::fits).collect::<Vec<_>>(), [Some(true), Some(true), Some(false)]);
     assert!(report.to_string().contains("pool web + api has 1 left of 4"), "{report}");
 }
+
+/// A policy whose requests take what a table says; nodes have two slots each, which would be far too few.
+fn priced(discipline: &str, routes: &str, rates: [u32; 2]) -> (Feasibility, Vec<String>) {
+    let text = format!(
+        "listen: 127.0.0.1:80\ndiscipline: {discipline}\npage_table: {routes}\nupstreams:\n  web: {{ nodes: [{{ address: \
+         a:1, capacity: 2, weight: 1 }}, {{ address: b:1, capacity: 2, weight: 1 }}] }}\nclasses:\n{}{}  - {{ name: rest }}\n",
+        class("a", rates[0], 100),
+        class("b", rates[1], 100)
+    );
+    let loaded = load("t", &text, false).unwrap_or_else(|e| panic!("{e}"));
+    (feasibility(&loaded.site), loaded.warning_lines("t"))
+}
+
+/// What takes the processor, the disk and both.
+const ROUTES: &str =
+    "{ routes: { /math: { cpu: 4%, disk: 1% }, /album: { cpu: 1%, disk: 4% }, /both: { cpu: 4%, disk: 4% } } }";
+
+#[test]
+fn with_a_page_table_resources_count_and_slots_do_not() {
+    // Two nodes do 50/s of any route. Of the processor alone 200/s of what takes least might fit, but no route takes
+    // less than 5 % of both together, of which there are four.
+    for discipline in ["weirgate", "mqos", "sqos"] {
+        let (fitting, warnings) = priced(discipline, ROUTES, [20, 30]);
+        assert_eq!((fitting.fits(), warnings), (Some(true), Vec::new()), "{discipline}");
+        let text =
+            "pool web: guarantees are 50/s; by the page table 50/s fit of any route, and never more than 80/s: fits\n";
+        assert_eq!(fitting.to_string(), text);
+    }
+    let (open, warnings) = priced("weirgate", ROUTES, [50, 30]);
+    assert_eq!((open.fits(), warnings), (None, Vec::new()));
+    assert!(open.to_string().contains("depends on the routes"), "{open}");
+    let (beyond, warnings) = priced("weirgate", ROUTES, [50, 31]);
+    assert_eq!(beyond.fits(), Some(false));
+    let what = "class b does not fit: whatever routes its 31/s are of, pool web has 30/s left of at most 80/s by the page table";
+    assert!(warnings.len() == 1 && warnings[0].contains(what) && beyond.to_string().contains(what), "{warnings:?}");
+}
+
+#[test]
+fn nothing_is_said_of_routes_that_are_not_known_yet_and_slots_count_where_nobody_looks_at_the_table() {
+    let (learned, warnings) = priced("weirgate", "learned", [5000, 5000]);
+    assert_eq!((learned.fits(), warnings), (None, Vec::new()));
+    assert!(learned.to_string().contains("not known yet"), "{learned}");
+    let (slots, warnings) = priced("quorum", ROUTES, [20, 30]);
+    assert_eq!((slots.fits(), warnings.len()), (Some(false), 1), "{warnings:?}");
+}

@@ -15,7 +15,7 @@ use super::bucket::Bucket;
 use super::pages::Pages;
 use super::statistic::{mean, percentile, statistic};
 use super::verdict::{CeilingVerdict, FloorVerdict, Part, ResponseTimes, ShedLatency, Sheds};
-use crate::run::{Fate, Record};
+use crate::run::{Fate, RESOURCES, Record, Work};
 
 /// One in a hundred may be lost to the grain of counting.
 const ENOUGH: f64 = 0.99;
@@ -41,8 +41,8 @@ pub(crate) struct Subject<'a> {
     grace: u64,
     /// In order of arrival.
     attempts: Vec<Attempt>,
-    /// When requests were served, in order, each with the CPU work served up to it.
-    served: Vec<(u64, f64)>,
+    /// When requests were served, in order, each with the work served up to it.
+    served: Vec<(u64, Work)>,
     /// What clients wait for as a whole, if it is not each request.
     pages: Option<Pages>,
 }
@@ -53,10 +53,10 @@ struct Attempt {
     arrived: u64,
     ended: u64,
     fate: Fate,
-    /// Nominal CPU time, in seconds.
-    cpu: f64,
+    /// What it takes of each resource.
+    work: Work,
     /// Time without a CPU, in seconds.
-    io: f64,
+    beside: f64,
     /// It arrived within the guaranteed rate.
     covered: bool,
     /// It was shed although its class had not had its guaranteed rate.
@@ -89,20 +89,20 @@ impl<'a> Subject<'a> {
             arrived: record.arrived,
             ended: record.ended,
             fate: record.fate,
-            cpu: f64::from(record.cpu),
-            io: record.beside_cpu(),
+            work: record.work(),
+            beside: record.beside_cpu(),
             covered: false,
             wronged: false,
             excused: record.fate == Fate::Cut && record.arrived.saturating_add(grace) >= end,
         });
         let attempts: Vec<Attempt> = attempts.collect();
-        let ended = attempts.iter().filter(|a| a.fate == Fate::Served).map(|a| (a.ended, a.cpu));
-        let mut served: Vec<(u64, f64)> = ended.collect();
+        let ended = attempts.iter().filter(|a| a.fate == Fate::Served).map(|a| (a.ended, a.work));
+        let mut served: Vec<(u64, Work)> = ended.collect();
         served.sort_unstable_by_key(|(at, _)| *at);
-        let mut sum = 0.0;
+        let mut sums = [0.0; RESOURCES];
         for (_, work) in &mut served {
-            sum += *work;
-            *work = sum;
+            sums.iter_mut().zip(*work).for_each(|(sum, work)| *sum += work);
+            *work = sums;
         }
         let mut subject = Subject { class, floor, pace, grace, attempts, served, pages: None };
         subject.cover(stretches);
@@ -157,7 +157,7 @@ impl<'a> Subject<'a> {
 
     /// Mean time that a request takes on an unloaded node, in seconds.
     fn mean_cost(&self, attempts: &[Attempt]) -> Option<f64> {
-        let sum: f64 = attempts.iter().map(|a| a.cpu * self.pace + a.io).sum();
+        let sum: f64 = attempts.iter().map(|a| a.work[0] * self.pace + a.beside).sum();
         (!attempts.is_empty()).then(|| sum / attempts.len() as f64)
     }
 
@@ -170,7 +170,7 @@ impl<'a> Subject<'a> {
         Account { owed: covered as f64 * self.cheapness(attempts), counted: ended.max(in_time) as f64 }
     }
 
-    fn served_in(&self, stretch: &Range<u64>) -> &[(u64, f64)] {
+    fn served_in(&self, stretch: &Range<u64>) -> &[(u64, Work)] {
         let index = |at: u64| self.served.partition_point(|(ended, _)| *ended < at);
         &self.served[index(stretch.start)..index(stretch.end).max(index(stretch.start))]
     }
@@ -268,21 +268,22 @@ impl<'a> Subject<'a> {
         floor && ceiling
     }
 
-    /// CPU work of requests that were served in a stretch, in seconds of a nominal CPU.
-    pub(crate) fn served_work(&self, stretch: &Range<u64>) -> f64 {
+    /// Work of requests that were served in a stretch.
+    pub(crate) fn served_work(&self, stretch: &Range<u64>) -> Work {
         let up_to = |at: u64| match self.served.partition_point(|(ended, _)| *ended < at) {
-            0 => 0.0,
+            0 => [0.0; RESOURCES],
             n => self.served[n - 1].1,
         };
-        up_to(stretch.end.max(stretch.start)) - up_to(stretch.start)
+        let (before, after) = (up_to(stretch.start), up_to(stretch.end.max(stretch.start)));
+        std::array::from_fn(|resource| after[resource] - before[resource])
     }
 
-    /// CPU work that arrived in a stretch, and how much of it was owed, in seconds of a nominal CPU.
-    pub(crate) fn asked_work(&self, stretch: &Range<u64>) -> (f64, f64) {
+    /// Work that arrived in a stretch, and the part of it that was owed.
+    pub(crate) fn asked_work(&self, stretch: &Range<u64>) -> (Work, f64) {
         let attempts = self.between(stretch);
-        let offered: f64 = attempts.iter().map(|a| a.cpu).sum();
-        let share = if attempts.is_empty() { 0.0 } else { self.account(stretch).owed / attempts.len() as f64 };
-        (offered, if self.floor.is_some() { share * offered } else { 0.0 })
+        let offered = std::array::from_fn(|resource| attempts.iter().map(|a| a.work[resource]).sum());
+        let owed = if attempts.is_empty() { 0.0 } else { self.account(stretch).owed / attempts.len() as f64 };
+        (offered, if self.floor.is_some() { owed } else { 0.0 })
     }
 
     /// Mean time of the requests of a stretch on an unloaded node, in seconds; 0 without requests.

@@ -9,8 +9,8 @@
 //!   Sec. 5.2. What counts as served at the borders is said in `class`.
 //! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
 //!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`).
-//! - a phase is *feasible* if the live machines can carry the work of all that is owed (a maximum flow, see
-//!   [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings always count:
+//! - a phase is *feasible* if the live machines can carry the work of all that is owed, of CPUs, disks and links (a maximum
+//!   flow for each, see [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings always count:
 //!   a gateway can keep them by shedding.
 //!
 //! A request that the end of the run cuts off is neither owed nor served, unless it had the larger of the
@@ -19,7 +19,7 @@
 mod bucket;
 mod class;
 mod pages;
-pub(crate) mod resources;
+mod resources;
 mod statistic;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -38,7 +38,7 @@ pub use verdict::{
 };
 
 use crate::oracle::{Cluster, Demand, classes, weights};
-use crate::run::{Run, Sample};
+use crate::run::{Run, Sample, Work};
 use class::{Subject, seconds};
 pub(crate) use pages::Pages;
 pub(crate) use statistic::statistic;
@@ -114,17 +114,17 @@ impl<'a> Judge<'a> {
         let phase = &self.experiment.phases[index];
         let [settling, judged] = split(self.experiment, index);
         let length = seconds(&judged);
-        let per_second = |work: f64| if length > 0.0 { work / length } else { 0.0 };
+        let per_second = |work: Work| work.map(|work| if length > 0.0 { work / length } else { 0.0 });
         let asked = self.subjects.iter().map(|subject| subject.asked_work(&judged));
-        let (offered, owed) = asked.map(|(offered, owed)| (per_second(offered), per_second(owed))).unzip();
+        let (offered, owed) = asked.map(|(offered, owed)| (per_second(offered), owed)).unzip();
         let demand = Demand { offered, owed };
         let cluster = Cluster::live(
             self.experiment,
             Duration::from_nanos(judged.start),
             Duration::from_nanos(judged.end.max(judged.start)),
         );
-        let served: f64 = self.subjects.iter().map(|subject| subject.served_work(&judged)).sum();
-        let best = cluster.most(&demand.offered);
+        let owed: Vec<Work> =
+            demand.offered.iter().zip(&demand.owed).map(|(offered, owed)| offered.map(|work| work * owed)).collect();
         let oracle = against_oracle.then(|| self.oracle_rates(&cluster, &demand, &judged));
         let classes = self.subjects.iter().enumerate().map(|(i, subject)| ClassVerdict {
             class: subject.name().to_owned(),
@@ -140,9 +140,9 @@ impl<'a> Judge<'a> {
             to_s: phase.until.as_secs_f64(),
             judged_from_s: judged.start as f64 / 1e9,
             judged: phase.judged && length > 0.0,
-            feasible: cluster.carries(&demand.owed),
+            feasible: cluster.carries(&owed),
             utilisation: self.utilisation(&cluster, &judged),
-            served_over_oracle: (best > 0.0).then(|| per_second(served) / best),
+            served_over_oracle: self.over_oracle(&cluster.most(&demand.offered), &judged),
             resources: resources::used(self.experiment, self.run, &cluster, &judged),
             classes: classes.collect(),
         }
@@ -152,12 +152,18 @@ impl<'a> Judge<'a> {
     fn oracle_rates(&self, cluster: &Cluster, demand: &Demand, stretch: &Range<u64>) -> Vec<f64> {
         let costs: Vec<f64> = self.subjects.iter().map(|subject| subject.cost(stretch)).collect();
         let shares = cluster.shares(demand, &weights(&self.experiment.site.policy, &costs));
-        let rates = self.subjects.iter().zip(shares).zip(&demand.offered).map(|((subject, share), offered)| {
-            // Requests without CPU work cost the oracle nothing: it serves them all.
-            let part = if *offered > 0.0 { share / offered } else { 1.0 };
-            subject.part(stretch).offered_per_s * part
-        });
-        rates.collect()
+        let rates = self.subjects.iter().zip(shares);
+        rates.map(|(subject, share)| subject.part(stretch).offered_per_s * share).collect()
+    }
+
+    /// Work served over the most that could have been, of the resource of which that is nearest to all.
+    fn over_oracle(&self, most: &Work, stretch: &Range<u64>) -> Option<f64> {
+        let served: Vec<Work> = self.subjects.iter().map(|subject| subject.served_work(stretch)).collect();
+        let asked = (0..most.len()).filter(|resource| most[*resource] > 0.0);
+        let part = |resource: usize| {
+            served.iter().map(|work| work[resource]).sum::<f64>() / (most[resource] * seconds(stretch))
+        };
+        asked.map(part).reduce(f64::max)
     }
 
     /// CPU-seconds done over CPU-seconds that the live machines had.
@@ -172,7 +178,7 @@ impl<'a> Judge<'a> {
     }
 
     fn part_of(&self, cluster: &Cluster, stretch: &Range<u64>, figure: impl Fn(&Sample) -> f64) -> f64 {
-        let had = cluster.capacity.iter().sum::<f64>() * seconds(stretch);
+        let had = cluster.whole()[0] * seconds(stretch);
         let done = done(&self.run.samples, stretch.end, &figure) - done(&self.run.samples, stretch.start, &figure);
         if had > 0.0 { done / had } else { 0.0 }
     }

@@ -12,15 +12,12 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use weirgate_config::Experiment;
+use weirgate_config::{Experiment, RESOURCE_NAMES as NAMES};
 
 use super::verdict::{rounded, rounded_all};
 use super::{done, seconds, subject_of};
 use crate::oracle::{Cluster, classes};
-use crate::run::{Fate, Record, Run, Sample};
-
-/// The resources, in the order of all figures here.
-pub const NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
+use crate::run::{Fate, RESOURCES, Record, Run, Sample, Work};
 
 /// What was used of several resources in the judged part of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -83,7 +80,7 @@ impl ResourceUse {
 /// Sums over served requests.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    work: [f64; NAMES.len()],
+    work: Work,
     count: u32,
     waiting: f64,
     processing: f64,
@@ -91,8 +88,7 @@ struct Sums {
 
 impl Sums {
     fn add(&mut self, record: &Record) {
-        let taken = [record.cpu, record.disk, record.link].map(f64::from);
-        self.work.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
+        self.work.iter_mut().zip(record.work()).for_each(|(sum, taken)| *sum += taken);
         self.count += 1;
         // What was served was released, if only at its arrival.
         let released = record.released.max(record.arrived);
@@ -100,7 +96,7 @@ impl Sums {
         self.processing += record.ended.saturating_sub(released) as f64 / 1e6;
     }
 
-    fn portion(&self, had: &[f64; NAMES.len()], length: f64) -> Portion {
+    fn portion(&self, had: &Work, length: f64) -> Portion {
         let share = |(work, had): (&f64, &f64)| if *had > 0.0 { work / had } else { 0.0 };
         let count = f64::from(self.count.max(1));
         Portion {
@@ -112,23 +108,12 @@ impl Sums {
     }
 }
 
-/// What each second of the live machines has of every resource. Every server has a disk and a link of one unit; a
-/// machine that is partly away has that part less of all.
-pub(crate) fn capacity(experiment: &Experiment, cluster: &Cluster) -> [f64; NAMES.len()] {
-    let units = experiment.machines.iter().zip(&cluster.capacity).map(|(machine, capacity)| {
-        let nominal = f64::from(machine.cpus) * machine.speed;
-        if nominal > 0.0 { capacity / nominal } else { 0.0 }
-    });
-    let units: f64 = units.sum();
-    [cluster.capacity.iter().sum(), units, units]
-}
-
 /// What was used over `stretch`; `None` if no request of the experiment takes anything but CPU time.
 pub(super) fn used(experiment: &Experiment, run: &Run, cluster: &Cluster, stretch: &Range<u64>) -> Option<ResourceUse> {
     experiment.uses_several_resources().then_some(())?;
     let policy = &experiment.site.policy;
     let length = seconds(stretch);
-    let had = capacity(experiment, cluster).map(|capacity| capacity * length);
+    let had = cluster.whole().map(|capacity| capacity * length);
     let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
     let mut sums = vec![Sums::default(); classes(policy).count()];
     let mut all = Sums::default();
@@ -138,7 +123,7 @@ pub(super) fn used(experiment: &Experiment, run: &Run, cluster: &Cluster, stretc
             all.add(record);
         }
     }
-    let busy: [fn(&Sample) -> f64; NAMES.len()] =
+    let busy: [fn(&Sample) -> f64; RESOURCES] =
         [|s| s.busy.iter().sum(), |s| s.disk.iter().sum(), |s| s.link.iter().sum()];
     let grown = |sum| done(&run.samples, stretch.end, sum) - done(&run.samples, stretch.start, sum);
     let utilisation = busy.iter().zip(had).map(|(sum, had)| if had > 0.0 { grown(*sum) / had } else { 0.0 });

@@ -52,8 +52,9 @@ pub struct PhaseVerdict {
     /// CPU-seconds done over CPU-seconds that the live machines had.
     #[serde(serialize_with = "rounded")]
     pub utilisation: f64,
-    /// CPU work of served requests over the most that could have been served of the work that was asked
-    /// for. Above 1 where work is finished that was asked for before. `None` if nothing was asked for.
+    /// Work of served requests over the most that could have been served of the work that was asked
+    /// for, of the resource of which that is nearest to all. Above 1 where work is finished that was asked for before. `None`
+    /// if nothing was asked for.
     #[serde(serialize_with = "rounded_option")]
     pub served_over_oracle: Option<f64>,
     /// What was used of CPUs, disks and links, where requests take something of each.

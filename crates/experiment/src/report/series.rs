@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weirgate_config::Experiment;
+use weirgate_config::{Experiment, RESOURCE_NAMES};
 use weirgate_engine::{Class, ResponseTime};
 
-use crate::judge::{Pages, pace, resources, statistic, subject_of};
+use crate::judge::{Pages, pace, statistic, subject_of};
 use crate::oracle::{Cluster, classes};
 use crate::run::{Fate, Record, Run, Sample};
 
@@ -192,13 +192,12 @@ fn inside(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<I
         return Vec::new();
     }
     let cluster = Cluster::live(experiment, Duration::ZERO, Duration::ZERO);
-    let capacity = resources::capacity(experiment, &cluster);
+    let capacity = cluster.whole();
     let line = |name: &str| InsideSeries { resource: name.to_owned(), requests: vec![0.0; points] };
-    let mut lines: Vec<InsideSeries> = resources::NAMES.iter().map(|name| line(name)).collect();
+    let mut lines: Vec<InsideSeries> = RESOURCE_NAMES.iter().map(|name| line(name)).collect();
     for record in run.records.iter().filter(|record| record.released > 0) {
-        let taken = [record.cpu, record.disk, record.link].map(f64::from);
         let mut most = (0, f64::MIN);
-        for (index, (taken, had)) in taken.iter().zip(capacity).enumerate() {
+        for (index, (taken, had)) in record.work().iter().zip(capacity).enumerate() {
             let share = if had > 0.0 { taken / had } else { 0.0 };
             if share > most.1 {
                 most = (index, share);

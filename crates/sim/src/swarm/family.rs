@@ -43,11 +43,14 @@ pub enum Family {
     LostReports,
     /// Best-effort classes want more than the whole cluster, beside guaranteed ones.
     BestEffort,
+    /// Requests take something of processors, disks and network, by a page table.
+    Resources,
 }
 
 impl Family {
-    /// All of them, in the order in which seeds take turns.
-    pub const ALL: [Family; 18] = [
+    /// Those in which seeds take turns, in their order. [`Family::Resources`] is not among them: the disciplines that it is
+    /// for need a page table, and no other family has one.
+    pub const TURNS: [Family; 18] = [
         Family::Surge,
         Family::Costly,
         Family::NodesLost,
@@ -68,10 +71,21 @@ impl Family {
         Family::BestEffort,
     ];
 
-    /// The family of a seed: they take turns, so that consecutive seeds cover all of them alike.
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Family> {
+        Family::TURNS.into_iter().chain([Family::Resources])
+    }
+
+    /// The one of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Family> {
+        Family::all().find(|family| family.name() == name)
+    }
+
+    /// The family of a seed if none is asked for: they take turns, so that consecutive seeds cover all of them alike.
     #[must_use]
     pub fn of(seed: u64) -> Family {
-        Family::ALL[(seed % Family::ALL.len() as u64) as usize]
+        Family::TURNS[(seed % Family::TURNS.len() as u64) as usize]
     }
 
     /// Its name in files and tables.
@@ -96,6 +110,7 @@ impl Family {
             Family::Reload => "reload",
             Family::LostReports => "lost-reports",
             Family::BestEffort => "best-effort",
+            Family::Resources => "resources",
         }
     }
 }

@@ -39,6 +39,8 @@ pub(super) fn sketch(family: Family, draw: &mut Draw) -> Sketch {
         Family::Reload => reload(&mut sketch, draw),
         Family::LostReports => lost_reports(&mut sketch, draw),
         Family::BestEffort => best_effort(&mut sketch, draw),
+        // Its scenarios are written in `resources`.
+        Family::Resources => String::new(),
     };
     sketch.about = about;
     sketch

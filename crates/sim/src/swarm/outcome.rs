@@ -4,10 +4,12 @@ use std::panic::catch_unwind;
 
 use serde::Serialize;
 use weirgate_config::{Errors, Override};
+use weirgate_engine::LoadControl;
 
+use super::fair::broken;
 use super::family::Family;
 use super::starved::starved;
-use super::{Scenario, scenario_with};
+use super::{Scenario, scenario_of};
 use crate::run;
 use weirgate_experiment::Run;
 use weirgate_experiment::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
@@ -47,7 +49,8 @@ pub struct Missed {
     pub class: String,
     /// When.
     pub phase: String,
-    /// What was promised: requests per second, milliseconds, the share of wrong sheds, or seconds at zero.
+    /// What was promised: requests per second, milliseconds, the share of wrong sheds, or seconds at zero. Where resources are
+    /// managed: node-seconds of others before its turn, node-seconds by weight, or the share of machines in use.
     pub promised: f64,
     /// What it was instead.
     pub got: f64,
@@ -67,16 +70,31 @@ pub enum Lapse {
     CeilingBeyond,
     /// More than 0.5 % of the requests of classes that keep to their guarantee were turned away.
     WrongSheds,
-    /// A class got nothing for more than a second while no machine failed.
+    /// A class got nothing for more than a second while no machine failed. Where resources are managed: nobody did.
     Starved,
+    /// Where resources are managed: too much was released of others before a class.
+    Turns,
+    /// Where resources are managed: of classes that wait all the time one got less than its weight's part.
+    Shares,
+    /// Where resources are managed: machines did too little while somebody waited.
+    Unused,
     /// Any of these, of a class whose own service time is declared wrongly. It does not count.
     Excused,
 }
 
 impl Lapse {
     /// All of them, in the order of the columns.
-    pub const ALL: [Lapse; 6] =
-        [Lapse::Floor, Lapse::Ceiling, Lapse::CeilingBeyond, Lapse::WrongSheds, Lapse::Starved, Lapse::Excused];
+    pub const ALL: [Lapse; 9] = [
+        Lapse::Floor,
+        Lapse::Ceiling,
+        Lapse::CeilingBeyond,
+        Lapse::WrongSheds,
+        Lapse::Starved,
+        Lapse::Turns,
+        Lapse::Shares,
+        Lapse::Unused,
+        Lapse::Excused,
+    ];
 
     /// Its name in tables.
     #[must_use]
@@ -87,6 +105,9 @@ impl Lapse {
             Lapse::CeilingBeyond => "ceiling beyond",
             Lapse::WrongSheds => "wrong sheds",
             Lapse::Starved => "starved",
+            Lapse::Turns => "turns",
+            Lapse::Shares => "shares",
+            Lapse::Unused => "unused",
             Lapse::Excused => "(excused)",
         }
     }
@@ -105,19 +126,19 @@ impl Outcome {
     }
 }
 
-/// Plays the scenario of `seed` with `overrides` in its file, and judges it. A panic is an outcome.
+/// Plays the scenario of `family` that `seed` names with `overrides` in its file, and judges it. A panic is an outcome.
 ///
 /// # Errors
 /// What is wrong with the overrides.
-pub fn play(seed: u64, overrides: &[Override]) -> Result<Outcome, Errors> {
+pub fn play(family: Family, seed: u64, overrides: &[Override]) -> Result<Outcome, Errors> {
     // Nothing of a scenario outlives its panic.
-    let played = catch_unwind(|| scenario_with(seed, overrides).map(|scenario| play_scenario(&scenario)));
+    let played = catch_unwind(|| scenario_of(family, seed, overrides).map(|scenario| play_scenario(&scenario)));
     played.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
         Ok(Outcome {
             seed,
-            family: Family::of(seed),
+            family,
             about: String::new(),
             requests: 0,
             misses: Vec::new(),
@@ -135,14 +156,11 @@ fn play_scenario(scenario: &Scenario) -> Outcome {
 /// What a run of a scenario missed, given its verdict.
 #[must_use]
 pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
-    let mut misses: Vec<Missed> = verdict.misses().map(|miss| missed(&miss)).collect();
-    misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
-    for starved in starved(&scenario.experiment, run) {
-        let phase = &verdict.phases[starved.phase];
-        let (class, phase) = (phase.classes[starved.subject].class.clone(), phase.name.clone());
-        let (promised, got) = (1.0, starved.seconds);
-        misses.push(Missed { kind: Lapse::Starved, class, phase, promised, got, by: 1.0 - promised / got });
-    }
+    let load_control = &scenario.experiment.site.policy.discipline.load_control;
+    let mut misses = match load_control {
+        LoadControl::ResourceAvailability(_) => unshared(scenario, run, verdict),
+        _ => unkept(scenario, run, verdict),
+    };
     for missed in &mut misses {
         if scenario.excused.contains(&missed.class) {
             missed.kind = Lapse::Excused;
@@ -157,6 +175,32 @@ pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
         violations: verdict.violations.clone(),
         panic: None,
     }
+}
+
+/// What was promised by guarantees and not kept.
+fn unkept(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
+    let mut misses: Vec<Missed> = verdict.misses().map(|miss| missed(&miss)).collect();
+    misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
+    for starved in starved(&scenario.experiment, run) {
+        let phase = &verdict.phases[starved.phase];
+        let (class, phase) = (phase.classes[starved.subject].class.clone(), phase.name.clone());
+        let (promised, got) = (1.0, starved.seconds);
+        misses.push(Missed { kind: Lapse::Starved, class, phase, promised, got, by: 1.0 - promised / got });
+    }
+    misses
+}
+
+/// Where resources are managed, what is promised are turns and parts by weight, and no guarantees.
+fn unshared(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
+    let broken = broken(&scenario.experiment, run).into_iter();
+    let missed = broken.map(|broken| {
+        let phase = &verdict.phases[broken.phase];
+        let (class, phase) = (phase.classes[broken.class].class.clone(), phase.name.clone());
+        let (promised, got) = (broken.bound, broken.found);
+        let by = if got > promised { 1.0 - promised / got } else { 1.0 - got / promised };
+        Missed { kind: broken.kind, class, phase, promised, got, by }
+    });
+    missed.collect()
 }
 
 fn missed(miss: &Miss<'_>) -> Missed {

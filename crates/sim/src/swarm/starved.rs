@@ -86,7 +86,7 @@ fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -
 }
 
 /// Is no machine impaired in this phase, and does the phase count?
-fn is_sound(experiment: &Experiment, phase: usize) -> bool {
+pub(super) fn is_sound(experiment: &Experiment, phase: usize) -> bool {
     let (from, until) = (experiment.phase_from(phase), experiment.phases[phase].until);
     let impairs = |fault: &&weirgate_config::Fault| fault.kind.usable() < 1.0;
     let mut during = experiment.faults.iter().filter(|f| f.at < until && f.until.is_none_or(|end| end > from));

@@ -13,7 +13,7 @@ const WORST: usize = 10;
 /// What a swarm found.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
-    /// One row per family that was played, in the order of [`Family::ALL`].
+    /// One row per family that was played, in the order of [`Family::all`].
     pub families: Vec<Row>,
     /// Seeds with violations or panics, in rising order; all of them.
     pub unsafe_seeds: Vec<u64>,
@@ -157,6 +157,11 @@ impl fmt::Display for Missed {
             Lapse::Ceiling | Lapse::CeilingBeyond => write!(f, "{got:.0} ms, promised {promised:.0} ms"),
             Lapse::WrongSheds => write!(f, "{:.2} % of all classes within their guarantee", got * 100.0),
             Lapse::Starved => write!(f, "nothing for {got:.1} s"),
+            Lapse::Turns => write!(f, "{got:.2} node-seconds of others before it, at most {promised:.2}"),
+            Lapse::Shares => write!(f, "{got:.3} node-seconds by weight, others {promised:.3}"),
+            Lapse::Unused => {
+                write!(f, "{:.0} % of the machines in use, at least {:.0} %", got * 100.0, promised * 100.0)
+            }
             Lapse::Excused => write!(f, "{got:.1}, promised {promised:.1}"),
         }
     }
@@ -203,7 +208,7 @@ mod tests {
         let forth = tally(&outcomes);
         outcomes.reverse();
         assert_eq!(forth.to_string(), tally(&outcomes).to_string());
-        assert_eq!(forth.families[0].misses, [1, 1, 0, 0, 0, 0]);
+        assert_eq!(forth.families[0].misses, [1, 1, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!((forth.families[0].runs, forth.families[0].runs_with_misses), (3, 1));
         assert_eq!((forth.misses(), forth.unsafe_seeds.as_slice()), (3, [36].as_slice()));
         assert_eq!(forth.worst.iter().map(|o| o.seed).collect::<Vec<_>>(), [3, 18]);

@@ -8,7 +8,7 @@ use weirgate_engine::Statistic;
 
 use super::family::Family;
 use super::figures::Figures;
-use super::sketch::{ClassSketch, FaultSketch, Sketch, Stream, tidy};
+use super::sketch::{ClassSketch, FaultSketch, PhaseSketch, Sketch, Stream, tidy};
 
 /// How long a node may take to answer, over the limit of its class, where the policy says so; at least a second.
 const TIMEOUT: f64 = 2.0;
@@ -58,16 +58,21 @@ pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figure
     for (index, (class, figures)) in sketch.classes.iter().zip(figures).enumerate() {
         lines.extend(traffic(sketch, index, class, figures));
     }
-    lines.push("phases:".to_owned());
-    for phase in &sketch.phases {
-        let judged = if phase.judged { "" } else { ", judged: no" };
-        lines.push(format!("  - {{ name: {}, until: {}s{judged} }}", phase.name, phase.until_s));
-    }
+    lines.extend(phases(&sketch.phases));
     if !sketch.faults.is_empty() {
         lines.push("faults:".to_owned());
         lines.extend(sketch.faults.iter().map(fault));
     }
     lines.join("\n") + "\n"
+}
+
+/// The list of phases.
+pub(super) fn phases(phases: &[PhaseSketch]) -> Vec<String> {
+    let line = |phase: &PhaseSketch| {
+        let judged = if phase.judged { "" } else { ", judged: no" };
+        format!("  - {{ name: {}, until: {}s{judged} }}", phase.name, phase.until_s)
+    };
+    std::iter::once("phases:".to_owned()).chain(phases.iter().map(line)).collect()
 }
 
 /// Adds `, name: value` if there is a value.
@@ -78,7 +83,7 @@ fn field(line: &mut String, name: &str, value: Option<impl std::fmt::Display>) {
     }
 }
 
-fn machine_name(index: usize) -> String {
+pub(super) fn machine_name(index: usize) -> String {
     format!("m{}", index + 1)
 }
 
@@ -119,11 +124,11 @@ fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures
     let volume: Vec<String> = figures.volume.iter().map(f64::to_string).collect();
     match class.stream {
         Stream::Users { think_s } => {
-            lines.push(format!("    users: {}", over_time(sketch, "users", &volume, "")));
+            lines.push(format!("    users: {}", changes(&sketch.phases, "users", &volume, "")));
             lines.push(format!("    think: {{ exponential: {}s }}", tidy(think_s)));
         }
         stream => {
-            lines.push(format!("    rate: {}", over_time(sketch, "rate", &volume, "/s")));
+            lines.push(format!("    rate: {}", changes(&sketch.phases, "rate", &volume, "/s")));
             match stream {
                 Stream::Even => lines.push("    arrivals: even".to_owned()),
                 Stream::Mmpp { burst, share, length_s } => {
@@ -140,7 +145,7 @@ fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures
     let io = figures.io.map(|io| format!(", io: {}", times(&io)));
     let demand = |cpu| format!("{{ cpu: {}{} }}", times(cpu), io.as_deref().unwrap_or_default());
     let demands: Vec<String> = figures.cpu.iter().map(demand).collect();
-    lines.push(format!("    demand: {}", over_time(sketch, "demand", &demands, "")));
+    lines.push(format!("    demand: {}", changes(&sketch.phases, "demand", &demands, "")));
     if let Some(ms) = figures.patience_ms {
         lines.push(format!("    patience: {ms}ms"));
     }
@@ -151,17 +156,18 @@ fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures
 }
 
 /// A figure, or a list of them with the instants at which they change.
-fn over_time(sketch: &Sketch, field: &str, values: &[String], unit: &str) -> String {
-    let changed = |phase: &usize| *phase == 0 || values[*phase] != values[phase - 1];
-    let phases: Vec<usize> = (0..values.len()).filter(changed).collect();
-    if let [only] = phases.as_slice() {
+pub(super) fn changes(phases: &[PhaseSketch], field: &str, values: &[String], unit: &str) -> String {
+    let is_another = |phase: &usize| *phase == 0 || values[*phase] != values[phase - 1];
+    let steps: Vec<usize> = (0..values.len()).filter(is_another).collect();
+    if let [only] = steps.as_slice() {
         return format!("{}{unit}", values[*only]);
     }
-    let step = |phase: usize| format!("{{ at: {}s, {field}: {}{unit} }}", sketch.phase_from(phase), values[phase]);
-    format!("[{}]", phases.into_iter().map(step).collect::<Vec<_>>().join(", "))
+    let from = |phase: usize| phase.checked_sub(1).map_or(0.0, |before| phases[before].until_s);
+    let step = |phase: usize| format!("{{ at: {}s, {field}: {}{unit} }}", from(phase), values[phase]);
+    format!("[{}]", steps.into_iter().map(step).collect::<Vec<_>>().join(", "))
 }
 
-fn times(distribution: &Distribution) -> String {
+pub(super) fn times(distribution: &Distribution) -> String {
     let ms = |time: Duration| format!("{}ms", time.as_nanos() as f64 / 1e6);
     match *distribution {
         Distribution::Fixed(time) => ms(time),
@@ -183,7 +189,7 @@ fn times(distribution: &Distribution) -> String {
     }
 }
 
-fn fault(fault: &FaultSketch) -> String {
+pub(super) fn fault(fault: &FaultSketch) -> String {
     let word = match fault.kind {
         FaultKind::Removed => "removed".to_owned(),
         FaultKind::Crash => "crash".to_owned(),
