@@ -367,3 +367,66 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
         }
     }
 }
+
+/// Classes that want several things at once, some of which nobody else wants, and who come at random: where the disk is short,
+/// those who always wait for it have had their parts of it.
+#[test]
+fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
+    // Routes by what they take, and per stream its class, its route and how many of them come a second.
+    let routes = [[0.0212, 0.0489, 0.0], [0.0126, 0.0248, 0.00207], [0.00808, 0.0, 0.0], [0.0129, 0.0, 0.0131]];
+    let streams = [
+        (0, 1, 11.4),
+        (1, 0, 72.5),
+        (1, 1, 44.7),
+        (2, 0, 20.7),
+        (2, 2, 12.3),
+        (3, 3, 15.4),
+        (4, 1, 10.1),
+        (5, 0, 90.8),
+    ];
+    // The fourth class has this many clients besides, who come again at once.
+    const CLIENTS: usize = 44;
+    // More wait of no stream.
+    const MOST: usize = 300;
+    /// As many answers a second as the nodes give.
+    const ANSWERS: f64 = 220.0;
+    let weights = [1.0, 10.0, 3.0, 1.0, 3.0, 10.0];
+    let site = Site { weights: weights.to_vec(), nodes: vec![1.0; 5], ..Site::default() };
+    let mut books = Books::new(site.engine(drfq()));
+    let mut random = Random(12);
+    let mut waiting = [0; 8];
+    let (mut disk, mut after) = ([0.0; 6], 0.0);
+    let (mut clients, mut stream_of) = (CLIENTS, Vec::new());
+    for step in 0..30_000 {
+        for (stream, (class, route, rate)) in streams.iter().enumerate() {
+            if waiting[stream] < MOST && random.unit() < rate / ANSWERS {
+                assert!(books.arrive(*class, shares(routes[*route])));
+                stream_of.push(Some(stream));
+                waiting[stream] += 1;
+            }
+        }
+        for _ in 0..std::mem::take(&mut clients) {
+            assert!(books.arrive(3, shares(routes[2])));
+            stream_of.push(None);
+        }
+        books.drain();
+        let at = random.below(books.inside.len() as u64) as usize;
+        clients = usize::from(stream_of[books.inside[at].0 as usize].is_none());
+        books.end(at, Outcome::LastByte { status: 200 });
+        books.drain();
+        for tag in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[tag as usize];
+            if let Some(stream) = stream_of[tag as usize] {
+                waiting[stream] -= 1;
+            }
+            if step >= 10_000 {
+                disk[class as usize] += demand.share(1) / weights[class as usize];
+                after += demand.share(1);
+            }
+        }
+    }
+    // The first, second, third and sixth always wait for the disk.
+    let due = [0, 1, 2, 5].map(|class| disk[class]);
+    let mean = due.iter().sum::<f64>() / 4.0;
+    assert!(due.iter().all(|had| (had / mean - 1.0).abs() < 0.05), "{due:?} of {after}");
+}

@@ -346,14 +346,18 @@ impl Dominant {
             let account = &self.accounts[one.class as usize];
             for head in (0..self.lines).filter_map(|line| sight.head(one.class, line)) {
                 let least = BY_PRODUCT * f64::from(head.dominant());
-                for resource in 0..self.lines {
+                for (resource, wanted) in wanted[..self.lines].iter_mut().enumerate() {
                     let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= least;
-                    if !wants || core::mem::replace(&mut wanted[resource], true) {
+                    if !wants || core::mem::replace(wanted, true) {
                         continue;
                     }
-                    if account.times[resource] - own.lead[resource] > first.time.max(own.now) {
-                        let others = own.largest(account, |other| other != resource);
-                        own.lead[resource] = account.times[resource] - others.max(own.now);
+                    let others = own.largest(account, |other| other != resource);
+                    let lead = account.times[resource] - others.max(own.now);
+                    // He is ahead of everybody, and because of nothing else.
+                    if account.times[resource] - own.lead[resource] > first.time.max(own.now)
+                        && lead > own.lead[resource]
+                    {
+                        own.lead[resource] = lead;
                         grown = true;
                     }
                 }
