@@ -27,8 +27,8 @@ const FULL: f64 = 0.93;
 /// of a whole one is what a machine's other work takes.
 const OURS: f64 = 0.9;
 
-/// Part of what the agent says below which a measured capacity needs an explanation.
-const SHORT: f64 = 0.8;
+/// Part of what the agent says below which a measured capacity needs an explanation: more than two measurements differ by.
+const SHORT: f64 = 0.95;
 
 /// The most that one page used, of all resources at that time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -259,9 +259,9 @@ mod tests {
         let cpu = capacities(&[files.clone()], [Some(16.0), None, None])[0].expect("measured");
         assert!(cpu.is_reached && cpu.missed == Some(16.0) && cpu.is_doubtful(), "{cpu:?}");
         let mut again = files.clone();
-        again.rate[0] = 15.0;
+        again.rate[0] = 15.5;
         let cpu = capacities(&[files, again], [Some(16.0), None, None])[0].expect("measured");
-        assert!(cpu.amount == 15.0 && cpu.missed.is_none() && !cpu.is_doubtful(), "{cpu:?}");
+        assert!(cpu.amount == 15.5 && cpu.missed.is_none() && !cpu.is_doubtful(), "{cpu:?}");
     }
 
     #[test]
