@@ -5,6 +5,7 @@
 //! one record per request. [`judge`] says which guarantees held in it, [`oracle`] what was possible, and
 //! [`report`] prints both, so that a figure of one can be held against a figure of the other.
 
+mod beliefs;
 mod compress;
 pub mod condition;
 mod judge;
@@ -15,6 +16,7 @@ mod run;
 pub mod scale;
 pub mod traffic;
 
+pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::compressed;
 pub use condition::{Condition, Turn, condition, turns};
 pub use judge::{
