@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::legend::{Legend, MARK};
 use super::marks::Marks;
 use super::plot::{Panel, axis_for, escape, figure_text, text};
-use super::{BORDER, LEFT, LINE, STYLE, WHOLE, seconds};
+use super::{BORDER, LEFT, STYLE, WHOLE, seconds};
 use crate::judge::{BAND, LearnedCost, LearnedRoute, LearnedTable};
 use crate::report::outline::Outline;
 

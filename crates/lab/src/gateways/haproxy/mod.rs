@@ -275,7 +275,8 @@ fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
     let place = |name: &str| header.iter().position(|field| *field == name);
     let (proxy, server) = (place("pxname")?, place("svname")?);
     let (waiting, inside, most) = (place("qcur")?, place("scur")?, place("slim")?);
-    let mut state = State { window: Some(0), waiting: vec![0; own.map_or(0, <[_]>::len)], outstanding: 0 };
+    let waiting = vec![0; own.map_or(0, <[_]>::len)];
+    let mut state = State { window: Some(0), waiting, ..State::default() };
     for line in lines.filter(|line| !line.is_empty()) {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u32>().ok());
