@@ -220,7 +220,7 @@ fn thousandths<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S:
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use super::super::{Verdict, judge};
@@ -229,7 +229,7 @@ mod tests {
     use weirgate_config::{DemandFrom, Distribution};
 
     /// Requests of class A take 10 ms of one of two CPUs, and 30 from 20 s on. What is believed goes there in `after` seconds.
-    fn learned(start: f64, after: u64) -> Verdict {
+    pub(crate) fn learned(start: f64, after: u64) -> Verdict {
         let mut experiment = experiment();
         experiment.traffic[0].request.path = Some("/a".into());
         let dearer = DemandFrom {
