@@ -31,7 +31,7 @@ pub struct Model {
     /// What each agent said last.
     last: [Usage; NODES as usize + 1],
     /// Windows that were complete.
-    windows: u64,
+    pub windows: u64,
 }
 
 impl Model {
@@ -54,11 +54,6 @@ impl Model {
         }
         self.now += source.below(1000)? as f64 / 500.0;
         Some(())
-    }
-
-    /// How many windows were complete.
-    pub fn windows(&self) -> u64 {
-        self.windows
     }
 
     /// An agent reports: as it should, or a text with something wrong in it.

@@ -126,7 +126,8 @@ pub(super) fn table(experiment: &Experiment, run: &Run) -> Option<LearnedTable> 
     }
     let truths = Truth::of(experiment, run, run.beliefs.iter().map(|route| route.pattern.as_str()));
     let asked_for = run.beliefs.iter().zip(truths).filter(|(_, truth)| truth.requests > 0);
-    let mut routes: Vec<LearnedRoute> = asked_for.map(|(route, truth)| self::route(experiment, route, &truth)).collect();
+    let mut routes: Vec<LearnedRoute> =
+        asked_for.map(|(route, truth)| self::route(experiment, route, &truth)).collect();
     routes.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.pattern.cmp(&b.pattern)));
     Some(LearnedTable { routes })
 }
@@ -184,8 +185,7 @@ fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange
     }
     let change = |(number, at): (usize, &f64)| {
         let until = times.get(number + 1).copied().unwrap_or(f64::INFINITY);
-        let meanwhile: Vec<&Belief> =
-            beliefs.iter().filter(|belief| (*at..until).contains(&seconds(belief))).collect();
+        let meanwhile: Vec<&Belief> = beliefs.iter().filter(|belief| (*at..until).contains(&seconds(belief))).collect();
         let missed = meanwhile.iter().rposition(|belief| !is_found(belief));
         let settled = meanwhile.get(missed.map_or(0, |last| last + 1));
         CostChange { at_s: *at, within_s: settled.map(|belief| seconds(belief) - at) }
@@ -223,8 +223,8 @@ fn thousandths<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S:
 pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::super::{Verdict, judge};
     use super::super::tests::{experiment, requests, run, served};
+    use super::super::{Verdict, judge};
     use super::*;
     use weirgate_config::{DemandFrom, Distribution};
 
@@ -276,7 +276,8 @@ pub(crate) mod tests {
 
     #[test]
     fn a_wrong_beginning_counts_as_a_change_and_what_is_never_right_has_no_time() {
-        let changes = |start, after| learned(start, after).learned.expect("it is learned").routes[0].resources[0].changes.clone();
+        let changes =
+            |start, after| learned(start, after).learned.expect("it is learned").routes[0].resources[0].changes.clone();
         let [first, second] = changes(0.009, 1000)[..] else { panic!("two changes") };
         assert!((first.at_s, first.within_s.map(f64::round)) == (0.0, Some(3.0)), "{first:?}");
         assert_eq!((second.at_s, second.within_s), (20.0, None));

@@ -251,14 +251,8 @@ mod tests {
         let stored = truth(
             |e| {
                 let parts = vec![(0, 1.0)];
-                let documents = weirgate_config::Documents {
-                    files: 1,
-                    bytes: MS,
-                    zipf: 1.0,
-                    seed: 1,
-                    counted: Vec::new(),
-                    parts,
-                };
+                let documents =
+                    weirgate_config::Documents { files: 1, bytes: MS, zipf: 1.0, seed: 1, counted: Vec::new(), parts };
                 e.traffic[0].documents = Some(documents);
             },
             "/a",

@@ -78,7 +78,8 @@ fn row<'a>(report: &Report<'a>, group: &'a Group, route: &'a str, resource: usiz
     let costs = costs(group, route, resource);
     let first = costs.first()?;
     let phases: Vec<Cell> = (0..report.outline.phases.len()).map(|phase| cell(&costs, phase)).collect();
-    let is_used = |cost: &&LearnedCost| cost.most() > 0.0 || cost.phases.iter().any(|phase| phase.found() == Some(false));
+    let is_used =
+        |cost: &&LearnedCost| cost.most() > 0.0 || cost.phases.iter().any(|phase| phase.found() == Some(false));
     costs.iter().any(is_used).then(|| Row {
         route,
         resource: first.resource.as_str(),

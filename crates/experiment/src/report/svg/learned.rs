@@ -142,8 +142,7 @@ fn borders(svg: &mut String, outline: &Outline, panel: &Panel) {
     for phase in outline.phases.iter().skip(1) {
         let x = panel.x(phase.from_s);
         let (top, bottom) = (panel.top, panel.bottom);
-        let _ =
-            write!(svg, r#"<line class="border" x1="{x:.1}" x2="{x:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
+        let _ = write!(svg, r#"<line class="border" x1="{x:.1}" x2="{x:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
     }
 }
 
