@@ -17,7 +17,10 @@ const ALLOWED: [(&str, &[&str]); 15] = [
     ("weirgate-emulator", &[]),
     ("weirgate-pages", &[]),
     ("weirgate-config", &["weirgate-engine", "weirgate-pages"]),
-    ("weirgate-experiment", &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves"]),
+    (
+        "weirgate-experiment",
+        &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves", "weirgate-pages"],
+    ),
     ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-pages"]),
     (
         "weirgate-sim",

@@ -246,6 +246,16 @@ pub enum Source {
     },
 }
 
+impl Traffic {
+    /// Path and query of its requests, marks such as `{id}` not filled in; `/` where the machines' service says what they
+    /// ask for.
+    #[must_use]
+    pub fn address(&self) -> (&str, Option<&str>) {
+        let address = self.request.path.as_deref().unwrap_or("/");
+        address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)))
+    }
+}
+
 impl Source {
     /// The stream whose clients send this one's requests, if it has none of its own.
     #[must_use]

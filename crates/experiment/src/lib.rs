@@ -5,6 +5,7 @@
 //! one record per request. [`judge`] says which guarantees held in it, [`oracle`] what was possible, and
 //! [`report`] prints both, so that a figure of one can be held against a figure of the other.
 
+mod beliefs;
 mod compress;
 pub mod condition;
 mod judge;
@@ -15,10 +16,12 @@ mod run;
 pub mod scale;
 pub mod traffic;
 
+pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::compressed;
 pub use condition::{Condition, Turn, condition, turns};
 pub use judge::{
-    CeilingVerdict, ClassUse, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, Portion,
-    ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
+    CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost, LearnedRoute, LearnedTable,
+    Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict,
+    ViolationFound, Word, judge, judge_against_oracle,
 };
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};

@@ -9,14 +9,15 @@
 //! until its last byte (Weirgate's own share of the CPU included), and a gateway learns of a removal when
 //! its manual's way is done.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use weirgate_config::{Experiment, FaultKind};
+use weirgate_config::{Experiment, FaultKind, RESOURCE_NAMES, admin};
 use weirgate_emulator::clock;
-use weirgate_experiment::{Condition, Run, Sample, Turn, Verdict, condition, judge, turns};
+use weirgate_experiment::{Belief, Beliefs, Condition, Run, Sample, Turn, Verdict, condition, judge, turns};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};
@@ -173,7 +174,9 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         start,
     });
     let load = load.map_err(|error| format!("load generator: {error}"))?;
-    let mut stage = Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new() };
+    let beliefs = Beliefs::new(experiment.duration());
+    let mut stage =
+        Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new(), beliefs };
     let mut turns = turns(experiment).into_iter().peekable();
     let mut samples = Vec::new();
     let mut next_sample = Duration::ZERO;
@@ -195,6 +198,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         let sent = load.progress().traffic.iter().map(|counts| counts.sent).sum();
         watch(&Progress { elapsed: now, length, sent });
     }
+    let beliefs = stage.beliefs.into_routes();
     let sent = load.join().map_err(|error| format!("load generator: {error}"))?;
     let used = gateway.cpu_time().saturating_sub(used_before);
     if let Some(why) = gateway.ended() {
@@ -211,6 +215,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         records: sent.records,
         pages: sent.pages,
         samples,
+        beliefs,
     };
     let verdict = judge(experiment, &run);
     Ok(Outcome { run, verdict, version, evidence, latency })
@@ -229,6 +234,7 @@ struct Stage<'a> {
     /// On the clock.
     start: u64,
     active: Vec<usize>,
+    beliefs: Beliefs,
 }
 
 impl Stage<'_> {
@@ -276,6 +282,9 @@ impl Stage<'_> {
         let of = |resource: usize| done.iter().map(|machine| machine[resource]).collect();
         let at = clock::nanos(self.now());
         let state = self.gateway.state().unwrap_or_default();
+        if !state.learned.is_empty() && self.beliefs.is_due(at) {
+            state.learned.iter().for_each(|route| self.beliefs.note(&route.pattern, belief(at, route)));
+        }
         Ok(Sample {
             at,
             window: state.window,
@@ -287,6 +296,12 @@ impl Stage<'_> {
             usage: Vec::new(),
         })
     }
+}
+
+/// What the gateway takes a request of a route to cost at `at`, in nanoseconds.
+fn belief(at: u64, route: &admin::Route) -> Belief {
+    let of = |figures: &BTreeMap<String, f64>| RESOURCE_NAMES.map(|name| figures.get(name).copied());
+    Belief { at, cost: of(&route.cost).map(Option::unwrap_or_default), error: of(&route.error) }
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
 
 use crate::equations::{Equations, Prior};
+use crate::windows::Mute;
 
 /// Resources that agents report: CPU, disk, bandwidth.
 pub const RESOURCES: usize = 3;
@@ -56,8 +57,8 @@ pub struct Window {
     pub until: f64,
     /// How long it was.
     pub seconds: f64,
-    /// What was used, in seconds of a node of weight 1. `None`: not known.
-    pub used: [Option<f64>; RESOURCES],
+    /// What was used, in seconds of a node of weight 1, or why that is not known.
+    pub used: [Result<f64, Mute>; RESOURCES],
     /// Per route how many requests worked in it, parts of requests included. `None`: those of no route.
     pub requests: Vec<(Option<u32>, f64)>,
 }
@@ -181,7 +182,7 @@ impl Learner {
         }
         let mut rates = vec![0.0; FIRST + self.apart.len()];
         for (resource, used) in window.used.iter().enumerate() {
-            let Some(used) = *used else { continue };
+            let Ok(used) = *used else { continue };
             rates.fill(0.0);
             rates[BEHIND] = 1.0;
             for (route, count) in &window.requests {
@@ -288,7 +289,7 @@ mod tests {
     fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
         let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
         let requests = (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
-        Window { until: at, seconds: 1.0, used: [Some(used), None, None], requests }
+        Window { until: at, seconds: 1.0, used: [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)], requests }
     }
 
     /// Counts from nothing to twice the mean, each as if by chance.

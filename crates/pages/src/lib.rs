@@ -27,4 +27,4 @@ pub use index::Index;
 pub use learner::{Estimate, Learner, MOST_APART, RESOURCES, Shares, Window};
 pub use pattern::{MOST_PARAMETERS, MOST_SEGMENTS, Pattern};
 pub use study::Study;
-pub use windows::{Counters, KEPT, LONGEST, SHORTEST, Windows};
+pub use windows::{Counters, KEPT, LONGEST, MOST_USED, Mute, Outcomes, SHORTEST, Windows};

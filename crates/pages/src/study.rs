@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::learner::{Learner, RESOURCES, Shares};
-use crate::windows::{Counters, Windows};
+use crate::windows::{Counters, Outcomes, Windows};
 
 /// A learner and the windows of the nodes that it learns from.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Study {
     pub learner: Learner,
     /// What a node of weight 1 has in a second, in the units in which agents count. It comes before what agents say.
     pub capacity: [Option<f64>; RESOURCES],
+    /// What became of the windows of all nodes so far.
+    pub outcomes: Outcomes,
     nodes: BTreeMap<u64, Node>,
     /// Per route how long requests stay, in seconds: a mean that forgets.
     stays: BTreeMap<Option<u32>, f64>,
@@ -36,7 +38,7 @@ impl Study {
     /// Without nodes.
     #[must_use]
     pub fn new(learner: Learner, capacity: [Option<f64>; RESOURCES]) -> Study {
-        Study { learner, capacity, nodes: BTreeMap::new(), stays: BTreeMap::new() }
+        Study { learner, capacity, outcomes: Outcomes::default(), nodes: BTreeMap::new(), stays: BTreeMap::new() }
     }
 
     /// Learns from these nodes, each with its weight, and no others. Windows of those that stay go on.
@@ -91,8 +93,10 @@ impl Study {
         let of_one = |resource: usize| self.capacity[resource].or(capacity[resource].map(|all| all / node.weight));
         let counters = Counters { used, capacity: std::array::from_fn(of_one) };
         let window = node.windows.reported(at, counters);
-        window.iter().for_each(|window| self.learner.learn(window));
-        window.is_some()
+        let Some(window) = window else { return false };
+        self.outcomes.count(&window);
+        self.learner.learn(&window);
+        true
     }
 }
 

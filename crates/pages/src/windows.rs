@@ -7,8 +7,8 @@
 //! kept for [`KEPT`] more before it is learned. What a longer request did before that counts in the oldest window that is
 //! kept: every request counts once in all.
 //!
-//! A window says nothing of a resource whose counter was not reported at both ends, or fell, as it does when an agent
-//! begins anew; and nothing at all if it is longer than [`LONGEST`].
+//! A window says nothing of a resource for one of the reasons of [`Mute`], which are counted ([`Outcomes`]): a table that does
+//! not learn looks like one that has nothing to learn.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -33,6 +33,74 @@ const ROUNDING: f64 = 1e-9;
 /// Most routes in one window apart from those that were there first. More are counted as of no route.
 const MOST_ROUTES: usize = 4096;
 
+/// Most seconds of a whole node that it can have used in one. A counter that is ahead of a capacity by a half, as of a disk that
+/// was measured with larger reads, is learned as it is; one that is a hundred times ahead counts in another unit, and figures
+/// beyond all bounds would leave costs that are no numbers.
+pub const MOST_USED: f64 = 100.0;
+
+/// Why a window says nothing of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mute {
+    /// Requests that worked in it were lost, as more ended than are kept between two reports.
+    RequestsLost,
+    /// It is longer than [`LONGEST`], as reports did not come.
+    TooLong,
+    /// The report at one of its ends lacks the counter.
+    NoCounter,
+    /// It is not known how much of the resource the node has.
+    NoCapacity,
+    /// The counter fell: the agent began anew.
+    CounterFell,
+    /// More was used than [`MOST_USED`]: counter and capacity are not in the same unit.
+    BeyondCapacity,
+}
+
+impl Mute {
+    /// All of them.
+    pub const ALL: [Mute; 6] =
+        [Mute::RequestsLost, Mute::TooLong, Mute::NoCounter, Mute::NoCapacity, Mute::CounterFell, Mute::BeyondCapacity];
+
+    /// Its word in metrics and JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Mute::RequestsLost => "requests_lost",
+            Mute::TooLong => "too_long",
+            Mute::NoCounter => "no_counter",
+            Mute::NoCapacity => "no_capacity",
+            Mute::CounterFell => "counter_fell",
+            Mute::BeyondCapacity => "beyond_capacity",
+        }
+    }
+}
+
+/// What became of windows, of each resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Something was learned of the resource.
+    learned: [u64; RESOURCES],
+    /// In the order of [`Mute::ALL`].
+    mute: [[u64; Mute::ALL.len()]; RESOURCES],
+}
+
+impl Outcomes {
+    /// One more window.
+    pub(crate) fn count(&mut self, window: &Window) {
+        for (resource, used) in window.used.iter().enumerate() {
+            match used {
+                Ok(_) => self.learned[resource] += 1,
+                Err(why) => self.mute[resource][*why as usize] += 1,
+            }
+        }
+    }
+
+    /// Per outcome of a resource its word, `learned` or one of [`Mute`], and how many windows had it.
+    pub fn of(&self, resource: usize) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+        let mute = Mute::ALL.into_iter().zip(self.mute[resource]).map(|(why, count)| (why.as_str(), count));
+        std::iter::once(("learned", self.learned[resource])).chain(mute)
+    }
+}
+
 /// Counters of a node and what 100 % of each is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
@@ -54,7 +122,7 @@ pub struct Windows {
 struct Open {
     from: f64,
     /// When it ended and what was used.
-    closed: Option<(f64, [Option<f64>; RESOURCES])>,
+    closed: Option<(f64, [Result<f64, Mute>; RESOURCES])>,
     requests: BTreeMap<Option<u32>, f64>,
     spoilt: bool,
 }
@@ -108,11 +176,7 @@ impl Windows {
         if at - before < SHORTEST {
             return None;
         }
-        let used = std::array::from_fn(|resource| {
-            let grown = counters.used[resource]? - last.used[resource]?;
-            let capacity = counters.capacity[resource].filter(|capacity| *capacity > 0.0)?;
-            Some(grown / capacity).filter(|used| used.is_finite() && *used >= 0.0 && at - before <= LONGEST)
-        });
+        let used = std::array::from_fn(|resource| used(resource, &last, &counters, at - before));
         self.last = Some((at, counters));
         if let Some(open) = self.open.back_mut() {
             open.closed = Some((at, used));
@@ -123,8 +187,23 @@ impl Windows {
         }
         let done = self.open.pop_front()?;
         let (until, used) = done.closed?;
-        let used = if done.spoilt { [None; RESOURCES] } else { used };
+        let used = if done.spoilt { [Err(Mute::RequestsLost); RESOURCES] } else { used };
         Some(Window { until, seconds: until - done.from, used, requests: done.requests.into_iter().collect() })
+    }
+}
+
+/// What was used of a resource in the `seconds` between two reports, in seconds of a node.
+fn used(resource: usize, last: &Counters, now: &Counters, seconds: f64) -> Result<f64, Mute> {
+    if seconds > LONGEST {
+        return Err(Mute::TooLong);
+    }
+    let (Some(before), Some(after)) = (last.used[resource], now.used[resource]) else { return Err(Mute::NoCounter) };
+    let capacity = now.capacity[resource].filter(|capacity| *capacity > 0.0).ok_or(Mute::NoCapacity)?;
+    match (after - before) / capacity {
+        used if used < 0.0 => Err(Mute::CounterFell),
+        // What is no number is not within bounds either.
+        used if used <= MOST_USED * seconds => Ok(used),
+        _ => Err(Mute::BeyondCapacity),
     }
 }
 
@@ -155,7 +234,7 @@ mod tests {
         assert_eq!(done[0].requests, [(Some(7), 0.25)]);
         assert_eq!(done[1].requests, [(Some(7), 0.5)]);
         assert_eq!(done[2].requests, [(None, 1.0), (Some(7), 0.25)]);
-        assert_eq!(done[0].used, [Some(0.5), None, None], "one CPU of two; no counter; no capacity");
+        assert_eq!(done[0].used, [Ok(0.5), Err(Mute::NoCounter), Err(Mute::NoCounter)], "one CPU of two");
     }
 
     #[test]
@@ -165,10 +244,53 @@ mod tests {
         let more = (22..26).map(|at| (f64::from(at), f64::from(at - 17)));
         let done: Vec<Window> =
             counters.into_iter().chain(more).filter_map(|(at, used)| windows.reported(at, cpu(used))).collect();
-        let used: Vec<Option<f64>> = done.iter().map(|window| window.used[0]).collect();
-        assert_eq!(used[..5], [Some(0.5), None, Some(0.5), None, Some(0.5)], "a fall, and a gap");
+        let used: Vec<Result<f64, Mute>> = done.iter().map(|window| window.used[0]).collect();
+        assert_eq!(used[..5], [Ok(0.5), Err(Mute::CounterFell), Ok(0.5), Err(Mute::TooLong), Ok(0.5)]);
         windows.spoil();
-        assert!(windows.reported(26.0, cpu(9.0)).is_some_and(|window| window.used == [None; RESOURCES]));
+        let lost = windows.reported(26.0, cpu(9.0)).expect("it is complete");
+        assert_eq!(lost.used, [Err(Mute::RequestsLost); RESOURCES]);
+    }
+
+    #[test]
+    fn every_reason_has_its_window_and_is_counted() {
+        let report = |cpu: Option<f64>, capacity: Option<f64>| Counters {
+            used: [cpu, Some(1.0), Some(1.0)],
+            capacity: [capacity, Some(1.0), None],
+        };
+        let mut windows = Windows::default();
+        let mut outcomes = Outcomes::default();
+        let reports = [
+            (0.0, report(Some(0.0), Some(2.0))),
+            (1.0, report(Some(1.0), Some(2.0))),
+            (2.0, report(None, Some(2.0))),
+            (3.0, report(Some(1.0), Some(2.0))),
+            (4.0, report(Some(1.5), None)),
+            (5.0, report(Some(1.0), Some(2.0))),
+            (6.0, report(Some(300.0), Some(2.0))),
+            (7.0, report(Some(301.0), Some(f64::MIN_POSITIVE))),
+            (27.0, report(Some(302.0), Some(2.0))),
+        ];
+        let idle = (28..28 + KEPT).map(|at| (at as f64, report(Some(302.0), Some(2.0))));
+        for (at, counters) in reports.into_iter().chain(idle) {
+            windows.reported(at, counters).iter().for_each(|window| outcomes.count(window));
+        }
+        let counts = |resource| outcomes.of(resource).filter(|(_, count)| *count > 0).collect::<Vec<_>>();
+        let cpu = [
+            ("learned", 1),
+            ("too_long", 1),
+            ("no_counter", 2),
+            ("no_capacity", 1),
+            ("counter_fell", 1),
+            ("beyond_capacity", 2),
+        ];
+        assert_eq!(counts(0), cpu);
+        assert_eq!(counts(1), [("learned", 7), ("too_long", 1)], "an idle disk is known to be one");
+        assert_eq!(counts(2), [("too_long", 1), ("no_capacity", 7)]);
+    }
+
+    #[test]
+    fn reasons_stand_in_the_order_in_which_they_are_counted() {
+        assert!(Mute::ALL.into_iter().enumerate().all(|(place, why)| why as usize == place));
     }
 
     proptest! {

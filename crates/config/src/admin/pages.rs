@@ -19,6 +19,10 @@ pub struct PageTable {
     /// What a node uses without requests, as learned; absent if nothing is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub background: BTreeMap<String, f64>,
+    /// Per resource how many windows between two reports of an agent were `learned` since learning began, and how many said
+    /// nothing of the resource, by reason; absent if nothing is learned.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows: BTreeMap<String, BTreeMap<String, u64>>,
     /// Its routes: those that are learned apart first, then by requests. At most 256 are shown.
     pub routes: Vec<Route>,
     /// How many there are.
@@ -92,6 +96,18 @@ impl PageTable {
     #[must_use]
     pub fn with_background(mut self, background: [f64; 3]) -> PageTable {
         self.background = by_name(&background);
+        self
+    }
+
+    /// The same with what became of windows, per resource.
+    #[must_use]
+    pub fn with_windows<O>(mut self, of: impl Fn(usize) -> O) -> PageTable
+    where
+        O: Iterator<Item = (&'static str, u64)>,
+    {
+        let named = |outcomes: O| outcomes.map(|(word, count)| (word.to_owned(), count)).collect();
+        let resources = RESOURCE_NAMES.iter().enumerate();
+        self.windows = resources.map(|(resource, name)| ((*name).to_owned(), named(of(resource)))).collect();
         self
     }
 }

@@ -18,11 +18,13 @@
 
 mod bucket;
 mod class;
+pub(crate) mod learned;
 mod pages;
 mod resources;
 mod statistic;
 #[cfg(test)]
 pub(crate) mod tests;
+mod truth;
 mod verdict;
 
 use std::ops::Range;
@@ -31,6 +33,7 @@ use std::time::Duration;
 use weirgate_config::{Experiment, TrafficClass};
 use weirgate_engine::{Class, Policy};
 
+pub use learned::{BAND, CostChange, LearnedCost, LearnedRoute, LearnedTable, PhaseCost};
 pub use resources::{ClassUse, Portion, ResourceUse};
 pub use verdict::{
     CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
@@ -101,6 +104,7 @@ impl<'a> Judge<'a> {
             discipline: self.run.discipline.clone(),
             seed: self.run.seed,
             phases: phases.collect(),
+            learned: learned::table(self.experiment, self.run),
             violations: violations.collect(),
             verdict: Word::Held,
         };

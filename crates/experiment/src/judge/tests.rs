@@ -105,6 +105,7 @@ pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
         records,
         pages: Vec::new(),
         samples: Vec::new(),
+        beliefs: Vec::new(),
         violations: Vec::new(),
     }
 }

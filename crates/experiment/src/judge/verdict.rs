@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::learned::LearnedTable;
 use super::resources::ResourceUse;
 
 /// The judgement of one run.
@@ -15,6 +16,9 @@ pub struct Verdict {
     pub seed: u64,
     /// Every phase, in order of time.
     pub phases: Vec<PhaseVerdict>,
+    /// What the page table believed that requests take, beside the truth, where it is learned.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learned: Option<LearnedTable>,
     /// Invariants of the engine or the simulator that did not hold. Empty, or something is broken.
     pub violations: Vec<ViolationFound>,
     /// Were the guarantees held?
@@ -289,7 +293,7 @@ pub(super) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
     match value {
         Some(value) => rounded(value, serializer),
         None => serializer.serialize_none(),

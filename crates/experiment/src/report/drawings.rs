@@ -1,7 +1,10 @@
-//! The charts of resources, drawn: for pages, and for documents that show one of them.
+//! The charts of resources and of what was learned of them, drawn: for pages, and for documents that show one of them.
 
 use super::svg::{self, Bars, Line};
-use super::{Curve, Report, Series, resources};
+use super::{Curve, Report, Series, learned as tables, resources as figures};
+
+/// What charts of learned costs stand under.
+pub(super) const LEARNED: &str = "Learned costs";
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,9 +20,30 @@ pub struct Drawing {
 }
 
 /// Every chart of the report: of each judged phase (over an axis, of all together) use of each resource by class,
-/// throughput, latency and what it consists of; and who was inside over time. None if requests take nothing but CPU time.
+/// throughput, latency and what it consists of; who was inside over time; and what page tables learned. None of the former
+/// if requests take nothing but CPU time, nor of the latter if nothing is learned.
 #[must_use]
 pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
+    [resources(report), learned(report)].concat()
+}
+
+/// What the first run of each group learned, over time.
+pub(super) fn learned(report: &Report<'_>) -> Vec<Drawing> {
+    let drawing = |group: &super::Group| {
+        let (verdict, table) = (group.verdicts.first()?, tables::first(group)?);
+        let svg = svg::learned(report.outline, table, verdict.seed);
+        (!svg.is_empty()).then(|| Drawing {
+            name: plain(&format!("learned-{}", group.discipline)),
+            heading: LEARNED.to_owned(),
+            caption: format!("{}, seed {}", group.discipline, verdict.seed),
+            svg,
+        })
+    };
+    report.groups.iter().filter_map(drawing).collect()
+}
+
+/// What was used of resources, and who was inside.
+pub(super) fn resources(report: &Report<'_>) -> Vec<Drawing> {
     let drawing = |heading: &str, start: &str, name: &str, chart: &Bars| Drawing {
         name: plain(&format!("{start}{name}")),
         heading: heading.to_owned(),
@@ -29,7 +53,7 @@ pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
     let mut all = Vec::new();
     if let Some(curve) = Curve::of(report) {
         let heading = format!("Over {}", curve.axis);
-        let charts = resources::charts_over_axis(report);
+        let charts = figures::charts_over_axis(report);
         all.extend(
             charts.iter().zip(["throughput", "latency"]).map(|(chart, name)| drawing(&heading, "", name, chart)),
         );
@@ -37,7 +61,7 @@ pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
         for (index, phase) in report.outline.phases.iter().enumerate().filter(|(_, phase)| phase.judged) {
             let names = ["use", "throughput", "latency", "composition"];
             let start = format!("{}-", phase.name);
-            let charts = resources::charts(report, index);
+            let charts = figures::charts(report, index);
             all.extend(charts.iter().zip(names).map(|(chart, name)| drawing(&phase.name, &start, name, chart)));
         }
     }

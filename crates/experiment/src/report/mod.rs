@@ -7,6 +7,7 @@ mod curve;
 mod drawings;
 pub mod html;
 pub mod json;
+mod learned;
 mod outline;
 mod pages;
 mod resources;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::summary::{Kept, PhaseRuns, Spread};
 use super::svg::figure_text;
 use super::table::Table;
-use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, pages, resources};
+use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, learned, pages, resources};
 use crate::judge::{ClassVerdict, Kind};
 
 /// Misses that are listed one by one; more are counted.
@@ -44,6 +44,7 @@ pub fn report(report: &Report<'_>) -> String {
         text += &pages(report, index);
         text += &used(report, index);
     }
+    text += &beliefs(report);
     for group in report.groups {
         text += &result(outline, group);
     }
@@ -214,6 +215,31 @@ fn used(report: &Report<'_>, phase: usize) -> String {
         table.row([row.class.to_owned(), by.to_owned()].into_iter().chain(row.cells).collect());
     }
     table.lines("  ")
+}
+
+/// A line per route of a learned page table, of the resource that it takes most of, and one for each other that changed or was
+/// not found: how it stood at the end of the phases.
+fn beliefs(report: &Report<'_>) -> String {
+    let rows: Vec<_> = learned::rows(report).into_iter().filter(|row| row.main || row.remarkable).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let shown = learned::shown(report);
+    let found = format!("within {}, s", learned::band());
+    let mut head = vec!["route", "resource", report.by];
+    for phase in &report.outline.phases[shown.clone()] {
+        head.extend([phase.name.as_str(), "±", "true", "off"]);
+    }
+    head.push(&found);
+    let mut table = Table::new(&head, &[0, 1, 2, head.len() - 1]);
+    for row in rows {
+        let by = if report.groups.len() > 1 { row.by } else { "" };
+        let mut cells = vec![row.route.to_owned(), row.resource.to_owned(), by.to_owned()];
+        cells.extend(row.phases[shown.clone()].iter().cloned().flat_map(|c| [c.learned, c.error, c.truth, c.off]));
+        cells.push(row.within);
+        table.row(cells);
+    }
+    format!("\nlearned costs at the end of phases, % of a node's second\n{}", table.lines("  "))
 }
 
 fn nonzero(count: String) -> String {

@@ -54,7 +54,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
         metrics: Arc::clone(operations.metrics()),
         engine: control.snapshot(),
         collectors: gateway.collectors(),
-        routes: gateway.page_table(MOST_ROUTES).map(|table| table.routes),
+        page_table: gateway.page_table(MOST_ROUTES),
         classes,
         process: process(operations),
         policy: (edition.version, edition.checksum.clone()),

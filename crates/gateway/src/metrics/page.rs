@@ -30,8 +30,8 @@ pub(crate) struct Scrape {
     pub(crate) engine: Snapshot,
     /// What the nodes' collectors said, by the names of pool and node.
     pub(crate) collectors: BTreeMap<(String, String), weirgate_config::admin::Collector>,
-    /// Routes of the page table, the busiest first; `None` without one.
-    pub(crate) routes: Option<Vec<weirgate_config::admin::Route>>,
+    /// The page table with its busiest routes; `None` without one.
+    pub(crate) page_table: Option<weirgate_config::admin::PageTable>,
     /// Live classes, summed up by the names in the policy.
     pub(crate) classes: BTreeMap<String, Live>,
     /// Counters and gauges without labels: name, help, unit, value.
@@ -426,10 +426,10 @@ impl Scrape {
         )
     }
 
-    /// What routes cost and what is left of the nodes' resources, where there is a page table.
+    /// What routes cost, how that is learned and what is left of the nodes' resources, where there is a page table.
     fn page_table(&self, page: &mut Page<'_>) -> fmt::Result {
-        let Some(routes) = &self.routes else { return Ok(()) };
-        let costs = routes.iter().flat_map(|route| {
+        let Some(table) = &self.page_table else { return Ok(()) };
+        let costs = table.routes.iter().flat_map(|route| {
             route.cost.iter().map(|(resource, cost)| {
                 (vec![("route", route.pattern.as_str()), ("resource", resource.as_str())], *cost)
             })
@@ -439,6 +439,16 @@ impl Scrape {
             "Seconds of a whole node's resource that a request takes, of the busiest routes",
             Some(Unit::Seconds),
             costs,
+        )?;
+        page.counters(
+            "page_table_windows",
+            "Windows between two reports of an agent: learned, or why they said nothing of the resource",
+            None,
+            table.windows.iter().flat_map(|(resource, outcomes)| {
+                outcomes.iter().map(move |(outcome, count)| {
+                    (vec![("resource", resource.as_str()), ("outcome", outcome.as_str())], *count)
+                })
+            }),
         )?;
         page.counters(
             "unknown_route_requests",

@@ -172,6 +172,6 @@ impl Lessons {
         };
         let routes = known.into_iter().take(most).map(route).collect();
         let table = shape::PageTable { learned: true, routes, routes_total, ..Default::default() };
-        Some(table.with_background(study.learner.background()))
+        Some(table.with_background(study.learner.background()).with_windows(|resource| study.outcomes.of(resource)))
     }
 }

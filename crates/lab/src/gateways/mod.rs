@@ -18,7 +18,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weirgate_config::{Experiment, Override};
+use weirgate_config::{Experiment, Override, admin};
 
 pub use approach::{Approach, Kind};
 pub use knob::{Knob, Share, Slots, Span};
@@ -58,6 +58,8 @@ pub struct State {
     pub outstanding: u32,
     /// Waiting requests per class of the policy; empty if the gateway does not tell its classes apart.
     pub waiting: Vec<u32>,
+    /// Routes of its page table, if it learns what they cost; else empty.
+    pub learned: Vec<admin::Route>,
 }
 
 /// A gateway under way. Dropped, its processes are killed.

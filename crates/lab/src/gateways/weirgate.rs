@@ -98,11 +98,12 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
 #[derive(Debug, Deserialize)]
 struct Page {
     engine: admin::Snapshot,
+    page_table: Option<admin::PageTable>,
     classes: Vec<admin::Class>,
 }
 
 impl Weirgate {
-    /// The engine and its first classes, which are those of the policy.
+    /// The engine, its first classes, which are those of the policy, and the page table.
     fn page(&self) -> Result<Page, String> {
         let body = self.ask("GET", "/snapshot?limit=1000")?;
         serde_json::from_str(&body).map_err(|error| format!("admin API: /snapshot: {error}"))
@@ -156,7 +157,8 @@ impl Gateway for Weirgate {
     fn state(&mut self) -> Option<State> {
         let page = self.page().ok()?;
         let waiting = page.classes.iter().map(|class| class.waiting).collect();
-        Some(State { window: page.engine.window, outstanding: page.engine.outstanding, waiting })
+        let learned = page.page_table.filter(|table| table.learned).map_or_else(Vec::new, |table| table.routes);
+        Some(State { window: page.engine.window, outstanding: page.engine.outstanding, waiting, learned })
     }
 
     fn cpu_time(&self) -> Duration {

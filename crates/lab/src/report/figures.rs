@@ -45,7 +45,8 @@ pub fn charts(runs: &[RunFile]) -> Result<Vec<Drawing>, String> {
 fn section(run: &RunFile) -> Result<String, String> {
     let groups = run.groups();
     let outline = &run.experiment;
-    let resources = html::resources(&Report { outline, groups: &groups, by: "approach" });
+    let report = Report { outline, groups: &groups, by: "approach" };
+    let resources = html::resources(&report);
     if resources.is_empty() {
         return Err(format!(
             "requests of {} take nothing but CPU time, so that there is nothing to draw; give runs of experiments whose \
@@ -62,7 +63,8 @@ fn section(run: &RunFile) -> Result<String, String> {
     }
     let _ = write!(
         body,
-        "{resources}<p class=\"note\">Measured {} on {}, {}, {} s of the experiment in one.</p><pre>{}</pre></section>",
+        "{resources}{}<p class=\"note\">Measured {} on {}, {}, {} s of the experiment in one.</p><pre>{}</pre></section>",
+        html::learned(&report),
         escape(&run.date),
         escape(&run.machine.cpu),
         escape(&run.machine.kernel),

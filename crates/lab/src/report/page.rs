@@ -34,6 +34,7 @@ pub fn page(run: &RunFile) -> String {
     body += &html::curve(&report);
     body += &total_table(&report);
     body += &html::resources(&report);
+    body += &html::learned(&report);
     body += &html::verdicts(&report);
     body += &figures(run);
     body += &html::published(&report);

@@ -59,6 +59,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
         discipline: approach.into(),
         seed,
         phases: PHASES.map(phase).to_vec(),
+        learned: None,
         violations: Vec::new(),
         verdict: Word::Held,
     };

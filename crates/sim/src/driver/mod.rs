@@ -31,7 +31,7 @@ use reserves::Managed;
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
-use weirgate_experiment::{Fate, Record, Run, Sample, Turn, Violation, turns};
+use weirgate_experiment::{Beliefs, Fate, Record, Run, Sample, Turn, Violation, turns};
 
 /// Between two samples: a quarter of the two-second windows in which guarantees are read.
 const SAMPLE_EVERY: u64 = 500_000_000;
@@ -52,6 +52,7 @@ pub fn run(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) -
             records: Vec::new(),
             pages: Vec::new(),
             samples: Vec::new(),
+            beliefs: Vec::new(),
             violations: vec![Violation { at: 0, invariant: "policy", what: invalid.to_string() }],
         },
     }
@@ -103,6 +104,7 @@ struct Driver<'a> {
     active: Vec<usize>,
     sample_times: Vec<u64>,
     samples: Vec<Sample>,
+    beliefs: Beliefs,
 }
 
 /// Something under way between the gateway and a machine.
@@ -232,6 +234,7 @@ impl<'a> Driver<'a> {
             active: Vec::new(),
             sample_times: sample_times(experiment),
             samples: Vec::new(),
+            beliefs: Beliefs::new(experiment.duration()),
             engine,
             engine_at: u64::MAX,
             sources,
@@ -407,6 +410,7 @@ impl<'a> Driver<'a> {
             link,
             usage: self.usage(),
         });
+        self.note_beliefs();
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
     }
 
@@ -439,6 +443,7 @@ impl<'a> Driver<'a> {
             records: self.records,
             pages,
             samples: self.samples,
+            beliefs: self.beliefs.into_routes(),
             violations: self.checks.violations,
         }
     }

@@ -14,12 +14,10 @@ use std::time::Duration;
 
 use weirgate_config::{Experiment, PageTable};
 use weirgate_engine::Demand;
+use weirgate_experiment::Belief;
 use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Study};
 
 use super::{Driver, Errand};
-
-/// What a request for nothing in particular asks for, as the lab sends it.
-const PATH: &str = "/";
 
 /// How often the same path is seen before the first request, so that it is a route: more than is asked for.
 const SEEN: usize = 100;
@@ -33,6 +31,8 @@ pub(super) struct Table {
     /// Per stream the route of its requests, and what the table says of them now.
     routes: Vec<Option<u32>>,
     costs: Vec<Option<Demand>>,
+    /// The patterns of the routes that streams have.
+    patterns: BTreeMap<u32, String>,
     lessons: Option<Lessons>,
 }
 
@@ -40,12 +40,6 @@ pub(super) struct Table {
 struct Lessons {
     study: Study,
     every: u64,
-}
-
-/// Path and query of a stream's requests.
-fn address(experiment: &Experiment, stream: usize) -> (&str, Option<&str>) {
-    let address = experiment.traffic[stream].request.path.as_deref().unwrap_or(PATH);
-    address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)))
 }
 
 impl Table {
@@ -59,23 +53,23 @@ impl Table {
         if site.learned && site.routes.is_empty() {
             for stream in streams.clone() {
                 // Again and again until it is found; all the same if it is not.
-                (0..SEEN).any(|_| discovery.saw(address(experiment, stream).0));
+                (0..SEEN).any(|_| discovery.saw(experiment.traffic[stream].address().0));
             }
         }
         let found = discovery.found().iter().map(|pattern| (pattern.clone(), None));
         let (patterns, demands): (Vec<Pattern>, Vec<Option<Demand>>) = given.chain(found).unzip();
         let index = Index::new(patterns);
         let route = |stream: usize| {
-            let (path, query) = address(experiment, stream);
+            let (path, query) = experiment.traffic[stream].address();
             index.find(path, query)
         };
         let routes: Vec<Option<usize>> = streams.map(route).collect();
         let lessons = site.learned.then(|| Lessons::new(experiment, site, &demands));
-        Table {
-            costs: routes.iter().map(|route| demands[(*route)?]).collect(),
-            routes: routes.iter().map(|route| route.and_then(|route| u32::try_from(route).ok())).collect(),
-            lessons,
-        }
+        let costs = routes.iter().map(|route| demands[(*route)?]).collect();
+        let routes: Vec<Option<u32>> =
+            routes.into_iter().map(|route| route.and_then(|route| u32::try_from(route).ok())).collect();
+        let pattern = |route: &u32| (*route, index.patterns()[*route as usize].to_string());
+        Table { costs, patterns: routes.iter().flatten().map(pattern).collect(), routes, lessons }
     }
 
     /// What a request of stream `traffic` takes, if the table says.
@@ -115,6 +109,20 @@ impl Driver<'_> {
     pub(super) fn plan_lesson(&mut self) {
         if let Some(every) = self.table.lessons.as_ref().map(|lessons| lessons.every) {
             self.errand(every, Errand::Lesson);
+        }
+    }
+
+    /// Notes what is believed now, if that is learned and a sample is due.
+    pub(super) fn note_beliefs(&mut self) {
+        let Some(Lessons { study, .. }) = &self.table.lessons else { return };
+        if !self.beliefs.is_due(self.now) {
+            return;
+        }
+        let estimates = study.learner.estimates();
+        for (route, pattern) in &self.table.patterns {
+            if let Some(estimate) = estimates.get(*route as usize) {
+                self.beliefs.note(pattern, Belief { at: self.now, cost: estimate.cost, error: estimate.error });
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 //! and no script.
 
 mod curve;
+mod learned;
 mod resources;
 mod tables;
 
@@ -9,6 +10,7 @@ use std::fmt::Write as _;
 
 use super::{Group, Kept, Outline, Played, svg};
 pub use curve::curve;
+pub use learned::learned;
 pub use resources::resources;
 pub use svg::{escape, figure_text};
 pub use tables::{configuration, published, spread_cell, verdicts};
@@ -72,6 +74,7 @@ fn section(played: &Played) -> String {
     }
     html.extend(played.groups.iter().map(|group| figure(&outline, group)));
     html += &resources(&report);
+    html += &learned(&report);
     html += &verdicts(&report);
     html += &published(&report);
     html += &configuration(&outline);

@@ -20,7 +20,7 @@ pub fn resources(report: &Report<'_>) -> String {
     );
     html += &papers(report);
     let mut heading = None;
-    for drawing in drawings(report) {
+    for drawing in drawings::resources(report) {
         if heading.as_ref() != Some(&drawing.heading) {
             let _ = write!(html, "<h3>{}</h3>", escape(&drawing.heading));
             heading = Some(drawing.heading);

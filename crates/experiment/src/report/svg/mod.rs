@@ -7,6 +7,7 @@
 
 mod bars;
 mod curve;
+mod learned;
 mod legend;
 mod lines;
 mod marks;
@@ -21,6 +22,7 @@ use super::series::{ClassSeries, Series};
 use super::{Curve, Played};
 pub use bars::{Bar, BarGroup, Bars, bars};
 pub use curve::curve;
+pub use learned::learned;
 use legend::{Legend, MARK};
 pub use lines::{Line, over_time};
 use marks::Marks;
