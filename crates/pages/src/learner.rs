@@ -6,6 +6,8 @@
 //! table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
 
 use crate::equations::{Equations, Prior};
+use crate::slowdown::{Stay, Stays, Usual};
+use crate::sums::product;
 use crate::windows::Mute;
 
 /// Resources that agents report: CPU, disk, bandwidth.
@@ -44,6 +46,12 @@ const BEHIND: usize = 0;
 const OTHERS: usize = 1;
 const FIRST: usize = 2;
 
+/// Part of a node's capacity from which on it counts as full: agents and their clocks are a few percent off.
+const FULL: f64 = 0.95;
+
+/// Windows after which the cost of a route that no table has is taken for found: two minutes, as often as agents are asked.
+const FOUND: u64 = 120;
+
 /// How fast requests are forgotten when it is asked which routes are busy, in seconds.
 const BUSY_MEMORY: f64 = 120.0;
 
@@ -57,10 +65,16 @@ pub struct Window {
     pub until: f64,
     /// How long it was.
     pub seconds: f64,
+    /// Seconds of a node of weight 1 that the node has in one.
+    pub weight: f64,
     /// What was used, in seconds of a node of weight 1, or why that is not known.
     pub used: [Result<f64, Mute>; RESOURCES],
     /// Per route how many requests worked in it, parts of requests included. `None`: those of no route.
     pub requests: Vec<(Option<u32>, f64)>,
+    /// For each of `requests` the seconds for which they were inside.
+    pub inside: Vec<f64>,
+    /// Per route how many requests a second worked in the windows before this one.
+    pub before: Vec<(Option<u32>, f64)>,
 }
 
 /// What is known of a route.
@@ -124,6 +138,19 @@ pub struct Learner {
     resources: [Equations; RESOURCES],
     /// Windows that said something, per resource.
     windows: [u64; RESOURCES],
+    usual: Usual,
+}
+
+/// A full node's window as one that says how much its requests took all together, and nothing of which took it: with the
+/// mix of the windows `before` it, as many that by `costs` they take as much as its own.
+fn level(row: Vec<f64>, mut before: Vec<f64>, costs: &[f64]) -> Vec<f64> {
+    let taken = product(&before, costs);
+    if taken <= 0.0 {
+        return row;
+    }
+    let scale = product(&row, costs) / taken;
+    before.iter_mut().for_each(|rate| *rate *= scale);
+    before
 }
 
 impl Learner {
@@ -135,6 +162,7 @@ impl Learner {
             apart: Vec::new(),
             resources: std::array::from_fn(|_| Equations::new(vec![BACKGROUND, FACTOR])),
             windows: [0; RESOURCES],
+            usual: Usual::default(),
         }
     }
 
@@ -180,21 +208,69 @@ impl Learner {
                 self.find_place(number, window.until);
             }
         }
-        let mut rates = vec![0.0; FIRST + self.apart.len()];
+        let stays = self.stays(window);
+        let rates: Vec<(Option<u32>, f64)> =
+            window.requests.iter().map(|(route, count)| (*route, count / window.seconds)).collect();
         for (resource, used) in window.used.iter().enumerate() {
             let Ok(used) = *used else { continue };
-            rates.fill(0.0);
-            rates[BEHIND] = 1.0;
-            for (route, count) in &window.requests {
-                let route = route.and_then(|route| self.routes.get(route as usize));
-                match route.and_then(|route| route.place) {
-                    Some(place) => rates[place] += count / window.seconds,
-                    None => rates[OTHERS] += count / window.seconds * base(route.and_then(|r| r.table), resource),
-                }
-            }
+            let used = used / window.seconds;
+            let mut row = self.row(&rates, resource);
             self.windows[resource] += 1;
-            self.resources[resource].learn(window.until, window.seconds, &rates, used / window.seconds);
+            let equations = &self.resources[resource];
+            if used < FULL * window.weight {
+                row[BEHIND] = 1.0;
+                self.resources[resource].learn(window.until, window.seconds, &row, used);
+                continue;
+            }
+            let used = (used - equations.costs()[BEHIND]).max(0.0);
+            let missing = used - product(&row, equations.settled());
+            let told = self.usual.suspicion(&stays, resource, &row, equations.settled(), missing);
+            let firm: Vec<bool> = (0..row.len()).map(|place| row[place] == 0.0 || self.is_firm(place)).collect();
+            let row = match firm.iter().all(|firm| *firm) {
+                true => level(row, self.row(&window.before, resource), equations.costs()),
+                // What nobody knows must come from somewhere: chance is better than a guess.
+                false => row,
+            };
+            let equations = &mut self.resources[resource];
+            equations.suspect(window.seconds, &told);
+            equations.learn_level(window.until, window.seconds, &row, used, &firm);
         }
+    }
+
+    /// Is the cost at this place more than a guess?
+    fn is_firm(&self, place: usize) -> bool {
+        let route = place.checked_sub(FIRST).and_then(|at| self.routes.get(self.apart[at]? as usize));
+        route.is_none_or(|route| route.table.is_some() || route.windows >= FOUND)
+    }
+
+    /// What so many requests a second are in the equations of a resource.
+    fn row(&self, rates: &[(Option<u32>, f64)], resource: usize) -> Vec<f64> {
+        let mut row = vec![0.0; FIRST + self.apart.len()];
+        for (route, rate) in rates {
+            let route = route.and_then(|route| self.routes.get(route as usize));
+            match route.and_then(|route| route.place) {
+                Some(place) => row[place] += rate,
+                None => row[OTHERS] += rate * base(route.and_then(|r| r.table), resource),
+            }
+        }
+        row
+    }
+
+    /// How long requests stay.
+    fn stays(&mut self, window: &Window) -> Stays {
+        let utilisation = window.used.map(|used| used.map_or(0.0, |used| used / window.seconds / window.weight));
+        let stay = |((route, requests), inside): (&(Option<u32>, f64), &f64)| {
+            let place = self.routes.get((*route)? as usize)?.place?;
+            let costs = std::array::from_fn(|resource| self.resources[resource].costs()[place]);
+            let seconds = inside / requests;
+            (seconds > 0.0).then_some(Stay { place, requests: *requests, seconds, costs })
+        };
+        let routes = window.requests.iter().zip(&window.inside).filter_map(stay).collect();
+        let stays = Stays { utilisation, full: FULL, routes };
+        if utilisation.iter().any(|used| *used >= FULL) {
+            self.usual.watch(window.seconds, &stays);
+        }
+        stays
     }
 
     /// A route that has no place of its own takes a free one, or that of one which is much less busy.
@@ -224,6 +300,7 @@ impl Learner {
             _ => return,
         };
         self.resources.iter_mut().zip(priors).for_each(|(equations, prior)| equations.reset(place, prior));
+        self.usual.reset(place);
         self.apart[place - FIRST] = Some(number);
         let route = &mut self.routes[number as usize];
         (route.place, route.requests, route.windows) = (Some(place), 0.0, 0);
@@ -288,8 +365,11 @@ mod tests {
     /// A second on a node: requests of each route, and what they and the node itself cost of the CPU.
     fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
         let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
-        let requests = (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
-        Window { until: at, seconds: 1.0, used: [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)], requests }
+        let requests: Vec<_> = (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
+        let used = [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)];
+        let inside = vec![0.0; requests.len()];
+        // Never full: what it says is taken at its word.
+        Window { until: at, seconds: 1.0, weight: 100.0, used, requests, inside, before: Vec::new() }
     }
 
     /// Counts from nothing to twice the mean, each as if by chance.

@@ -91,7 +91,7 @@ impl Study {
     ) -> bool {
         let Some(node) = self.nodes.get_mut(&node) else { return false };
         let of_one = |resource: usize| self.capacity[resource].or(capacity[resource].map(|all| all / node.weight));
-        let counters = Counters { used, capacity: std::array::from_fn(of_one) };
+        let counters = Counters { used, capacity: std::array::from_fn(of_one), weight: node.weight };
         let window = node.windows.reported(at, counters);
         let Some(window) = window else { return false };
         self.outcomes.count(&window);
