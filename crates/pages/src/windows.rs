@@ -40,10 +40,10 @@ const ROUNDING: f64 = 1e-9;
 /// Most routes in one window apart from those that were there first. More are counted as of no route.
 const MOST_ROUTES: usize = 4096;
 
-/// Most seconds of a whole node that it can have used in one. A counter that is ahead of a capacity by a half, as of a disk that
-/// was measured with larger reads, is learned as it is; one that is a hundred times ahead counts in another unit, and figures
-/// beyond all bounds would leave costs that are no numbers.
-pub const MOST_USED: f64 = 100.0;
+/// Most that a node can have used, in times of what it has. A counter that is ahead of a capacity by a half, as of a disk that
+/// was measured with larger reads, is learned as it is; what is beyond twice is another counter, as of an agent that began
+/// anew with other groups, or in another unit. One such window would hide for minutes what all others say.
+pub const MOST_USED: f64 = 2.0;
 
 /// Why a window says nothing of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +186,12 @@ impl Windows {
         }
     }
 
+    /// Somebody else counts from now on.
+    pub fn restart(&mut self) {
+        self.last = None;
+        self.open.clear();
+    }
+
     /// Requests were lost: the windows that are open say nothing.
     pub fn spoil(&mut self) {
         for open in &mut self.open {
@@ -244,7 +250,7 @@ fn used(resource: usize, last: &Counters, now: &Counters, seconds: f64) -> Resul
     match (after - before) / capacity {
         used if used < 0.0 => Err(Mute::CounterFell),
         // What is no number is not within bounds either.
-        used if used <= MOST_USED * seconds => Ok(used),
+        used if used <= MOST_USED * now.weight * seconds => Ok(used),
         _ => Err(Mute::BeyondCapacity),
     }
 }
@@ -309,11 +315,11 @@ mod tests {
             (3.0, report(Some(1.0), Some(2.0))),
             (4.0, report(Some(1.5), None)),
             (5.0, report(Some(1.0), Some(2.0))),
-            (6.0, report(Some(300.0), Some(2.0))),
-            (7.0, report(Some(301.0), Some(f64::MIN_POSITIVE))),
-            (27.0, report(Some(302.0), Some(2.0))),
+            (6.0, report(Some(5.1), Some(2.0))),
+            (7.0, report(Some(6.1), Some(f64::MIN_POSITIVE))),
+            (27.0, report(Some(7.1), Some(2.0))),
         ];
-        let idle = (28..28 + KEPT).map(|at| (at as f64, report(Some(302.0), Some(2.0))));
+        let idle = (28..28 + KEPT).map(|at| (at as f64, report(Some(7.1), Some(2.0))));
         for (at, counters) in reports.into_iter().chain(idle) {
             windows.reported(at, counters).iter().for_each(|window| outcomes.count(window));
         }

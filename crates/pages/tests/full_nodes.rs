@@ -149,7 +149,7 @@ impl Cluster {
             }
             if self.now == second {
                 for (number, node) in self.nodes.iter().enumerate() {
-                    self.study.reported(number as u64, self.now, node.used.map(Some), [Some(1.0); RESOURCES]);
+                    self.study.reported(number as u64, 0, self.now, node.used.map(Some), [Some(1.0); RESOURCES]);
                 }
             }
         }

@@ -118,7 +118,7 @@ impl Lessons {
             study.finished(*machine, route, (stayed.from.as_secs_f64(), stayed.until.as_secs_f64()), stayed.whole);
         }
         let machine = self.machines.get(&node).copied().unwrap_or(node);
-        if study.reported(machine, now.as_secs_f64(), usage.used, usage.capacity) {
+        if study.reported(machine, node, now.as_secs_f64(), usage.used, usage.capacity) {
             for route in 0..self.table.costs.len() {
                 self.table.set(route, study.learner.cost(route));
             }

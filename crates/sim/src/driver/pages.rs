@@ -142,7 +142,7 @@ impl Driver<'_> {
             let capacity: [Option<f64>; RESOURCES] =
                 [Some(f64::from(form.cpus) * servers), Some(servers), Some(servers)];
             let used = self.machines.occupied(machine).map(Some);
-            lessons.study.reported(machine as u64, seconds(self.now), used, capacity);
+            lessons.study.reported(machine as u64, machine as u64, seconds(self.now), used, capacity);
         }
         let learner = &lessons.study.learner;
         for (route, cost) in self.table.routes.iter().zip(&mut self.table.costs) {
