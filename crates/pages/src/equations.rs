@@ -2,7 +2,7 @@
 //!
 //! A window says `use = Σ cost·requests + background`, all per second, with noise. Kept are the normal equations `G x = m`
 //! (sums over windows of `a aᵀ` and `a y`), which fade with [`MEMORY`]; a window is added in O(n²), and the costs follow by
-//! coordinate descent from where they were, each held between 0 and [`MOST`] (Hildreth, "A quadratic programming procedure",
+//! coordinate descent from where they were, each held between 0 and what its [`Prior`] bounds it by (Hildreth, "A quadratic programming procedure",
 //! 1957, for one variable at a time; Lawson and Hanson, *Solving Least Squares Problems*, 1974, Ch. 23, for the conditions
 //! of optimality that the tests check). No paper of ours has any of it. What is not textbook:
 //!
@@ -102,6 +102,8 @@ pub(crate) struct Prior {
     pub(crate) cost: f64,
     /// How far off that may be.
     pub(crate) deviation: f64,
+    /// The most that it can be: [`MOST`] of a request, and anything of a factor.
+    pub(crate) most: f64,
 }
 
 /// The costs of one resource.
@@ -277,7 +279,7 @@ impl Equations {
                 let hold = self.hold(place);
                 let steep = self.all.gram[place * size + place] + hold;
                 let pull = self.all.slope(place, &self.cost) + hold * (self.prior[place].cost - self.cost[place]);
-                let next = (self.cost[place] + pull / steep).clamp(0.0, MOST);
+                let next = (self.cost[place] + pull / steep).clamp(0.0, self.prior[place].most);
                 moved = moved.max((next - self.cost[place]).abs());
                 self.cost[place] = next;
             }

@@ -5,7 +5,7 @@
 //! others, and requests of no route, share one figure: how many times dearer than in the table they are together. So a
 //! table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
 
-use crate::equations::{Equations, Prior};
+use crate::equations::{Equations, MOST, Prior};
 use crate::slowdown::{Stay, Stays, Usual};
 use crate::sums::product;
 use crate::windows::Mute;
@@ -33,10 +33,11 @@ const LEAST_DEVIATION: f64 = 0.005;
 
 /// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate nothing
 /// tells it from their cost.
-const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01 };
+const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01, most: MOST };
 
-/// How many times dearer than in the table the others are.
-const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION };
+/// How many times dearer than in the table the others are. A bound would leave the rest of their work to routes that come
+/// along with them.
+const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION, most: f64::INFINITY };
 
 /// Least cost that counts for a factor, as zero times anything is zero: a thousandth of a percent.
 const LEAST_BASE: f64 = 1e-5;
@@ -117,9 +118,9 @@ impl Route {
         match self.table {
             Some(table) => {
                 let cost = table[resource];
-                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(LEAST_DEVIATION) }
+                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(LEAST_DEVIATION), most: MOST }
             }
-            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION },
+            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION, most: MOST },
         }
     }
 }
@@ -308,7 +309,7 @@ impl Learner {
 
     fn free(&mut self, place: usize) {
         self.apart[place - FIRST] = None;
-        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION };
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, most: MOST };
         self.resources.iter_mut().for_each(|equations| equations.reset(place, nothing));
     }
 
@@ -424,6 +425,24 @@ mod tests {
         let estimates = learner.estimates();
         assert_eq!((estimates[0].apart, estimates[late].apart), (false, true));
         assert!((cpu(&learner, late) / 0.001 - 1.0).abs() < 0.2, "{:?}", estimates[late]);
+    }
+
+    #[test]
+    fn requests_of_no_route_may_be_ten_times_as_dear_as_is_assumed() {
+        // A search that no table has, and pages of which each brings six assets.
+        let mut learner = Learner::new([Some([0.002; RESOURCES]), Some([0.000_1; RESOURCES])]);
+        for at in 0..300 {
+            let (searches, pages) = (mix(at, 2, 2.0), mix(at, 0, 10.0));
+            let mut window = second(at as f64, &[pages, 6.0 * pages], &[0.002, 0.000_1]);
+            window.requests.push((None, searches));
+            window.inside.push(0.0);
+            window.used[0] = window.used[0].map(|used| used + 0.1 * searches);
+            learner.learn(&window);
+        }
+        let costs = [cpu(&learner, 0) + 6.0 * cpu(&learner, 1), cpu(&learner, 1)];
+        assert!((costs[0] / 0.002_6 - 1.0).abs() < 0.3 && costs[1] < 0.000_5, "{costs:?}");
+        let unknown = learner.add(Some([ASSUMED; RESOURCES]));
+        assert!((cpu(&learner, unknown) / 0.1 - 1.0).abs() < 0.1, "{}", cpu(&learner, unknown));
     }
 
     #[test]
