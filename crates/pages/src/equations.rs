@@ -312,6 +312,14 @@ impl Equations {
         self.settled[place] = prior.cost;
     }
 
+    /// All costs are so many times what they were, as what they are measured in is another.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        let sums = [&mut self.old, &mut self.new, &mut self.all];
+        sums.into_iter().flat_map(|sums| &mut sums.moment).for_each(|sum| *sum *= factor);
+        self.settled.iter_mut().chain(&mut self.cost).for_each(|cost| *cost *= factor);
+        self.noise.squares *= factor * factor;
+    }
+
     /// Another table: the prior changes and what was learned stays.
     pub(crate) fn set_prior(&mut self, place: usize, prior: Prior) {
         self.prior[place] = prior;

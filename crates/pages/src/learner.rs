@@ -167,6 +167,12 @@ impl Learner {
         }
     }
 
+    /// How many routes there are.
+    #[must_use]
+    pub fn routes(&self) -> usize {
+        self.routes.len()
+    }
+
     /// One more route; its number.
     pub fn add(&mut self, table: Option<Shares>) -> usize {
         self.routes.push(Route::new(table));
@@ -192,6 +198,19 @@ impl Learner {
                 }
             }
         }
+    }
+
+    /// What 100 % of a resource is has changed: all costs are so many times what they were, or if it is not known how many,
+    /// nothing is known of them.
+    pub(crate) fn rescale(&mut self, resource: usize, factor: Option<f64>) {
+        if let Some(factor) = factor {
+            return self.resources[resource].scale(factor);
+        }
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, most: MOST };
+        let place = |route: &Option<u32>| route.map_or(nothing, |route| self.routes[route as usize].prior(resource));
+        let priors: Vec<Prior> = [BACKGROUND, FACTOR].into_iter().chain(self.apart.iter().map(place)).collect();
+        self.resources[resource] = Equations::new(priors);
+        self.windows[resource] = 0;
     }
 
     /// Learns from a window. One without length says nothing.

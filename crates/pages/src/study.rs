@@ -17,7 +17,7 @@ pub struct Study {
     /// What is learned.
     pub learner: Learner,
     /// What a node of weight 1 has in a second, in the units in which agents count. It comes before what agents say.
-    pub capacity: [Option<f64>; RESOURCES],
+    capacity: [Option<f64>; RESOURCES],
     /// What became of the windows of all nodes so far.
     pub outcomes: Outcomes,
     nodes: BTreeMap<u64, Node>,
@@ -75,10 +75,30 @@ impl Study {
         }
     }
 
-    /// Another table, as [`Learner::replace`] has it.
+    /// What a node of weight 1 has from now on. Costs that were learned follow, as far as it is known what it had before; what
+    /// nodes do now cannot be learned.
+    pub fn set_capacity(&mut self, capacity: [Option<f64>; RESOURCES]) {
+        if self.capacity == capacity {
+            return;
+        }
+        for resource in (0..RESOURCES).filter(|resource| self.capacity[*resource] != capacity[*resource]) {
+            let factor = self.capacity[resource].zip(capacity[resource]).map(|(before, after)| before / after);
+            self.learner.rescale(resource, factor);
+        }
+        self.capacity = capacity;
+        self.spoil();
+    }
+
+    /// Another table, as [`Learner::replace`] has it. Unless it has the same routes, what nodes do now cannot be learned, as
+    /// numbers mean other routes.
     pub fn replace(&mut self, routes: impl IntoIterator<Item = (Option<usize>, Option<Shares>)>) {
+        let routes: Vec<_> = routes.into_iter().collect();
+        let same = routes.len() == self.learner.routes() && routes.iter().enumerate().all(|(at, r)| r.0 == Some(at));
         self.learner.replace(routes);
-        self.stays.clear();
+        if !same {
+            self.stays.clear();
+            self.spoil();
+        }
     }
 
     /// Requests were lost: what all nodes do now cannot be learned.
@@ -189,6 +209,64 @@ mod tests {
         };
         let (before, after) = (counted(100, agents), counted(500, agents));
         assert!((before / 0.01 - 1.0).abs() < 0.02 && (after / 0.011 - 1.0).abs() < 0.05, "{before} {after}");
+    }
+
+    #[test]
+    fn another_capacity_is_another_measure_of_the_same_costs() {
+        let lesson = |study: &mut Study, seconds: std::ops::Range<usize>| {
+            for second in seconds {
+                let at = second as f64;
+                let used = 0.02 * (0..second).map(|second| 10 + second * 7 % 20).sum::<usize>() as f64;
+                study.reported(7, 7, at, [Some(used), None, None], [Some(4.0), None, None]);
+                for request in 0..10 + second * 7 % 20 {
+                    study.finished(7, Some(0), (at + 0.02 * request as f64, at + 0.02 * request as f64 + 0.05), true);
+                }
+            }
+        };
+        let mut study = Study::new(Learner::new([Some([0.01, 0.0, 0.0])]), [Some(2.0), None, None]);
+        study.follow([(7, 1.0)]);
+        lesson(&mut study, 0..200);
+        let cpu = |study: &Study| study.learner.cost(0).expect("it is in the table")[0];
+        assert!((cpu(&study) / 0.01 - 1.0).abs() < 0.02);
+        study.set_capacity([Some(1.0), None, None]);
+        assert!((cpu(&study) / 0.02 - 1.0).abs() < 0.02, "at once: {}", cpu(&study));
+        lesson(&mut study, 200..210);
+        assert!((cpu(&study) / 0.02 - 1.0).abs() < 0.02, "and it stays: {}", cpu(&study));
+        study.set_capacity([None; RESOURCES]);
+        assert_eq!(cpu(&study), 0.01, "what agents have said is not known here: the table's");
+        lesson(&mut study, 210..300);
+        assert!((cpu(&study) / 0.005 - 1.0).abs() < 0.1, "{}", cpu(&study));
+    }
+
+    #[test]
+    fn a_route_that_is_put_before_the_others_spoils_no_cost() {
+        let costs = [0.012, 0.003, 0.001];
+        let mut study = Study::new(Learner::new(costs.map(|cost| Some([cost; RESOURCES]))), [None; RESOURCES]);
+        study.follow((0..4).map(|node| (node, 1.0)));
+        let mut used = [0.0; 4];
+        let mut first = 0;
+        for second in 0..140usize {
+            let at = second as f64;
+            if second == 120 {
+                study.replace([(None, Some([0.005; RESOURCES])), (Some(0), None), (Some(1), None), (Some(2), None)]);
+                first = 1;
+            }
+            for node in 0..4u64 {
+                let used = &mut used[node as usize];
+                study.reported(node, node, at, [Some(*used), None, None], [Some(1.0), None, None]);
+                for (route, cost) in costs.iter().enumerate() {
+                    let count = 10 + (second * (7 + 4 * route) + 5 * node as usize) % 20;
+                    for request in 0..count {
+                        let from = at + request as f64 / 40.0;
+                        study.finished(node, Some(first + route as u32), (from, from + 0.01), true);
+                    }
+                    *used += cost * count as f64;
+                }
+            }
+            let known = |route: usize| study.learner.cost(first as usize + route).map_or(0.0, |cost| cost[0]);
+            let off = (0..3).map(|route| (known(route) / costs[route] - 1.0).abs()).fold(0.0, f64::max);
+            assert!(second < 100 || off < 0.05, "{second}: {off}");
+        }
     }
 
     #[test]

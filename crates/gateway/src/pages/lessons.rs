@@ -66,7 +66,9 @@ impl Lessons {
         }
         self.given = given;
         self.follow_nodes(edition, site.capacity);
-        self.rebuild(patterns, self.table.epoch + 1)
+        // Requests that are inside keep their routes if these are numbered as before.
+        let renumbered = patterns != self.table.index.patterns();
+        self.rebuild(patterns, self.table.epoch + u32::from(renumbered))
     }
 
     /// Nodes of one machine share its resources and are learned as one.
@@ -81,7 +83,7 @@ impl Lessons {
             let weight = weights.entry(machine).or_default();
             *weight = weight.max(node.weight);
         }
-        study.capacity = capacity;
+        study.set_capacity(capacity);
         study.follow(weights);
     }
 

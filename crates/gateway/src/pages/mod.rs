@@ -153,11 +153,13 @@ impl Pages {
 
     /// Follows a reload. What was learned of routes that stay is kept.
     pub(crate) fn follow(&self, edition: &Edition) {
-        let table = lock(&self.lessons).follow(edition);
-        self.publish(table);
+        let mut lessons = lock(&self.lessons);
+        let table = lessons.follow(edition);
+        self.publish(&lessons, table);
     }
 
-    fn publish(&self, table: Arc<Table>) {
+    /// Puts a table in force. With the lock on the lessons that made it: tables must be published in their order.
+    fn publish(&self, _: &MutexGuard<'_, Lessons>, table: Arc<Table>) {
         let version = table.version;
         *lock(&self.table) = table;
         self.version.store(version, Ordering::Release);
@@ -187,8 +189,7 @@ impl Pages {
             lessons.spoil();
         }
         if let Some(table) = lessons.reported(node, now, usage) {
-            // Before the lock is given back: tables must be published in their order.
-            self.publish(table);
+            self.publish(&lessons, table);
         }
     }
 
