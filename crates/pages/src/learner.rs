@@ -56,6 +56,9 @@ const FOUND: u64 = 120;
 /// How fast requests are forgotten when it is asked which routes are busy, in seconds.
 const BUSY_MEMORY: f64 = 120.0;
 
+/// Requests of late below which a route is idle: half of what makes a route.
+const IDLE: f64 = 4.0;
+
 /// How many times busier a route must be to take the place of another, whose costs are then forgotten.
 const BUSIER: f64 = 2.0;
 
@@ -171,6 +174,13 @@ impl Learner {
     #[must_use]
     pub fn routes(&self) -> usize {
         self.routes.len()
+    }
+
+    /// The route with the fewest requests of late at `at`, if a route that just came a few times is busier.
+    #[must_use]
+    pub fn idlest(&self, at: f64) -> Option<usize> {
+        let busy = self.routes.iter().enumerate().map(|(number, route)| (number, route.busy(at)));
+        busy.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, busy)| *busy < IDLE).map(|(number, _)| number)
     }
 
     /// One more route; its number.

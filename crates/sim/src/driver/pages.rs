@@ -53,7 +53,7 @@ impl Table {
         if site.learned && site.routes.is_empty() {
             for stream in streams.clone() {
                 // Again and again until it is found; all the same if it is not.
-                (0..SEEN).any(|_| discovery.saw(experiment.traffic[stream].address().0));
+                (0..SEEN).any(|_| discovery.saw(experiment.traffic[stream].address().0, None));
             }
         }
         let found = discovery.found().iter().map(|pattern| (pattern.clone(), None));
