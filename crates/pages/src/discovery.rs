@@ -214,7 +214,7 @@ mod tests {
         let mut discovery = Discovery::default();
         for strange in 0..MOST_FOUND as u8 {
             let path = format!("/{}/{}/x", char::from(b'a' + strange / 8), char::from(b'a' + strange % 8));
-            (0..OFTEN).for_each(|_| drop(discovery.saw(&path, None)));
+            (0..OFTEN).for_each(|_| _ = discovery.saw(&path, None));
         }
         assert!(discovery.is_full());
         assert!((0..100).all(|_| !discovery.saw("/checkout", None)), "none is idle");
@@ -226,7 +226,7 @@ mod tests {
     fn what_comes_often_leaves_its_neighbours() {
         let mut discovery = Discovery::default();
         let name = |i: usize| format!("/{}{}", char::from(b'a' + (i / 26) as u8), char::from(b'a' + (i % 26) as u8));
-        (0..MANY).for_each(|i| drop(discovery.saw(&name(i), None)));
+        (0..MANY).for_each(|i| _ = discovery.saw(&name(i), None));
         assert_eq!((discovery.found()[0].to_string().as_str(), discovery.is_wide(0)), ("/*", true));
         for _ in 1..APART {
             assert!(!discovery.saw("/search", None));
