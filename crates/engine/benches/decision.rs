@@ -6,15 +6,27 @@ mod decision;
 
 use criterion::{BenchmarkId, Criterion};
 use decision::Steady;
-use weirgate_engine::Discipline;
+use weirgate_engine::{Discipline, Precedence};
 
 /// Runs the benchmark.
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
-    for discipline in [Discipline::quorum(), Discipline::weirgate()] {
+    let drfq = Discipline { name: "drfq".into(), precedence: Precedence::Drfq, ..Discipline::mqos() };
+    for (discipline, priced) in [
+        (Discipline::quorum(), false),
+        (Discipline::weirgate(), false),
+        (Discipline { name: "weirgate with a page table".into(), ..Discipline::weirgate() }, true),
+        (drfq, true),
+        (Discipline::mqos(), true),
+    ] {
         let mut group = criterion.benchmark_group(format!("{}: end, release and arrive", discipline.name));
         for (classes, waiting) in [(10, 100), (10, 100_000), (1_000, 100_000), (100_000, 100_000)] {
-            let mut steady = Steady::new(discipline.clone(), classes, waiting);
+            // A choice of `mdrr` looks at every class that waits.
+            if discipline.precedence == Precedence::Mdrr && classes > 1_000 {
+                continue;
+            }
+            let make = if priced { Steady::priced } else { Steady::new };
+            let mut steady = make(discipline.clone(), classes, waiting);
             // Past the first round of every class, so that first completions are behind it.
             for _ in 0..3 * classes.max(1_000) {
                 steady.step();

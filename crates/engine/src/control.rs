@@ -237,6 +237,7 @@ impl Engine {
     /// The set of usable nodes is another.
     pub(crate) fn nodes_changed(&mut self, now: Time) {
         self.nodes.rebalance();
+        self.resize_accounts();
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
         for window in 0..self.windows.len() {
             let (_, group) = self.line_and_group(window);

@@ -43,6 +43,7 @@ pub use resize::Resize;
 pub(crate) use sections::Sections;
 pub use sections::ServiceSet;
 
+use availability::Kept;
 use lard::Locality;
 use resize::{Load, Partition};
 use round_robin::Rotation;
@@ -112,6 +113,8 @@ struct Machine {
     /// `availability`.
     full: u64,
     taken: [u64; RESOURCES],
+    /// What is kept there for a request that waits.
+    kept: Option<Demand>,
     /// Learned weight, relative to the configured one.
     learned: f64,
     /// Compute time relative to the classes' means.
@@ -194,6 +197,8 @@ pub(crate) struct Nodes {
     /// Per pool the first of those that have the same machines (see `availability`), and its largest usable machine.
     domains: Vec<usize>,
     largest: Vec<Option<u64>>,
+    /// Per domain what is kept for a request that waits.
+    kept: Vec<Option<Kept>>,
     /// The first ticket of which nobody has looked whether it fits a node, since other nodes became usable.
     pub(crate) unseen: Option<usize>,
     /// What a dynamic request counts as, and whether collectors count.
@@ -253,6 +258,7 @@ impl Nodes {
             available: false,
             domains: (0..sections.len()).collect(),
             largest: vec![None; sections.len()],
+            kept: vec![None; sections.len()],
             unseen: None,
             omega: figures.omega,
             reported: figures.source != LoadSource::Live,
@@ -509,6 +515,7 @@ fn machines(policy: &Policy, nodes: &mut [NodeInfo]) -> Vec<Machine> {
                 most: u32::MAX,
                 full: 0,
                 taken: [0; RESOURCES],
+                kept: None,
                 learned: 1.0,
                 ratio: 1.0,
                 ratios: (0.0, 0),

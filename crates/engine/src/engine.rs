@@ -68,7 +68,7 @@ impl Engine {
             classes,
             policy,
         };
-        engine.open_accounts();
+        engine.open_accounts(0..live as u32);
         engine.nodes_changed(now);
         for window in &mut engine.windows {
             window.moved.from = window.size;
@@ -86,7 +86,7 @@ impl Engine {
             let live = self.classes.all.len();
             self.precedence.grow(live);
             self.expiry.grow(live);
-            self.open_account(class);
+            self.open_accounts(class..class + 1);
         }
         ClassId(class)
     }
@@ -392,7 +392,7 @@ impl Engine {
         let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NONE);
         debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
         let window = first as u32 + self.nodes.group_of(node);
-        self.precedence.charge_resources(class, self.nodes.domain(pool), line, demand);
+        self.precedence.charge_resources(class, line, demand);
         let weight = self.fair_weight(class);
         let spec = self.classes.spec(class);
         let (budget, guarantee) = (spec.retry, spec.guarantee);

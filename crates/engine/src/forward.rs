@@ -138,13 +138,19 @@ impl Engine {
         state.observed.counts.failed += 1;
         let pool = state.pool;
         self.node_failed(now, node);
+        if !again || !left {
+            self.leave(now, index);
+            return None;
+        }
         let first = self.first_window(line);
         let kept = Some(window - first as u32);
-        let room = again && left && self.nodes.has_room(pool, self.windows_of(line), kept);
-        let room = room && (!self.nodes.available || self.nodes.fits(pool, demand));
+        let content = self.classes.spec(class).content;
+        // What the first attempt had inside the second may have.
+        self.nodes.release(node, content, demand);
+        self.tickets[index].node = NONE;
+        let room = self.nodes.has_room(pool, self.windows_of(line), kept)
+            && (!self.nodes.available || self.nodes.fits(pool, demand));
         if room && self.classes.all[class as usize].retry.take(now, &budget) {
-            let content = self.classes.spec(class).content;
-            self.nodes.release(node, content, demand);
             let target = self.tickets[index].target;
             let wanted = Wanted { pool, class, content, target, demand, avoid: node, kept };
             let windows = &self.windows[first..][..self.nodes.groups.len()];

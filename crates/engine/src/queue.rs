@@ -44,10 +44,10 @@ pub(crate) struct Line {
 impl Queue {
     pub(crate) const EMPTY: Queue = Queue { lines: [Line { head: NONE, tail: NONE, len: 0 }; RESOURCES], len: 0 };
 
-    /// The head that has waited longest, or [`NONE`].
+    /// The head that has waited longest, or [`NONE`]. One that was put back has a late number and an early arrival.
     pub(crate) fn oldest(&self, tickets: &Tickets) -> u32 {
         let heads = self.lines.iter().map(|line| line.head).filter(|head| *head != NONE);
-        heads.min_by_key(|head| tickets[*head].sequence).unwrap_or(NONE)
+        heads.min_by_key(|head| tickets[*head].arrived).unwrap_or(NONE)
     }
 }
 

@@ -172,7 +172,7 @@ impl Engine {
             class.halves.clear();
         }
         self.nodes.recount(&self.tickets, &self.classes, &self.policy);
-        self.open_accounts();
+        self.open_accounts(0..live as u32);
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
             let entry = &self.tickets[index];

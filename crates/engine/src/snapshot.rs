@@ -377,9 +377,8 @@ impl Engine {
             retried: counts.retried,
             unknown: counts.unknown,
             used: counts.used.map(|used| used as f64 / 1e9),
-            credit: (self.policy.discipline.precedence == Precedence::Mdrr).then(|| {
-                self.precedence.rounds.credit(id, self.nodes.domain(state.pool)).map(|credit| credit as f64 / 1e9)
-            }),
+            credit: (self.policy.discipline.precedence == Precedence::Mdrr)
+                .then(|| self.precedence.rounds.credit(id).map(|credit| credit as f64 / 1e9)),
             waiting: state.queue.len,
             outstanding: state.outstanding,
             share: if self.classes.total_weight == 0 {

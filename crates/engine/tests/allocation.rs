@@ -6,19 +6,26 @@ mod decision;
 use std::hint::black_box;
 
 use decision::Steady;
-use weirgate_engine::{Discipline, ServerLoad};
+use weirgate_engine::{Discipline, Precedence, ServerLoad};
 
 #[test]
 fn steady_state_does_not_allocate() {
-    for (discipline, classes) in [
-        (Discipline::quorum(), 10),
-        (Discipline::quorum(), 1_000),
-        (Discipline::weirgate(), 10),
-        (Discipline::weirgate(), 1_000),
-        (Discipline::web_switch("switch_adm", ServerLoad::derived(&[])), 1_000),
+    let drfq = Discipline { name: "drfq".into(), precedence: Precedence::Drfq, ..Discipline::mqos() };
+    for (discipline, classes, priced) in [
+        (Discipline::quorum(), 10, false),
+        (Discipline::quorum(), 1_000, false),
+        (Discipline::weirgate(), 10, false),
+        (Discipline::weirgate(), 1_000, false),
+        (Discipline::weirgate(), 1_000, true),
+        (Discipline::web_switch("switch_adm", ServerLoad::derived(&[])), 1_000, false),
+        (Discipline::mqos(), 10, true),
+        (Discipline::mqos(), 100, true),
+        (drfq.clone(), 10, true),
+        (drfq, 1_000, true),
     ] {
         let name = discipline.name.clone();
-        let mut steady = Steady::new(discipline, classes, 20_000);
+        let make = if priced { Steady::priced } else { Steady::new };
+        let mut steady = make(discipline, classes, 20_000);
         // Every class completes something once: that makes its histogram.
         for _ in 0..200_000 {
             steady.step();

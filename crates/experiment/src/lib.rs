@@ -20,7 +20,8 @@ pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::compressed;
 pub use condition::{Condition, Turn, condition, turns};
 pub use judge::{
-    CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost, LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion,
-    ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
+    CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost, LearnedRoute, LearnedTable,
+    Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict,
+    ViolationFound, Word, judge, judge_against_oracle,
 };
 pub use run::{Fate, Page, Record, Run, Sample, Violation};

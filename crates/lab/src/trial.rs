@@ -175,7 +175,8 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
     });
     let load = load.map_err(|error| format!("load generator: {error}"))?;
     let beliefs = Beliefs::new(experiment.duration());
-    let mut stage = Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new(), beliefs };
+    let mut stage =
+        Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new(), beliefs };
     let mut turns = turns(experiment).into_iter().peekable();
     let mut samples = Vec::new();
     let mut next_sample = Duration::ZERO;

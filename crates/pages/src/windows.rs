@@ -64,14 +64,8 @@ pub enum Mute {
 
 impl Mute {
     /// All of them.
-    pub const ALL: [Mute; 6] = [
-        Mute::RequestsLost,
-        Mute::TooLong,
-        Mute::NoCounter,
-        Mute::NoCapacity,
-        Mute::CounterFell,
-        Mute::BeyondCapacity,
-    ];
+    pub const ALL: [Mute; 6] =
+        [Mute::RequestsLost, Mute::TooLong, Mute::NoCounter, Mute::NoCapacity, Mute::CounterFell, Mute::BeyondCapacity];
 
     /// Its word in metrics and JSON.
     #[must_use]

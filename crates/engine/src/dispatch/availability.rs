@@ -18,7 +18,33 @@ use crate::discipline::LoadControl;
 use crate::policy::Policy;
 use crate::time::nanos;
 
+/// Resources that are kept for a request that waits: nothing goes to the machine that takes of what it needs, unless there is
+/// enough for both.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Kept {
+    machine: u32,
+    demand: Demand,
+}
+
 impl Machine {
+    /// Is there enough of everything, beside what is kept for another?
+    fn holds(&self, demand: Demand) -> bool {
+        self.lacks(demand) == [false; RESOURCES]
+            && self.kept.is_none_or(|kept| {
+                let mut needs = self.taken.iter().zip(demand.0).zip(kept.0);
+                needs.all(|((taken, demand), kept)| {
+                    demand == 0 || kept == 0 || taken + u64::from(demand) + u64::from(kept) <= self.full
+                })
+            })
+    }
+
+    /// The largest part of what it has by which it has too little of a resource; negative if it has enough.
+    fn shortage(&self, demand: Demand) -> f64 {
+        let after = self.taken.iter().zip(demand.0).filter(|(_, demand)| *demand > 0);
+        let most = after.map(|(taken, demand)| taken + u64::from(demand)).max().unwrap_or(0);
+        most as f64 / self.full.max(1) as f64 - 1.0
+    }
+
     /// Which resources it has not enough of.
     fn lacks(&self, demand: Demand) -> [bool; RESOURCES] {
         let lacks = |resource: usize| {
@@ -68,6 +94,7 @@ impl Nodes {
             *largest = (*largest).max(Some(self.machines[node.machine as usize].full));
         }
         self.unseen = Some(0);
+        self.keep_nothing();
     }
 
     /// Takes from a node's machine, or gives back, where that bounds what is inside.
@@ -91,14 +118,45 @@ impl Nodes {
         &self.machines[self.nodes[node as usize].machine as usize]
     }
 
-    /// Has the node enough left of everything?
-    fn holds(&self, node: u32, demand: Demand) -> bool {
-        self.machine_of(node).lacks(demand) == [false; RESOURCES]
+    /// Has the pool a node that can take requests now?
+    pub(crate) fn is_ready(&self, pool: usize) -> bool {
+        self.ready_of(pool).next().is_some()
     }
 
     /// Has a node of the pool enough left of everything?
     pub(crate) fn fits(&self, pool: usize, demand: Demand) -> bool {
-        self.ready_of(pool).any(|node| self.holds(node, demand))
+        self.ready_of(pool).any(|node| self.machine_of(node).holds(demand))
+    }
+
+    /// Keeps resources for a request of a pool: those of the machine that lacks least for it, from then until another is kept
+    /// for, or nobody. True if a node has enough; then nothing is kept.
+    pub(crate) fn keep(&mut self, domain: usize, wanted: Option<(usize, Demand)>) -> bool {
+        let kept = self.kept[domain].take();
+        if let Some(kept) = kept {
+            self.machines[kept.machine as usize].kept = None;
+        }
+        let Some((pool, demand)) = wanted else { return false };
+        if self.fits(pool, demand) {
+            return true;
+        }
+        // It goes on where it was begun.
+        let begun = kept.filter(|kept| kept.demand == demand).map(|kept| kept.machine);
+        let machine = begun.or_else(|| {
+            let machines = self.ready_of(pool).map(|node| (self.machine_of(node), self.nodes[node as usize].machine));
+            let large = machines.filter(|(it, _)| it.kept.is_none() && u64::from(demand.dominant()) <= it.full);
+            least(large.map(|(it, machine)| (it.shortage(demand), machine)))
+        });
+        if let Some(machine) = machine {
+            self.machines[machine as usize].kept = Some(demand);
+            self.kept[domain] = Some(Kept { machine, demand });
+        }
+        false
+    }
+
+    /// Nothing is kept any more: other nodes are usable.
+    pub(super) fn keep_nothing(&mut self) {
+        self.kept.fill(None);
+        self.machines.iter_mut().for_each(|machine| machine.kept = None);
     }
 
     /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too large.
@@ -142,18 +200,23 @@ impl Nodes {
         })
     }
 
-    /// What all machines of a domain have of a resource, in node-seconds.
+    /// What all usable machines of a domain have of a resource, in node-seconds; or all machines, if none is usable.
     pub(crate) fn whole(&self, domain: usize) -> f64 {
-        let of = |node: &u32| self.domain(self.nodes[*node as usize].pool) == domain;
-        let members = self.machines.iter().filter(|machine| machine.nodes.iter().any(of));
-        members.map(|machine| machine.full as f64 / 1e9).sum()
+        let of = |node: &&u32| self.domain(self.nodes[**node as usize].pool) == domain;
+        let whole = |usable: bool| {
+            let counts = |node: &u32| !usable || self.nodes[*node as usize].usable();
+            let members = self.machines.iter().filter(|machine| machine.nodes.iter().filter(of).any(counts));
+            members.map(|machine| machine.full as f64 / 1e9).sum::<f64>()
+        };
+        let usable = whole(true);
+        if usable > 0.0 { usable } else { whole(false) }
     }
 
     /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside, then
     /// the one whose turn it is. Only nodes that have enough.
     pub(super) fn roomiest(&self, wanted: &Wanted) -> Option<u32> {
         let ready = self.lanes_of[wanted.pool].iter().flat_map(|lane| self.ready.items(*lane as usize));
-        let fitting = ready.filter(|(_, node)| self.holds(*node, wanted.demand));
+        let fitting = ready.filter(|(_, node)| self.machine_of(*node).holds(wanted.demand));
         least(fitting.map(|((load, turn), node)| {
             let machine = self.machine_of(*node);
             let after = machine.taken.iter().zip(wanted.demand.0).map(|(taken, more)| taken + u64::from(more));

@@ -11,15 +11,22 @@
 //! - who does not fit is passed over, so that nothing is idle that somebody can use. *Overtaking is bounded*, twice. Nobody's
 //!   dominant virtual time runs further than [`AHEAD`] of the one that is furthest behind, unless what it
 //!   takes is nothing of the resources that the other one waits for. And a head that has been passed over for
-//!   [`PATIENCE`] gets the nodes' resources *reserved* as they become free: until it fits, nothing is released that takes of what it
-//!   lacks. So a request that needs most of a node does not wait for ever among many that need little of it, be they
-//!   its own class's. A class that is too far ahead (by a resource that nobody else wants, say) has to wait longer, by
-//!   its part of the weights, and not for ever either;
+//!   [`PATIENCE`] gets the resources of the node that lacks least for it *reserved* as they become free: until it fits,
+//!   nothing goes there that takes of what it needs. So a request that needs most of a node does not wait for ever among many
+//!   that need little of it, be they its own class's. A class that is too far ahead has to wait longer, by its part of the weights,
+//!   and not for ever either;
+//! - *a resource that only those want who are ahead is no reason to be ahead*. Whoever uses what nobody else asks for would lose
+//!   his part of everything else by it, and do better not to ask: that is not what dominant-resource fairness
+//!   promises (its sharing incentive). So each resource has a *lead*: by how much the one of all who want it who is furthest
+//!   behind is ahead of the one who is furthest behind at all. Virtual times count less the lead;
 //! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does not
 //!   catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another mix: what it has
 //!   had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
 //!
-//! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources ×
+//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not looked at, and begin
+//! again where the others are: they would hold back those of other pools on the same machines.
+//!
+//! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources² ×
 //! [`LOOK`] + log classes), whatever the number of classes, and as many looks at the nodes.
 
 use super::precedence::Share;
@@ -41,9 +48,14 @@ const PATIENCE: f64 = 2.0;
 /// horizon the chance that a class of a tenth gets three requests of another kind in a row cost it 1 % of its part.
 const MEMORY: f64 = 5.0;
 
-/// Classes that are looked at. The first has had least; if the nodes have no room for the heads of so many, those of others
-/// seldom fit.
-const LOOK: usize = 16;
+/// Classes that are looked at in each line. The first has had least; if the nodes have no room for the heads of so many, those
+/// behind them seldom fit. Every line has its own: behind a thousand classes that wait for one resource there may be one that
+/// waits for another.
+const LOOK: usize = 8;
+
+/// What a request takes of a resource, as a part of what it takes most of, from which on it is said to want it. A page that
+/// computes sends an answer too; that makes it no competitor of downloads.
+const BY_PRODUCT: f64 = 0.1;
 
 /// Per resource what a class has had by its weight, in node-seconds.
 type Times = [f64; RESOURCES];
@@ -52,17 +64,33 @@ type Times = [f64; RESOURCES];
 #[derive(Clone, Debug)]
 pub(crate) struct Dominant {
     lines: usize,
-    pools: Vec<Pool>,
+    domains: Vec<Domain>,
     /// Per class.
     accounts: Vec<Account>,
-    /// Per pool the classes that wait, by their dominant virtual time.
+    /// Per pool and line the classes that have a head there, by their dominant virtual time. It may have become less since, as
+    /// leads grow; whoever is looked at is brought up to date.
     waiting: Heaps<f64>,
+    /// Whom a choice looks at, by dominant virtual time; empty in between.
+    looked: Vec<Looked>,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Looked {
+    /// Its dominant virtual time …
+    time: f64,
+    class: u32,
+    /// … and that by which it is in its heap.
+    stored: f64,
+}
+
+/// Pools that have the same machines.
 #[derive(Clone, Debug, Default)]
-struct Pool {
-    /// The dominant virtual time of who was furthest behind, at the latest release.
+struct Domain {
+    pools: Vec<usize>,
+    /// The dominant virtual time of who was furthest behind, at the latest choice.
     now: f64,
+    /// Per resource how far ahead all are who want it.
+    lead: Times,
     /// How far ahead is too far, by weight as virtual times are.
     ahead: f64,
     /// How far a class's times may lie apart.
@@ -75,28 +103,48 @@ struct Pool {
     reserved: Option<(u32, usize)>,
 }
 
+impl Domain {
+    fn resize(&mut self, share: Share) {
+        self.patience = PATIENCE * share.whole;
+        self.ahead = AHEAD * share.whole / share.weights;
+        self.memory = MEMORY * share.whole / share.weights;
+    }
+
+    /// Where a class stands that begins to wait.
+    fn start(&self) -> Times {
+        self.lead.map(|lead| self.now + lead)
+    }
+
+    /// The largest of a class's virtual times.
+    fn dominant(&self, account: &Account) -> f64 {
+        account.times.iter().zip(self.lead).map(|(time, lead)| time - lead).fold(f64::NEG_INFINITY, f64::max)
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Account {
+    domain: usize,
+    pool: usize,
     weight: f64,
-    /// Its part of the weights of its pool's classes.
+    /// Its part of the weights of its domain's classes.
     part: f64,
     times: Times,
-    /// In which lines it has a head.
-    heads: [bool; RESOURCES],
+    /// Per line the arrival number of its head.
+    heads: [Option<u64>; RESOURCES],
     /// What had been released when the head was passed over first.
     passed: [Option<f64>; RESOURCES],
 }
 
 impl Account {
-    /// The largest of its virtual times.
-    fn dominant(&self) -> f64 {
-        self.times.iter().copied().fold(0.0, f64::max)
+    fn waits(&self) -> bool {
+        self.heads.iter().any(Option::is_some)
     }
 
     /// Its lines, that of the resource first of which it has had least.
-    fn lines(&self, lines: usize) -> impl Iterator<Item = usize> + use<> {
+    fn lines(&self, lines: usize, lead: Times) -> impl Iterator<Item = usize> + use<> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
-        order[..lines].sort_by(|a, b| self.times[*a].total_cmp(&self.times[*b]));
+        let time = |line: usize| self.times[line] - lead[line];
+        order[..lines].sort_by(|a, b| time(*a).total_cmp(&time(*b)));
         order.into_iter().take(lines)
     }
 }
@@ -109,70 +157,93 @@ fn spares(marked: &[bool; RESOURCES], demand: Demand) -> bool {
 impl Dominant {
     /// For so many pools and `lines` resources. Classes come with [`Dominant::open`].
     pub(crate) fn new(pools: usize, lines: usize) -> Dominant {
-        Dominant { lines, pools: vec![Pool::default(); pools], accounts: Vec::new(), waiting: Heaps::new(pools, 0) }
+        Dominant {
+            lines,
+            domains: vec![Domain::default(); pools],
+            accounts: Vec::new(),
+            waiting: Heaps::new(pools * lines, 0),
+            looked: Vec::new(),
+        }
     }
 
-    /// A class with its part of its pool.
-    pub(crate) fn open(&mut self, class: u32, pool: usize, share: Share) {
-        let pool = &mut self.pools[pool];
-        pool.patience = PATIENCE * share.whole;
-        pool.ahead = AHEAD * share.whole / share.weights;
-        pool.memory = MEMORY * share.whole / share.weights;
-        let (heads, passed) = ([false; RESOURCES], [None; RESOURCES]);
-        let part = share.weight / share.weights;
-        let fresh = Account { weight: share.weight, part, times: [pool.now; RESOURCES], heads, passed };
+    /// A class with its part of its domain.
+    pub(crate) fn open(&mut self, class: u32, share: Share) {
+        let Share { domain, pool, weight, weights, .. } = share;
+        let own = &mut self.domains[domain];
+        if !own.pools.contains(&pool) {
+            own.pools.push(pool);
+        }
+        own.resize(share);
+        let (heads, passed) = ([None; RESOURCES], [None; RESOURCES]);
+        let fresh = Account { domain, pool, weight, part: weight / weights, times: own.start(), heads, passed };
         if self.accounts.len() <= class as usize {
             self.accounts.resize(class as usize + 1, fresh.clone());
-            self.waiting.grow(self.accounts.len());
+            self.waiting.grow(self.accounts.len() * self.lines);
         }
         self.accounts[class as usize] = fresh;
     }
 
-    /// A class has a head for a resource, or another one, or was charged.
-    pub(crate) fn waits(&mut self, class: u32, pool: usize, line: usize) {
-        let (account, now) = (&mut self.accounts[class as usize], self.pools[pool].now);
-        if account.heads == [false; RESOURCES] {
-            account.times.iter_mut().for_each(|time| *time = time.max(now));
+    /// The nodes of a domain have another size.
+    pub(crate) fn resize(&mut self, share: Share) {
+        self.domains[share.domain].resize(share);
+    }
+
+    /// A class's place in a line's heap, and the heap.
+    fn place(&self, class: u32, line: usize) -> (usize, u32) {
+        (self.accounts[class as usize].pool * self.lines + line, class * self.lines as u32 + line as u32)
+    }
+
+    /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told again.
+    pub(crate) fn waits(&mut self, class: u32, line: usize, head: u64) {
+        let account = &mut self.accounts[class as usize];
+        let own = &self.domains[account.domain];
+        if !account.waits() {
+            account.times.iter_mut().zip(own.start()).for_each(|(time, start)| *time = time.max(start));
         }
-        account.heads[line] = true;
-        self.waiting.set(pool, class, account.dominant());
+        let another = account.heads[line].replace(head) != Some(head);
+        let time = own.dominant(account);
+        if another {
+            self.settled(class, line);
+        }
+        let (heap, item) = self.place(class, line);
+        self.waiting.set(heap, item, time);
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: u32, pool: usize, line: usize) {
-        self.settled(class, pool, line);
-        let account = &mut self.accounts[class as usize];
-        account.heads[line] = false;
-        if account.heads == [false; RESOURCES] {
-            self.waiting.remove(pool, class);
-        }
+    pub(crate) fn waits_no_more(&mut self, class: u32, line: usize) {
+        self.settled(class, line);
+        self.accounts[class as usize].heads[line] = None;
+        let (heap, item) = self.place(class, line);
+        self.waiting.remove(heap, item);
     }
 
     /// A release of the head for `line` is charged to its class. [`Dominant::waits`] follows for the lines that have heads.
-    pub(crate) fn charge(&mut self, class: u32, pool: usize, line: usize, demand: Demand) {
-        let (account, own) = (&mut self.accounts[class as usize], &mut self.pools[pool]);
+    pub(crate) fn charge(&mut self, class: u32, line: usize, demand: Demand) {
+        let account = &mut self.accounts[class as usize];
+        let own = &mut self.domains[account.domain];
         own.released += f64::from(demand.dominant()) / 1e9;
-        own.now = own.now.max(self.waiting.peek(pool).map_or(0.0, |(least, _)| least));
         for (time, demand) in account.times.iter_mut().zip(demand.0) {
             *time += f64::from(demand) / 1e9 / account.weight;
         }
-        let least = account.dominant() - own.memory;
-        account.times.iter_mut().for_each(|time| *time = time.max(least));
-        self.settled(class, pool, line);
+        let least = own.dominant(account) - own.memory;
+        account.times.iter_mut().zip(own.lead).for_each(|(time, lead)| *time = time.max(least + lead));
+        self.settled(class, line);
     }
 
     /// The head of a line is gone.
-    fn settled(&mut self, class: u32, pool: usize, line: usize) {
-        self.accounts[class as usize].passed[line] = None;
-        let reserved = &mut self.pools[pool].reserved;
+    fn settled(&mut self, class: u32, line: usize) {
+        let account = &mut self.accounts[class as usize];
+        account.passed[line] = None;
+        let reserved = &mut self.domains[account.domain].reserved;
         if *reserved == Some((class, line)) {
             *reserved = None;
         }
     }
 
     /// The head of a line does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
-    fn pass(&mut self, class: u32, pool: usize, line: usize, near: bool) {
-        let (account, own) = (&mut self.accounts[class as usize], &mut self.pools[pool]);
+    fn pass(&mut self, class: u32, line: usize, near: bool) {
+        let account = &mut self.accounts[class as usize];
+        let own = &mut self.domains[account.domain];
         let since = *account.passed[line].get_or_insert(own.released);
         let patience = if near { own.patience } else { own.patience / account.part };
         if own.reserved.is_none() && own.released - since >= patience {
@@ -181,37 +252,112 @@ impl Dominant {
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, pool: usize, sight: &impl Sight) -> Option<(u32, usize)> {
-        let (least, last) = self.waiting.peek(pool)?;
-        // What is kept for the head that was passed over.
-        let mut kept = [false; RESOURCES];
-        if let Some((class, line)) = self.pools[pool].reserved
-            && let Some(head) = sight.head(class, line)
-        {
-            if sight.fits(class, head) {
-                return Some((class, line));
+    pub(crate) fn next(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+        if let Some(first) = self.reserve(domain, sight) {
+            return Some(first);
+        }
+        let mut looked = core::mem::take(&mut self.looked);
+        self.look(domain, sight, &mut looked);
+        let found = self.choose(domain, sight, &looked);
+        looked.clear();
+        self.looked = looked;
+        found
+    }
+
+    /// Keeps what is reserved. The head for which it is, if that fits now.
+    fn reserve(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+        let reserved = self.domains[domain].reserved;
+        let head = reserved.and_then(|(class, line)| {
+            let ready = sight.ready(self.accounts[class as usize].pool);
+            ready.then(|| sight.head(class, line)).flatten().map(|head| (class, head))
+        });
+        if head.is_none() {
+            self.domains[domain].reserved = None;
+        }
+        let fits = sight.keep(domain, head);
+        reserved.filter(|_| fits)
+    }
+
+    /// Finds the classes that have had least, in their order, and brings leads up to date.
+    fn look(&mut self, domain: usize, sight: &impl Sight, looked: &mut Vec<Looked>) {
+        let lines = self.lines;
+        for pool in self.domains[domain].pools.iter().copied().filter(|pool| sight.ready(*pool)) {
+            for (stored, item) in (0..lines).flat_map(|line| self.waiting.first::<LOOK>(pool * lines + line)) {
+                looked.push(Looked { time: stored, class: item / lines as u32, stored });
             }
-            kept = sight.lacking(class, head);
         }
-        let mut first = [0; LOOK];
-        let mut count = 0;
-        for (place, (_, class)) in first.iter_mut().zip(self.waiting.first::<LOOK>(pool)) {
-            *place = class;
-            count += 1;
+        looked.sort_unstable_by_key(|one| one.class);
+        looked.dedup_by_key(|one| one.class);
+        self.order(domain, looked);
+        let Some(first) = looked.first() else { return };
+        let own = &mut self.domains[domain];
+        own.now = own.now.max(first.time);
+        // Who of those who want it is furthest behind, per resource.
+        let (mut wanted, mut grown) = ([false; RESOURCES], false);
+        for one in looked.iter() {
+            let account = &self.accounts[one.class as usize];
+            for head in (0..lines).filter_map(|line| sight.head(one.class, line)) {
+                let least = BY_PRODUCT * f64::from(head.dominant());
+                for resource in 0..lines {
+                    let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= least;
+                    if !wants || core::mem::replace(&mut wanted[resource], true) {
+                        continue;
+                    }
+                    let ahead = account.times[resource] - own.now;
+                    grown |= ahead > own.lead[resource];
+                    own.lead[resource] = own.lead[resource].max(ahead);
+                }
+            }
+            if wanted[..lines].iter().all(|wanted| *wanted) {
+                break;
+            }
         }
+        if grown {
+            self.order(domain, looked);
+        }
+    }
+
+    /// Orders classes by their dominant virtual times as they are with the leads of now.
+    fn order(&mut self, domain: usize, looked: &mut [Looked]) {
+        let own = &self.domains[domain];
+        for one in looked.iter_mut() {
+            let account = &mut self.accounts[one.class as usize];
+            one.time = own.dominant(account);
+            if one.time < own.now {
+                // Its pool could take nothing for a while.
+                account.times.iter_mut().zip(own.start()).for_each(|(time, start)| *time = time.max(start));
+                one.time = own.now;
+            }
+        }
+        for one in looked.iter_mut().filter(|one| one.time != one.stored) {
+            one.stored = one.time;
+            for line in 0..self.lines {
+                if self.accounts[one.class as usize].heads[line].is_some() {
+                    let (heap, item) = self.place(one.class, line);
+                    self.waiting.set(heap, item, one.time);
+                }
+            }
+        }
+        looked.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
+    }
+
+    /// The first of them that has a head that may go.
+    fn choose(&mut self, domain: usize, sight: &impl Sight, looked: &[Looked]) -> Option<(u32, usize)> {
+        let last = looked.first()?;
+        let Domain { ahead, lead, .. } = self.domains[domain];
         // What the class that is furthest behind waits for.
         let mut lacking = [false; RESOURCES];
-        for class in first[..count].iter().copied() {
-            let near = self.accounts[class as usize].dominant() <= least + self.pools[pool].ahead;
-            for line in self.accounts[class as usize].lines(self.lines) {
-                let Some(head) = sight.head(class, line) else { continue };
-                let fits = sight.fits(class, head);
-                if fits && (near || spares(&lacking, head)) && spares(&kept, head) {
-                    return Some((class, line));
+        for one in looked {
+            let near = one.time <= last.time + ahead;
+            for line in self.accounts[one.class as usize].lines(self.lines, lead) {
+                let Some(head) = sight.head(one.class, line) else { continue };
+                let fits = sight.fits(one.class, head);
+                if fits && (near || spares(&lacking, head)) {
+                    return Some((one.class, line));
                 }
-                self.pass(class, pool, line, near);
-                if class == last && !fits {
-                    let more = sight.lacking(class, head);
+                self.pass(one.class, line, near);
+                if one.class == last.class && !fits {
+                    let more = sight.lacking(one.class, head);
                     lacking.iter_mut().zip(more).for_each(|(all, more)| *all |= more);
                 }
             }

@@ -77,17 +77,20 @@ pub(crate) struct Claim {
 /// A class's part of its pool's resources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
+    pub(crate) pool: usize,
+    /// The first of the pools that have the same machines.
+    pub(crate) domain: usize,
     pub(crate) weight: f64,
-    /// The weights of all classes of the pool.
+    /// The weights of all classes of the domain.
     pub(crate) weights: f64,
-    /// What all nodes of the pool do in a horizon, in node-seconds.
+    /// What all nodes of the domain do in a horizon, in node-seconds.
     pub(crate) whole: f64,
 }
 
 impl Share {
     /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what the nodes
     /// have.
-    fn quantum(self) -> i64 {
+    pub(crate) fn quantum(self) -> i64 {
         (self.whole * 1e9 * self.weight / self.weights).round().max(1.0) as i64
     }
 }
@@ -125,7 +128,7 @@ pub(crate) struct Precedence {
     pub(crate) rounds: Rounds,
     /// Under `drfq`.
     dominant: Dominant,
-    /// The pool after the one that released last, under both.
+    /// The domain after the one that released last, under both.
     turn: usize,
 }
 
@@ -154,12 +157,20 @@ impl Precedence {
         }
     }
 
-    /// Opens the account of a class with `share` of the weights of its pool's classes, whose nodes do `whole` node-seconds in
-    /// a horizon.
-    pub(crate) fn open(&mut self, class: u32, pool: usize, share: Share) {
+    /// Opens the account of a class with its share of the resources.
+    pub(crate) fn open(&mut self, class: u32, share: Share) {
         match self.method {
-            Method::Mdrr => self.rounds.open(class, pool, share.quantum()),
-            Method::Drfq => self.dominant.open(class, pool, share),
+            Method::Mdrr => self.rounds.open(class, share),
+            Method::Drfq => self.dominant.open(class, share),
+            _ => {}
+        }
+    }
+
+    /// The nodes of a class's share have another size.
+    pub(crate) fn resize(&mut self, class: u32, share: Share) {
+        match self.method {
+            Method::Mdrr => self.rounds.resize(class, share),
+            Method::Drfq => self.dominant.resize(share),
             _ => {}
         }
     }
@@ -198,8 +209,8 @@ impl Precedence {
         let tie = claim.sequence;
         let (class, pool) = self.place(claim.class, claim.pool, claim.line);
         match (self.method, claim.weight) {
-            (Method::Mdrr, _) => self.rounds.waits(claim.class, claim.pool, claim.line),
-            (Method::Drfq, _) => self.dominant.waits(claim.class, claim.pool, claim.line),
+            (Method::Mdrr, _) => self.rounds.waits(claim.class, claim.line),
+            (Method::Drfq, _) => self.dominant.waits(claim.class, claim.line, claim.sequence),
             (Method::Fifo | Method::Reenqueue, _) => self.partition.set(pool, class, (claim.sequence as f64, tie)),
             (Method::Priority, _) => self.partition.set(pool, class, (-f64::from(claim.rank), tie)),
             (Method::Tokens(_), weight) => match claim.claimed {
@@ -244,8 +255,8 @@ impl Precedence {
     /// A line no longer waits.
     pub(crate) fn remove(&mut self, class: u32, pool: usize, line: usize) {
         match self.method {
-            Method::Mdrr => return self.rounds.waits_no_more(class, pool, line),
-            Method::Drfq => return self.dominant.waits_no_more(class, pool, line),
+            Method::Mdrr => return self.rounds.waits_no_more(class, line),
+            Method::Drfq => return self.dominant.waits_no_more(class, line),
             _ => {}
         }
         let (class, pool) = self.place(class, pool, line);
@@ -281,17 +292,17 @@ impl Precedence {
         found.map(|item| (item / lines as u32, item as usize % lines))
     }
 
-    /// The same by what is left of the nodes' resources. Pools take turns: what one releases does not depend on another,
-    /// unless they share nodes.
-    pub(crate) fn next_by_resources(&mut self, pools: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+    /// The same by what is left of the nodes' resources. Domains, which are among the first `pools`, take turns: what one
+    /// releases does not depend on another, unless they share some of their machines.
+    pub(crate) fn next_by_resources(&mut self, pools: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
         for step in 0..pools {
-            let pool = (self.turn + step) % pools;
+            let domain = (self.turn + step) % pools;
             let found = match self.method {
-                Method::Mdrr => self.rounds.next(pool, sight),
-                _ => self.dominant.next(pool, sight),
+                Method::Mdrr => self.rounds.next(domain, sight),
+                _ => self.dominant.next(domain, sight),
             };
             if found.is_some() {
-                self.turn = pool + 1;
+                self.turn = domain + 1;
                 return found;
             }
         }
@@ -299,10 +310,10 @@ impl Precedence {
     }
 
     /// A release of what takes so much of the nodes is charged to its class, under `mdrr` and `drfq`.
-    pub(crate) fn charge_resources(&mut self, class: u32, pool: usize, line: usize, demand: Demand) {
+    pub(crate) fn charge_resources(&mut self, class: u32, line: usize, demand: Demand) {
         match self.method {
             Method::Mdrr => self.rounds.charge(class, demand),
-            Method::Drfq => self.dominant.charge(class, pool, line, demand),
+            Method::Drfq => self.dominant.charge(class, line, demand),
             _ => {}
         }
     }

@@ -16,6 +16,8 @@
 //!   out then would be dealt to those who have most of it already;
 //! - at a new round a class that waits keeps at most what its largest head needs of each resource, one that does not
 //!   keeps nothing; then everybody gets a quantum of each;
+//! - classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) do not keep others from their
+//!   round; it is dealt to them too;
 //! - so many rounds as it takes until a head has its credit are dealt at once: a class with a thousandth of the
 //!   weight costs no thousand rounds of work.
 //!
@@ -26,9 +28,11 @@
 //! are dealt to all at once (Sec. 3.4).
 //!
 //! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
-//! classes of one must not wait for the nodes of another; pools that have the same machines are one (`dispatch/availability.rs`). A choice costs O(waiting classes × resources × nodes) at worst:
-//! for thousands of tenants there is `drfq`.
+//! classes of one must not wait for the nodes of another; pools that have the same machines are one *domain*
+//! (`dispatch/availability.rs`). A choice costs O(waiting classes × resources × nodes) at worst: for thousands of tenants there
+//! is `drfq`.
 
+use super::precedence::Share;
 use crate::demand::{Demand, RESOURCES};
 
 /// What a class has left of each resource in this round, in billionths of a node-second.
@@ -38,25 +42,29 @@ pub(crate) type Credit = [i64; RESOURCES];
 pub(crate) trait Sight {
     /// What the head takes that a class has for a resource, if there is one.
     fn head(&self, class: u32, line: usize) -> Option<Demand>;
-    /// Has a node that may serve the class enough for it?
+    /// Has the pool a node that can take requests now, be they small enough?
+    fn ready(&self, pool: usize) -> bool;
+    /// Has a node that may serve the class enough for it, and nothing kept for others?
     fn fits(&self, class: u32, demand: Demand) -> bool;
-    /// What is left of each resource in the pool, as a share.
-    fn left(&self, pool: usize) -> [f64; RESOURCES];
+    /// What is left of each resource in the domain, as a share.
+    fn left(&self, domain: usize) -> [f64; RESOURCES];
     /// Which resources keep the nodes that may serve the class from taking it.
     fn lacking(&self, class: u32, demand: Demand) -> [bool; RESOURCES];
+    /// Keeps resources of the domain for what a class asks for, or for nobody. True if it fits now; then nothing is kept any more.
+    fn keep(&mut self, domain: usize, head: Option<(u32, Demand)>) -> bool;
 }
 
-/// The rounds of every pool.
+/// The rounds of every domain: pools that have the same machines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rounds {
     lines: usize,
-    pools: Vec<Pool>,
+    domains: Vec<Domain>,
     /// Per class.
     accounts: Vec<Account>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Pool {
+struct Domain {
     /// Per line the class that its pointer is at.
     pointers: [u32; RESOURCES],
     /// Per line the classes that wait, in the order of their numbers.
@@ -67,6 +75,8 @@ struct Pool {
 
 #[derive(Clone, Copy, Debug)]
 struct Account {
+    domain: usize,
+    pool: usize,
     quantum: i64,
     credit: Credit,
     /// The round in which the credit was dealt.
@@ -76,46 +86,51 @@ struct Account {
 impl Rounds {
     /// For so many pools and `lines` resources. Classes come with [`Rounds::open`].
     pub(crate) fn new(pools: usize, lines: usize) -> Rounds {
-        Rounds { lines, pools: vec![Pool::default(); pools], accounts: Vec::new() }
+        Rounds { lines, domains: vec![Domain::default(); pools], accounts: Vec::new() }
     }
 
     /// Opens the account of a class, which has its first quantum.
-    pub(crate) fn open(&mut self, class: u32, pool: usize, quantum: i64) {
-        let fresh = Account { quantum: 0, credit: [0; RESOURCES], round: 0 };
+    pub(crate) fn open(&mut self, class: u32, share: Share) {
+        let Share { domain, pool, .. } = share;
+        let (quantum, round) = (share.quantum(), self.domains[domain].rounds);
+        let fresh = Account { domain, pool, quantum, credit: [quantum; RESOURCES], round };
         if self.accounts.len() <= class as usize {
             self.accounts.resize(class as usize + 1, fresh);
         }
-        let round = self.pools[pool].rounds;
-        self.accounts[class as usize] = Account { quantum, credit: [quantum; RESOURCES], round };
+        self.accounts[class as usize] = fresh;
+    }
+
+    /// Rounds are longer or shorter from now on: the nodes have another size.
+    pub(crate) fn resize(&mut self, class: u32, share: Share) {
+        self.accounts[class as usize].quantum = share.quantum();
     }
 
     /// A class has a head for a resource, or another one.
-    pub(crate) fn waits(&mut self, class: u32, pool: usize, line: usize) {
-        let credit = self.credit(class, pool);
+    pub(crate) fn waits(&mut self, class: u32, line: usize) {
+        let credit = self.credit(class);
         let account = &mut self.accounts[class as usize];
-        (account.credit, account.round) = (credit, self.pools[pool].rounds);
-        let waiting = &mut self.pools[pool].waiting[line];
+        let own = &mut self.domains[account.domain];
+        (account.credit, account.round) = (credit, own.rounds);
+        let waiting = &mut own.waiting[line];
         if let Err(at) = waiting.binary_search(&class) {
             waiting.insert(at, class);
         }
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: u32, pool: usize, line: usize) {
-        let waiting = &mut self.pools[pool].waiting[line];
+    pub(crate) fn waits_no_more(&mut self, class: u32, line: usize) {
+        let waiting = &mut self.domains[self.accounts[class as usize].domain].waiting[line];
         if let Ok(at) = waiting.binary_search(&class) {
             waiting.remove(at);
         }
     }
 
     /// What a class has left. One that did not wait when a round began has its quantum and nothing besides.
-    pub(crate) fn credit(&self, class: u32, pool: usize) -> Credit {
-        let Account { quantum, credit, round } = self.accounts[class as usize];
-        if round < self.pools[pool].rounds && !self.is_waiting(class, pool) { [quantum; RESOURCES] } else { credit }
-    }
-
-    fn is_waiting(&self, class: u32, pool: usize) -> bool {
-        self.pools[pool].waiting[..self.lines].iter().any(|waiting| waiting.binary_search(&class).is_ok())
+    pub(crate) fn credit(&self, class: u32) -> Credit {
+        let Account { domain, quantum, credit, round, .. } = self.accounts[class as usize];
+        let own = &self.domains[domain];
+        let waits = || own.waiting[..self.lines].iter().any(|waiting| waiting.binary_search(&class).is_ok());
+        if round < own.rounds && !waits() { [quantum; RESOURCES] } else { credit }
     }
 
     /// A release is charged to its class.
@@ -125,31 +140,31 @@ impl Rounds {
         }
     }
 
-    /// Rounds begun in a pool, and where its pointers are.
-    pub(crate) fn state(&self, pool: usize) -> (u64, &[u32]) {
-        (self.pools[pool].rounds, &self.pools[pool].pointers[..self.lines])
+    /// Rounds begun in a domain, and where its pointers are.
+    pub(crate) fn state(&self, domain: usize) -> (u64, &[u32]) {
+        (self.domains[domain].rounds, &self.domains[domain].pointers[..self.lines])
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, pool: usize, sight: &impl Sight) -> Option<(u32, usize)> {
-        if self.pools[pool].waiting.iter().all(Vec::is_empty) {
+    pub(crate) fn next(&mut self, domain: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+        if self.domains[domain].waiting.iter().all(Vec::is_empty) {
             return None;
         }
-        let found = self.scan(pool, sight);
-        if found.is_some() || !self.deal(pool, sight) {
+        let found = self.scan(domain, sight);
+        if found.is_some() || !self.deal(domain, sight) {
             return found;
         }
-        self.scan(pool, sight)
+        self.scan(domain, sight)
     }
 
     /// Goes round the sub-schedulers, the most available resource first.
-    fn scan(&mut self, pool: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+    fn scan(&mut self, domain: usize, sight: &impl Sight) -> Option<(u32, usize)> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
-        let left = sight.left(pool);
+        let left = sight.left(domain);
         // A stable sort: ties go to the lowest number.
         order[..self.lines].sort_by(|a, b| left[*b].total_cmp(&left[*a]));
         for line in order[..self.lines].iter().copied() {
-            let Pool { pointers, waiting, .. } = &self.pools[pool];
+            let Domain { pointers, waiting, .. } = &self.domains[domain];
             let waiting = &waiting[line];
             let first = waiting.partition_point(|class| *class < pointers[line]);
             let ring = waiting[first..].iter().chain(&waiting[..first]).copied();
@@ -157,7 +172,7 @@ impl Rounds {
                 sight.head(*class, line).is_some_and(|head| self.covers(*class, head) && sight.fits(*class, head))
             });
             if let Some(class) = found {
-                self.pools[pool].pointers[line] = class;
+                self.domains[domain].pointers[line] = class;
                 return Some((class, line));
             }
         }
@@ -177,29 +192,30 @@ impl Rounds {
         rounds.max().unwrap_or(0)
     }
 
-    /// Every head that waits in a pool, with its class.
-    fn heads<'a>(&'a self, pool: usize, sight: &'a impl Sight) -> impl Iterator<Item = (u32, Demand)> + 'a {
-        let lines = self.pools[pool].waiting[..self.lines].iter().enumerate();
+    /// Every head of a domain that waits for nodes which can take something, with its class.
+    fn heads<'a>(&'a self, domain: usize, sight: &'a impl Sight) -> impl Iterator<Item = (u32, Demand)> + 'a {
+        let lines = self.domains[domain].waiting[..self.lines].iter().enumerate();
         lines.flat_map(move |(line, waiting)| {
-            waiting.iter().filter_map(move |class| Some((*class, sight.head(*class, line)?)))
+            let ready = waiting.iter().filter(|class| sight.ready(self.accounts[**class as usize].pool));
+            ready.filter_map(move |class| Some((*class, sight.head(*class, line)?)))
         })
     }
 
     /// Begins new rounds if that is due, as many as some head needs for its credit. False if it is not.
-    fn deal(&mut self, pool: usize, sight: &impl Sight) -> bool {
+    fn deal(&mut self, domain: usize, sight: &impl Sight) -> bool {
         let (mut rounds, mut fits) = (i64::MAX, false);
-        for (class, head) in self.heads(pool, sight) {
+        for (class, head) in self.heads(domain, sight) {
             rounds = rounds.min(self.rounds_until(class, head));
             fits = fits || sight.fits(class, head);
         }
         if rounds == 0 || !fits {
             return false;
         }
-        self.pools[pool].rounds += rounds as u64;
-        let round = self.pools[pool].rounds;
+        let own = &mut self.domains[domain];
+        own.rounds += rounds as u64;
+        let round = own.rounds;
         for line in 0..self.lines {
-            for at in 0..self.pools[pool].waiting[line].len() {
-                let class = self.pools[pool].waiting[line][at];
+            for class in own.waiting[line].iter().copied() {
                 // A class that waits in several lines is dealt to once.
                 if self.accounts[class as usize].round == round {
                     continue;

@@ -1,19 +1,21 @@
 //! The engine's side of precedence: what it is told of classes, and what it answers.
 
+use core::ops::Range;
+
 use super::{Bucket, Claim, Claimed, Share, Sight};
 use crate::classify::Classes;
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::{Infeasible, Precedence};
 use crate::dispatch::Nodes;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
-use crate::policy::{Class, Policy};
+use crate::policy::Policy;
 use crate::ticket::{NONE, State, Tickets};
 
 /// What precedence sees where it shares the nodes' resources.
 struct Queued<'a> {
     classes: &'a Classes,
     tickets: &'a Tickets,
-    nodes: &'a Nodes,
+    nodes: &'a mut Nodes,
     policy: &'a Policy,
 }
 
@@ -21,6 +23,10 @@ impl Sight for Queued<'_> {
     fn head(&self, class: u32, line: usize) -> Option<Demand> {
         let head = self.classes.all[class as usize].queue.lines[line].head;
         (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
+    }
+
+    fn ready(&self, pool: usize) -> bool {
+        self.nodes.is_ready(pool)
     }
 
     fn fits(&self, class: u32, demand: Demand) -> bool {
@@ -34,6 +40,11 @@ impl Sight for Queued<'_> {
     fn lacking(&self, class: u32, demand: Demand) -> [bool; RESOURCES] {
         self.nodes.lacking(self.classes.all[class as usize].pool, demand)
     }
+
+    fn keep(&mut self, domain: usize, head: Option<(u32, Demand)>) -> bool {
+        let head = head.map(|(class, demand)| (self.classes.all[class as usize].pool, demand));
+        self.nodes.keep(domain, head)
+    }
 }
 
 impl Engine {
@@ -41,8 +52,8 @@ impl Engine {
     pub(crate) fn next(&mut self) -> Option<(u32, usize)> {
         if self.nodes.available {
             let Engine { precedence, classes, tickets, nodes, policy, .. } = self;
-            let sight = Queued { classes, tickets, nodes, policy };
-            return precedence.next_by_resources(nodes.sections.len(), &sight);
+            let pools = nodes.sections.len();
+            return precedence.next_by_resources(pools, &mut Queued { classes, tickets, nodes, policy });
         }
         // A partition of the window knows one window; methods that divide it do not look at its size.
         let size = self.windows[0].size;
@@ -67,26 +78,38 @@ impl Engine {
         found.map(|found| (from + found) as u32)
     }
 
-    /// Opens the accounts of all live classes.
-    pub(crate) fn open_accounts(&mut self) {
-        for class in 0..self.classes.all.len() as u32 {
-            self.open_account(class);
+    /// Opens the accounts of these live classes in the nodes' resources.
+    pub(crate) fn open_accounts(&mut self, classes: Range<u32>) {
+        for (class, share) in self.accounts(classes) {
+            self.precedence.open(class, share);
         }
     }
 
-    /// Opens the account of a class in the nodes' resources.
-    pub(crate) fn open_account(&mut self, class: u32) {
-        if !self.nodes.available {
-            return;
+    /// The nodes are larger or smaller together than they were.
+    pub(crate) fn resize_accounts(&mut self) {
+        for (class, share) in self.accounts(0..self.classes.all.len() as u32) {
+            self.precedence.resize(class, share);
         }
-        let domain = self.nodes.domain(self.classes.all[class as usize].pool);
-        let of = |spec: &&Class| self.nodes.domain(self.nodes.sections.of_class(spec)) == domain;
-        let share = Share {
-            weight: self.classes.spec(class).weight,
-            weights: self.classes.specs.iter().filter(of).map(|spec| spec.weight).sum(),
-            whole: self.nodes.whole(domain),
+    }
+
+    /// What share of the resources each class has. Nobody has one where they are not managed.
+    fn accounts(&self, classes: Range<u32>) -> Vec<(u32, Share)> {
+        if !self.nodes.available {
+            return Vec::new();
+        }
+        // Per domain the weights of its classes, and what its nodes do.
+        let mut whole: Vec<(f64, f64)> =
+            (0..self.nodes.sections.len()).map(|domain| (0.0, self.nodes.whole(domain))).collect();
+        for spec in &self.classes.specs {
+            whole[self.nodes.domain(self.nodes.sections.of_class(spec))].0 += spec.weight;
+        }
+        let share = |class: u32| {
+            let pool = self.classes.all[class as usize].pool;
+            let domain = self.nodes.domain(pool);
+            let ((weights, whole), weight) = (whole[domain], self.classes.spec(class).weight);
+            (class, Share { pool, domain, weight, weights, whole })
         };
-        self.precedence.open(class, domain, share);
+        classes.map(share).collect()
     }
 
     /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
@@ -119,8 +142,7 @@ impl Engine {
     /// Brings a class's place in precedence and expiry up to date.
     pub(crate) fn rank(&mut self, class: u32) {
         let state = &self.classes.all[class as usize];
-        // Pools that share resources are one there; where nobody shares resources each is its own.
-        let pool = self.nodes.domain(state.pool);
+        let pool = state.pool;
         let (waits, known) = (state.queue.len > 0, self.expiry.contains(class));
         if !waits && !known {
             return;

@@ -1,10 +1,15 @@
 //! The steady state whose decisions are measured: every class has its part of `waiting` requests, the
-//! window is full, and each step one request ends, one is released and one arrives.
+//! window is full, and each step one request ends, one is released and one arrives. With a page table requests take of
+//! three resources, and as many as end are released only in the mean.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use weirgate_engine::*;
+
+/// What requests take, in turns: an eighth of a node's second of one resource and a quarter of that of the two others. Four
+/// nodes have room for 64 of them, as many as the window of the others.
+const SHARES: [[f64; 3]; 3] = [[0.125, 0.03125, 0.03125], [0.03125, 0.125, 0.03125], [0.03125, 0.03125, 0.125]];
 
 /// An engine with `classes` classes and `waiting` waiting requests.
 pub struct Steady {
@@ -13,12 +18,23 @@ pub struct Steady {
     now: u64,
     classes: u32,
     next: u32,
+    /// What the next requests take; empty without a page table.
+    demands: Vec<Demand>,
 }
 
 impl Steady {
     /// Four nodes and guarantees of 64 slots in all. Quorum's own window would grow with nothing to stop it, so
     /// it stands at 64.
-    pub fn new(mut discipline: Discipline, classes: u32, waiting: u32) -> Steady {
+    pub fn new(discipline: Discipline, classes: u32, waiting: u32) -> Steady {
+        Steady::with(discipline, classes, waiting, Vec::new())
+    }
+
+    /// The same with a page table of three resources.
+    pub fn priced(discipline: Discipline, classes: u32, waiting: u32) -> Steady {
+        Steady::with(discipline, classes, waiting, SHARES.map(|shares| Demand::of_shares(&shares)).to_vec())
+    }
+
+    fn with(mut discipline: Discipline, classes: u32, waiting: u32, demands: Vec<Demand>) -> Steady {
         let class = |index: u32| Class {
             name: format!("c{index}"),
             pool: 0,
@@ -38,7 +54,7 @@ impl Steady {
             },
             retry: RetryBudget::default(),
             utility: 1.0,
-            weight: 1.0,
+            weight: f64::from(1 + index % 50),
             demand: Demand::default(),
             tag: 0,
             fallback: None,
@@ -63,22 +79,26 @@ impl Steady {
             }],
             nodes: (0..4).map(node).collect(),
             classes: (0..classes).map(class).collect(),
-            resources: Vec::new(),
+            resources: demands.iter().zip(["cpu", "disk", "bandwidth"]).map(|(_, name)| name.into()).collect(),
             templates: Vec::new(),
             max_waiting: u32::MAX,
         };
         let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
-        let mut steady = Steady { engine, inside: VecDeque::with_capacity(10_000), now: 0, classes, next: 0 };
+        let mut steady = Steady { engine, inside: VecDeque::with_capacity(10_000), now: 0, classes, next: 0, demands };
         for _ in 0..waiting + 64 {
             steady.arrive();
         }
+        steady.release();
         steady
     }
 
     fn arrive(&mut self) {
         // A stride that is coprime to 10, 1,000 and 100,000 visits all classes in mixed order.
         self.next = (self.next + 7_919) % self.classes;
-        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand: None, target: None, tag: 0 };
+        let demand = self.demands.first().copied();
+        let turn = self.demands.len().min(1);
+        self.demands.rotate_left(turn);
+        let arrival = Arrival { class: ClassId(self.next), flow: 0, demand, target: None, tag: 0 };
         if let Verdict::Release { ticket, .. } = self.engine.arrive(Time::from_nanos(self.now), arrival) {
             self.inside.push_back(ticket);
         }
@@ -90,11 +110,15 @@ impl Steady {
         let now = Time::from_nanos(self.now);
         let ticket = self.inside.pop_front().expect("the window is full");
         self.engine.observe(now, ticket, Outcome::LastByte { status: 200 });
-        while let Some(action) = self.engine.poll(now) {
+        self.release();
+        self.arrive();
+    }
+
+    fn release(&mut self) {
+        while let Some(action) = self.engine.poll(Time::from_nanos(self.now)) {
             if let Action::Release { ticket, .. } = action {
                 self.inside.push_back(ticket);
             }
         }
-        self.arrive();
     }
 }

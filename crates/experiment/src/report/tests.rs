@@ -79,7 +79,7 @@ fn violations_are_told_and_nothing_judged_is_no_success() {
 }
 
 /// One SVG whose tags are all closed, without figures that are none.
-fn sound(figure: &str) {
+pub(super) fn sound(figure: &str) {
     assert!(figure.starts_with("<svg") && figure.ends_with("</svg>\n") && figure.matches("</svg>").count() == 1);
     let strange = ["NaN", "inf", "<m>", "<script"];
     assert!(strange.iter().all(|strange| !figure.contains(strange)), "{figure}");

@@ -186,6 +186,13 @@ classes: [{ name: other }]
     let name = &running.gateway.edition().nodes[0].name;
     has(&format!("weirgate_node_available_ratio{{pool=\"web\",node=\"{name}\",resource=\"disk\"}} 1.0"));
 
+    let learned = policy.replace("page_table:", "page_table:\n  learned: yes");
+    let learned = Start { policy: &learned, ..Start::default() }.before(node());
+    assert_eq!(learned.get("/snapshot").json()["page_table"]["windows"]["disk"]["no_capacity"], json!(0));
+    let page = learned.get("/metrics").body;
+    let line = "weirgate_page_table_windows_total{resource=\"cpu\",outcome=\"requests_lost\"} 0";
+    assert!(page.lines().any(|l| l == line), "{line} is not in\n{page}");
+
     let without = Start { policy: POLICY, ..Start::default() }.before(node());
     assert_eq!(without.get("/snapshot").json()["page_table"], json!(null));
     assert!(!without.get("/metrics").body.contains("weirgate_route_cost"));

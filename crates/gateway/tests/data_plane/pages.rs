@@ -83,6 +83,10 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
     assert!(dear.apart && dear.requests > 0.0 && dear.windows > 0 && dear.tendency == "cpu", "{dear:?}");
     assert!(dear.error["cpu"] > 0.0 && !dear.error.contains_key("disk") && dear.cost["disk"] == 0.0, "{dear:?}");
 
+    let windows = stage.gateway.page_table(1).expect("a table").windows;
+    assert!(windows["cpu"]["learned"] >= dear.windows && windows["cpu"]["requests_lost"] == 0, "{windows:?}");
+    assert!(windows["disk"]["learned"] == 0 && windows["disk"]["no_counter"] >= dear.windows, "{windows:?}");
+
     // What is found counts for arrivals: no more of them are unknown.
     let unknown = || stage.gateway.control().classes(ClassId(0), 10).iter().map(|class| class.unknown).sum::<u64>();
     let before = unknown();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use super::legend::{Legend, MARK};
 use super::marks::Marks;
 use super::plot::{Panel, axis_for, escape, figure_text, text};
-use super::{BORDER, LEFT, LINE, STYLE, WHOLE, seconds};
+use super::{BORDER, LEFT, STYLE, WHOLE, seconds};
 use crate::judge::{BAND, LearnedCost, LearnedRoute, LearnedTable};
 use crate::report::outline::Outline;
 
@@ -50,6 +50,9 @@ pub fn learned(outline: &Outline, table: &LearnedTable, seed: u64) -> String {
     if resources.is_empty() || length <= 0.0 {
         return String::new();
     }
+    // Beginnings of phases count here as all else does.
+    let plain = Outline { settle_s: 0.0, ..outline.clone() };
+    let outline = &plain;
     let (entries, below) = legend(table.routes.len() - drawn.len());
     let columns = columns(resources.len());
     let marks: Vec<Marks<'_>> = columns.iter().map(|ends| Marks::new(outline, *ends, below, length)).collect();
@@ -139,8 +142,7 @@ fn borders(svg: &mut String, outline: &Outline, panel: &Panel) {
     for phase in outline.phases.iter().skip(1) {
         let x = panel.x(phase.from_s);
         let (top, bottom) = (panel.top, panel.bottom);
-        let _ =
-            write!(svg, r#"<line class="border" x1="{x:.1}" x2="{x:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
+        let _ = write!(svg, r#"<line class="border" x1="{x:.1}" x2="{x:.1}" y1="{top:.1}" y2="{bottom:.1}"/>"#);
     }
 }
 
@@ -179,18 +181,18 @@ fn draw(svg: &mut String, panel: &Panel, resource: usize, (route, cost): (&Learn
     }
 }
 
-/// The resource, and how it stands in the end.
+/// The resource, and how it stands in the end beside the truth.
 fn title(svg: &mut String, panel: &Panel, cost: &LearnedCost) {
     let y = panel.top - 9.0;
     text(svg, "head", (panel.left, y), &format!("{}, %", cost.resource));
     let Some(end) = cost.phases.last() else { return };
     let Some(believed) = end.cost else { return };
-    let mut told = format!("in the end {}", figure(believed));
+    let mut told = figure(believed);
     if let Some(error) = end.error {
         let _ = write!(told, " ± {}", figure(error));
     }
     if let Some(truth) = end.truth {
-        let _ = write!(told, ", true {}", figure(truth));
+        let _ = write!(told, " of {}", figure(truth));
     }
     let class = if end.found() == Some(false) { "tick wrong" } else { "tick now" };
     let _ = write!(

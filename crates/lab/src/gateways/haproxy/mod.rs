@@ -275,7 +275,8 @@ fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
     let place = |name: &str| header.iter().position(|field| *field == name);
     let (proxy, server) = (place("pxname")?, place("svname")?);
     let (waiting, inside, most) = (place("qcur")?, place("scur")?, place("slim")?);
-    let mut state = State { window: Some(0), waiting: vec![0; own.map_or(0, <[_]>::len)], outstanding: 0 };
+    let classes = own.map_or(0, <[_]>::len);
+    let mut state = State { window: Some(0), waiting: vec![0; classes], ..State::default() };
     for line in lines.filter(|line| !line.is_empty()) {
         let fields: Vec<&str> = line.split(',').collect();
         let number = |place: usize| fields.get(place).and_then(|field| field.parse::<u32>().ok());
@@ -303,7 +304,7 @@ mod tests {
             A,BACKEND,5,9,10,9,800,7\nB,node3,0,0,1,1,4,7\nB,BACKEND,7,9,10,9,800,7\n\n";
         let own = ["A".to_owned(), "B".to_owned()];
         let read = state(text, Some(&own)).expect("it is sound");
-        assert_eq!(read, State { window: Some(12), outstanding: 6, waiting: vec![5, 7] });
+        assert_eq!(read, State { window: Some(12), outstanding: 6, waiting: vec![5, 7], learned: Vec::new() });
         assert_eq!(state(text, None).expect("it is sound").waiting, Vec::<u32>::new());
         let unbounded = text.replace("node3,0,0,1,1,4", "node3,0,0,1,1,");
         assert_eq!(state(&unbounded, None).expect("it is sound").window, None);
