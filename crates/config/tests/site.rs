@@ -155,6 +155,12 @@ fn promises_that_nothing_keeps_are_warned_about() {
         loaded(&format!("{HEAD}discipline: none\nclasses: [{{ name: t, per: {{ header: X-T }} }}, {{ name: all }}]\n"))
             .warnings;
     assert!(tenant.len() == 1 && tenant[0].what.contains("any client can choose its class"), "{tenant:?}");
+    let many = |discipline: &str| {
+        let classes = "classes: [{ name: t, per: { header: X-T } }, { name: all }]\n";
+        loaded(&format!("{HEAD}page_table: learned\ndiscipline: {discipline}\n{classes}")).warnings
+    };
+    assert!(many("mqos").iter().any(|warning| warning.what.contains("looks at every class that waits")));
+    assert_eq!(many("{ mqos: { precedence: drfq } }").len() + 1, many("mqos").len());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::admit::PERIOD;
 use crate::discipline::LoadControl;
 use crate::engine::Engine;
 use crate::policy::{Policy, ResponseTime};
-use crate::release::{Danger, Half, Halves, Swing, Tightest, Work};
+use crate::release::{Danger, Half, Halves, Swing, Tightest, Window, Work};
 use crate::request::{ClassId, Why};
 use crate::time::Time;
 
@@ -120,7 +120,7 @@ impl Engine {
             if line == 0 {
                 self.nodes.learn(group as u32, swing.figures());
             }
-            swing.at_least(self.slots(group), self.nodes.groups[group].usable);
+            swing.at_least(self.slots(group, line), self.nodes.groups[group].usable);
             swing.turn(now, half);
             let size = swing.size();
             match why {
@@ -188,12 +188,14 @@ impl Engine {
         stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
-    /// What the guarantees need of a group, in slots, as far as service times are known. Every line has an equal part:
-    /// what they mix is not known, and the windows find their sizes from there.
-    fn slots(&self, group: usize) -> f64 {
+    /// What the guarantees need of a group in a line, in slots, as far as service times are known. How they divide is said
+    /// by what is inside; with nothing inside every line has an equal part, and the windows find their sizes from there.
+    fn slots(&self, group: usize, line: usize) -> f64 {
         let slots: f64 =
             self.nodes.shares(group as u32).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum();
-        slots / self.lines as f64
+        let inside = |window: &Window| f64::from(window.outstanding) + 1.0;
+        let all = || self.windows.iter().skip(group).step_by(self.nodes.groups.len());
+        slots * all().nth(line).map_or(1.0, |window| inside(window) / all().map(inside).sum::<f64>())
     }
 
     /// No machine of a group gets much more than its part of the windows.
@@ -240,8 +242,8 @@ impl Engine {
         self.resize_accounts();
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
         for window in 0..self.windows.len() {
-            let (_, group) = self.line_and_group(window);
-            let slots = self.slots(group);
+            let (line, group) = self.line_and_group(window);
+            let slots = self.slots(group, line);
             let members = &self.nodes.groups[group];
             let window = &mut self.windows[window];
             let Some(swing) = &mut window.swing else {
@@ -296,6 +298,7 @@ mod tests {
                 templates: Vec::new(),
                 max_waiting: 10,
                 resources: Vec::new(),
+                estimated: false,
             };
             let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
             for second in 0..100 {

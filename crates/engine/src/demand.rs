@@ -49,6 +49,12 @@ impl Demand {
         core::array::from_fn(|resource| self.share(resource))
     }
 
+    /// The same, but no more of any resource than `most` billionths.
+    #[must_use]
+    pub fn at_most(&self, most: u64) -> Demand {
+        Demand(self.0.map(|share| u32::try_from(most).map_or(share, |most| share.min(most))))
+    }
+
     /// The resource of which it takes most; of equals the first.
     #[must_use]
     pub fn tendency(&self) -> usize {

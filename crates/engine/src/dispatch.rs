@@ -197,6 +197,8 @@ pub(crate) struct Nodes {
     /// Per pool the first of those that have the same machines (see `availability`), and its largest usable machine.
     domains: Vec<usize>,
     largest: Vec<Option<u64>>,
+    /// Per pool the most that a request counts as, if what requests take is estimated.
+    most: Vec<u64>,
     /// Per domain what is kept for a request that waits.
     kept: Vec<Option<Kept>>,
     /// The first ticket of which nobody has looked whether it fits a node, since other nodes became usable.
@@ -258,6 +260,7 @@ impl Nodes {
             available: false,
             domains: (0..sections.len()).collect(),
             largest: vec![None; sections.len()],
+            most: Vec::new(),
             kept: vec![None; sections.len()],
             unseen: None,
             omega: figures.omega,

@@ -278,6 +278,7 @@ impl Engine {
             return (Demand::default(), 0);
         }
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
+        let demand = self.nodes.estimated(self.classes.all[class as usize].pool, demand);
         (demand, self.policy.line_of(demand))
     }
 

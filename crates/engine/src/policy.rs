@@ -10,10 +10,12 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::collections::BTreeSet;
 
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::{Discipline, LoadControl, Precedence};
 use crate::dispatch::{Lard, Resize, Sections, ServiceSet};
+use crate::time::nanos;
 
 /// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +36,9 @@ pub struct Policy {
     /// What the resources of a [`Demand`] are called (`cpu`, `disk`, …), at most [`RESOURCES`]. Empty: nobody knows what
     /// requests take.
     pub resources: Vec<String>,
+    /// What requests take is only estimated (learned, say): what seems to be more than any node has is taken for all of the
+    /// largest one instead of being refused. Whoever is never let in teaches nobody better.
+    pub estimated: bool,
 }
 
 /// Stage *dispatch*: which node of the pool.
@@ -375,6 +380,12 @@ impl Policy {
     }
 }
 
+/// What a machine of this weight has of each resource: a nanosecond of the whole node is a billionth of its second.
+pub(crate) fn full(horizon: Duration, weight: f64) -> u64 {
+    // The cast saturates.
+    (nanos(horizon) as f64 * weight).round().max(1.0) as u64
+}
+
 impl Policy {
     /// How many lines a class's queue has: one per resource where load control knows them, else one.
     pub(crate) fn lines(&self) -> usize {
@@ -401,6 +412,17 @@ impl Policy {
             LoadControl::WindowAdaptive(_) => self.lines(),
             _ => 1,
         }
+    }
+
+    /// What the largest node of a pool has of each resource, in billionths of a node-second; `None` if load control manages
+    /// no resources, or the pool has no node.
+    #[must_use]
+    pub fn largest(&self, pool: usize) -> Option<u64> {
+        let LoadControl::ResourceAvailability(figures) = self.discipline.load_control else { return None };
+        let machines: BTreeSet<&str> =
+            self.nodes.iter().filter(|node| node.pool == pool).map(|node| node.machine.as_str()).collect();
+        let all = self.nodes.iter().filter(|node| machines.contains(node.machine.as_str()));
+        all.map(|node| full(figures.horizon, node.weight)).max()
     }
 
     /// The part of a demand that load control manages.

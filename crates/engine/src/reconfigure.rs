@@ -45,6 +45,7 @@ impl Engine {
                 let known = !policy.resources.is_empty();
                 entry.demand = if known { classes.spec(class).demand } else { Demand::default() };
             }
+            entry.demand = nodes.estimated(classes.all[class as usize].pool, entry.demand);
             if entry.node != NONE {
                 entry.node = node_of[entry.node as usize];
             }
@@ -112,10 +113,12 @@ impl Engine {
             self.nodes.groups.iter().map(|g| names(&self.policy, &self.nodes, &g.pools)).collect();
         let method = policy.discipline.load_control;
         let one = old.len() == 1 && nodes.groups.len() == 1;
-        // A line's windows are those of its resource, if that is still there.
-        let line_of = |line: usize| match policy.resources.get(line) {
-            Some(resource) => self.policy.resources.iter().position(|old| old == resource),
-            None => Some(0),
+        // A line's windows are those of its resource, if that is still there. Of one window for everything each line has a part,
+        // and the other way round.
+        let (were, are) = (self.policy.windows(), policy.windows());
+        let line_of = |line: usize| match (were, are) {
+            (1, _) | (_, 1) => Some(0),
+            _ => self.policy.resources.iter().position(|old| Some(old) == policy.resources.get(line)),
         };
         let carried = (0..policy.windows()).flat_map(|line| {
             let before = line_of(line).map(|line| line * old.len());
@@ -126,6 +129,11 @@ impl Engine {
             let known = known.zip(before).and_then(|(at, before)| self.windows.get(before + at));
             let mut window = known.cloned().unwrap_or_else(|| Window::new(now, method));
             window.reconfigure(now, method);
+            if let Some(swing) = &mut window.swing
+                && (were == 1 || are == 1)
+            {
+                swing.divide(are as f64 / were as f64);
+            }
             window
         });
         carried.collect()

@@ -42,6 +42,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
             templates: Vec::new(),
             max_waiting: 10,
             resources: Vec::new(),
+            estimated: false,
         },
         rules: Vec::new(),
         classes: vec![ClassSite {

@@ -463,6 +463,13 @@ pub(super) fn warn(file: &PolicyFile, all: &Classes, discipline: &engine::Discip
         let what = "nothing keeps the guarantees: this discipline lets every request in at once";
         cx.warn(file.discipline.mark, Complaint::new(what, "use `discipline: weirgate`"));
     }
+    if let Some(item) = list.iter().find(|item| item.value.per.given)
+        && discipline.precedence == engine::Precedence::Mdrr
+    {
+        let what = "`mdrr` looks at every class that waits, at each release, and here is one per key";
+        let mend = "write `discipline: { mqos: { precedence: drfq } }`, which looks at a few";
+        cx.warn(item.value.per.mark, Complaint::new(what, mend));
+    }
     if window && !limited && !all.classes.is_empty() {
         let what = "no class has a `response_time`: the window never shrinks, so shares are not enforced";
         cx.warn(file.classes.mark, Complaint::new(what, "give the class that hurts first a response time"));

@@ -74,6 +74,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         templates: classes.templates,
         max_waiting: file.max_waiting.get().0,
         resources: page_table::resources(page_table.as_ref()),
+        estimated: page_table.as_ref().is_some_and(|table| table.learned),
     };
     if has_gateway && let Err(error) = policy.validate() {
         // The checks above say the same with a place; this one is the engine's own last word.

@@ -15,8 +15,7 @@ use super::choice::{Wanted, least};
 use super::{Machine, Nodes};
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::LoadControl;
-use crate::policy::Policy;
-use crate::time::nanos;
+use crate::policy::{Policy, full};
 
 /// Resources that are kept for a request that waits: nothing goes to the machine that takes of what it needs, unless there is
 /// enough for both.
@@ -59,11 +58,12 @@ impl Nodes {
     /// Sets what every machine has.
     pub(super) fn provide(&mut self, policy: &Policy) {
         let LoadControl::ResourceAvailability(figures) = policy.discipline.load_control else { return };
-        // A nanosecond of the whole node is a billionth of its second.
         for index in 0..self.machines.len() {
-            let weight = self.machines[index].weight(&self.nodes);
-            // The cast saturates.
-            self.machines[index].full = (nanos(figures.horizon) as f64 * weight).round().max(1.0) as u64;
+            self.machines[index].full = full(figures.horizon, self.machines[index].weight(&self.nodes));
+        }
+        if policy.estimated {
+            let most = self.sections.pools.iter().map(|pool| policy.largest(*pool).unwrap_or(u64::MAX));
+            self.most = most.collect();
         }
         self.available = true;
         self.unite();
@@ -157,6 +157,11 @@ impl Nodes {
     pub(super) fn keep_nothing(&mut self) {
         self.kept.fill(None);
         self.machines.iter_mut().for_each(|machine| machine.kept = None);
+    }
+
+    /// What a request counts as: where costs are estimates, nothing takes more than the pool's largest node has.
+    pub(crate) fn estimated(&self, pool: usize, demand: Demand) -> Demand {
+        self.most.get(pool).map_or(demand, |most| demand.at_most(*most))
     }
 
     /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too large.

@@ -122,6 +122,11 @@ impl Swing {
         self.turn(now, Half::Free);
     }
 
+    /// It is one of so many now that was one, or one of what were more (the parts, as a factor).
+    pub(crate) fn divide(&mut self, parts: f64) {
+        self.base /= parts;
+    }
+
     /// What the guarantees need of this group, in slots, and its usable machines and their weight. The base
     /// begins there, and is never below a share of it, nor below `per_machine`. It follows the machines: so
     /// does the knee.

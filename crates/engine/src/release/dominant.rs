@@ -11,14 +11,16 @@
 //! - who does not fit is passed over, so that nothing is idle that somebody can use. *Overtaking is bounded*, twice. Nobody's
 //!   dominant virtual time runs further than [`AHEAD`] of the one that is furthest behind, unless what it
 //!   takes is nothing of the resources that the other one waits for. And a head that has been passed over for
-//!   [`PATIENCE`] gets the resources of the node that lacks least for it *reserved* as they become free: until it fits,
-//!   nothing goes there that takes of what it needs. So a request that needs most of a node does not wait for ever among many
-//!   that need little of it, be they its own class's. A class that is too far ahead has to wait longer, by its part of the weights,
-//!   and not for ever either;
+//!   [`PATIENCE`], or that all others would have to wait for, gets the resources of the node that lacks least for it *reserved* as
+//!   they become free: until it fits, nothing goes there that takes of what it needs, and at the other nodes work goes on,
+//!   [`PATIENCE`] ahead at most. So a request that needs most of a node does not wait for ever among many that need little of
+//!   it, be they its own class's. A class that is too far ahead has to wait longer, by its part of the weights, and not for ever
+//!   either;
 //! - *a resource that only those want who are ahead is no reason to be ahead*. Whoever uses what nobody else asks for would lose
 //!   his part of everything else by it, and do better not to ask: that is not what dominant-resource fairness
-//!   promises (its sharing incentive). So each resource has a *lead*: by how much the one of all who want it who is furthest
-//!   behind is ahead of the one who is furthest behind at all. Virtual times count less the lead;
+//!   promises (its sharing incentive). So each resource has a *lead*, by which virtual times count less. If the one of all
+//!   who want it who is furthest behind is ahead by it of the one who is furthest behind at all, the lead grows until he is
+//!   where his other resources put him;
 //! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does not
 //!   catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another mix: what it has
 //!   had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
@@ -83,16 +85,27 @@ struct Looked {
     stored: f64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct Pool {
+    pool: usize,
+    /// Could it take requests at the latest choice?
+    ready: bool,
+    /// How far the others were when it could again: its classes are no further behind.
+    floor: f64,
+}
+
 /// Pools that have the same machines.
 #[derive(Clone, Debug, Default)]
 struct Domain {
-    pools: Vec<usize>,
+    pools: Vec<Pool>,
     /// The dominant virtual time of who was furthest behind, at the latest choice.
     now: f64,
     /// Per resource how far ahead all are who want it.
     lead: Times,
     /// How far ahead is too far, by weight as virtual times are.
     ahead: f64,
+    /// The same while resources are reserved for who is furthest behind.
+    far: f64,
     /// How far a class's times may lie apart.
     memory: f64,
     /// How much may be released before a head that does not fit, in node-seconds.
@@ -107,17 +120,24 @@ impl Domain {
     fn resize(&mut self, share: Share) {
         self.patience = PATIENCE * share.whole;
         self.ahead = AHEAD * share.whole / share.weights;
+        self.far = PATIENCE * share.whole / share.weights;
         self.memory = MEMORY * share.whole / share.weights;
     }
 
-    /// Where a class stands that begins to wait.
-    fn start(&self) -> Times {
-        self.lead.map(|lead| self.now + lead)
+    /// Virtual times of who is at `time` in every resource.
+    fn at(&self, time: f64) -> Times {
+        self.lead.map(|lead| time + lead)
     }
 
     /// The largest of a class's virtual times.
     fn dominant(&self, account: &Account) -> f64 {
-        account.times.iter().zip(self.lead).map(|(time, lead)| time - lead).fold(f64::NEG_INFINITY, f64::max)
+        self.largest(account, |_| true)
+    }
+
+    /// The largest of those that `count`.
+    fn largest(&self, account: &Account, count: impl Fn(usize) -> bool) -> f64 {
+        let times = account.times.iter().zip(self.lead).map(|(time, lead)| time - lead).enumerate();
+        times.filter(|(resource, _)| count(*resource)).map(|(_, time)| time).fold(f64::NEG_INFINITY, f64::max)
     }
 }
 
@@ -136,6 +156,11 @@ struct Account {
 }
 
 impl Account {
+    /// No virtual time is less than this.
+    fn raise(&mut self, least: Times) {
+        self.times.iter_mut().zip(least).for_each(|(time, least)| *time = time.max(least));
+    }
+
     fn waits(&self) -> bool {
         self.heads.iter().any(Option::is_some)
     }
@@ -170,12 +195,12 @@ impl Dominant {
     pub(crate) fn open(&mut self, class: u32, share: Share) {
         let Share { domain, pool, weight, weights, .. } = share;
         let own = &mut self.domains[domain];
-        if !own.pools.contains(&pool) {
-            own.pools.push(pool);
+        if own.pools.iter().all(|known| known.pool != pool) {
+            own.pools.push(Pool { pool, ready: true, floor: 0.0 });
         }
         own.resize(share);
         let (heads, passed) = ([None; RESOURCES], [None; RESOURCES]);
-        let fresh = Account { domain, pool, weight, part: weight / weights, times: own.start(), heads, passed };
+        let fresh = Account { domain, pool, weight, part: weight / weights, times: own.at(own.now), heads, passed };
         if self.accounts.len() <= class as usize {
             self.accounts.resize(class as usize + 1, fresh.clone());
             self.waiting.grow(self.accounts.len() * self.lines);
@@ -198,7 +223,7 @@ impl Dominant {
         let account = &mut self.accounts[class as usize];
         let own = &self.domains[account.domain];
         if !account.waits() {
-            account.times.iter_mut().zip(own.start()).for_each(|(time, start)| *time = time.max(start));
+            account.raise(own.at(own.now));
         }
         let another = account.heads[line].replace(head) != Some(head);
         let time = own.dominant(account);
@@ -225,8 +250,7 @@ impl Dominant {
         for (time, demand) in account.times.iter_mut().zip(demand.0) {
             *time += f64::from(demand) / 1e9 / account.weight;
         }
-        let least = own.dominant(account) - own.memory;
-        account.times.iter_mut().zip(own.lead).for_each(|(time, lead)| *time = time.max(least + lead));
+        account.raise(own.at(own.dominant(account) - own.memory));
         self.settled(class, line);
     }
 
@@ -258,10 +282,17 @@ impl Dominant {
         }
         let mut looked = core::mem::take(&mut self.looked);
         self.look(domain, sight, &mut looked);
-        let found = self.choose(domain, sight, &looked);
+        let mut found = self.choose(domain, sight, &looked);
+        if let Err(Some(held_up)) = found {
+            self.domains[domain].reserved = Some(held_up);
+            found = match self.reserve(domain, sight) {
+                Some(first) => Ok(first),
+                None => self.choose(domain, sight, &looked),
+            };
+        }
         looked.clear();
         self.looked = looked;
-        found
+        found.ok()
     }
 
     /// Keeps what is reserved. The head for which it is, if that fits now.
@@ -281,40 +312,57 @@ impl Dominant {
     /// Finds the classes that have had least, in their order, and brings leads up to date.
     fn look(&mut self, domain: usize, sight: &impl Sight, looked: &mut Vec<Looked>) {
         let lines = self.lines;
-        for pool in self.domains[domain].pools.iter().copied().filter(|pool| sight.ready(*pool)) {
-            for (stored, item) in (0..lines).flat_map(|line| self.waiting.first::<LOOK>(pool * lines + line)) {
-                looked.push(Looked { time: stored, class: item / lines as u32, stored });
+        let Domain { pools, now, .. } = &mut self.domains[domain];
+        for Pool { pool, ready, floor } in pools {
+            let was = core::mem::replace(ready, sight.ready(*pool));
+            if *ready && !was {
+                *floor = *now;
+            }
+            if *ready {
+                let first = (0..lines).flat_map(|line| self.waiting.first::<LOOK>(*pool * lines + line));
+                looked.extend(first.map(|(stored, item)| Looked { time: stored, class: item / lines as u32, stored }));
             }
         }
         looked.sort_unstable_by_key(|one| one.class);
         looked.dedup_by_key(|one| one.class);
         self.order(domain, looked);
-        let Some(first) = looked.first() else { return };
+        if self.find_leads(domain, sight, looked) {
+            self.order(domain, looked);
+        }
+        if let Some(first) = looked.first() {
+            let now = &mut self.domains[domain].now;
+            *now = now.max(first.time);
+        }
+    }
+
+    /// Finds for every resource who of those that want it is furthest behind, and lets its lead grow if he is ahead because of
+    /// it. True if one has grown.
+    fn find_leads(&mut self, domain: usize, sight: &impl Sight, looked: &[Looked]) -> bool {
+        let Some(first) = looked.first() else { return false };
         let own = &mut self.domains[domain];
-        own.now = own.now.max(first.time);
-        // Who of those who want it is furthest behind, per resource.
-        let (mut wanted, mut grown) = ([false; RESOURCES], false);
-        for one in looked.iter() {
+        let mut wanted = [false; RESOURCES];
+        let mut grown = false;
+        for one in looked {
             let account = &self.accounts[one.class as usize];
-            for head in (0..lines).filter_map(|line| sight.head(one.class, line)) {
+            for head in (0..self.lines).filter_map(|line| sight.head(one.class, line)) {
                 let least = BY_PRODUCT * f64::from(head.dominant());
-                for resource in 0..lines {
+                for resource in 0..self.lines {
                     let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= least;
                     if !wants || core::mem::replace(&mut wanted[resource], true) {
                         continue;
                     }
-                    let ahead = account.times[resource] - own.now;
-                    grown |= ahead > own.lead[resource];
-                    own.lead[resource] = own.lead[resource].max(ahead);
+                    if account.times[resource] - own.lead[resource] > first.time.max(own.now) {
+                        let others = own.largest(account, |other| other != resource);
+                        own.lead[resource] = account.times[resource] - others.max(own.now);
+                        grown = true;
+                    }
                 }
             }
-            if wanted[..lines].iter().all(|wanted| *wanted) {
+            if wanted[..self.lines].iter().all(|wanted| *wanted) {
                 break;
             }
         }
-        if grown {
-            self.order(domain, looked);
-        }
+        grown
     }
 
     /// Orders classes by their dominant virtual times as they are with the leads of now.
@@ -323,10 +371,10 @@ impl Dominant {
         for one in looked.iter_mut() {
             let account = &mut self.accounts[one.class as usize];
             one.time = own.dominant(account);
-            if one.time < own.now {
-                // Its pool could take nothing for a while.
-                account.times.iter_mut().zip(own.start()).for_each(|(time, start)| *time = time.max(start));
-                one.time = own.now;
+            let floor = own.pools.iter().find(|pool| pool.pool == account.pool).map_or(0.0, |pool| pool.floor);
+            if one.time < floor {
+                account.raise(own.at(floor));
+                one.time = floor;
             }
         }
         for one in looked.iter_mut().filter(|one| one.time != one.stored) {
@@ -341,27 +389,37 @@ impl Dominant {
         looked.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
     }
 
-    /// The first of them that has a head that may go.
-    fn choose(&mut self, domain: usize, sight: &impl Sight, looked: &[Looked]) -> Option<(u32, usize)> {
-        let last = looked.first()?;
-        let Domain { ahead, lead, .. } = self.domains[domain];
-        // What the class that is furthest behind waits for.
+    /// The first of them that has a head that may go. If there is none, the head that others are held up by, if one is and
+    /// nothing is reserved yet.
+    fn choose(
+        &mut self,
+        domain: usize,
+        sight: &impl Sight,
+        looked: &[Looked],
+    ) -> Result<(u32, usize), Option<(u32, usize)>> {
+        let last = looked.first().ok_or(None)?;
+        let Domain { ahead, far, lead, reserved, .. } = self.domains[domain];
+        let ahead = if reserved.is_some_and(|(class, _)| class == last.class) { far } else { ahead };
+        // What the class that is furthest behind waits for, with which head, and whether others do because of it.
         let mut lacking = [false; RESOURCES];
+        let (mut waits, mut held_up) = (None, false);
         for one in looked {
             let near = one.time <= last.time + ahead;
             for line in self.accounts[one.class as usize].lines(self.lines, lead) {
                 let Some(head) = sight.head(one.class, line) else { continue };
                 let fits = sight.fits(one.class, head);
                 if fits && (near || spares(&lacking, head)) {
-                    return Some((one.class, line));
+                    return Ok((one.class, line));
                 }
+                held_up |= fits;
                 self.pass(one.class, line, near);
                 if one.class == last.class && !fits {
+                    waits = waits.or(Some((one.class, line)));
                     let more = sight.lacking(one.class, head);
                     lacking.iter_mut().zip(more).for_each(|(all, more)| *all |= more);
                 }
             }
         }
-        None
+        Err(waits.filter(|_| held_up && reserved.is_none()))
     }
 }

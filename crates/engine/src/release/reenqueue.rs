@@ -110,6 +110,7 @@ mod tests {
             templates: Vec::new(),
             max_waiting: 1000,
             resources: Vec::new(),
+            estimated: false,
         }
     }
 

@@ -80,6 +80,7 @@ impl Steady {
             nodes: (0..4).map(node).collect(),
             classes: (0..classes).map(class).collect(),
             resources: demands.iter().zip(["cpu", "disk", "bandwidth"]).map(|(_, name)| name.into()).collect(),
+            estimated: false,
             templates: Vec::new(),
             max_waiting: u32::MAX,
         };

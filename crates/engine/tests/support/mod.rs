@@ -67,6 +67,7 @@ pub fn policy(discipline: Discipline, nodes: usize, classes: Vec<Class>) -> Poli
         templates: Vec::new(),
         max_waiting: 1_000_000,
         resources: Vec::new(),
+        estimated: false,
     }
 }
 

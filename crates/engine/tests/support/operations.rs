@@ -181,6 +181,7 @@ pub fn policy(variant: u64) -> Policy {
         classes,
         templates,
         max_waiting: 12,
+        estimated: variant.is_multiple_of(7),
         resources: if priced { vec!["cpu".into(), "disk".into()] } else { Vec::new() },
     }
 }

@@ -61,6 +61,7 @@ impl Site {
             templates: Vec::new(),
             max_waiting: 1_000_000,
             resources: ["cpu", "disk", "bandwidth"][..self.resources].iter().map(|name| (*name).to_owned()).collect(),
+            estimated: false,
         }
     }
 

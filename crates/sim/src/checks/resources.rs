@@ -16,6 +16,8 @@ pub(super) struct Resources {
     taken: Vec<[u64; RESOURCES]>,
     /// Per class, then per template, what a request of it takes of which nobody knows the route.
     unknown: Vec<Demand>,
+    /// Per class the most that a request counts as, where what requests take is estimated.
+    most: Vec<u64>,
     /// Largest of all requests so far, of each resource.
     largest: [u64; RESOURCES],
 }
@@ -42,7 +44,11 @@ impl Resources {
             machine_of,
             full: weights.iter().map(|weight| (horizon * weight).round().max(1.0) as u64).collect(),
             taken: vec![[0; RESOURCES]; weights.len()],
-            unknown: specs.map(|class| class.demand).collect(),
+            unknown: specs.clone().map(|class| class.demand).collect(),
+            most: match policy.estimated {
+                true => specs.map(|class| policy.largest(class.pool).unwrap_or(u64::MAX)).collect(),
+                false => Vec::new(),
+            },
             largest: [0; RESOURCES],
         })
     }
@@ -50,6 +56,7 @@ impl Resources {
     /// What of a request of a class is managed.
     fn managed(&self, class: usize, demand: Option<Demand>) -> [u64; RESOURCES] {
         let demand = demand.or_else(|| self.unknown.get(class).copied()).unwrap_or_default();
+        let demand = self.most.get(class).map_or(demand, |most| demand.at_most(*most));
         std::array::from_fn(|resource| match self.only {
             Some(only) if only != resource => 0,
             _ => u64::from(demand.0[resource]),

@@ -1,0 +1,369 @@
+//! mQoS where classes do not all want the same: what one uses that nobody else wants costs him nothing, what one cannot use
+//! stops nobody, and a large request waits for one node, not for all.
+
+#[path = "support/mod.rs"]
+mod support;
+
+#[path = "support/resources.rs"]
+mod resources;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use resources::{Books, Site};
+use support::Random;
+use weirgate_engine::*;
+
+fn drfq() -> Discipline {
+    Discipline { precedence: Precedence::Drfq, ..Discipline::mqos() }
+}
+
+fn shares(shares: [f64; 3]) -> Demand {
+    Demand::of_shares(&shares)
+}
+
+/// A tenth of the processor, the disk, the network; and the same with a hundredth of what another takes.
+const CPU: [f64; 3] = [0.09, 0.0, 0.0];
+const DISK: [f64; 3] = [0.0, 0.09, 0.0];
+const NETWORK: [f64; 3] = [0.0, 0.0, 0.09];
+const PAGE: [f64; 3] = [0.09, 0.0, 0.001];
+const DOWNLOAD: [f64; 3] = [0.001, 0.0, 0.09];
+
+/// What was used while a site had always more to do.
+#[derive(Debug)]
+struct Used {
+    /// Per class node-seconds of each resource, of requests released.
+    by: Vec<[f64; 3]>,
+    /// Per resource the part of all machines that was taken, in the mean.
+    taken: [f64; 3],
+}
+
+impl Used {
+    /// A class's part of what was used of a resource.
+    fn part(&self, class: usize, resource: usize) -> f64 {
+        self.by[class][resource] / self.by.iter().map(|of| of[resource]).sum::<f64>()
+    }
+}
+
+/// Releases `work` node-seconds; whoever is released comes again at once, if `again` says so. Requests inside end in random
+/// order.
+fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
+    let classes = books.requests.iter().map(|(class, _)| *class as usize + 1).max().unwrap_or(0);
+    let nodes = &books.engine.policy().nodes;
+    let (nodes, machines) = (nodes.len() as u32, nodes.iter().map(|node| &node.machine).collect::<BTreeSet<_>>().len());
+    let mut used = Used { by: vec![[0.0; 3]; classes], taken: [0.0; 3] };
+    let (mut done, mut steps) = (0.0, 0.0);
+    while done < work && !books.inside.is_empty() {
+        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.drain();
+        for tag in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[tag as usize];
+            done += f64::from(demand.dominant()) / 1e9;
+            (0..3).for_each(|resource| used.by[class as usize][resource] += demand.share(resource));
+            if again(class, demand) {
+                assert!(books.arrive(class, demand));
+            }
+        }
+        books.drain();
+        steps += 1.0;
+        for resource in 0..3 {
+            let taken: u64 = (0..nodes).map(|node| books.taken(node, resource)).sum();
+            used.taken[resource] += taken as f64 / 1e9 / machines as f64;
+        }
+    }
+    used.taken.iter_mut().for_each(|taken| *taken /= steps);
+    used
+}
+
+/// A site where each class has twenty of each of its kinds waiting.
+fn site(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Books {
+    let mut books = Books::new(Site { weights: weights.to_vec(), ..Site::default() }.engine(drfq()));
+    for (class, kind) in kinds {
+        (0..20).for_each(|_| assert!(books.arrive(*class, shares(*kind))));
+    }
+    books.drain();
+    books
+}
+
+/// What classes have of the processor by their weights, whatever else some of them use.
+#[track_caller]
+fn processor_is_shared(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Used {
+    let used = play(&mut site(weights, kinds), &mut Random(7), 400.0, |_, _| true);
+    for (class, weight) in weights.iter().enumerate() {
+        let due = weight / weights.iter().sum::<f64>();
+        let part = used.part(class, 0);
+        assert!((part / due - 1.0).abs() < 0.03, "class {class} has {part:.4}, not {due:.4}: {used:?}");
+    }
+    used
+}
+
+#[test]
+fn what_nobody_else_wants_costs_nobody_his_part_of_what_others_want() {
+    for weights in [[1.0, 1.0], [6.0, 1.0]] {
+        let used = processor_is_shared(&weights, &[(0, CPU), (1, CPU), (1, NETWORK)]);
+        assert!(used.taken[2] > 0.93, "{used:?}");
+        // Pages send a little, downloads compute a little: that makes them no competitors.
+        let used = processor_is_shared(&weights, &[(0, PAGE), (1, PAGE), (1, DOWNLOAD)]);
+        // A little of the processor is what a download has to wait for in its turn.
+        assert!(used.taken[2] > 0.84, "{used:?}");
+    }
+}
+
+/// Two who compete for something are both ahead of a third who wants none of it.
+#[test]
+fn what_some_want_costs_them_nothing_of_what_all_want() {
+    let kinds = [(0, CPU), (1, CPU), (2, CPU), (1, NETWORK), (2, NETWORK)];
+    let used = processor_is_shared(&[6.0, 1.0, 1.0], &kinds);
+    assert!(used.taken[2] > 0.93 && (used.part(1, 2) - 0.5).abs() < 0.02, "{used:?}");
+    let used = processor_is_shared(&[6.0, 2.0, 1.0], &kinds);
+    assert!(used.taken[2] > 0.93 && (used.part(1, 2) - 2.0 / 3.0).abs() < 0.02, "{used:?}");
+}
+
+/// An hour of downloads is past when a class begins to ask for what others want.
+#[test]
+fn who_had_something_for_himself_has_his_part_at_once_of_what_others_want() {
+    let mut books = site(&[6.0, 1.0], &[(0, CPU), (1, NETWORK)]);
+    let mut random = Random(5);
+    play(&mut books, &mut random, 2_000.0, |_, _| true);
+    (0..20).for_each(|_| assert!(books.arrive(1, shares(CPU))));
+    play(&mut books, &mut random, 4.0, |_, demand| demand != shares(NETWORK));
+    let used = play(&mut books, &mut random, 20.0, |_, demand| demand != shares(NETWORK));
+    assert!((used.part(1, 0) - 1.0 / 7.0).abs() < 0.02, "{used:?}");
+}
+
+/// Behind however many that wait for one resource, who waits for another is found.
+#[test]
+fn a_crowd_that_waits_for_one_resource_hides_nobody_who_waits_for_another() {
+    for crowd in [15, 16, 40, 200] {
+        let kinds: Vec<(u32, [f64; 3])> = (0..crowd).map(|class| (class, CPU)).chain([(crowd, DISK)]).collect();
+        let mut books = site(&vec![1.0; crowd as usize + 1], &kinds);
+        let used = play(&mut books, &mut Random(3), 100.0, |_, _| true);
+        assert!(used.taken[0] > 0.93 && used.taken[1] > 0.93, "{crowd}: {:?}", used.taken);
+    }
+}
+
+/// Two upstreams on one machine, the second of which has a bound of its own.
+fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: Option<u32>) -> Books {
+    let mut policy = Site { weights: weights.to_vec(), ..Site::default() }.policy(discipline);
+    let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
+    (pool.name, node.pool, node.max_outstanding) = ("other".into(), 1, bound);
+    policy.pools.push(pool);
+    policy.nodes.push(node);
+    policy.classes[first..].iter_mut().for_each(|class| class.pool = 1);
+    Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"))
+}
+
+/// An upstream that can take nothing does not stop the other one on the same machines.
+#[test]
+fn who_can_be_served_nowhere_stops_nobody() {
+    for discipline in [Discipline::mqos(), drfq()] {
+        for classes in [2, 40] {
+            for event in [NodeEvent::Down(NodeId(1)), NodeEvent::Draining(NodeId(1))] {
+                let mut books = two_upstreams(discipline.clone(), &vec![1.0; classes], 1, None);
+                for class in 0..classes as u32 {
+                    (0..20).for_each(|_| assert!(books.arrive(class, shares(CPU))));
+                }
+                books.engine.node(books.now, event);
+                books.drain();
+                let used = play(&mut books, &mut Random(1), 50.0, |_, _| true);
+                assert!(
+                    used.by[0][0] > 45.0 && used.taken[0] > 0.9,
+                    "{:?}, {event:?}: {used:?}",
+                    discipline.precedence
+                );
+                // And when it can again it has its part from then on, and no more.
+                books.engine.node(books.now, NodeEvent::Up(NodeId(1)));
+                books.engine.node(books.now, NodeEvent::Resumed(NodeId(1)));
+                books.drain();
+                play(&mut books, &mut Random(2), 4.0, |_, _| true);
+                let used = play(&mut books, &mut Random(3), 200.0, |_, _| true);
+                let due = 1.0 / classes as f64;
+                assert!((used.part(0, 0) / due - 1.0).abs() < 0.1, "{:?}: {}", discipline.precedence, used.part(0, 0));
+            }
+        }
+    }
+}
+
+/// Nor does one that is full by a bound of its own, while what it has inside goes on for ever.
+#[test]
+fn who_is_full_by_a_bound_of_its_own_stops_nobody() {
+    for discipline in [Discipline::mqos(), drfq()] {
+        let mut books = two_upstreams(discipline.clone(), &[1.0, 1.0], 1, Some(2));
+        let (small, poll) = (shares(CPU), shares([0.01, 0.0, 0.0]));
+        (0..30).for_each(|_| assert!(books.arrive(1, poll)));
+        books.drain();
+        (0..30).for_each(|_| assert!(books.arrive(0, small)));
+        books.drain();
+        let mut random = Random(4);
+        for step in 0..2_000 {
+            let small: Vec<usize> =
+                (0..books.inside.len()).filter(|at| books.requests[books.inside[*at].0 as usize].0 == 0).collect();
+            assert!(small.len() >= 9, "{:?}, step {step}: {} inside", discipline.precedence, small.len());
+            books.end(small[random.below(small.len() as u64) as usize], Outcome::LastByte { status: 200 });
+            assert!(books.arrive(0, shares(CPU)));
+            books.drain();
+        }
+    }
+}
+
+/// What the paper's three classes ask for keeps all three resources in use.
+#[test]
+fn nothing_is_idle_under_saturation() {
+    let kinds = [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]];
+    let all: Vec<(u32, [f64; 3])> = (0..3).flat_map(|class| kinds.map(|kind| (class, kind))).collect();
+    let used = play(&mut site(&[6.0, 3.0, 1.0], &all), &mut Random(9), 1_000.0, |_, _| true);
+    println!("taken: {:.4?}", used.taken);
+    assert!(used.taken.iter().all(|taken| *taken > 0.92), "{:?}", used.taken);
+}
+
+/// A request that needs nearly all of a node makes one of ten nodes wait for it.
+#[test]
+fn a_large_request_waits_for_one_node_and_not_for_all() {
+    let run = |large: bool| {
+        let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
+        let mut books = Books::new(site.engine(drfq()));
+        (0..200).for_each(|_| assert!(books.arrive(0, shares(CPU))));
+        books.drain();
+        let mut random = Random(8);
+        let (mut taken, mut served) = (0.0, 0);
+        for _ in 0..40 {
+            if large {
+                assert!(books.arrive(1, shares([0.95, 0.0, 0.0])));
+            }
+            let used = play(&mut books, &mut random, 30.0, |class, _| class == 0);
+            taken += used.taken[0] / 40.0;
+            served += usize::from(used.by.get(1).is_some_and(|of| of[0] > 0.9));
+        }
+        (taken, served)
+    };
+    let ((with, served), (without, _)) = (run(true), run(false));
+    assert!(served >= 38, "{served} of 40 were served");
+    println!("taken: {with:.3} with large requests, {without:.3} without");
+    // Nodes are emptied one after the other, each in the time that its last requests take to end.
+    assert!(with > without - 0.11, "taken: {with:.3} with large requests, {without:.3} without");
+}
+
+/// What is reserved for a request is free again when it leaves.
+#[test]
+fn nothing_is_kept_for_who_left() {
+    let mut books = Books::new(Site { weights: vec![1.0, 1.0], ..Site::default() }.engine(drfq()));
+    (0..60).for_each(|_| assert!(books.arrive(0, shares(CPU))));
+    books.drain();
+    assert!(books.arrive(1, shares([0.95, 0.0, 0.0])));
+    let large = books.requests.len() as u64 - 1;
+    let mut random = Random(2);
+    // Until the node is being emptied for it.
+    while books.taken(0, 0) > 860_000_000 {
+        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.drain();
+        for tag in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[tag as usize];
+            assert!(class == 0 && books.arrive(class, demand), "it comes before it was kept for");
+        }
+    }
+    let at = books.waiting.iter().position(|(tag, _)| *tag == large).expect("it waits");
+    books.leave(at);
+    books.drain();
+    assert!(books.taken(0, 0) > 860_000_000, "nothing is kept any more: {}", books.taken(0, 0));
+}
+
+/// What the first attempt had inside the second may have: a full node is no reason to fail.
+#[test]
+fn a_full_node_does_not_forbid_a_retry() {
+    let mut policy = Site { weights: vec![1.0], ..Site::default() }.policy(Discipline::mqos());
+    policy.nodes[0].max_outstanding = Some(10);
+    let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+    (0..20).for_each(|_| assert!(books.arrive(0, shares([0.1, 0.0, 0.0]))));
+    books.drain();
+    assert_eq!((books.inside.len(), books.taken(0, 0)), (10, 1_000_000_000));
+    books.now = books.now + Duration::from_secs(1);
+    books.end(0, Outcome::Failed { retryable: true });
+    books.drain();
+    books.check(&[1.0]);
+    assert_eq!((books.inside.len(), books.waiting.len()), (10, 10), "it is tried again, and nobody goes before it");
+    assert_eq!(books.engine.classes(books.now, ClassId(0), 1)[0].retried, 1);
+}
+
+/// Nodes that are lost make rounds and turns shorter, as what they shared is gone.
+#[test]
+fn a_round_deals_what_the_nodes_that_are_left_have() {
+    let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
+    let mut books = Books::new(site.engine(Discipline::mqos()));
+    (1..10).for_each(|node| books.engine.node(books.now, NodeEvent::Down(NodeId(node))));
+    for class in [0, 1] {
+        (0..200).for_each(|_| assert!(books.arrive(class, shares(CPU))));
+    }
+    books.drain();
+    // Past the first quantum, which ten nodes dealt.
+    play(&mut books, &mut Random(1), 20.0, |_, _| true);
+    let (mut longest, mut run, mut last) = (0.0_f64, 0.0, 0);
+    let mut random = Random(6);
+    for _ in 0..400 {
+        books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
+        books.drain();
+        for tag in std::mem::take(&mut books.released) {
+            let (class, demand) = books.requests[tag as usize];
+            run = if class == last { run } else { 0.0 } + demand.share(0);
+            (longest, last) = (longest.max(run), class);
+            assert!(books.arrive(class, demand));
+        }
+    }
+    assert!(longest < 1.3, "{longest} node-seconds of one class in a row");
+}
+
+/// Where costs are learned, one that is more than a node has may be wrong, and only an answer can tell: such a request has
+/// a node to itself. Where they are given it is refused.
+#[test]
+fn an_estimate_above_what_a_node_has_locks_nobody_out() {
+    for estimated in [true, false] {
+        let site = Site { weights: vec![1.0], nodes: vec![1.0, 2.0], ..Site::default() };
+        let policy = Policy { estimated, ..site.policy(Discipline::mqos()) };
+        let mut books = Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"));
+        assert_eq!(books.arrive(0, shares([2.5, 0.1, 0.0])), estimated);
+        books.drain();
+        let snapshot = books.engine.snapshot(books.now);
+        let left = if estimated { [0.0, 0.95] } else { [1.0, 1.0] };
+        assert_eq!(snapshot.nodes[1].available[..2], left);
+        assert_eq!(snapshot.outstanding, u32::from(estimated));
+    }
+}
+
+/// A page table that is added to a policy, or taken out of it, leaves windows as large as they were.
+#[test]
+fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
+    for discipline in [Discipline::quorum(), Discipline::weirgate()] {
+        let priced = Site { weights: vec![1.0], nodes: vec![1.0; 4], ..Site::default() }.policy(discipline);
+        let plain = Policy { resources: Vec::new(), ..priced.clone() };
+        let mut engine = Engine::new(Time::ZERO, plain.clone(), 1).expect("a valid policy");
+        let mut now = Time::ZERO;
+        let mut inside = std::collections::VecDeque::new();
+        // Answers that take longer the more are inside than eight at each of four nodes.
+        for step in 0..40_000u64 {
+            now = now + Duration::from_micros(500);
+            let arrival = Arrival { class: ClassId(0), flow: step, demand: None, target: None, tag: step };
+            if let Verdict::Release { ticket, .. } = engine.arrive(now, arrival) {
+                inside.push_back((ticket, now));
+            }
+            while let Some(action) = engine.poll(now) {
+                if let Action::Release { ticket, .. } = action {
+                    inside.push_back((ticket, now));
+                }
+            }
+            let stay = Duration::from_millis(10 * (inside.len() as u64).max(32) / 32);
+            while inside.front().is_some_and(|(_, from)| now.since(*from) >= stay) {
+                let (ticket, _) = inside.pop_front().expect("it is there");
+                engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+            }
+        }
+        let size = |engine: &Engine| engine.snapshot(now).window.expect("there is one");
+        let before = size(&engine);
+        assert!(before > 20, "{before}");
+        engine.reconfigure(now, priced).expect("a valid policy");
+        let with = size(&engine);
+        engine.reconfigure(now, plain).expect("a valid policy");
+        let without = size(&engine);
+        for after in [with, without] {
+            assert!(after.abs_diff(before) <= before / 3 + 2, "{before}, then {with}, then {without}");
+        }
+    }
+}
