@@ -120,7 +120,10 @@ fn an_agent_of_two_machines_is_warned_of_where_costs_are_learned() {
     };
     let warnings = |text: String| loaded(&format!("listen: 127.0.0.1:8080\n{text}")).warnings;
     let found = warnings(policy("page_table: learned", ["x", "y"]));
-    assert!(matches!(found.as_slice(), [one] if one.what.contains("h:9902 counts for machines `x` and `y`")), "{found:?}");
+    assert!(
+        matches!(found.as_slice(), [one] if one.what.contains("h:9902 counts for machines `x` and `y`")),
+        "{found:?}"
+    );
     assert!(warnings(policy("page_table: learned", ["x", "x"])).is_empty());
     assert!(warnings(policy("", ["x", "y"])).is_empty(), "nothing is learned");
 }

@@ -43,7 +43,13 @@ impl Along {
 
 impl Test {
     pub(crate) fn new(size: usize) -> Test {
-        Test { seconds: 0.0, windows: 0.0, squares: 0.0, costs: vec![Along::default(); size], suspicion: vec![0.0; size] }
+        Test {
+            seconds: 0.0,
+            windows: 0.0,
+            squares: 0.0,
+            costs: vec![Along::default(); size],
+            suspicion: vec![0.0; size],
+        }
     }
 
     /// One more cost.

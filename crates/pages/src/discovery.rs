@@ -23,7 +23,7 @@ pub const MOST_FOUND: usize = MOST_APART;
 const MOST_SEEN: usize = 1024;
 
 /// Sightings that make a route: below, there is nothing to learn from.
-const OFTEN: u32 = 8;
+pub const OFTEN: u32 = 8;
 
 /// Sightings that make a route of what is in one together with its neighbours: far more than each of them has.
 const APART: u32 = 64;

@@ -13,7 +13,8 @@ use crate::windows::Mute;
 /// Resources that agents report: CPU, disk, bandwidth.
 pub const RESOURCES: usize = 3;
 
-/// Most routes that are learned apart. A window costs some 20 µs with as many, and a site has fewer that matter.
+/// Most routes that are learned apart. A window costs some 20 µs with as many, that of a full node below a millisecond, and a
+/// site has fewer that matter.
 pub const MOST_APART: usize = 64;
 
 /// Per resource a part of what a node has of it in a second; 1 is all.
@@ -183,6 +184,13 @@ impl Learner {
         busy.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, busy)| *busy < IDLE).map(|(number, _)| number)
     }
 
+    /// So many requests of a route have come that are in no window, as it was found by them: at `at` it is not idle.
+    pub fn saw(&mut self, route: usize, requests: f64, at: f64) {
+        if let Some(route) = self.routes.get_mut(route) {
+            route.busy = (route.busy(at) + requests, at);
+        }
+    }
+
     /// One more route; its number.
     pub fn add(&mut self, table: Option<Shares>) -> usize {
         self.routes.push(Route::new(table));
@@ -293,7 +301,7 @@ impl Learner {
             let place = self.routes.get((*route)? as usize)?.place?;
             let costs = std::array::from_fn(|resource| self.resources[resource].costs()[place]);
             let seconds = inside / requests;
-            (seconds > 0.0).then_some(Stay { place, requests: *requests, seconds, costs })
+            (seconds > 0.0 && seconds.is_finite()).then_some(Stay { place, requests: *requests, seconds, costs })
         };
         let routes = window.requests.iter().zip(&window.inside).filter_map(stay).collect();
         let stays = Stays { utilisation, full: FULL, routes };
@@ -395,7 +403,8 @@ mod tests {
     /// A second on a node: requests of each route, and what they and the node itself cost of the CPU.
     fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
         let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
-        let requests: Vec<_> = (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
+        let requests: Vec<_> =
+            (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
         let used = [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)];
         let inside = vec![0.0; requests.len()];
         // Never full: what it says is taken at its word.
@@ -472,6 +481,16 @@ mod tests {
         assert!((costs[0] / 0.002_6 - 1.0).abs() < 0.3 && costs[1] < 0.000_5, "{costs:?}");
         let unknown = learner.add(Some([ASSUMED; RESOURCES]));
         assert!((cpu(&learner, unknown) / 0.1 - 1.0).abs() < 0.1, "{}", cpu(&learner, unknown));
+    }
+
+    #[test]
+    fn the_route_that_had_no_requests_for_long_is_the_idlest() {
+        let mut learner = Learner::new([None, None]);
+        (0..100).for_each(|at| learner.learn(&second(at as f64, &[2.0, if at < 10 { 2.0 } else { 0.0 }], &[0.01; 2])));
+        assert_eq!(learner.idlest(100.0), None, "not yet");
+        assert_eq!((learner.idlest(500.0), learner.idlest(5_000.0)), (Some(1), Some(1)));
+        learner.saw(1, 8.0, 5_000.0);
+        assert_eq!(learner.idlest(5_000.0), Some(0), "it was just found");
     }
 
     #[test]

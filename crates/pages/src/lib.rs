@@ -23,7 +23,7 @@ mod study;
 mod sums;
 mod windows;
 
-pub use discovery::{Discovery, MOST_FOUND};
+pub use discovery::{Discovery, MOST_FOUND, OFTEN};
 pub use index::Index;
 pub use learner::{Estimate, Learner, MOST_APART, RESOURCES, Shares, Window};
 pub use pattern::{MOST_PARAMETERS, MOST_SEGMENTS, Pattern};

@@ -106,7 +106,8 @@ impl Cluster {
             let route = self.next % routes;
             self.next += 1;
             let cost = self.study.learner.cost(route).expect("it is in the table");
-            let room = |node: &Node| (0..RESOURCES).map(|k| HORIZON - node.charged[k] - cost[k]).fold(f64::MAX, f64::min);
+            let room =
+                |node: &Node| (0..RESOURCES).map(|k| HORIZON - node.charged[k] - cost[k]).fold(f64::MAX, f64::min);
             let best = self.nodes.iter_mut().max_by(|a, b| room(a).total_cmp(&room(b))).expect("nodes");
             if self.waiting[route] == 0 || room(best) < 0.0 {
                 refused += 1;

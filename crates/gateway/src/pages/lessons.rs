@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use weirgate_config::admin as shape;
 use weirgate_config::{PageTable, Usage};
 use weirgate_engine::{Demand, Time};
-use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Shares, Study};
+use weirgate_pages::{Discovery, Index, Learner, OFTEN, Pattern, RESOURCES, Shares, Study};
 
 use super::{Cost, NO_ROUTE, Stayed, Table};
 use crate::edition::Edition;
@@ -151,6 +151,9 @@ impl Lessons {
         }
         if let Some(replaced) = replaced {
             study.replace((0..patterns.len()).map(|route| ((route != replaced).then_some(route), None)));
+        }
+        for route in (before..patterns.len()).chain(replaced) {
+            study.learner.saw(route, f64::from(OFTEN), now.as_secs_f64());
         }
         // Routes that were only added leave those that were there their numbers.
         Some(self.rebuild(patterns, self.table.epoch + u32::from(replaced.is_some())))

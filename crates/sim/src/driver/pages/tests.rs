@@ -47,7 +47,8 @@ fn a_table_is_learned_from_nothing() {
 fn full(nodes: usize, kind: usize, before: &str, after: &str) -> [Shares; 3] {
     let demand = format!("[{{ {before} }}, {{ at: 120s, demand: {{ {after} }} }}]");
     let names: Vec<String> = (0..nodes).map(|node| format!("s{node}:80")).collect();
-    let mut changes: Vec<String> = (0..3).map(|class| format!("traffic.{}.demand={demand}", 3 * class + kind)).collect();
+    let mut changes: Vec<String> =
+        (0..3).map(|class| format!("traffic.{}.demand={demand}", 3 * class + kind)).collect();
     changes.push(format!("policy.upstreams.web.nodes=[{}]", names.join(", ")));
     changes.push("policy.page_table.learned=yes".into());
     changes.push("policy.discipline={ mqos: { horizon: 200ms } }".into());
