@@ -65,10 +65,20 @@ const MAX_SPAN_S: f64 = 366.0 * 86_400.0;
 /// Largest figure of any kind: past it 64-bit floats skip whole numbers that matter to no gateway.
 const MAX_NUMBER: f64 = 1e12;
 
+/// The length of an exponent such as `e-4`, as numbers of YAML and JSON may have, at the beginning of `text`.
+fn exponent(text: &str) -> usize {
+    let Some(rest) = text.strip_prefix(['e', 'E']) else { return 0 };
+    let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+    match digits.bytes().take_while(u8::is_ascii_digit).count() {
+        0 => 0,
+        count => text.len() - digits.len() + count,
+    }
+}
+
 /// Splits `12.5ms` into a number and its unit.
 pub(crate) fn number_and_unit(text: &str) -> Result<(f64, &str), Complaint> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (digits, unit) = text.split_at(end);
+    let (digits, unit) = text.split_at(end + exponent(&text[end..]));
     let sound = digits.starts_with(|c: char| c.is_ascii_digit()) && digits.ends_with(|c: char| c.is_ascii_digit());
     match digits.parse::<f64>() {
         Ok(number) if sound && number <= MAX_NUMBER => Ok((number, unit.trim_start())),

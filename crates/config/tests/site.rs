@@ -112,6 +112,23 @@ fn a_default_class_is_added_and_said() {
 }
 
 #[test]
+fn an_agent_of_two_machines_is_warned_of_where_costs_are_learned() {
+    let policy = |table: &str, machines: [&str; 2]| {
+        let [a, b] = machines.map(|machine| format!("machine: {machine}"));
+        let nodes = format!("{{ address: h:80, {a} }}, {{ address: h:81, {b} }}, i:80");
+        format!("upstreams: {{ web: {{ nodes: [{nodes}], collector: {{}} }} }}\nclasses: [{{ name: a }}]\n{table}\n")
+    };
+    let warnings = |text: String| loaded(&format!("listen: 127.0.0.1:8080\n{text}")).warnings;
+    let found = warnings(policy("page_table: learned", ["x", "y"]));
+    assert!(
+        matches!(found.as_slice(), [one] if one.what.contains("h:9902 counts for machines `x` and `y`")),
+        "{found:?}"
+    );
+    assert!(warnings(policy("page_table: learned", ["x", "x"])).is_empty());
+    assert!(warnings(policy("", ["x", "y"])).is_empty(), "nothing is learned");
+}
+
+#[test]
 fn warnings_have_places() {
     let text = format!(
         "{HEAD}trusted_proxies: 0.0.0.0/0\nclasses:\n  - name: a\n    match: {{ host: a }}\n    service_time: 8ms\n    \

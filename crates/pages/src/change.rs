@@ -7,6 +7,10 @@
 
 use crate::equations::CLIP;
 
+/// Most that suspicion weighs: it decides among a dozen routes that errors do not tell apart, and is decided over by an error
+/// four deviations further off.
+const MOST_SUSPICION: f64 = 8.0;
+
 /// The windows of a stretch. Errors are in deviations of the noise.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
@@ -16,6 +20,8 @@ pub(crate) struct Test {
     /// Errors squared.
     squares: f64,
     costs: Vec<Along>,
+    /// Per cost the logarithm of how likely it is by what else is known.
+    suspicion: Vec<f64>,
 }
 
 /// Sums along one cost.
@@ -37,17 +43,30 @@ impl Along {
 
 impl Test {
     pub(crate) fn new(size: usize) -> Test {
-        Test { seconds: 0.0, windows: 0.0, squares: 0.0, costs: vec![Along::default(); size] }
+        Test {
+            seconds: 0.0,
+            windows: 0.0,
+            squares: 0.0,
+            costs: vec![Along::default(); size],
+            suspicion: vec![0.0; size],
+        }
     }
 
     /// One more cost.
     pub(crate) fn push(&mut self) {
         self.costs.push(Along::default());
+        self.suspicion.push(0.0);
     }
 
     pub(crate) fn clear(&mut self) {
         (self.seconds, self.windows, self.squares) = (0.0, 0.0, 0.0);
         self.costs.fill(Along::default());
+        self.suspicion.fill(0.0);
+    }
+
+    /// Per cost the logarithm of how likely it is the one that changed, by what else a window of `seconds` says.
+    pub(crate) fn suspect(&mut self, seconds: f64, suspicion: &[f64]) {
+        self.suspicion.iter_mut().zip(suspicion).for_each(|(own, told)| *own += seconds * told);
     }
 
     /// One more window of `seconds`, with `rates` requests a second, that was `far` off.
@@ -68,13 +87,15 @@ impl Test {
         self.costs.iter().map(|along| along.score(along.clipped).abs()).fold(0.0, f64::max)
     }
 
-    /// How likely each cost is the one that changed, if one has and all were as likely beforehand.
+    /// How likely each cost is the one that changed, if one has.
     pub(crate) fn likely(&self) -> Vec<f64> {
         let squared: Vec<f64> = self.costs.iter().map(|along| along.score(along.whole).powi(2)).collect();
         let best = squared.iter().copied().fold(0.0, f64::max);
         // The noise may have grown with the cost: it is at least what the best explanation leaves.
         let left = ((self.squares - best) / self.windows.max(1.0)).max(1.0);
-        let odds: Vec<f64> = squared.iter().map(|squared| ((squared - best) / (2.0 * left)).exp()).collect();
+        let most = self.suspicion.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let odds = squared.iter().zip(self.suspicion.iter().map(|told| (told - most).max(-MOST_SUSPICION)));
+        let odds: Vec<f64> = odds.map(|(squared, told)| ((squared - best) / (2.0 * left) + told).exp()).collect();
         let sum: f64 = odds.iter().sum();
         odds.into_iter().map(|odds| odds / sum).collect()
     }

@@ -5,14 +5,16 @@
 //! times is a route. What is seen seldom and has [`MANY`] such neighbours in one segment, as the titles of articles, is a
 //! route together with them. Queries do not count: one that decides the cost is written into the policy.
 //!
-//! At most [`MOST_FOUND`] routes are found. The rest is of no route and has its class's cost. What is counted is bounded as
+//! At most [`MOST_FOUND`] routes are found. Then one that comes often takes the place of one that is idle, so that what came
+//! first, be it strange, does not stay for ever. What matches a route of many neighbours is still counted, and what comes
+//! [`APART`] times is a route of its own. The rest is of no route and has its class's cost. What is counted is bounded as
 //! well: when [`MOST_SEEN`] paths are, all counts are halved and those that are gone make room (after Manku and Motwani,
 //! "Approximate frequency counts over data streams", VLDB 2002), so that many strange paths do not hide the busy ones.
 
 use std::collections::BTreeMap;
 
 use crate::learner::MOST_APART;
-use crate::pattern::{MOST_SEGMENTS, Pattern};
+use crate::pattern::Pattern;
 
 /// Most routes that are found: as many as are learned apart.
 pub const MOST_FOUND: usize = MOST_APART;
@@ -21,7 +23,13 @@ pub const MOST_FOUND: usize = MOST_APART;
 const MOST_SEEN: usize = 1024;
 
 /// Sightings that make a route: below, there is nothing to learn from.
-const OFTEN: u32 = 8;
+pub const OFTEN: u32 = 8;
+
+/// Sightings that make a route of what is in one together with its neighbours: far more than each of them has.
+const APART: u32 = 64;
+
+/// Most segments of a path that is looked at: sites have fewer than ten, and neighbours are looked for in each.
+const MOST_SEGMENTS: usize = 12;
 
 /// Neighbours that make one route together. A folder of scripts has fewer.
 const MANY: usize = 32;
@@ -41,6 +49,8 @@ const LONGEST: usize = 512;
 pub struct Discovery {
     seen: BTreeMap<Pattern, u32>,
     found: Vec<Pattern>,
+    /// Per route that was found: it is several neighbours together.
+    wide: Vec<bool>,
 }
 
 impl Discovery {
@@ -50,20 +60,28 @@ impl Discovery {
         &self.found
     }
 
-    /// No more will be found.
+    /// Is this route of [`Discovery::found`] several neighbours together? Paths of it are to be seen as well.
+    #[must_use]
+    pub fn is_wide(&self, route: usize) -> bool {
+        self.wide.get(route).copied().unwrap_or(false)
+    }
+
+    /// There is room for another route only in place of one.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.found.len() >= MOST_FOUND
     }
 
-    /// A request for this canonical path was of no route. Returns whether one was found.
-    pub fn saw(&mut self, path: &str) -> bool {
-        if self.is_full() {
-            return false;
-        }
+    /// A request for this canonical path was of no route, or of a wide one. Returns whether a route was found; if there is no
+    /// room, in place of the route `idle`.
+    pub fn saw(&mut self, path: &str, idle: Option<usize>) -> bool {
         let Some(pattern) = fold(path) else { return false };
-        if self.found.iter().any(|known| *known == pattern || known.matches(path, None)) {
-            return false;
+        let mut within = false;
+        for (known, wide) in self.found.iter().zip(&self.wide).filter(|(known, _)| known.matches(path, None)) {
+            if !wide || *known == pattern {
+                return false;
+            }
+            within = true;
         }
         if self.seen.len() >= MOST_SEEN {
             self.seen.retain(|_, count| {
@@ -72,12 +90,25 @@ impl Discovery {
             });
         }
         let count = self.seen.entry(pattern.clone()).or_default();
-        *count += 1;
-        let often = *count >= OFTEN;
-        let route = if often { Some(pattern) } else { self.together(&pattern) };
-        let Some(route) = route else { return false };
+        *count = count.saturating_add(1);
+        let (route, wide) = match *count {
+            count if count >= if within { APART } else { OFTEN } => (pattern, false),
+            _ if within => return false,
+            _ => match self.together(&pattern) {
+                Some(route) => (route, true),
+                None => return false,
+            },
+        };
+        if !self.is_full() {
+            self.found.push(route.clone());
+            self.wide.push(wide);
+        } else if let Some(idle) = idle.filter(|idle| *idle < self.found.len()) {
+            self.found[idle] = route.clone();
+            self.wide[idle] = wide;
+        } else {
+            return false;
+        }
         self.seen.retain(|seen, _| !covers(&route, seen));
-        self.found.push(route);
         true
     }
 
@@ -124,7 +155,7 @@ mod tests {
     fn found(paths: impl IntoIterator<Item = String>) -> Vec<String> {
         let mut discovery = Discovery::default();
         for path in paths {
-            discovery.saw(&path);
+            discovery.saw(&path, None);
         }
         discovery.found().iter().map(ToString::to_string).collect()
     }
@@ -169,12 +200,45 @@ mod tests {
         let name = |i: usize| (0..5).map(|at| char::from(b'a' + (i >> (at * 3) & 7) as u8)).collect::<String>();
         for i in 0..50_000 {
             // As deep as wide, so that nothing is a neighbour of much.
-            discovery.saw(&format!("/{}/{}/{}", name(i), name(i / 7), name(i * 31)));
+            discovery.saw(&format!("/{}/{}/{}", name(i), name(i / 7), name(i * 31)), None);
             if i % 50 == 0 {
-                discovery.saw("/busy");
+                discovery.saw("/busy", None);
             }
             assert!(discovery.seen.len() <= MOST_SEEN && discovery.found.len() <= MOST_FOUND);
         }
         assert!(discovery.found().iter().any(|p| p.to_string() == "/busy"));
+    }
+
+    #[test]
+    fn what_comes_often_takes_the_place_of_what_is_idle() {
+        let mut discovery = Discovery::default();
+        for strange in 0..MOST_FOUND as u8 {
+            let path = format!("/{}/{}/x", char::from(b'a' + strange / 8), char::from(b'a' + strange % 8));
+            (0..OFTEN).for_each(|_| _ = discovery.saw(&path, None));
+        }
+        assert!(discovery.is_full());
+        assert!((0..100).all(|_| !discovery.saw("/checkout", None)), "none is idle");
+        assert!(discovery.saw("/checkout", Some(3)));
+        assert_eq!((discovery.found()[3].to_string().as_str(), discovery.found().len()), ("/checkout", MOST_FOUND));
+    }
+
+    #[test]
+    fn what_comes_often_leaves_its_neighbours() {
+        let mut discovery = Discovery::default();
+        let name = |i: usize| format!("/{}{}", char::from(b'a' + (i / 26) as u8), char::from(b'a' + (i % 26) as u8));
+        (0..MANY).for_each(|i| _ = discovery.saw(&name(i), None));
+        assert_eq!((discovery.found()[0].to_string().as_str(), discovery.is_wide(0)), ("/*", true));
+        for _ in 1..APART {
+            assert!(!discovery.saw("/search", None));
+        }
+        assert!(discovery.saw("/search", None) && !discovery.is_wide(1));
+        assert_eq!(discovery.found()[1].to_string(), "/search");
+        assert!((0..2 * APART).all(|_| !discovery.saw("/search", None)), "it is one already");
+    }
+
+    #[test]
+    fn deep_paths_are_not_looked_at() {
+        let deep = |segments: usize| "/a".repeat(segments);
+        assert!(fold(&deep(MOST_SEGMENTS)).is_some() && fold(&deep(MOST_SEGMENTS + 1)).is_none());
     }
 }

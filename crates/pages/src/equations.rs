@@ -2,7 +2,7 @@
 //!
 //! A window says `use = Σ cost·requests + background`, all per second, with noise. Kept are the normal equations `G x = m`
 //! (sums over windows of `a aᵀ` and `a y`), which fade with [`MEMORY`]; a window is added in O(n²), and the costs follow by
-//! coordinate descent from where they were, each held between 0 and [`MOST`] (Hildreth, "A quadratic programming procedure",
+//! coordinate descent from where they were, each held between 0 and what its [`Prior`] bounds it by (Hildreth, "A quadratic programming procedure",
 //! 1957, for one variable at a time; Lawson and Hanson, *Solving Least Squares Problems*, 1974, Ch. 23, for the conditions
 //! of optimality that the tests check). No paper of ours has any of it. What is not textbook:
 //!
@@ -15,8 +15,12 @@
 //! - **Change.** A long memory is exact and slow, a short one quick and noisy: with ten routes of random cost, one that
 //!   forgets within 20 s is half the cost off. So the memory is long, and a test asks of each route whether recent errors go
 //!   with its requests. If they do, only what was learned of *this* route's cost is given up, weighed by how likely it is
-//!   the one that changed; the other routes' costs stay known, and the new cost is found in some seconds. The evidence is
+//!   the one that changed (`slowdown.rs` knows more of that where nodes are full); the other routes' costs stay known, and the new cost is found in some seconds. The evidence is
 //!   given up by adding to the variance of the cost, which is a rank-one change of `G`.
+//! - **Full nodes.** A node that is full uses all there is in every window, so what differs between windows is chance, and
+//!   least squares of chance draws all costs towards each other and the rest into the background. Such a window is therefore
+//!   one about the level ([`Equations::learn_level`]): its requests are taken to have the mix of those before it, nothing of
+//!   it is background, and single costs are held where they are.
 
 use crate::change::Test;
 use crate::sums::{Sums, product};
@@ -76,6 +80,13 @@ const JUMP: f64 = 4.0;
 /// What a jump is measured by where a cost was next to nothing, in node-seconds.
 const SMALL: f64 = 0.002;
 
+/// How firmly a full node's window holds single costs where they are, beside what it says of all together. With ten times as
+/// much a cost that changed is found too late, with a third of it chance moves costs that did not (`tests/full_nodes.rs`).
+const INERTIA: f64 = 0.03;
+
+/// Least cost by which it is measured how firmly, in node-seconds: one that is nothing must be free to become something.
+const SLIGHT: f64 = 0.0002;
+
 /// Most sweeps of coordinate descent a window. From where the last window left them one to five suffice; more are needed
 /// only after a change.
 const SWEEPS: usize = 40;
@@ -91,6 +102,8 @@ pub(crate) struct Prior {
     pub(crate) cost: f64,
     /// How far off that may be.
     pub(crate) deviation: f64,
+    /// The most that it can be: [`MOST`] of a request, and anything of a factor.
+    pub(crate) most: f64,
 }
 
 /// The costs of one resource.
@@ -107,6 +120,8 @@ pub(crate) struct Equations {
     cost: Vec<f64>,
     /// Both sums together, with what is doubted.
     all: Sums,
+    /// Per cost how firmly windows of full nodes in this stretch hold it where it was settled.
+    held: Vec<f64>,
     /// The end of the latest window, in seconds.
     at: f64,
     noise: Noise,
@@ -147,6 +162,7 @@ impl Equations {
             prior,
             cost,
             all: Sums::new(size),
+            held: vec![0.0; size],
             at: f64::NEG_INFINITY,
             noise: Noise::default(),
         }
@@ -155,6 +171,25 @@ impl Equations {
     /// The costs, in node-seconds a request.
     pub(crate) fn costs(&self) -> &[f64] {
         &self.cost
+    }
+
+    /// What the stretch that is tested for change is compared with.
+    pub(crate) fn settled(&self) -> &[f64] {
+        &self.settled
+    }
+
+    /// Per cost the logarithm of how likely it is the one that changed, if one has.
+    pub(crate) fn suspect(&mut self, seconds: f64, suspicion: &[f64]) {
+        self.test.suspect(seconds, suspicion);
+    }
+
+    /// Learns a window of a node that was full: it says what all requests took together, and of single costs that are `firm`
+    /// no more than that they are what they were taken for.
+    pub(crate) fn learn_level(&mut self, at: f64, seconds: f64, rates: &[f64], used: f64, firm: &[bool]) {
+        for (place, rate) in rates.iter().enumerate().filter(|(place, _)| firm[*place]) {
+            self.held[place] += INERTIA * seconds * used * rate / self.settled[place].max(SLIGHT);
+        }
+        self.learn(at, seconds, rates, used);
     }
 
     /// Learns a window that ended at `at` and lasted `seconds`: `rates` requests and `used` node-seconds a second.
@@ -197,6 +232,12 @@ impl Equations {
     fn judge(&mut self) -> bool {
         let score = if self.noise.is_believed() { self.test.score() } else { 0.0 };
         self.all.clone_from(&self.old);
+        // Before anything is doubted: of a cost that changed this is forgotten as well.
+        let size = self.cost.len();
+        for (place, held) in self.held.iter().enumerate() {
+            self.all.gram[place * size + place] += held;
+            self.all.moment[place] += held * self.settled[place];
+        }
         let mut sure = false;
         if score >= CHANGED {
             let likely = self.test.likely();
@@ -218,6 +259,7 @@ impl Equations {
     /// What was found is what the next stretch is compared with.
     fn settle(&mut self) {
         self.old.clone_from(&self.all);
+        self.held.fill(0.0);
         self.settled.clone_from(&self.cost);
         self.new.clear();
         self.test.clear();
@@ -237,7 +279,7 @@ impl Equations {
                 let hold = self.hold(place);
                 let steep = self.all.gram[place * size + place] + hold;
                 let pull = self.all.slope(place, &self.cost) + hold * (self.prior[place].cost - self.cost[place]);
-                let next = (self.cost[place] + pull / steep).clamp(0.0, MOST);
+                let next = (self.cost[place] + pull / steep).clamp(0.0, self.prior[place].most);
                 moved = moved.max((next - self.cost[place]).abs());
                 self.cost[place] = next;
             }
@@ -255,6 +297,7 @@ impl Equations {
         self.all.push();
         self.test.push();
         self.cost.push(prior.cost);
+        self.held.push(0.0);
         self.settled.push(prior.cost);
         self.prior.push(prior);
     }
@@ -267,6 +310,14 @@ impl Equations {
         self.prior[place] = prior;
         self.cost[place] = prior.cost;
         self.settled[place] = prior.cost;
+    }
+
+    /// All costs are so many times what they were, as what they are measured in is another.
+    pub(crate) fn scale(&mut self, factor: f64) {
+        let sums = [&mut self.old, &mut self.new, &mut self.all];
+        sums.into_iter().flat_map(|sums| &mut sums.moment).for_each(|sum| *sum *= factor);
+        self.settled.iter_mut().chain(&mut self.cost).for_each(|cost| *cost *= factor);
+        self.noise.squares *= factor * factor;
     }
 
     /// Another table: the prior changes and what was learned stays.

@@ -5,13 +5,16 @@
 //! others, and requests of no route, share one figure: how many times dearer than in the table they are together. So a
 //! table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
 
-use crate::equations::{Equations, Prior};
+use crate::equations::{Equations, MOST, Prior};
+use crate::slowdown::{Stay, Stays, Usual};
+use crate::sums::product;
 use crate::windows::Mute;
 
 /// Resources that agents report: CPU, disk, bandwidth.
 pub const RESOURCES: usize = 3;
 
-/// Most routes that are learned apart. A window costs some 20 µs with as many, and a site has fewer that matter.
+/// Most routes that are learned apart. A window costs some 20 µs with as many, that of a full node below a millisecond, and a
+/// site has fewer that matter.
 pub const MOST_APART: usize = 64;
 
 /// Per resource a part of what a node has of it in a second; 1 is all.
@@ -31,10 +34,11 @@ const LEAST_DEVIATION: f64 = 0.005;
 
 /// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate nothing
 /// tells it from their cost.
-const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01 };
+const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01, most: MOST };
 
-/// How many times dearer than in the table the others are.
-const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION };
+/// How many times dearer than in the table the others are. A bound would leave the rest of their work to routes that come
+/// along with them.
+const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION, most: f64::INFINITY };
 
 /// Least cost that counts for a factor, as zero times anything is zero: a thousandth of a percent.
 const LEAST_BASE: f64 = 1e-5;
@@ -44,8 +48,17 @@ const BEHIND: usize = 0;
 const OTHERS: usize = 1;
 const FIRST: usize = 2;
 
+/// Part of a node's capacity from which on it counts as full: agents and their clocks are a few percent off.
+const FULL: f64 = 0.95;
+
+/// Windows after which the cost of a route that no table has is taken for found: two minutes, as often as agents are asked.
+const FOUND: u64 = 120;
+
 /// How fast requests are forgotten when it is asked which routes are busy, in seconds.
 const BUSY_MEMORY: f64 = 120.0;
+
+/// Requests of late below which a route is idle: half of what makes a route.
+const IDLE: f64 = 4.0;
 
 /// How many times busier a route must be to take the place of another, whose costs are then forgotten.
 const BUSIER: f64 = 2.0;
@@ -57,10 +70,16 @@ pub struct Window {
     pub until: f64,
     /// How long it was.
     pub seconds: f64,
+    /// Seconds of a node of weight 1 that the node has in one.
+    pub weight: f64,
     /// What was used, in seconds of a node of weight 1, or why that is not known.
     pub used: [Result<f64, Mute>; RESOURCES],
     /// Per route how many requests worked in it, parts of requests included. `None`: those of no route.
     pub requests: Vec<(Option<u32>, f64)>,
+    /// For each of `requests` the seconds for which they were inside.
+    pub inside: Vec<f64>,
+    /// Per route how many requests a second worked in the windows before this one.
+    pub before: Vec<(Option<u32>, f64)>,
 }
 
 /// What is known of a route.
@@ -103,9 +122,9 @@ impl Route {
         match self.table {
             Some(table) => {
                 let cost = table[resource];
-                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(LEAST_DEVIATION) }
+                Prior { cost, deviation: (TABLE_DEVIATION * cost).max(LEAST_DEVIATION), most: MOST }
             }
-            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION },
+            None => Prior { cost: ASSUMED, deviation: ASSUMED_DEVIATION, most: MOST },
         }
     }
 }
@@ -124,6 +143,19 @@ pub struct Learner {
     resources: [Equations; RESOURCES],
     /// Windows that said something, per resource.
     windows: [u64; RESOURCES],
+    usual: Usual,
+}
+
+/// A full node's window as one that says how much its requests took all together, and nothing of which took it: with the
+/// mix of the windows `before` it, as many that by `costs` they take as much as its own.
+fn level(row: Vec<f64>, mut before: Vec<f64>, costs: &[f64]) -> Vec<f64> {
+    let taken = product(&before, costs);
+    if taken <= 0.0 {
+        return row;
+    }
+    let scale = product(&row, costs) / taken;
+    before.iter_mut().for_each(|rate| *rate *= scale);
+    before
 }
 
 impl Learner {
@@ -135,6 +167,27 @@ impl Learner {
             apart: Vec::new(),
             resources: std::array::from_fn(|_| Equations::new(vec![BACKGROUND, FACTOR])),
             windows: [0; RESOURCES],
+            usual: Usual::default(),
+        }
+    }
+
+    /// How many routes there are.
+    #[must_use]
+    pub fn routes(&self) -> usize {
+        self.routes.len()
+    }
+
+    /// The route with the fewest requests of late at `at`, if a route that just came a few times is busier.
+    #[must_use]
+    pub fn idlest(&self, at: f64) -> Option<usize> {
+        let busy = self.routes.iter().enumerate().map(|(number, route)| (number, route.busy(at)));
+        busy.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, busy)| *busy < IDLE).map(|(number, _)| number)
+    }
+
+    /// So many requests of a route have come that are in no window, as it was found by them: at `at` it is not idle.
+    pub fn saw(&mut self, route: usize, requests: f64, at: f64) {
+        if let Some(route) = self.routes.get_mut(route) {
+            route.busy = (route.busy(at) + requests, at);
         }
     }
 
@@ -165,6 +218,19 @@ impl Learner {
         }
     }
 
+    /// What 100 % of a resource is has changed: all costs are so many times what they were, or if it is not known how many,
+    /// nothing is known of them.
+    pub(crate) fn rescale(&mut self, resource: usize, factor: Option<f64>) {
+        if let Some(factor) = factor {
+            return self.resources[resource].scale(factor);
+        }
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, most: MOST };
+        let place = |route: &Option<u32>| route.map_or(nothing, |route| self.routes[route as usize].prior(resource));
+        let priors: Vec<Prior> = [BACKGROUND, FACTOR].into_iter().chain(self.apart.iter().map(place)).collect();
+        self.resources[resource] = Equations::new(priors);
+        self.windows[resource] = 0;
+    }
+
     /// Learns from a window. One without length says nothing.
     pub fn learn(&mut self, window: &Window) {
         if window.seconds <= 0.0 {
@@ -180,21 +246,69 @@ impl Learner {
                 self.find_place(number, window.until);
             }
         }
-        let mut rates = vec![0.0; FIRST + self.apart.len()];
+        let stays = self.stays(window);
+        let rates: Vec<(Option<u32>, f64)> =
+            window.requests.iter().map(|(route, count)| (*route, count / window.seconds)).collect();
         for (resource, used) in window.used.iter().enumerate() {
             let Ok(used) = *used else { continue };
-            rates.fill(0.0);
-            rates[BEHIND] = 1.0;
-            for (route, count) in &window.requests {
-                let route = route.and_then(|route| self.routes.get(route as usize));
-                match route.and_then(|route| route.place) {
-                    Some(place) => rates[place] += count / window.seconds,
-                    None => rates[OTHERS] += count / window.seconds * base(route.and_then(|r| r.table), resource),
-                }
-            }
+            let used = used / window.seconds;
+            let mut row = self.row(&rates, resource);
             self.windows[resource] += 1;
-            self.resources[resource].learn(window.until, window.seconds, &rates, used / window.seconds);
+            let equations = &self.resources[resource];
+            if used < FULL * window.weight {
+                row[BEHIND] = 1.0;
+                self.resources[resource].learn(window.until, window.seconds, &row, used);
+                continue;
+            }
+            let used = (used - equations.costs()[BEHIND]).max(0.0);
+            let missing = used - product(&row, equations.settled());
+            let told = self.usual.suspicion(&stays, resource, &row, equations.settled(), missing);
+            let firm: Vec<bool> = (0..row.len()).map(|place| row[place] == 0.0 || self.is_firm(place)).collect();
+            let row = match firm.iter().all(|firm| *firm) {
+                true => level(row, self.row(&window.before, resource), equations.costs()),
+                // What nobody knows must come from somewhere: chance is better than a guess.
+                false => row,
+            };
+            let equations = &mut self.resources[resource];
+            equations.suspect(window.seconds, &told);
+            equations.learn_level(window.until, window.seconds, &row, used, &firm);
         }
+    }
+
+    /// Is the cost at this place more than a guess?
+    fn is_firm(&self, place: usize) -> bool {
+        let route = place.checked_sub(FIRST).and_then(|at| self.routes.get(self.apart[at]? as usize));
+        route.is_none_or(|route| route.table.is_some() || route.windows >= FOUND)
+    }
+
+    /// What so many requests a second are in the equations of a resource.
+    fn row(&self, rates: &[(Option<u32>, f64)], resource: usize) -> Vec<f64> {
+        let mut row = vec![0.0; FIRST + self.apart.len()];
+        for (route, rate) in rates {
+            let route = route.and_then(|route| self.routes.get(route as usize));
+            match route.and_then(|route| route.place) {
+                Some(place) => row[place] += rate,
+                None => row[OTHERS] += rate * base(route.and_then(|r| r.table), resource),
+            }
+        }
+        row
+    }
+
+    /// How long requests stay.
+    fn stays(&mut self, window: &Window) -> Stays {
+        let utilisation = window.used.map(|used| used.map_or(0.0, |used| used / window.seconds / window.weight));
+        let stay = |((route, requests), inside): (&(Option<u32>, f64), &f64)| {
+            let place = self.routes.get((*route)? as usize)?.place?;
+            let costs = std::array::from_fn(|resource| self.resources[resource].costs()[place]);
+            let seconds = inside / requests;
+            (seconds > 0.0 && seconds.is_finite()).then_some(Stay { place, requests: *requests, seconds, costs })
+        };
+        let routes = window.requests.iter().zip(&window.inside).filter_map(stay).collect();
+        let stays = Stays { utilisation, full: FULL, routes };
+        if utilisation.iter().any(|used| *used >= FULL) {
+            self.usual.watch(window.seconds, &stays);
+        }
+        stays
     }
 
     /// A route that has no place of its own takes a free one, or that of one which is much less busy.
@@ -224,6 +338,7 @@ impl Learner {
             _ => return,
         };
         self.resources.iter_mut().zip(priors).for_each(|(equations, prior)| equations.reset(place, prior));
+        self.usual.reset(place);
         self.apart[place - FIRST] = Some(number);
         let route = &mut self.routes[number as usize];
         (route.place, route.requests, route.windows) = (Some(place), 0.0, 0);
@@ -231,7 +346,7 @@ impl Learner {
 
     fn free(&mut self, place: usize) {
         self.apart[place - FIRST] = None;
-        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION };
+        let nothing = Prior { cost: 0.0, deviation: ASSUMED_DEVIATION, most: MOST };
         self.resources.iter_mut().for_each(|equations| equations.reset(place, nothing));
     }
 
@@ -288,8 +403,12 @@ mod tests {
     /// A second on a node: requests of each route, and what they and the node itself cost of the CPU.
     fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
         let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
-        let requests = (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
-        Window { until: at, seconds: 1.0, used: [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)], requests }
+        let requests: Vec<_> =
+            (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
+        let used = [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)];
+        let inside = vec![0.0; requests.len()];
+        // Never full: what it says is taken at its word.
+        Window { until: at, seconds: 1.0, weight: 100.0, used, requests, inside, before: Vec::new() }
     }
 
     /// Counts from nothing to twice the mean, each as if by chance.
@@ -344,6 +463,34 @@ mod tests {
         let estimates = learner.estimates();
         assert_eq!((estimates[0].apart, estimates[late].apart), (false, true));
         assert!((cpu(&learner, late) / 0.001 - 1.0).abs() < 0.2, "{:?}", estimates[late]);
+    }
+
+    #[test]
+    fn requests_of_no_route_may_be_ten_times_as_dear_as_is_assumed() {
+        // A search that no table has, and pages of which each brings six assets.
+        let mut learner = Learner::new([Some([0.002; RESOURCES]), Some([0.000_1; RESOURCES])]);
+        for at in 0..300 {
+            let (searches, pages) = (mix(at, 2, 2.0), mix(at, 0, 10.0));
+            let mut window = second(at as f64, &[pages, 6.0 * pages], &[0.002, 0.000_1]);
+            window.requests.push((None, searches));
+            window.inside.push(0.0);
+            window.used[0] = window.used[0].map(|used| used + 0.1 * searches);
+            learner.learn(&window);
+        }
+        let costs = [cpu(&learner, 0) + 6.0 * cpu(&learner, 1), cpu(&learner, 1)];
+        assert!((costs[0] / 0.002_6 - 1.0).abs() < 0.3 && costs[1] < 0.000_5, "{costs:?}");
+        let unknown = learner.add(Some([ASSUMED; RESOURCES]));
+        assert!((cpu(&learner, unknown) / 0.1 - 1.0).abs() < 0.1, "{}", cpu(&learner, unknown));
+    }
+
+    #[test]
+    fn the_route_that_had_no_requests_for_long_is_the_idlest() {
+        let mut learner = Learner::new([None, None]);
+        (0..100).for_each(|at| learner.learn(&second(at as f64, &[2.0, if at < 10 { 2.0 } else { 0.0 }], &[0.01; 2])));
+        assert_eq!(learner.idlest(100.0), None, "not yet");
+        assert_eq!((learner.idlest(500.0), learner.idlest(5_000.0)), (Some(1), Some(1)));
+        learner.saw(1, 8.0, 5_000.0);
+        assert_eq!(learner.idlest(5_000.0), Some(0), "it was just found");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //!
 //! `pattern.rs` and `index.rs` say of which route a request is; `windows.rs` which requests worked on a node between two
 //! reports of its agent; `learner.rs` which routes are learned, with `equations.rs` (one resource), `change.rs` (a cost that
-//! jumped) and `sums.rs`; `study.rs` holds the nodes of a site together; `discovery.rs` finds routes in the traffic.
+//! jumped), `slowdown.rs` (whose requests stay too long) and `sums.rs`; `study.rs` holds the nodes of a site together; `discovery.rs` finds routes in the traffic.
 //!
 //! All of it is pure: no clock, no I/O, no randomness.
 #![forbid(unsafe_code)]
@@ -18,11 +18,12 @@ mod equations;
 mod index;
 mod learner;
 mod pattern;
+mod slowdown;
 mod study;
 mod sums;
 mod windows;
 
-pub use discovery::{Discovery, MOST_FOUND};
+pub use discovery::{Discovery, MOST_FOUND, OFTEN};
 pub use index::Index;
 pub use learner::{Estimate, Learner, MOST_APART, RESOURCES, Shares, Window};
 pub use pattern::{MOST_PARAMETERS, MOST_SEGMENTS, Pattern};

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::learner::{Learner, RESOURCES, Shares};
-use crate::windows::{Counters, Outcomes, Windows};
+use crate::windows::{Counters, LONGEST, Outcomes, Windows};
 
 /// A learner and the windows of the nodes that it learns from.
 #[derive(Clone, Debug)]
@@ -17,7 +17,7 @@ pub struct Study {
     /// What is learned.
     pub learner: Learner,
     /// What a node of weight 1 has in a second, in the units in which agents count. It comes before what agents say.
-    pub capacity: [Option<f64>; RESOURCES],
+    capacity: [Option<f64>; RESOURCES],
     /// What became of the windows of all nodes so far.
     pub outcomes: Outcomes,
     nodes: BTreeMap<u64, Node>,
@@ -32,6 +32,8 @@ const RENEWED: f64 = 0.05;
 struct Node {
     weight: f64,
     windows: Windows,
+    /// Whose counters its windows are of, and when it said something last.
+    agent: Option<(u64, f64)>,
 }
 
 impl Study {
@@ -45,8 +47,11 @@ impl Study {
     pub fn follow(&mut self, nodes: impl IntoIterator<Item = (u64, f64)>) {
         let mut before = std::mem::take(&mut self.nodes);
         for (id, weight) in nodes {
-            let windows = before.remove(&id).map(|node| node.windows).unwrap_or_default();
-            self.nodes.insert(id, Node { weight, windows });
+            let node = match before.remove(&id) {
+                Some(node) => Node { weight, ..node },
+                None => Node { weight, windows: Windows::default(), agent: None },
+            };
+            self.nodes.insert(id, node);
         }
     }
 
@@ -70,10 +75,30 @@ impl Study {
         }
     }
 
-    /// Another table, as [`Learner::replace`] has it.
+    /// What a node of weight 1 has from now on. Costs that were learned follow, as far as it is known what it had before; what
+    /// nodes do now cannot be learned.
+    pub fn set_capacity(&mut self, capacity: [Option<f64>; RESOURCES]) {
+        if self.capacity == capacity {
+            return;
+        }
+        for resource in (0..RESOURCES).filter(|resource| self.capacity[*resource] != capacity[*resource]) {
+            let factor = self.capacity[resource].zip(capacity[resource]).map(|(before, after)| before / after);
+            self.learner.rescale(resource, factor);
+        }
+        self.capacity = capacity;
+        self.spoil();
+    }
+
+    /// Another table, as [`Learner::replace`] has it. Unless it has the same routes, what nodes do now cannot be learned, as
+    /// numbers mean other routes.
     pub fn replace(&mut self, routes: impl IntoIterator<Item = (Option<usize>, Option<Shares>)>) {
+        let routes: Vec<_> = routes.into_iter().collect();
+        let same = routes.len() == self.learner.routes() && routes.iter().enumerate().all(|(at, r)| r.0 == Some(at));
         self.learner.replace(routes);
-        self.stays.clear();
+        if !same {
+            self.stays.clear();
+            self.spoil();
+        }
     }
 
     /// Requests were lost: what all nodes do now cannot be learned.
@@ -81,17 +106,27 @@ impl Study {
         self.nodes.values_mut().for_each(|node| node.windows.spoil());
     }
 
-    /// An agent said at `at` what its node has `used`, and what the node has in a second. Whether something was learned.
+    /// The agent `from` said at `at` what its node has `used`, and what the node has in a second. Whether something was learned.
+    ///
+    /// Of several agents of a node one is listened to until it has said nothing for [`LONGEST`]: each may count something else.
     pub fn reported(
         &mut self,
         node: u64,
+        from: u64,
         at: f64,
         used: [Option<f64>; RESOURCES],
         capacity: [Option<f64>; RESOURCES],
     ) -> bool {
         let Some(node) = self.nodes.get_mut(&node) else { return false };
+        if let Some((_, last)) = node.agent.filter(|(agent, _)| *agent != from) {
+            if at - last <= LONGEST {
+                return false;
+            }
+            node.windows.restart();
+        }
+        node.agent = Some((from, at));
         let of_one = |resource: usize| self.capacity[resource].or(capacity[resource].map(|all| all / node.weight));
-        let counters = Counters { used, capacity: std::array::from_fn(of_one) };
+        let counters = Counters { used, capacity: std::array::from_fn(of_one), weight: node.weight };
         let window = node.windows.reported(at, counters);
         let Some(window) = window else { return false };
         self.outcomes.count(&window);
@@ -113,7 +148,7 @@ mod tests {
             let mut used = 100.0;
             for second in 0..120usize {
                 let at = second as f64;
-                study.reported(node, at, [Some(used), None, None], [Some(cpus), None, None]);
+                study.reported(node, node, at, [Some(used), None, None], [Some(cpus), None, None]);
                 for request in 0..(second * 7) % 40 {
                     let (from, cut) = (at + 0.02 * request as f64, cut(request));
                     study.finished(node, Some(0), (from, from + if cut { 0.025 } else { 0.05 }), !cut);
@@ -139,11 +174,106 @@ mod tests {
         assert!((cost / 0.01 - 1.0).abs() < 0.05, "{cost}");
     }
 
+    /// Twenty requests a second at a node of one CPU, each of which takes 1 %; the agents that report are asked of `agents`.
+    fn counted(seconds: usize, agents: impl Fn(usize, f64) -> Vec<(u64, f64)>) -> f64 {
+        let mut study = Study::new(Learner::new([Some([0.01, 0.0, 0.0])]), [None; RESOURCES]);
+        study.follow([(7, 1.0)]);
+        let mut used = 0.0;
+        for second in 0..seconds {
+            let at = second as f64;
+            for (agent, counter) in agents(second, used) {
+                study.reported(7, agent, at, [Some(counter), None, None], [Some(1.0), None, None]);
+            }
+            for request in 0..10 + second * 7 % 20 {
+                study.finished(7, Some(0), (at + 0.02 * request as f64, at + 0.02 * request as f64 + 0.05), true);
+                used += 0.01;
+            }
+        }
+        study.learner.cost(0).expect("it is in the table")[0]
+    }
+
+    #[test]
+    fn a_counter_that_jumps_is_not_learned() {
+        for jump in [3.0, 1e4, 1e6] {
+            let cost = counted(220, |second, used| vec![(1, if second < 200 { used } else { used + jump })]);
+            assert!((cost / 0.01 - 1.0).abs() < 0.05, "{jump}: {cost}");
+        }
+    }
+
+    #[test]
+    fn of_several_agents_of_a_node_one_is_listened_to_until_it_is_silent() {
+        // The second one counts a tenth more; at 100 s the first one is gone.
+        let agents = |second, used| match second {
+            0..100 => vec![(1, used), (2, 1.1 * used + 0.5)],
+            _ => vec![(2, 1.1 * used + 0.5)],
+        };
+        let (before, after) = (counted(100, agents), counted(500, agents));
+        assert!((before / 0.01 - 1.0).abs() < 0.02 && (after / 0.011 - 1.0).abs() < 0.05, "{before} {after}");
+    }
+
+    #[test]
+    fn another_capacity_is_another_measure_of_the_same_costs() {
+        let lesson = |study: &mut Study, seconds: std::ops::Range<usize>| {
+            for second in seconds {
+                let at = second as f64;
+                let used = 0.02 * (0..second).map(|second| 10 + second * 7 % 20).sum::<usize>() as f64;
+                study.reported(7, 7, at, [Some(used), None, None], [Some(4.0), None, None]);
+                for request in 0..10 + second * 7 % 20 {
+                    study.finished(7, Some(0), (at + 0.02 * request as f64, at + 0.02 * request as f64 + 0.05), true);
+                }
+            }
+        };
+        let mut study = Study::new(Learner::new([Some([0.01, 0.0, 0.0])]), [Some(2.0), None, None]);
+        study.follow([(7, 1.0)]);
+        lesson(&mut study, 0..200);
+        let cpu = |study: &Study| study.learner.cost(0).expect("it is in the table")[0];
+        assert!((cpu(&study) / 0.01 - 1.0).abs() < 0.02);
+        study.set_capacity([Some(1.0), None, None]);
+        assert!((cpu(&study) / 0.02 - 1.0).abs() < 0.02, "at once: {}", cpu(&study));
+        lesson(&mut study, 200..210);
+        assert!((cpu(&study) / 0.02 - 1.0).abs() < 0.02, "and it stays: {}", cpu(&study));
+        study.set_capacity([None; RESOURCES]);
+        assert_eq!(cpu(&study), 0.01, "what agents have said is not known here: the table's");
+        lesson(&mut study, 210..300);
+        assert!((cpu(&study) / 0.005 - 1.0).abs() < 0.1, "{}", cpu(&study));
+    }
+
+    #[test]
+    fn a_route_that_is_put_before_the_others_spoils_no_cost() {
+        let costs = [0.012, 0.003, 0.001];
+        let mut study = Study::new(Learner::new(costs.map(|cost| Some([cost; RESOURCES]))), [None; RESOURCES]);
+        study.follow((0..4).map(|node| (node, 1.0)));
+        let mut used = [0.0; 4];
+        let mut first = 0;
+        for second in 0..140usize {
+            let at = second as f64;
+            if second == 120 {
+                study.replace([(None, Some([0.005; RESOURCES])), (Some(0), None), (Some(1), None), (Some(2), None)]);
+                first = 1;
+            }
+            for node in 0..4u64 {
+                let used = &mut used[node as usize];
+                study.reported(node, node, at, [Some(*used), None, None], [Some(1.0), None, None]);
+                for (route, cost) in costs.iter().enumerate() {
+                    let count = 10 + (second * (7 + 4 * route) + 5 * node as usize) % 20;
+                    for request in 0..count {
+                        let from = at + request as f64 / 40.0;
+                        study.finished(node, Some(first + route as u32), (from, from + 0.01), true);
+                    }
+                    *used += cost * count as f64;
+                }
+            }
+            let known = |route: usize| study.learner.cost(first as usize + route).map_or(0.0, |cost| cost[0]);
+            let off = (0..3).map(|route| (known(route) / costs[route] - 1.0).abs()).fold(0.0, f64::max);
+            assert!(second < 100 || off < 0.05, "{second}: {off}");
+        }
+    }
+
     #[test]
     fn nodes_that_are_not_followed_teach_nothing() {
         let mut study = Study::new(Learner::new([None]), [None; RESOURCES]);
         study.finished(1, Some(0), (0.0, 1.0), true);
-        assert!(!study.reported(1, 0.0, [Some(1.0); RESOURCES], [Some(1.0); RESOURCES]));
+        assert!(!study.reported(1, 1, 0.0, [Some(1.0); RESOURCES], [Some(1.0); RESOURCES]));
         assert_eq!(study.learner.cost(0), None);
     }
 }

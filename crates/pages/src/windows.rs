@@ -27,16 +27,23 @@ pub const SHORTEST: f64 = 0.1;
 /// Shortest stay, in seconds: what came and went at once was there for a moment.
 const MOMENT: f64 = 1e-6;
 
+/// How fast the mix of requests before a window is forgotten, in seconds: by then what is chance in single windows has
+/// become a fifth.
+const MIX: f64 = 20.0;
+
+/// Requests a second that are none.
+const NEXT_TO_NOTHING: f64 = 1e-6;
+
 /// Part of a request that is an error of rounding.
 const ROUNDING: f64 = 1e-9;
 
 /// Most routes in one window apart from those that were there first. More are counted as of no route.
 const MOST_ROUTES: usize = 4096;
 
-/// Most seconds of a whole node that it can have used in one. A counter that is ahead of a capacity by a half, as of a disk that
-/// was measured with larger reads, is learned as it is; one that is a hundred times ahead counts in another unit, and figures
-/// beyond all bounds would leave costs that are no numbers.
-pub const MOST_USED: f64 = 100.0;
+/// Most that a node can have used, in times of what it has. A counter that is ahead of a capacity by a half, as of a disk that
+/// was measured with larger reads, is learned as it is; what is beyond twice is another counter, as of an agent that began
+/// anew with other groups, or in another unit. One such window would hide for minutes what all others say.
+pub const MOST_USED: f64 = 2.0;
 
 /// Why a window says nothing of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +115,8 @@ pub struct Counters {
     pub used: [Option<f64>; RESOURCES],
     /// Units that a node of weight 1 has in a second.
     pub capacity: [Option<f64>; RESOURCES],
+    /// How many times as much this node has: its weight.
+    pub weight: f64,
 }
 
 /// The windows of one node.
@@ -116,6 +125,8 @@ pub struct Windows {
     last: Option<(f64, Counters)>,
     /// The oldest first; the last one goes on.
     open: VecDeque<Open>,
+    /// Requests a second of the windows that are complete, the recent ones most.
+    mix: BTreeMap<Option<u32>, f64>,
 }
 
 #[derive(Clone, Debug)]
@@ -123,8 +134,16 @@ struct Open {
     from: f64,
     /// When it ended and what was used.
     closed: Option<(f64, [Result<f64, Mute>; RESOURCES])>,
-    requests: BTreeMap<Option<u32>, f64>,
+    requests: BTreeMap<Option<u32>, Share>,
     spoilt: bool,
+}
+
+/// A route's share in a window.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    requests: f64,
+    /// Seconds for which they were inside.
+    inside: f64,
 }
 
 impl Open {
@@ -132,9 +151,11 @@ impl Open {
         Open { from, closed: None, requests: BTreeMap::new(), spoilt: false }
     }
 
-    fn count(&mut self, route: Option<u32>, part: f64) {
+    fn count(&mut self, route: Option<u32>, requests: f64, inside: f64) {
         let full = self.requests.len() >= MOST_ROUTES && !self.requests.contains_key(&route);
-        *self.requests.entry(if full { None } else { route }).or_default() += part;
+        let share = self.requests.entry(if full { None } else { route }).or_default();
+        share.requests += requests;
+        share.inside += inside;
     }
 }
 
@@ -148,15 +169,21 @@ impl Windows {
             let end = open.closed.map_or(until, |(end, _)| end.min(until));
             let part = ((end - open.from.max(from)) / stay).min(left);
             if part > 0.0 {
-                open.count(route, part * done);
+                open.count(route, part * done, part * stay);
                 left -= part;
             }
         }
         if left > ROUNDING
             && let Some(oldest) = self.open.front_mut()
         {
-            oldest.count(route, left * done);
+            oldest.count(route, left * done, left * stay);
         }
+    }
+
+    /// Somebody else counts from now on.
+    pub fn restart(&mut self) {
+        self.last = None;
+        self.open.clear();
     }
 
     /// Requests were lost: the windows that are open say nothing.
@@ -188,7 +215,22 @@ impl Windows {
         let done = self.open.pop_front()?;
         let (until, used) = done.closed?;
         let used = if done.spoilt { [Err(Mute::RequestsLost); RESOURCES] } else { used };
-        Some(Window { until, seconds: until - done.from, used, requests: done.requests.into_iter().collect() })
+        let seconds = until - done.from;
+        let requests: Vec<_> = done.requests.iter().map(|(route, share)| (*route, share.requests)).collect();
+        let before = self.mix.iter().map(|(route, rate)| (*route, *rate)).collect();
+        self.remember(&requests, seconds);
+        let inside = done.requests.values().map(|share| share.inside).collect();
+        Some(Window { until, seconds, weight: counters.weight, used, requests, inside, before })
+    }
+
+    /// The windows that are complete have one more.
+    fn remember(&mut self, requests: &[(Option<u32>, f64)], seconds: f64) {
+        let kept = (-seconds / MIX).exp();
+        self.mix.values_mut().for_each(|rate| *rate *= kept);
+        for (route, count) in requests {
+            *self.mix.entry(*route).or_default() += (1.0 - kept) * count / seconds;
+        }
+        self.mix.retain(|_, rate| *rate > NEXT_TO_NOTHING);
     }
 }
 
@@ -202,7 +244,7 @@ fn used(resource: usize, last: &Counters, now: &Counters, seconds: f64) -> Resul
     match (after - before) / capacity {
         used if used < 0.0 => Err(Mute::CounterFell),
         // What is no number is not within bounds either.
-        used if used <= MOST_USED * seconds => Ok(used),
+        used if used <= MOST_USED * now.weight * seconds => Ok(used),
         _ => Err(Mute::BeyondCapacity),
     }
 }
@@ -214,7 +256,7 @@ mod tests {
     use super::*;
 
     fn cpu(used: f64) -> Counters {
-        Counters { used: [Some(used), None, None], capacity: [Some(2.0), Some(1.0), None] }
+        Counters { used: [Some(used), None, None], capacity: [Some(2.0), Some(1.0), None], weight: 1.0 }
     }
 
     /// Reports at `times` with a node that is half busy; the windows that are complete then.
@@ -256,6 +298,7 @@ mod tests {
         let report = |cpu: Option<f64>, capacity: Option<f64>| Counters {
             used: [cpu, Some(1.0), Some(1.0)],
             capacity: [capacity, Some(1.0), None],
+            weight: 1.0,
         };
         let mut windows = Windows::default();
         let mut outcomes = Outcomes::default();
@@ -266,11 +309,11 @@ mod tests {
             (3.0, report(Some(1.0), Some(2.0))),
             (4.0, report(Some(1.5), None)),
             (5.0, report(Some(1.0), Some(2.0))),
-            (6.0, report(Some(300.0), Some(2.0))),
-            (7.0, report(Some(301.0), Some(f64::MIN_POSITIVE))),
-            (27.0, report(Some(302.0), Some(2.0))),
+            (6.0, report(Some(5.1), Some(2.0))),
+            (7.0, report(Some(6.1), Some(f64::MIN_POSITIVE))),
+            (27.0, report(Some(7.1), Some(2.0))),
         ];
-        let idle = (28..28 + KEPT).map(|at| (at as f64, report(Some(302.0), Some(2.0))));
+        let idle = (28..28 + KEPT).map(|at| (at as f64, report(Some(7.1), Some(2.0))));
         for (at, counters) in reports.into_iter().chain(idle) {
             windows.reported(at, counters).iter().for_each(|window| outcomes.count(window));
         }

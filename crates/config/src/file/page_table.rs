@@ -181,7 +181,7 @@ text_schema! {
         { "type": "number", "minimum": 0, "maximum": 4 },
     ] };
     Quantity: { "anyOf": [
-        { "type": "number", "minimum": 0 },
+        { "type": "number", "exclusiveMinimum": 0 },
         { "type": "string", "pattern": r"^[0-9]+(\.[0-9]+)? *(B|KiB|MiB|GiB)$", "examples": ["150MiB"] },
     ] };
 }
@@ -226,6 +226,11 @@ mod tests {
         assert!(Cost::from_text("9ms").is_err() && RouteText::from_text("album").is_err());
         assert_eq!(Quantity::from_text("1.5").map_err(|c| c.what), Ok(Quantity(1.5)));
         assert_eq!(Quantity::from_text("11.9MiB").map_err(|c| c.what), Ok(Quantity(11.9 * 1_048_576.0)));
+        // Numbers as YAML and JSON have them.
+        assert_eq!(Cost::from_text("1e-4").map_err(|c| c.what), Ok(Cost(0.0001)));
+        assert_eq!(Quantity::from_text("1.25E+9").map_err(|c| c.what), Ok(Quantity(1.25e9)));
+        assert!(Cost::from_text("1e").is_err() && Quantity::from_text("1e99").is_err());
+        assert!(page_table_schema().to_string().contains("exclusiveMinimum"), "nothing is no capacity");
         assert!(Quantity::from_text("0").is_err() && Quantity::from_text("3MB").is_err());
     }
 }

@@ -45,6 +45,9 @@ pub(super) struct Pools {
 /// What is known of a machine's capacity, and where it is said.
 type Machines = BTreeMap<String, (f64, Mark)>;
 
+/// The agents that are learned from, by address, each with the machine of the first node that it reports for.
+type Agents = BTreeMap<String, String>;
+
 pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
     let learned = file.page_table.get().is_some_and(|table| match table {
         PageTable::Learned => true,
@@ -52,6 +55,7 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
     });
     let mut all = Pools { complete: file.upstreams.get().is_some_and(|u| u.complete), ..Pools::default() };
     let mut machines = Machines::new();
+    let mut agents = Agents::new();
     for item in file.upstreams.get().map_or(&[][..], |u| &u.items) {
         let pool = all.pools.len();
         all.index.insert(item.name.0.clone(), pool);
@@ -77,12 +81,30 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
             idle_timeout: upstream.idle_timeout.get().0,
         });
         members(upstream, pool, &mut all, &mut machines, cx);
+        if learned {
+            same_agents(upstream, pool, &all, &mut agents, cx);
+        }
     }
     for node in &mut all.nodes {
         node.capacity = node.capacity.or_else(|| machines.get(&node.machine).map(|&(capacity, _)| capacity));
     }
     weigh(file, &mut all);
     all
+}
+
+/// Warns of an agent that would be taken for that of several machines: requests for all of them are in what it counts, and
+/// each would learn it as its own.
+fn same_agents(upstream: &Upstream, pool: usize, all: &Pools, agents: &mut Agents, cx: &mut Context) {
+    let Some(collector) = &all.pool_sites[pool].collector else { return };
+    let members = all.nodes.iter().zip(&all.node_sites).filter(|(node, _)| node.pool == pool);
+    for ((node, site), form) in members.zip(nodes(upstream)) {
+        let agent = collector.at(&site.address);
+        let (here, first) = (&node.machine, agents.entry(agent.clone()).or_insert_with(|| node.machine.clone()));
+        if here != first {
+            let what = format!("the agent at {agent} counts for machines {} and {}", quoted(first), quoted(here));
+            cx.warn(form.mark, Complaint::new(what, "write the same `machine:` for both nodes, or give each an agent"));
+        }
+    }
 }
 
 /// Where an upstream's nodes all have a capacity and none a weight, the capacities are the weights.

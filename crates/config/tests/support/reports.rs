@@ -67,7 +67,7 @@ impl Model {
         }
         if let Some(Report { usage: Some(usage), .. }) = parsed(&text) {
             self.last[node as usize] = usage;
-            let complete = self.study.reported(node, self.now, usage.used, usage.capacity);
+            let complete = self.study.reported(node, node, self.now, usage.used, usage.capacity);
             self.windows += u64::from(complete);
             self.check();
         }
@@ -119,7 +119,7 @@ impl Model {
                 let count = 1 + source.below(NODES)?;
                 self.study.follow((0..count).map(|node| (node, weight)));
             }
-            _ => self.study.capacity = [(source.below(2)? > 0).then_some(1.0), None, None],
+            _ => self.study.set_capacity([(source.below(2)? > 0).then_some(1.0), None, None]),
         }
         self.check();
         Some(())

@@ -7,7 +7,7 @@ use std::sync::mpsc::Receiver;
 use weirgate_config::admin as shape;
 use weirgate_config::{PageTable, Usage};
 use weirgate_engine::{Demand, Time};
-use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Shares, Study};
+use weirgate_pages::{Discovery, Index, Learner, OFTEN, Pattern, RESOURCES, Shares, Study};
 
 use super::{Cost, NO_ROUTE, Stayed, Table};
 use crate::edition::Edition;
@@ -66,7 +66,9 @@ impl Lessons {
         }
         self.given = given;
         self.follow_nodes(edition, site.capacity);
-        self.rebuild(patterns, self.table.epoch + 1)
+        // Requests that are inside keep their routes if these are numbered as before.
+        let renumbered = patterns != self.table.index.patterns();
+        self.rebuild(patterns, self.table.epoch + u32::from(renumbered))
     }
 
     /// Nodes of one machine share its resources and are learned as one.
@@ -81,7 +83,7 @@ impl Lessons {
             let weight = weights.entry(machine).or_default();
             *weight = weight.max(node.weight);
         }
-        study.capacity = capacity;
+        study.set_capacity(capacity);
         study.follow(weights);
     }
 
@@ -96,9 +98,10 @@ impl Lessons {
             version: self.table.version + 1,
             epoch,
             costs: (0..patterns.len()).map(|route| Cost::new(demand(route))).collect(),
-            index: Index::new(patterns),
             learned: self.study.is_some(),
-            discovers: self.discovery.as_ref().is_some_and(|d| !d.is_full()),
+            discovers: self.discovery.is_some(),
+            wide: self.discovery.iter().flat_map(|d| (0..patterns.len()).map(|route| d.is_wide(route))).collect(),
+            index: Index::new(patterns),
         });
         Arc::clone(&self.table)
     }
@@ -118,32 +121,42 @@ impl Lessons {
             study.finished(*machine, route, (stayed.from.as_secs_f64(), stayed.until.as_secs_f64()), stayed.whole);
         }
         let machine = self.machines.get(&node).copied().unwrap_or(node);
-        if study.reported(machine, now.as_secs_f64(), usage.used, usage.capacity) {
+        if study.reported(machine, node, now.as_secs_f64(), usage.used, usage.capacity) {
             for route in 0..self.table.costs.len() {
                 self.table.set(route, study.learner.cost(route));
             }
         }
-        self.discover()
+        self.discover(now)
     }
 
-    fn discover(&mut self) -> Option<Arc<Table>> {
-        let discovery = self.discovery.as_mut()?;
+    /// Looks at the paths that came since. Of routes that are idle one is replaced at most, the next after the next report.
+    fn discover(&mut self, now: Time) -> Option<Arc<Table>> {
+        let (discovery, study) = (self.discovery.as_mut()?, self.study.as_mut()?);
         let before = discovery.found().len();
-        for path in self.paths.try_iter().take(super::MOST_PATHS) {
-            discovery.saw(&path);
+        let mut idle = study.learner.idlest(now.as_secs_f64());
+        let mut replaced = None;
+        for path in self.paths.try_iter().take(super::MOST_LOOKS) {
+            let full = discovery.is_full();
+            if discovery.saw(&path, idle) && full {
+                replaced = idle.take();
+            }
         }
-        let found = discovery.found();
-        if found.len() == before {
+        let patterns = discovery.found().to_vec();
+        if patterns.len() == before && replaced.is_none() {
             return None;
         }
-        let study = self.study.as_mut()?;
-        for _ in before..found.len() {
+        for _ in before..patterns.len() {
             study.learner.add(None);
             self.given.push(None);
         }
-        let patterns = found.to_vec();
-        // Routes are only added: those that were there keep their numbers.
-        Some(self.rebuild(patterns, self.table.epoch))
+        if let Some(replaced) = replaced {
+            study.replace((0..patterns.len()).map(|route| ((route != replaced).then_some(route), None)));
+        }
+        for route in (before..patterns.len()).chain(replaced) {
+            study.learner.saw(route, f64::from(OFTEN), now.as_secs_f64());
+        }
+        // Routes that were only added leave those that were there their numbers.
+        Some(self.rebuild(patterns, self.table.epoch + u32::from(replaced.is_some())))
     }
 
     /// What operators see.

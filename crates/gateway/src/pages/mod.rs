@@ -27,6 +27,10 @@ const MOST_STAYS: usize = 32 * 1024;
 /// Paths of no route between two reports: enough to see what is frequent, and nobody waits for the others.
 const MOST_PATHS: usize = 256;
 
+/// Paths that are looked at after a report, of those that came: each is compared with a thousand others, which takes some
+/// tenths of a millisecond.
+const MOST_LOOKS: usize = 32;
+
 /// Longest path that is kept to be looked at, in bytes.
 const LONGEST_PATH: usize = 512;
 
@@ -55,8 +59,10 @@ pub(crate) struct Table {
     costs: Vec<Cost>,
     /// What requests use is learned.
     learned: bool,
-    /// Routes are found in the traffic, and more may be.
+    /// Routes are found in the traffic.
     discovers: bool,
+    /// Per route: it is one of many neighbours, in which others may be found.
+    wide: Vec<bool>,
 }
 
 /// What a route's requests cost.
@@ -153,11 +159,13 @@ impl Pages {
 
     /// Follows a reload. What was learned of routes that stay is kept.
     pub(crate) fn follow(&self, edition: &Edition) {
-        let table = lock(&self.lessons).follow(edition);
-        self.publish(table);
+        let mut lessons = lock(&self.lessons);
+        let table = lessons.follow(edition);
+        self.publish(&lessons, table);
     }
 
-    fn publish(&self, table: Arc<Table>) {
+    /// Puts a table in force. With the lock on the lessons that made it: tables must be published in their order.
+    fn publish(&self, _: &MutexGuard<'_, Lessons>, table: Arc<Table>) {
         let version = table.version;
         *lock(&self.table) = table;
         self.version.store(version, Ordering::Release);
@@ -187,8 +195,7 @@ impl Pages {
             lessons.spoil();
         }
         if let Some(table) = lessons.reported(node, now, usage) {
-            // Before the lock is given back: tables must be published in their order.
-            self.publish(table);
+            self.publish(&lessons, table);
         }
     }
 
@@ -231,10 +238,11 @@ impl Lookup {
         self.0.find(path, query)
     }
 
-    /// A request has been answered well. If it is of no route, and routes are found in the traffic, it may be of one that is
+    /// A request has been answered well. If it is of no route, or one of many neighbours, and routes are found in the traffic, it may be of one that is
     /// to be found; what a scanner asks for is not.
     pub(crate) fn answered(&self, pages: &Pages, path: &str, query: Option<&str>) {
-        if self.0.discovers && path.len() <= LONGEST_PATH && self.0.find(path, query).route.is_none() {
+        let open = |route: u32| self.0.wide.get(route as usize).copied().unwrap_or(false);
+        if self.0.discovers && path.len() <= LONGEST_PATH && self.0.find(path, query).route.is_none_or(open) {
             // A full queue has enough to look at.
             let _ = pages.paths.try_send(path.into());
         }

@@ -31,10 +31,10 @@ impl Dice {
     }
 }
 
-const ANY: Prior = Prior { cost: 0.01, deviation: 0.05 };
+const ANY: Prior = Prior { cost: 0.01, deviation: 0.05, most: MOST };
 
 fn priors(routes: usize) -> Vec<Prior> {
-    let background = Prior { cost: 0.0, deviation: 0.05 };
+    let background = Prior { cost: 0.0, deviation: 0.05, most: MOST };
     std::iter::once(background).chain(std::iter::repeat_n(ANY, routes)).collect()
 }
 
@@ -103,7 +103,7 @@ fn errors_are_as_large_as_said() {
 fn routes_that_always_come_together_have_the_right_sum_and_rest() {
     let mut dice = Dice(1);
     let mut priors = priors(2);
-    priors[1] = Prior { cost: 0.03, deviation: 0.03 };
+    priors[1] = Prior { cost: 0.03, deviation: 0.03, most: MOST };
     let mut equations = Equations::new(priors);
     let mut splits = Vec::new();
     for at in 0..400 {

@@ -53,7 +53,7 @@ impl Table {
         if site.learned && site.routes.is_empty() {
             for stream in streams.clone() {
                 // Again and again until it is found; all the same if it is not.
-                (0..SEEN).any(|_| discovery.saw(experiment.traffic[stream].address().0));
+                (0..SEEN).any(|_| discovery.saw(experiment.traffic[stream].address().0, None));
             }
         }
         let found = discovery.found().iter().map(|pattern| (pattern.clone(), None));
@@ -142,7 +142,7 @@ impl Driver<'_> {
             let capacity: [Option<f64>; RESOURCES] =
                 [Some(f64::from(form.cpus) * servers), Some(servers), Some(servers)];
             let used = self.machines.occupied(machine).map(Some);
-            lessons.study.reported(machine as u64, seconds(self.now), used, capacity);
+            lessons.study.reported(machine as u64, machine as u64, seconds(self.now), used, capacity);
         }
         let learner = &lessons.study.learner;
         for (route, cost) in self.table.routes.iter().zip(&mut self.table.costs) {
@@ -155,47 +155,4 @@ impl Driver<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use weirgate_pages::Shares;
-
-    use super::*;
-    use crate::driver::Driver;
-
-    fn experiment(changes: &[&str]) -> Experiment {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/mqos-learned.yaml");
-        let changes: Vec<_> =
-            changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
-        weirgate_config::load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
-    }
-
-    /// Per kind of page (math, album, formula) what a request takes by the table after the first `phases`.
-    fn costs(changes: &[&str], phases: usize) -> [Shares; 3] {
-        let mut experiment = experiment(changes);
-        experiment.phases.truncate(phases);
-        let mut driver = Driver::new(&experiment, 1).expect("it is sound");
-        driver.go(|_| ());
-        std::array::from_fn(|stream| driver.table.cost_of(stream as u32).expect("its route is known").shares())
-    }
-
-    #[track_caller]
-    fn near(found: [Shares; 3], math: f64, band: f64) {
-        let truth = [[math, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002, 0.002, 0.006]];
-        for (found, truth) in found.iter().flatten().zip(truth.iter().flatten()) {
-            assert!((found / truth - 1.0).abs() < band, "{found} is not {truth}");
-        }
-    }
-
-    #[test]
-    fn a_page_that_gets_three_times_dearer_is_known_after_a_minute() {
-        near(costs(&[], 1), 0.006, 0.15);
-        near(costs(&[], 2), 0.018, 0.2);
-        near(costs(&["policy.page_table.learned=no"], 2), 0.006, 1e-6);
-    }
-
-    #[test]
-    fn a_table_is_learned_from_nothing() {
-        near(costs(&["policy.page_table=learned"], 1), 0.006, 0.3);
-    }
-}
+mod tests;

@@ -1,0 +1,222 @@
+//! Nodes that are always full: what is learned there of costs that stay, and of one that gets three times dearer.
+//!
+//! A small cluster in virtual time. Each node has a CPU, a disk and a link; a request goes through the disk, the CPU and the
+//! link, which its requests share evenly or have in turn. As many are inside as the learned table says fill a fifth of a second of
+//! some resource, so what is learned decides what is inside.
+
+use weirgate_pages::{Learner, RESOURCES, Shares, Study};
+
+/// Draws for the tests (splitmix64 of Steele, Lea and Flood).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// About lognormal with mean 1 and deviation 0.2.
+    fn size(&mut self) -> f64 {
+        let normal = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
+        (0.2 * normal - 0.02).exp()
+    }
+}
+
+/// How much may be inside, in seconds of a node.
+const HORIZON: f64 = 0.2;
+
+/// The order in which a request goes through the resources: disk, CPU, link.
+const STAGES: [usize; RESOURCES] = [1, 0, 2];
+
+struct Request {
+    route: usize,
+    from: f64,
+    stage: usize,
+    /// What is left of the stages.
+    left: Shares,
+    /// What it was taken to cost.
+    charged: Shares,
+}
+
+#[derive(Default)]
+struct Node {
+    inside: Vec<Request>,
+    charged: Shares,
+    used: Shares,
+}
+
+/// Does a resource serve one request after the other?
+#[derive(Clone, Copy, PartialEq)]
+enum Server {
+    Shared,
+    InTurn,
+}
+
+impl Node {
+    /// Per request the part of its resource that it has.
+    fn speeds(&self, server: Server) -> Vec<f64> {
+        let mut at = [0.0; RESOURCES];
+        let mut speeds = vec![0.0; self.inside.len()];
+        self.inside.iter().for_each(|request| at[STAGES[request.stage]] += 1.0);
+        let mut taken = [false; RESOURCES];
+        for (speed, request) in speeds.iter_mut().zip(&self.inside) {
+            let resource = STAGES[request.stage];
+            *speed = match server {
+                Server::Shared => 1.0 / at[resource],
+                Server::InTurn => f64::from(u8::from(!std::mem::replace(&mut taken[resource], true))),
+            };
+        }
+        speeds
+    }
+}
+
+struct Cluster {
+    study: Study,
+    nodes: Vec<Node>,
+    dice: Dice,
+    now: f64,
+    server: Server,
+    /// Clients of each route that wait.
+    waiting: Vec<usize>,
+    next: usize,
+}
+
+impl Cluster {
+    fn new(nodes: usize, clients: &[usize], table: &[Shares], server: Server) -> Cluster {
+        let mut study = Study::new(Learner::new(table.iter().map(|cost| Some(*cost))), [None; RESOURCES]);
+        study.follow((0..nodes as u64).map(|node| (node, 1.0)));
+        Cluster {
+            study,
+            nodes: (0..nodes).map(|_| Node::default()).collect(),
+            dice: Dice(7),
+            now: 0.0,
+            server,
+            waiting: clients.to_vec(),
+            next: 0,
+        }
+    }
+
+    /// Lets in what fits, routes by turns as they have clients.
+    fn admit(&mut self, truth: &[Shares]) {
+        let routes = truth.len();
+        let mut refused = 0;
+        while refused < routes {
+            let route = self.next % routes;
+            self.next += 1;
+            let cost = self.study.learner.cost(route).expect("it is in the table");
+            let room =
+                |node: &Node| (0..RESOURCES).map(|k| HORIZON - node.charged[k] - cost[k]).fold(f64::MAX, f64::min);
+            let best = self.nodes.iter_mut().max_by(|a, b| room(a).total_cmp(&room(b))).expect("nodes");
+            if self.waiting[route] == 0 || room(best) < 0.0 {
+                refused += 1;
+                continue;
+            }
+            refused = 0;
+            self.waiting[route] -= 1;
+            (0..RESOURCES).for_each(|k| best.charged[k] += cost[k]);
+            let left = truth[route].map(|cost| cost * self.dice.size());
+            best.inside.push(Request { route, from: self.now, stage: 0, left, charged: cost });
+        }
+    }
+
+    /// Goes on until `until`; costs are `truth`.
+    fn go(&mut self, until: f64, truth: &[Shares]) {
+        while self.now < until {
+            self.admit(truth);
+            let second = self.now.floor() + 1.0;
+            let speeds: Vec<Vec<f64>> = self.nodes.iter().map(|node| node.speeds(self.server)).collect();
+            let next = self.nodes.iter().zip(&speeds).flat_map(|(node, speeds)| {
+                node.inside.iter().zip(speeds).map(|(request, speed)| request.left[STAGES[request.stage]] / speed)
+            });
+            let step = next.fold(f64::INFINITY, f64::min).min(second - self.now);
+            self.now = if step < second - self.now { self.now + step } else { second };
+            for (number, (node, speeds)) in self.nodes.iter_mut().zip(speeds).enumerate() {
+                let mut busy = [0.0; RESOURCES];
+                for (request, speed) in node.inside.iter_mut().zip(speeds) {
+                    let resource = STAGES[request.stage];
+                    busy[resource] = step;
+                    request.left[resource] -= step * speed;
+                    request.stage += usize::from(request.left[resource] <= 1e-12);
+                }
+                (0..RESOURCES).for_each(|k| node.used[k] += busy[k]);
+                for request in node.inside.extract_if(.., |request| request.stage == STAGES.len()) {
+                    (0..RESOURCES).for_each(|k| node.charged[k] -= request.charged[k]);
+                    self.waiting[request.route] += 1;
+                    let route = u32::try_from(request.route).ok();
+                    self.study.finished(number as u64, route, (request.from, self.now), true);
+                }
+            }
+            if self.now == second {
+                for (number, node) in self.nodes.iter().enumerate() {
+                    self.study.reported(number as u64, 0, self.now, node.used.map(Some), [Some(1.0); RESOURCES]);
+                }
+            }
+        }
+    }
+
+    /// Per route and resource what it is taken to cost, as a part of the truth.
+    fn found(&self, truth: &[Shares]) -> Vec<Shares> {
+        let cost = |route| self.study.learner.cost(route).expect("it is in the table");
+        truth.iter().enumerate().map(|(route, truth)| std::array::from_fn(|k| cost(route)[k] / truth[k])).collect()
+    }
+}
+
+/// Each takes most of another resource.
+const PAGES: [Shares; 3] = [[0.006, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002, 0.002, 0.006]];
+/// Six hundred, more of the first page than of the others.
+const CLIENTS: [usize; 3] = [330, 135, 135];
+
+/// What was found of each cost, as a part of the truth, a minute after one became `factor` times as dear, two minutes into
+/// the run.
+fn changed(nodes: usize, server: Server, (route, resource): (usize, usize), factor: f64) -> Vec<Shares> {
+    let mut cluster = Cluster::new(nodes, &CLIENTS, &PAGES, server);
+    cluster.go(120.0, &PAGES);
+    let mut truth = PAGES;
+    truth[route][resource] *= factor;
+    cluster.go(180.0, &truth);
+    cluster.found(&truth)
+}
+
+#[test]
+fn what_does_not_change_stays_for_five_minutes() {
+    for (nodes, server) in [(1, Server::Shared), (4, Server::Shared), (1, Server::InTurn), (4, Server::InTurn)] {
+        let mut cluster = Cluster::new(nodes, &CLIENTS, &PAGES, server);
+        cluster.go(300.0, &PAGES);
+        let found = cluster.found(&PAGES);
+        assert!(found.iter().flatten().all(|part| (part - 1.0).abs() < 0.05), "{nodes} nodes: {found:.2?}");
+        assert!(cluster.study.learner.background().iter().all(|used| *used < 0.02), "nothing else works there");
+    }
+}
+
+#[test]
+fn a_cost_that_trebles_is_known_after_a_minute_and_not_taken_for_another() {
+    // What the busiest page takes most of, and what another one does, and what it takes little of.
+    for change in [(0, 0), (2, 2), (2, 0)] {
+        for nodes in [1, 4] {
+            let found = changed(nodes, Server::Shared, change, 3.0);
+            let (route, resource) = change;
+            assert!((found[route][resource] - 1.0).abs() < 0.2, "{change:?}, {nodes} nodes: {found:.2?}");
+            assert!(found.iter().flatten().all(|part| (part - 1.0).abs() < 0.25), "{change:?}, {nodes}: {found:.2?}");
+        }
+    }
+}
+
+#[test]
+fn where_stays_say_nothing_the_level_is_right() {
+    // In a server that works in turn all wait for each other: whose cost it was may be mistaken, what all take may not.
+    for change in [(0, 0), (2, 2), (2, 0)] {
+        for nodes in [1, 4] {
+            let found = changed(nodes, Server::InTurn, change, 3.0);
+            let mut truth = PAGES;
+            truth[change.0][change.1] *= 3.0;
+            for resource in 0..RESOURCES {
+                let sum = |costs: &dyn Fn(usize) -> f64| (0..PAGES.len()).map(costs).sum::<f64>();
+                let all = sum(&|route| truth[route][resource]);
+                let level = sum(&|route| truth[route][resource] * found[route][resource]) / all;
+                assert!((level - 1.0).abs() < 0.3, "{change:?}, {nodes} nodes: {found:.2?}");
+            }
+        }
+    }
+}
