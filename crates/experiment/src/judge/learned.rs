@@ -5,9 +5,8 @@
 //! when it is within [`BAND`] of the truth.
 
 use serde::{Deserialize, Serialize, Serializer};
-use weirgate_config::Experiment;
+use weirgate_config::{Experiment, RESOURCE_NAMES};
 
-use super::resources::NAMES;
 use super::truth::Truth;
 use super::verdict::{rounded, rounded_option};
 use crate::beliefs::{Belief, RouteBeliefs};
@@ -160,7 +159,7 @@ fn route(experiment: &Experiment, route: &RouteBeliefs, truth: &Truth) -> Learne
         pattern: route.pattern.clone(),
         requests: truth.requests,
         at_s: route.over_time.iter().map(seconds).collect(),
-        resources: NAMES.iter().enumerate().map(resource).collect(),
+        resources: RESOURCE_NAMES.iter().enumerate().map(resource).collect(),
     }
 }
 

@@ -63,7 +63,7 @@ pub(super) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     }
     let mut rows = Vec::new();
     for (route, main) in routes {
-        for resource in 0..crate::judge::resources::NAMES.len() {
+        for resource in 0..crate::run::RESOURCES {
             for group in report.groups {
                 let row = row(report, group, route, resource);
                 rows.extend(row.map(|row| Row { main: resource == main, ..row }));
