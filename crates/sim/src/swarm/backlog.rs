@@ -196,7 +196,7 @@ impl Backlog {
     pub(super) fn releases(&self, classes: impl Iterator<Item = usize>) -> Vec<(u64, f64)> {
         let released = classes.flat_map(|class| &self.asked[class]).filter(|asked| asked.released);
         let mut all: Vec<(u64, f64)> = released.map(|asked| (asked.until, self.dominant(asked.traffic))).collect();
-        all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        all.sort_unstable_by_key(|one| one.0);
         all
     }
 }
