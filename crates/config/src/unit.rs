@@ -65,14 +65,12 @@ const MAX_SPAN_S: f64 = 366.0 * 86_400.0;
 /// Largest figure of any kind: past it 64-bit floats skip whole numbers that matter to no gateway.
 const MAX_NUMBER: f64 = 1e12;
 
-/// The length of an exponent such as `e-4`, as numbers of YAML and JSON may have, at the beginning of `text`.
+/// The length of `text` if it is an exponent such as `e-4`, as plain numbers of YAML and JSON may have; else 0.
 fn exponent(text: &str) -> usize {
     let Some(rest) = text.strip_prefix(['e', 'E']) else { return 0 };
     let digits = rest.strip_prefix(['+', '-']).unwrap_or(rest);
-    match digits.bytes().take_while(u8::is_ascii_digit).count() {
-        0 => 0,
-        count => text.len() - digits.len() + count,
-    }
+    let sound = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if sound { text.len() } else { 0 }
 }
 
 /// Splits `12.5ms` into a number and its unit.

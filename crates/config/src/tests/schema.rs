@@ -140,7 +140,10 @@ fn valid(schema: &Json, value: &Json, root: &Json) -> Result<(), String> {
             }
             "minimum" if value.as_f64() < argument.as_f64() => return fail("large enough"),
             "maximum" if value.as_f64() > argument.as_f64() => return fail("small enough"),
-            "minimum" | "maximum" => {}
+            "exclusiveMinimum" if value.as_f64().is_some_and(|value| Some(value) <= argument.as_f64()) => {
+                return fail("large enough");
+            }
+            "minimum" | "maximum" | "exclusiveMinimum" => {}
             other => panic!("the test does not know the keyword {other}"),
         }
     }

@@ -10,13 +10,11 @@
 //! - *stalls*: while somebody waits something is released. What is inside of full machines is done in a horizon at each
 //!   resource, one after the other at worst.
 //! - *shares*: of two classes that wait all through a phase neither gets more, over its weight, of the resource of which it
-//!   takes most, within a band and what turns are long. Under `drfq` a class that takes nothing of what the other one
-//!   needs may have more.
+//!   takes most, within a band and what turns are long. Under `drfq` that is of the resources that are short, and a class
+//!   that takes nothing of what the other one needs may have more.
 //! - *use*: while some class waits all through a phase, the machines' busiest resources are used by as much as the grain of the requests allows.
 //!
-//! Bounds are wide enough for what was seen in 300 scenarios of each discipline and no wider, but for `drfq` and a class that used what
-//! others did not need for a whole phase: its virtual times ran ahead, and in the next phase it has less than its part until the
-//! others have caught up. That is a weak spot of `drfq` and told as one.
+//! Bounds are wide enough for what was seen in 300 scenarios of each discipline and no wider.
 //!
 //! What is charged is what counts: where the table is wrong and learned, turns and stalls alone are looked at, with room for
 //! costs that are far off.
@@ -54,6 +52,9 @@ const RETURNS: f64 = 20.0;
 /// How far a class may run ahead under `drfq`, and how far back its virtual times count: the engine's figures, in horizons.
 const AHEAD: f64 = 0.25;
 const MEMORY: f64 = 5.0;
+
+/// A resource is short if it is used by so much of what the most used one is.
+const SHORT: f64 = 0.9;
 
 /// What of a full server is in use at least, the grain of requests aside: 300 scenarios came down to 0.865.
 const IN_USE: f64 = 0.8;
@@ -207,9 +208,11 @@ impl Look<'_> {
     fn shares(&self) -> Vec<Broken> {
         let Domain { whole, weights, .. } = *self.domain;
         let backlogged = self.backlogged();
+        let short = self.short();
         // By weight, and how long a turn is by weight.
         let had = |class: usize| {
-            let used = self.backlog.used(class, self.stretch).into_iter().fold(0.0, f64::max);
+            let used = self.backlog.used(class, self.stretch).into_iter().zip(short);
+            let used = used.filter(|(_, short)| *short).map(|(used, _)| used).fold(0.0, f64::max);
             (used / self.weight(class), self.backlog.largest(class, self.stretch) / self.weight(class))
         };
         let (turns, band) = if self.backlog.by_virtual_time { (AHEAD + MEMORY, BAND) } else { (2.0, BAND_BY_ROUNDS) };
@@ -228,6 +231,17 @@ impl Look<'_> {
             }
         }
         all
+    }
+
+    /// The resources of which there is too little. Rounds know of no difference.
+    fn short(&self) -> [bool; RESOURCES] {
+        let mut all = [0.0; RESOURCES];
+        for class in self.domain.classes.iter().copied() {
+            let used = self.backlog.used(class, self.stretch);
+            all.iter_mut().zip(used).for_each(|(all, used)| *all += used);
+        }
+        let most = all.into_iter().fold(0.0, f64::max);
+        all.map(|used| !self.backlog.by_virtual_time || used >= SHORT * most)
     }
 
     /// Does everything of `other` take of everything that `class` needs?
