@@ -10,8 +10,8 @@
 //! - *stalls*: while somebody waits something is released. What is inside of full machines is done in a horizon at each
 //!   resource, one after the other at worst.
 //! - *shares*: of two classes that wait all through a phase neither gets more, over its weight, of the resource of which it
-//!   takes most, within a band and what turns are long. Under `drfq` that is of the resources that are short, and a class
-//!   that takes nothing of what the other one needs may have more.
+//!   takes most, within a band and what turns are long. Under `drfq` the more counts only of resources that are short, and a
+//!   class that takes nothing of what the other one needs may have more.
 //! - *use*: while some class waits all through a phase, the machines' busiest resources are used by as much as the grain of the requests allows.
 //!
 //! Bounds are wide enough for what was seen in 300 scenarios of each discipline and no wider.
@@ -209,19 +209,20 @@ impl Look<'_> {
         let Domain { whole, weights, .. } = *self.domain;
         let backlogged = self.backlogged();
         let short = self.short();
-        // By weight, and how long a turn is by weight.
-        let had = |class: usize| {
-            let used = self.backlog.used(class, self.stretch).into_iter().zip(short);
-            let used = used.filter(|(_, short)| *short).map(|(used, _)| used).fold(0.0, f64::max);
+        // By weight, and how long a turn is by weight. What a class has of anything counts for it; what others have counts where
+        // there is too little.
+        let had = |class: usize, counts: [bool; RESOURCES]| {
+            let used = self.backlog.used(class, self.stretch).into_iter().zip(counts);
+            let used = used.filter(|(_, counts)| *counts).map(|(used, _)| used).fold(0.0, f64::max);
             (used / self.weight(class), self.backlog.largest(class, self.stretch) / self.weight(class))
         };
         let (turns, band) = if self.backlog.by_virtual_time { (AHEAD + MEMORY, BAND) } else { (2.0, BAND_BY_ROUNDS) };
         let mut all = Vec::new();
         for class in backlogged.iter().copied() {
-            let (own, grain) = had(class);
+            let (own, grain) = had(class, [true; RESOURCES]);
             let others = backlogged.iter().copied().filter(|other| *other != class && self.compete(class, *other));
             let most = others.map(|other| {
-                let (had, largest) = had(other);
+                let (had, largest) = had(other, short);
                 had - largest
             });
             let bound = own * (1.0 + band) + turns * whole / weights + grain;
