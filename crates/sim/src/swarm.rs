@@ -11,6 +11,7 @@
 
 mod backlog;
 mod draw;
+mod everyday;
 mod fair;
 mod family;
 mod figures;
@@ -19,6 +20,7 @@ mod outcome;
 mod resources;
 mod rule;
 mod sketch;
+mod slots;
 mod starved;
 mod table;
 mod tally;
@@ -32,9 +34,9 @@ use std::thread;
 
 use weirgate_config::{Errors, Experiment, Override};
 
-pub use family::Family;
+pub use family::{Family, Rotation};
 pub use outcome::{Lapse, Missed, Outcome, assess, play};
-pub use rule::{MOST_OWED, owed_share};
+pub use rule::{MOST_OWED, Reading, owed_share};
 pub use tally::{Row, Tally};
 
 use draw::Draw;
@@ -73,7 +75,7 @@ pub fn scenario(seed: u64) -> Scenario {
 /// # Errors
 /// What is wrong with the overrides.
 pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
-    scenario_of(Family::of(seed), seed, overrides)
+    scenario_of(Rotation::All.family_of(seed), seed, overrides)
 }
 
 /// The scenario of `family` that `seed` names, with `overrides` in its file.
@@ -100,8 +102,8 @@ fn sketched(family: Family, seed: u64, draw: &mut Draw) -> (String, String, Vec<
     let figures = figures::figures(&sketch, draw);
     let yaml = yaml::yaml(seed, family, &sketch, &figures);
     let wrong = |class: &sketch::ClassSketch| class.declared.is_some_and(|declared| declared != 1.0);
-    let excused = match sketch.classes.iter().all(wrong) {
-        // Wrong by the same factor for all: the shares are right, and everything is to hold.
+    let excused = match sketch.at_true_cost || sketch.classes.iter().all(wrong) {
+        // Wrong by the same factor for all, or the guarantees fit whatever was declared: everything is to hold.
         true => Vec::new(),
         false => (0..sketch.classes.len()).filter(|i| wrong(&sketch.classes[*i])).map(yaml::class_name).collect(),
     };
@@ -111,8 +113,8 @@ fn sketched(family: Family, seed: u64, draw: &mut Draw) -> (String, String, Vec<
 /// A campaign.
 #[derive(Clone, Debug)]
 pub struct Swarm {
-    /// Play all seeds as this one; `None`: families take turns.
-    pub family: Option<Family>,
+    /// Which families take turns.
+    pub rotation: Rotation,
     /// The first seed; the others follow it.
     pub first: u64,
     /// How many.
@@ -142,7 +144,7 @@ impl Swarm {
                             break;
                         }
                         let seed = self.first.wrapping_add(number);
-                        let family = self.family.unwrap_or_else(|| Family::of(seed));
+                        let family = self.rotation.family_of(seed);
                         // Who does not listen any more does not want the rest.
                         if send.send(play(family, seed, &self.overrides)).is_err() {
                             break;

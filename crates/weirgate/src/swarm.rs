@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use weirgate_config::Override;
-use weirgate_sim::swarm::{Family, Outcome, Swarm, Tally, scenario_of};
+use weirgate_sim::swarm::{Outcome, Rotation, Swarm, Tally, scenario_of};
 
 use crate::exit;
 use crate::sim::CANNOT;
@@ -22,9 +22,10 @@ pub(crate) struct Args {
     /// Print the experiment file of random scenario SEED, to read and to change.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["files", "swarm"])]
     swarm_file: Option<u64>,
-    /// Play every seed as a scenario of FAMILY. `resources`, which `mqos`, `mqos-drfq` and `sqos` can play, is played so alone.
-    #[arg(long, value_name = "FAMILY", value_parser = family)]
-    family: Option<Family>,
+    /// Play every seed as a scenario of FAMILY, or let seeds take turns through the families of a group: `classic` or
+    /// `everyday`. `resources`, which `mqos`, `mqos-drfq` and `sqos` can play, is played so alone.
+    #[arg(long, value_name = "FAMILY", value_parser = rotation)]
+    family: Option<Rotation>,
     /// With `--swarm`: a missed guarantee is a failure as well, not only a broken invariant.
     #[arg(long, requires = "swarm")]
     strict: bool,
@@ -33,10 +34,10 @@ pub(crate) struct Args {
     threads: Option<u16>,
 }
 
-/// The family of this name.
-fn family(name: &str) -> Result<Family, String> {
-    let names = || Family::all().map(Family::name).collect::<Vec<_>>().join("`, `");
-    Family::named(name).ok_or_else(|| format!("there are `{}`", names()))
+/// The families of this name.
+fn rotation(name: &str) -> Result<Rotation, String> {
+    let names = || Rotation::names().collect::<Vec<_>>().join("`, `");
+    Rotation::named(name).ok_or_else(|| format!("there are `{}`", names()))
 }
 
 /// What the other arguments of the command say.
@@ -62,8 +63,9 @@ struct Request<'a> {
 /// Runs what is asked for here; `None` if that is nothing. 0 iff nothing is broken, and with `strict` iff nothing was
 /// missed either.
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
+    let rotation = args.family.unwrap_or(Rotation::All);
     if let Some(seed) = args.swarm_file {
-        return Some(match scenario_of(args.family.unwrap_or_else(|| Family::of(seed)), seed, &[]) {
+        return Some(match scenario_of(rotation.family_of(seed), seed, &[]) {
             Ok(scenario) => exit::print(&scenario.yaml),
             Err(errors) => exit::fail(&errors.to_string()),
         });
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
         let discipline_first = discipline.map(Override::discipline).into_iter();
         let overrides = discipline_first.chain(context.sets.iter().cloned()).collect();
         let threads = args.threads.map(usize::from);
-        let swarm = Swarm { family: args.family, first: context.seed, count, overrides, threads };
+        let swarm = Swarm { rotation, first: context.seed, count, overrides, threads };
         let code = play(&Request { swarm, discipline, json: context.json, strict: args.strict });
         if code != ExitCode::SUCCESS {
             worst = code;
@@ -136,9 +138,9 @@ fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(|text| text + "\n")
 }
 
-/// The option that names the family of all seeds, if there is one.
+/// The option that names the families, if it is not all of them.
 fn of_family(request: &Request<'_>) -> String {
-    request.swarm.family.map_or(String::new(), |family| format!(" --family {family}"))
+    request.swarm.rotation.name().map_or(String::new(), |name| format!(" --family {name}"))
 }
 
 /// The command that plays a seed again.

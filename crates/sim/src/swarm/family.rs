@@ -45,12 +45,31 @@ pub enum Family {
     BestEffort,
     /// Requests take something of processors, disks and network, by a page table.
     Resources,
+    /// The time that requests wait for a dependency grows five to fifty times, for a while.
+    SlowDependency,
+    /// Best-effort or surplus requests of 1 to 60 s run beside short guaranteed ones.
+    LongBatch,
+    /// 0.5 to 3 % of the requests of a class take 20 to 100 times as long as the others.
+    HeavyTails,
+    /// Every request takes seconds to minutes, as conversations with a language model do.
+    LongServices,
+    /// The whole cluster has one to eight workers, and the pages of a class become up to ten times as expensive.
+    SmallClusters,
+    /// No service time is declared, and the load is 30 to 75 % from the first request on.
+    ColdStarts,
+    /// A third to four fifths of the machines crash, fail fast, or fail some requests, and nothing checks their health.
+    MajorityCrash,
+    /// Best-effort clients hold slots for seconds to minutes without using a CPU.
+    SlotHolders,
+    /// The declared service time is 0.1 to 10 times the true one, of one class or of all.
+    WrongDeclarations,
+    /// Requests of a service slowly become more expensive, in steps, until a restart.
+    Leaks,
 }
 
 impl Family {
-    /// Those in which seeds take turns, in their order. [`Family::Resources`] is not among them: the disciplines that it is
-    /// for need a page table, and no other family has one.
-    pub const TURNS: [Family; 18] = [
+    /// The first families, in the order of their turns.
+    pub const CLASSIC: [Family; 18] = [
         Family::Surge,
         Family::Costly,
         Family::NodesLost,
@@ -71,21 +90,29 @@ impl Family {
         Family::BestEffort,
     ];
 
+    /// Those of everyday life, whose turns come after the classic ones.
+    pub const EVERYDAY: [Family; 10] = [
+        Family::SlowDependency,
+        Family::LongBatch,
+        Family::HeavyTails,
+        Family::LongServices,
+        Family::SmallClusters,
+        Family::ColdStarts,
+        Family::MajorityCrash,
+        Family::SlotHolders,
+        Family::WrongDeclarations,
+        Family::Leaks,
+    ];
+
     /// All of them.
     pub fn all() -> impl Iterator<Item = Family> {
-        Family::TURNS.into_iter().chain([Family::Resources])
+        Rotation::All.families().into_iter().chain([Family::Resources])
     }
 
-    /// The one of this name.
+    /// Whether its guarantees fit at the true cost of the requests, whatever was declared (see `rule`).
     #[must_use]
-    pub fn named(name: &str) -> Option<Family> {
-        Family::all().find(|family| family.name() == name)
-    }
-
-    /// The family of a seed if none is asked for: they take turns, so that consecutive seeds cover all of them alike.
-    #[must_use]
-    pub fn of(seed: u64) -> Family {
-        Family::TURNS[(seed % Family::TURNS.len() as u64) as usize]
+    pub fn fits_at_true_cost(self) -> bool {
+        Family::EVERYDAY.contains(&self)
     }
 
     /// Its name in files and tables.
@@ -111,6 +138,76 @@ impl Family {
             Family::LostReports => "lost-reports",
             Family::BestEffort => "best-effort",
             Family::Resources => "resources",
+            Family::SlowDependency => "slow-dependency",
+            Family::LongBatch => "long-batch",
+            Family::HeavyTails => "heavy-tails",
+            Family::LongServices => "long-services",
+            Family::SmallClusters => "small-clusters",
+            Family::ColdStarts => "cold-starts",
+            Family::MajorityCrash => "majority-crash",
+            Family::SlotHolders => "slot-holders",
+            Family::WrongDeclarations => "wrong-declarations",
+            Family::Leaks => "leaks",
+        }
+    }
+}
+
+/// Which families seeds take turns through. Consecutive seeds cover all of them alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotation {
+    /// The classic families, then those of everyday life. [`Family::Resources`] takes no turn: the disciplines that it is for need
+    /// a page table, and no other family has one.
+    All,
+    /// The classic families alone, as long as there were no others.
+    Classic,
+    /// Those of everyday life alone.
+    Everyday,
+    /// One family plays every seed.
+    Only(Family),
+}
+
+impl Rotation {
+    /// The families in the order of their turns.
+    #[must_use]
+    pub fn families(self) -> Vec<Family> {
+        match self {
+            Rotation::All => [Family::CLASSIC.as_slice(), Family::EVERYDAY.as_slice()].concat(),
+            Rotation::Classic => Family::CLASSIC.to_vec(),
+            Rotation::Everyday => Family::EVERYDAY.to_vec(),
+            Rotation::Only(family) => vec![family],
+        }
+    }
+
+    /// The family of a seed.
+    #[must_use]
+    pub fn family_of(self, seed: u64) -> Family {
+        let families = self.families();
+        families[(seed % families.len() as u64) as usize]
+    }
+
+    /// The rotation of this name: `classic`, `everyday`, or that of a family.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Rotation> {
+        match name {
+            "classic" => Some(Rotation::Classic),
+            "everyday" => Some(Rotation::Everyday),
+            name => Family::all().find(|family| family.name() == name).map(Rotation::Only),
+        }
+    }
+
+    /// Every name but that of all families, which has none.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["classic", "everyday"].into_iter().chain(Family::all().map(Family::name))
+    }
+
+    /// Its name, unless it is that of all families.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            Rotation::All => None,
+            Rotation::Classic => Some("classic"),
+            Rotation::Everyday => Some("everyday"),
+            Rotation::Only(family) => Some(family.name()),
         }
     }
 }

@@ -9,7 +9,8 @@ use weirgate_engine::Statistic;
 
 use super::draw::Draw;
 use super::rule::MOST_OWED;
-use super::sketch::{ClassSketch, Sketch, Stream, tidy, tidy_down, tidy_up};
+use super::sketch::{ClassSketch, MachineSketch, Shape, Sketch, Stream, tidy, tidy_down, tidy_up};
+use super::slots;
 
 /// Most requests per second of all classes: twice the largest drawn rate and more, so that surges show, while a
 /// run stays below a second of computing.
@@ -25,12 +26,15 @@ const CPU_MS: (f64, f64) = (0.3, 250.0);
 /// Draws from which the unloaded response time is estimated: the p99 of 4000 rests on 40 of them.
 const SAMPLES: usize = 4_000;
 
+/// The p95 of an exponential time over its mean: ln 20.
+const P95: f64 = 3.0;
+
 /// The figures of one class.
 pub(super) struct Figures {
     /// CPU time per phase.
     pub(super) cpu: Vec<Distribution>,
-    /// Time without a CPU.
-    pub(super) io: Option<Distribution>,
+    /// Time without a CPU, per phase.
+    pub(super) io: Option<Vec<Distribution>>,
     /// Guaranteed requests per second (of each key).
     pub(super) throughput: Option<f64>,
     /// The limit, in milliseconds.
@@ -50,7 +54,7 @@ pub(super) fn figures(sketch: &Sketch, draw: &mut Draw) -> Vec<Figures> {
     // Requests per second and CPU millisecond: rates are inverse to the unit of CPU time.
     let rates = |phase: usize| -> f64 { works.iter().map(|work| work.rate(phase, room)).sum() };
     let largest = (0..sketch.phases.len()).map(rates).fold(0.0, f64::max);
-    let unit = (rates(0) / sketch.rate).max(largest / MOST_RATE);
+    let unit = sketch.cpu_ms.map_or(rates(0) / sketch.rate, |ms| ms / 1e3).max(largest / MOST_RATE);
     let calm: Vec<f64> = (0..sketch.phases.len()).map(|phase| moderation(sketch, &works, phase, room)).collect();
     let classes = sketch.classes.iter().zip(&works);
     classes.map(|(class, work)| class_figures(sketch, class, work, [unit, room], &calm, draw)).collect()
@@ -75,7 +79,11 @@ struct Work {
 impl Work {
     fn new(class: &ClassSketch, sketch: &Sketch) -> Work {
         let io = class.io.map_or(0.0, |(io, _)| io);
-        let owed = |dearer: &f64| class.declared.map_or(1.0, |d| (d * (1.0 + io) / (dearer + io)).min(1.0)) * dearer;
+        let owed = |dearer: &f64| match sketch.at_true_cost {
+            // Whichever part of a declared time is CPU time: at least the normal cost is owed.
+            true => class.declared.map_or(*dearer, |d| (d * (1.0 + io)).max(1.0).min(*dearer)),
+            false => class.declared.map_or(1.0, |d| (d * (1.0 + io) / (dearer + io)).min(1.0)) * dearer,
+        };
         let machines = &sketch.pools[class.pool].machines;
         Work {
             cost: class.cost * class.shape.of(1.0).mean() * 1e3,
@@ -109,15 +117,43 @@ fn room(sketch: &Sketch, works: &[Work]) -> f64 {
                 sketch.pools.iter().enumerate().any(|(pool, it)| within(pool) && it.machines.contains(&machine))
             };
             let machines = (0..sketch.machines.len()).filter(|&machine| serves(machine));
-            let capacity: f64 = machines.map(|m| sketch.machines[m].capacity() * sketch.usable(m, phase)).sum();
             let classes = sketch.classes.iter().zip(works).filter(|(class, _)| within(class.pool));
-            let shares: f64 = classes.filter_map(|(_, work)| work.share).sum();
+            let shares: f64 = classes.clone().filter_map(|(_, work)| work.share).sum();
+            let does = |m: usize| match sketch.at_true_cost {
+                true => with_slots(&sketch.machines[m], classes.clone(), phase),
+                false => sketch.machines[m].capacity(),
+            };
+            let capacity: f64 = machines.map(|m| does(m) * sketch.usable(m, phase)).sum();
             if shares > 0.0 {
                 room = room.min(MOST_OWED * capacity / shares);
             }
         }
     }
     room
+}
+
+/// CPU-seconds of a nominal CPU per second that `machine` does of the owed work of `classes` in `phase`. Where slots are
+/// few, requests that wait keep them from requests that would compute.
+fn with_slots<'a>(
+    machine: &MachineSketch,
+    classes: impl Iterator<Item = (&'a ClassSketch, &'a Work)>,
+    phase: usize,
+) -> f64 {
+    let Some(slots) = machine.concurrency else { return machine.capacity() };
+    let (mut cpu, mut io) = (0.0, 0.0);
+    for (class, work) in classes {
+        let Some(share) = work.share else { continue };
+        // Guaranteed work over the largest owed one; a class that is more expensive now is owed fewer requests.
+        let normal = share / work.owed;
+        let fewer = (work.owed / work.dearer[phase]).min(1.0);
+        cpu += normal * fewer * work.dearer[phase];
+        io += normal * fewer * class.io.map_or(0.0, |(io, _)| io * class.slower[phase]);
+    }
+    if cpu == 0.0 {
+        return machine.capacity();
+    }
+    let busy = slots::busy_cpus(slots, machine.cpus, cpu / machine.speed, io);
+    machine.capacity() * busy / f64::from(machine.cpus)
 }
 
 /// By how much what is sent beyond the guarantees is reduced in `phase`, so that not more than `MOST_WANTED` times the
@@ -146,22 +182,29 @@ fn class_figures(
     calm: &[f64],
     draw: &mut Draw,
 ) -> Figures {
-    let mean_ms = (class.cost * unit * 1e3).clamp(CPU_MS.0, CPU_MS.1);
+    let mean_ms = class.cost * unit * 1e3;
+    // A family that sets CPU times knows what it does.
+    let mean_ms = if sketch.cpu_ms.is_some() { mean_ms } else { mean_ms.clamp(CPU_MS.0, CPU_MS.1) };
     let cpu: Vec<Distribution> = class.dearer.iter().map(|dearer| class.shape.of(mean_ms * dearer)).collect();
-    let io = class.io.map(|(times, shape)| shape.of(mean_ms * times));
-    let io_ms = io.map_or(0.0, |io| io.mean() * 1e3);
+    let io: Option<Vec<Distribution>> =
+        class.io.map(|(times, shape)| class.slower.iter().map(|slower| shape.of(mean_ms * times * slower)).collect());
+    let io_ms = class.io.map_or(0.0, |(times, shape)| shape.of(mean_ms * times).mean() * 1e3);
     let normal_ms = class.shape.of(mean_ms).mean() * 1e3;
     let service_ms = class.declared.map(|declared| tidy((normal_ms + io_ms) * declared));
     // With the rounded figures: the rule must hold for what the file says.
     let owed_ms = cpu.iter().map(|cpu| {
         let cpu_ms = cpu.mean() * 1e3;
+        if sketch.at_true_cost {
+            return service_ms.map_or(cpu_ms, |declared| declared.max(normal_ms).min(cpu_ms));
+        }
         service_ms.map_or(1.0, |agreed| (agreed / (cpu_ms + io_ms)).min(1.0)) * cpu_ms
     });
     let owed_ms = owed_ms.fold(0.0, f64::max);
     let throughput = work.share.map(|share| tidy_down(room * share / (owed_ms / 1e3 * work.keys)));
-    let limit = class
-        .limit
-        .map(|(statistic, factor)| (statistic, limit_ms(sketch, class, &cpu, io, (statistic, factor), draw)));
+    let limit = class.limit.map(|(statistic, factor)| {
+        let limit = limit_ms(sketch, class, &cpu, io.as_deref(), (statistic, factor), draw);
+        (statistic, tidy_up(limit + blocking_ms(sketch, class.pool, unit)))
+    });
     let volume = (0..sketch.phases.len()).map(|phase| {
         let reduced = if is_within(work, phase) { 1.0 } else { calm[phase] };
         let rate = reduced
@@ -196,7 +239,7 @@ fn limit_ms(
     sketch: &Sketch,
     class: &ClassSketch,
     cpu: &[Distribution],
-    io: Option<Distribution>,
+    io: Option<&[Distribution]>,
     (statistic, factor): (Statistic, f64),
     draw: &mut Draw,
 ) -> f64 {
@@ -205,7 +248,8 @@ fn limit_ms(
     let mut seen = Vec::new();
     for (phase, cpu) in cpu.iter().enumerate().filter(|(phase, _)| sketch.phases[*phase].judged) {
         // Most phases differ in their rates alone.
-        let setting = (*cpu, machines.iter().map(|&m| sketch.usable(m, phase)).collect::<Vec<f64>>());
+        let io = io.map(|io| io[phase]);
+        let setting = (*cpu, io, machines.iter().map(|&m| sketch.usable(m, phase)).collect::<Vec<f64>>());
         if seen.contains(&setting) {
             continue;
         }
@@ -236,10 +280,55 @@ fn limit_ms(
             Statistic::Percentile(p) => percentile(p),
         };
         let busy = MOST_OWED * sketch.tight;
-        let wait = busy.powf((2.0 * (cpus + 1.0)).sqrt() - 1.0) / (cpus * (1.0 - busy));
+        let wait = slots::wait(cpus, busy);
         // Servers that take turns behind one address queue as if they were alone.
         let wait = if hidden { wait * 2.0 } else { wait };
-        limit = limit.max(factor * percentile(95.0)).max(1.5 * limited * (1.0 + 2.5 * wait));
+        let unloaded = if sketch.at_true_cost { limited.max(percentile(95.0)) } else { percentile(95.0) };
+        limit = limit.max(factor * unloaded).max(1.5 * limited * (1.0 + 2.5 * wait));
     }
-    tidy_up(limit)
+    limit
+}
+
+/// How much later requests of `pool` are, in milliseconds, because those in flight cannot be interrupted: nothing where
+/// slots are not limited, since CPUs are shared then.
+///
+/// An ideal scheduler knows everything and serves what is owed first, but a worker that has begun a long request ends it. With
+/// k workers a request finds a mean wait of the M/G/k queue, that of M/M/k times (1 + c²)/2 of the mixed times of all owed
+/// requests; its p95 is at most three times that, as that of an exponential wait. On top comes the p95 of the longest
+/// class over k: until the first of k workers is free that had all begun such requests at different times.
+fn blocking_ms(sketch: &Sketch, pool: usize, unit: f64) -> f64 {
+    if !sketch.at_true_cost {
+        return 0.0;
+    }
+    let machines = sketch.pools[pool].machines.iter().map(|&m| (m, &sketch.machines[m]));
+    let mut most = 0.0f64;
+    for phase in (0..sketch.phases.len()).filter(|phase| sketch.phases[*phase].judged) {
+        let mut workers = 0.0;
+        for (index, machine) in machines.clone() {
+            let Some(slots) = machine.concurrency else { return 0.0 };
+            workers += f64::from(slots * machine.servers) * sketch.usable(index, phase).ceil();
+        }
+        // Moments of the time in a worker, weighted by owed requests.
+        let (mut rate, mut first, mut second, mut longest) = (0.0, 0.0, 0.0, 0.0f64);
+        for class in &sketch.classes {
+            let Some(share) = class.share.filter(|_| class.pool == pool) else { continue };
+            let mean = |relative: f64, shape: Shape| shape.of(class.cost * unit * 1e3 * relative).mean() * 1e3;
+            let (waits, io) = class.io.map_or((0.0, Shape::Fixed), |(io, shape)| (io * class.slower[phase], shape));
+            let (cpu_ms, io_ms) = (mean(class.dearer[phase], class.shape), mean(waits, io));
+            let owed = share / (class.cost * class.dearer[phase]);
+            rate += owed;
+            first += owed * (cpu_ms + io_ms);
+            second += owed
+                * ((cpu_ms + io_ms).powi(2)
+                    + class.shape.variation() * cpu_ms.powi(2)
+                    + io.variation() * io_ms.powi(2));
+            longest = longest.max(P95 * (cpu_ms + io_ms));
+        }
+        if rate > 0.0 {
+            let squares = rate * second / (first * first);
+            let mean = slots::wait(workers, MOST_OWED * sketch.tight) * squares / 2.0 * first / rate;
+            most = most.max(P95 * mean + longest / workers);
+        }
+    }
+    most
 }

@@ -7,6 +7,7 @@ use weirgate_config::{FaultKind, Thrashing};
 use weirgate_engine::Statistic;
 
 use super::draw::Draw;
+use super::everyday;
 use super::family::Family;
 use super::sketch::{ClassSketch, FaultSketch, MachineSketch, PhaseSketch, PoolSketch, Shape, Sketch, Stream};
 use super::yaml::class_name;
@@ -41,6 +42,7 @@ pub(super) fn sketch(family: Family, draw: &mut Draw) -> Sketch {
         Family::BestEffort => best_effort(&mut sketch, draw),
         // Its scenarios are written in `resources`.
         Family::Resources => String::new(),
+        everyday => everyday::sketch(everyday, &mut sketch, draw),
     };
     sketch.about = about;
     sketch
@@ -85,6 +87,9 @@ fn plain(family: Family, draw: &mut Draw) -> Sketch {
         timeouts: draw.chance(0.5),
         rate: draw.decades(500.0, 3000.0),
         tight: draw.between(0.65, 1.0),
+        cpu_ms: None,
+        at_true_cost: family.fits_at_true_cost(),
+        settle_s: None,
     };
     for _ in 0..classes {
         let class = plain_class(sketch.phases.len(), draw);
@@ -93,7 +98,7 @@ fn plain(family: Family, draw: &mut Draw) -> Sketch {
     sketch
 }
 
-fn plain_class(phases: usize, draw: &mut Draw) -> ClassSketch {
+pub(super) fn plain_class(phases: usize, draw: &mut Draw) -> ClassSketch {
     let mut offer = within(draw);
     let offers = (0..phases).map(|_| {
         if draw.chance(0.3) {
@@ -110,6 +115,7 @@ fn plain_class(phases: usize, draw: &mut Draw) -> ClassSketch {
         shape: draw.pick(&[Shape::Exponential, Shape::Exponential, Shape::Fixed, Shape::Hyper]),
         io: draw.chance(0.15).then(|| (draw.decades(0.2, 2.0), Shape::Exponential)),
         dearer: vec![1.0; phases],
+        slower: vec![1.0; phases],
         declared: draw.chance(0.85).then_some(1.0),
         limit: draw.chance(0.9).then(|| (statistic(draw), draw.decades(4.0, 100.0))),
         stream: if draw.chance(0.1) { Stream::Even } else { Stream::Poisson },
@@ -134,12 +140,12 @@ fn statistic(draw: &mut Draw) -> Statistic {
 }
 
 /// The phases in which something happens: one of them, or both.
-fn events(sketch: &Sketch, draw: &mut Draw) -> Vec<usize> {
+pub(super) fn events(sketch: &Sketch, draw: &mut Draw) -> Vec<usize> {
     let events: Vec<usize> = (1..sketch.phases.len()).step_by(2).collect();
     if events.len() > 1 && draw.chance(0.5) { vec![draw.pick(&events)] } else { events }
 }
 
-fn surge(sketch: &mut Sketch, draw: &mut Draw) -> String {
+pub(super) fn surge(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let surging = draw.whole(1, sketch.classes.len().min(2));
     let surging = draw.some(surging, sketch.classes.len());
     let mut told = Vec::new();
@@ -358,6 +364,7 @@ fn idle_return(sketch: &mut Sketch, draw: &mut Draw) -> String {
     for class in &mut sketch.classes {
         class.offers.insert(1, class.offers[0]);
         class.dearer.insert(1, class.dearer[0]);
+        class.slower.insert(1, class.slower[0]);
     }
     format!("{about}; all nodes hang for {length} s")
 }

@@ -1,5 +1,6 @@
 //! The rule by which every scenario is feasible: in every judged phase, and for every set of pools, the work
-//! that is owed at most is at most 92 % of what the machines of these pools can do.
+//! that is owed at most is at most 92 % of what the machines of these pools can do, and so are the slot-seconds that it holds where
+//! worker slots are limited.
 //!
 //! What is owed is g × min(1, agreed/actual mean cost) requests of the actual CPU time: a class that is dearer than
 //! agreed is owed its capacity, not its rate. Looking at every set of pools is Hall's condition: it holds
@@ -31,15 +32,25 @@ impl Usable for FaultKind {
     }
 }
 
-/// The largest share of any set of pools' capacity that is owed in phase `phase`. Infinite if something is owed
+/// What a declared service time means for what is owed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// The declared time over the true one, waiting included, scales the guaranteed rate.
+    Declared,
+    /// The guaranteed rate is owed at the cost that requests have at first. A class that becomes more expensive is owed this
+    /// capacity, or what it declared if that is more. Machines that fail some of their requests have none.
+    TrueCost,
+}
+
+/// The largest share of any set of pools' CPUs or worker slots that is owed in phase `phase`. Infinite if something is owed
 /// where nothing is left.
 ///
 /// More than eight pools are looked at one by one and all together only.
 #[must_use]
-pub fn owed_share(experiment: &Experiment, phase: usize) -> f64 {
+pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f64 {
     let policy = &experiment.site.policy;
     let pools = policy.pools.len();
-    let mut work = vec![0.0; pools];
+    let (mut work, mut held) = (vec![0.0; pools], vec![0.0; pools]);
     for traffic in &experiment.traffic {
         let (class, keys) = match traffic.class {
             TrafficClass::Class(class) => (&policy.classes[class], 1.0),
@@ -51,11 +62,18 @@ pub fn owed_share(experiment: &Experiment, phase: usize) -> f64 {
         let until = experiment.phases[phase].until;
         let first = traffic.demand.iter().rposition(|demand| demand.at <= from).unwrap_or(0);
         let during = traffic.demand[first..].iter().take_while(|demand| demand.at < until);
+        let normal = traffic.demand[0].cpu.mean();
         let owed = |demand: &DemandFrom| {
             let (cpu, io) = (demand.cpu.mean(), demand.io.mean() + demand.disk.mean() + demand.link.mean());
-            agreed.map_or(1.0, |agreed| (agreed / (cpu + io)).min(1.0)) * cpu
+            let part = match reading {
+                Reading::Declared => agreed.map_or(1.0, |agreed| agreed / (cpu + io)),
+                Reading::TrueCost => agreed.map_or(1.0, |agreed| agreed.max(normal) / cpu),
+            };
+            (part.min(1.0) * cpu, part.min(1.0) * (cpu + io))
         };
-        work[class.pool] += rate * keys * during.map(owed).fold(0.0, f64::max);
+        let most = |of: fn((f64, f64)) -> f64| during.clone().map(|demand| of(owed(demand))).fold(0.0, f64::max);
+        work[class.pool] += rate * keys * most(|(cpu, _)| cpu);
+        held[class.pool] += rate * keys * most(|(_, held)| held);
     }
     let every: Vec<u32> = match pools {
         0..=MOST_POOLS => (1..1 << pools).collect(),
@@ -67,15 +85,15 @@ pub fn owed_share(experiment: &Experiment, phase: usize) -> f64 {
         false => every.iter().map(|set| (0..pools).filter(|pool| set >> pool & 1 == 1).collect()).collect(),
     };
     let share = |set: &Vec<usize>| {
-        let owed: f64 = set.iter().map(|&pool| work[pool]).sum();
-        let capacity = live_capacity(experiment, phase, |pool| set.contains(&pool));
-        if owed > 0.0 { owed / capacity } else { 0.0 }
+        let of = |owed: &[f64]| set.iter().map(|&pool| owed[pool]).sum::<f64>();
+        let (cpus, slots) = live_capacity(experiment, phase, reading, |pool| set.contains(&pool));
+        if of(&work) > 0.0 { (of(&work) / cpus).max(of(&held) / slots) } else { 0.0 }
     };
     sets.iter().map(share).fold(0.0, f64::max)
 }
 
-/// CPU-seconds per second of the machines that serve pools of `of`, all through phase `phase`.
-fn live_capacity(experiment: &Experiment, phase: usize, of: impl Fn(usize) -> bool) -> f64 {
+/// CPU-seconds and slot-seconds per second of the machines that serve pools of `of`, all through phase `phase`.
+fn live_capacity(experiment: &Experiment, phase: usize, reading: Reading, of: impl Fn(usize) -> bool) -> (f64, f64) {
     let (from, until) = (experiment.phase_from(phase), experiment.phases[phase].until);
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of);
     let mut machines: Vec<usize> = nodes.filter(|(node, _)| of(node.pool)).map(|(_, machine)| *machine).collect();
@@ -85,8 +103,15 @@ fn live_capacity(experiment: &Experiment, phase: usize, of: impl Fn(usize) -> bo
         let machine = &experiment.machines[*index];
         let faults = experiment.faults.iter().filter(|fault| fault.machines.contains(index));
         let during = faults.filter(|fault| fault.at < until && fault.until.is_none_or(|end| end > from));
-        let usable = during.map(|fault| fault.kind.usable()).fold(1.0, f64::min);
-        f64::from(machine.cpus * machine.servers) * machine.speed * usable
+        let left = |kind: FaultKind| match (kind, reading) {
+            (FaultKind::FailFast(_), Reading::TrueCost) => 0.0,
+            (kind, _) => kind.usable(),
+        };
+        let usable = during.map(|fault| left(fault.kind)).fold(1.0, f64::min);
+        let slots = machine.concurrency.map_or(f64::INFINITY, |slots| f64::from(slots * machine.servers));
+        // A slow machine has all its slots.
+        let slots = if usable > 0.0 { slots } else { 0.0 };
+        (f64::from(machine.cpus * machine.servers) * machine.speed * usable, slots)
     };
-    machines.iter().map(capacity).sum()
+    machines.iter().map(capacity).fold((0.0, 0.0), |(cpus, slots), (c, s)| (cpus + c, slots + s))
 }

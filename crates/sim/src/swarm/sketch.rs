@@ -23,8 +23,14 @@ pub(super) struct Sketch {
     pub(super) faults: Vec<FaultSketch>,
     /// Does the policy give up on nodes that do not answer within twice the limit?
     pub(super) timeouts: bool,
-    /// Requests per second of all classes in the first phase.
+    /// Requests per second of all classes in the first phase, unless `cpu_ms` says how long they take.
     pub(super) rate: f64,
+    /// Mean CPU time of a request of cost 1 in milliseconds, where the family sets it.
+    pub(super) cpu_ms: Option<f64>,
+    /// Guarantees fit at the true cost of the requests and within the worker slots, on machines that do not fail.
+    pub(super) at_true_cost: bool,
+    /// What is judged apart at the start of a phase, in seconds, where that is not the default.
+    pub(super) settle_s: Option<f64>,
     /// Guaranteed work over the work that fits by the rule (see `rule`), at most 1.
     pub(super) tight: f64,
 }
@@ -75,6 +81,8 @@ pub(super) struct ClassSketch {
     pub(super) io: Option<(f64, Shape)>,
     /// Per phase: CPU time over the normal one.
     pub(super) dearer: Vec<f64>,
+    /// Per phase: time without a CPU over the normal one.
+    pub(super) slower: Vec<f64>,
     /// Per phase: requests sent over requests guaranteed; where none are, work wanted over the pool's capacity.
     pub(super) offers: Vec<f64>,
     /// Declared service time over the true one; `None` is not declared.
@@ -111,6 +119,11 @@ pub(super) enum Shape {
     /// Squared coefficient of variation 4, cut off at twenty times the mean: like RUBiS (median 101, mean 149,
     /// p95 457, max 3088 ms), whose largest is 20 times its mean.
     Hyper,
+    /// This share of the requests takes this many times as long as the others in the mean.
+    Tail {
+        share: f64,
+        times: f64,
+    },
 }
 
 impl Shape {
@@ -125,6 +138,30 @@ impl Shape {
                 let p = 0.887;
                 let [first, second] = [p, 1.0 - p].map(|p| time(mean_ms / (2.0 * p)));
                 Distribution::HyperExponential { p, first, second, most: time(20.0 * mean_ms) }
+            }
+            Shape::Tail { share, times } => {
+                let body_ms = mean_ms / (1.0 - share + share * times);
+                let tail_ms = body_ms * times;
+                // Five times its mean: one in 150 of the long ones is cut.
+                Distribution::HyperExponential {
+                    p: tidy(1.0 - share),
+                    first: time(body_ms),
+                    second: time(tail_ms),
+                    most: time(5.0 * tail_ms),
+                }
+            }
+        }
+    }
+
+    /// The squared coefficient of variation.
+    pub(super) fn variation(self) -> f64 {
+        match self {
+            Shape::Fixed => 0.0,
+            Shape::Exponential => 1.0,
+            Shape::Hyper => 4.0,
+            Shape::Tail { share, times } => {
+                let mean = 1.0 - share + share * times;
+                2.0 * (1.0 - share + share * times * times) / (mean * mean) - 1.0
             }
         }
     }
@@ -141,7 +178,20 @@ impl Sketch {
         let (from, until) = (self.phase_from(phase), self.phases[phase].until_s);
         let of = self.faults.iter().filter(|fault| fault.machines.contains(&machine));
         let during = of.filter(|f| f.from_s < until && f.until_s.is_none_or(|end| end > from));
-        during.map(|fault| fault.kind.usable()).fold(1.0, f64::min)
+        let usable = during.map(|fault| fault.kind.usable()).fold(1.0, f64::min);
+        // A scheduler that knows everything sends nothing to a machine that fails a part of it.
+        let fails = self.at_true_cost && self.fails(machine, from, until);
+        if fails { 0.0 } else { usable }
+    }
+
+    /// Whether `machine` fails requests at some time between these instants.
+    fn fails(&self, machine: usize, from_s: f64, until_s: f64) -> bool {
+        self.faults.iter().any(|fault| {
+            matches!(fault.kind, FaultKind::FailFast(_))
+                && fault.machines.contains(&machine)
+                && fault.from_s < until_s
+                && fault.until_s.is_none_or(|end| end > from_s)
+        })
     }
 }
 

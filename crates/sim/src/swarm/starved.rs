@@ -57,7 +57,10 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
             served.push(until);
             let own = |record: &&Record| f64::from(record.cpu) / slowest + record.beside_cpu();
             let mean = during.iter().map(own).sum::<f64>() / during.len().max(1) as f64;
-            let most = if class.guarantee.throughput.is_some() { MOST } else { MOST_BEST_EFFORT };
+            let most = match class.guarantee.throughput {
+                Some(rate) => MOST.max(owed_gap(rate, class.service_time, mean)),
+                None => MOST_BEST_EFFORT,
+            };
             let most = ((most.as_secs_f64() + OWN_TIME * mean) * 1e9) as u64;
             if let Some(longest) = longest_at_zero(from, during, &served, most) {
                 found.push(Starved { subject, phase, seconds: longest as f64 / 1e9 });
@@ -65,6 +68,13 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
         }
     }
     found
+}
+
+/// The longest stretch between two owed requests that is nothing unusual: one in twenty exponential gaps is longer. It matters
+/// where a class is owed a few requests a second or less.
+fn owed_gap(rate: f64, declared: Option<Duration>, mean: f64) -> Duration {
+    let fewer = declared.map_or(1.0, |declared| (declared.as_secs_f64() / mean.max(1e-9)).min(1.0));
+    Duration::from_secs_f64(3.0 / (rate * fewer).max(1e-3))
 }
 
 /// The longest stretch without an end in `served` from the first of `arrivals` in it on, if it is longer than `most` and

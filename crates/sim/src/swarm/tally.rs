@@ -169,6 +169,7 @@ impl fmt::Display for Missed {
 
 #[cfg(test)]
 mod tests {
+    use super::super::family::Rotation;
     use super::*;
 
     fn outcome(seed: u64, kinds: &[Lapse], by: f64) -> Outcome {
@@ -182,7 +183,7 @@ mod tests {
         };
         Outcome {
             seed,
-            family: Family::of(seed),
+            family: Rotation::Classic.family_of(seed),
             about: "a test".to_owned(),
             requests: 10,
             misses: kinds.iter().map(missed).collect(),

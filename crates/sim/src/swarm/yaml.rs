@@ -13,6 +13,10 @@ use super::sketch::{ClassSketch, FaultSketch, PhaseSketch, Sketch, Stream, tidy}
 /// How long a node may take to answer, over the limit of its class, where the policy says so; at least a second.
 const TIMEOUT: f64 = 2.0;
 
+/// Classes whose requests take longer than this in the mean have timeouts of an hour: a node may take 60 s until its first
+/// byte by default, and one in 400 exponential times is longer than six times its mean.
+const LONG_MS: f64 = 10_000.0;
+
 /// The experiment file of a scenario.
 pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figures]) -> String {
     let mut lines = vec![
@@ -59,6 +63,7 @@ pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figure
         lines.extend(traffic(sketch, index, class, figures));
     }
     lines.extend(phases(&sketch.phases));
+    lines.extend(sketch.settle_s.map(|seconds| format!("settle: {seconds}s")));
     if !sketch.faults.is_empty() {
         lines.push("faults:".to_owned());
         lines.extend(sketch.faults.iter().map(fault));
@@ -115,7 +120,16 @@ fn policy_class(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Fi
     lines.extend(figures.service_ms.map(|ms| format!("      service_time: {ms}ms")));
     let timeout = figures.limit.filter(|_| sketch.timeouts).map(|(_, limit)| tidy(TIMEOUT * limit).max(1e3));
     lines.extend(timeout.map(|ms| format!("      timeouts: {{ first_byte: {ms}ms }}")));
+    if longest_ms(figures) > LONG_MS {
+        lines.push("      timeouts: { first_byte: 1h, total: 1h }".to_owned());
+    }
     lines
+}
+
+/// The largest mean time in a node of any phase, in milliseconds.
+fn longest_ms(figures: &Figures) -> f64 {
+    let io = |phase: usize| figures.io.as_ref().map_or(0.0, |io| io[phase].mean());
+    figures.cpu.iter().enumerate().map(|(phase, cpu)| (cpu.mean() + io(phase)) * 1e3).fold(0.0, f64::max)
 }
 
 fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures) -> Vec<String> {
@@ -142,9 +156,11 @@ fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures
             }
         }
     }
-    let io = figures.io.map(|io| format!(", io: {}", times(&io)));
-    let demand = |cpu| format!("{{ cpu: {}{} }}", times(cpu), io.as_deref().unwrap_or_default());
-    let demands: Vec<String> = figures.cpu.iter().map(demand).collect();
+    let demand = |(phase, cpu): (usize, &Distribution)| {
+        let io = figures.io.as_ref().map(|io| format!(", io: {}", times(&io[phase])));
+        format!("{{ cpu: {}{} }}", times(cpu), io.unwrap_or_default())
+    };
+    let demands: Vec<String> = figures.cpu.iter().enumerate().map(demand).collect();
     lines.push(format!("    demand: {}", changes(&sketch.phases, "demand", &demands, "")));
     if let Some(ms) = figures.patience_ms {
         lines.push(format!("    patience: {ms}ms"));
