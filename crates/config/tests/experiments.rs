@@ -1,4 +1,4 @@
-//! Every experiment under `experiments/` loads, and every one under `experiments/broken/` fails with exactly the
+//! Every experiment under `experiments/` and `experiments/everyday/` loads, and every one under `experiments/broken/` fails with exactly the
 //! messages beside it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages; read the
 //! difference before you keep it.
 
@@ -21,6 +21,14 @@ fn yaml(folder: &Path) -> Vec<PathBuf> {
     files.retain(|path| path.extension().is_some_and(|e| e == "yaml"));
     files.sort();
     files
+}
+
+/// The published experiments and our own ones, and those of everyday life.
+fn experiments() -> Vec<PathBuf> {
+    let folder = Path::new(EXPERIMENTS);
+    let (files, everyday) = (yaml(folder), yaml(&folder.join("everyday")));
+    assert!(files.len() >= 18 && everyday.len() >= 30, "{} and {} experiments", files.len(), everyday.len());
+    files.into_iter().chain(everyday).collect()
 }
 
 fn set(overrides: &[&str]) -> Vec<Override> {
@@ -83,9 +91,7 @@ fn guarantees(experiment: &Experiment) -> Vec<(&str, f64, String, u128)> {
 
 #[test]
 fn every_experiment_loads() {
-    let files = yaml(Path::new(EXPERIMENTS));
-    assert!(files.len() >= 18, "only {} experiments", files.len());
-    for path in files {
+    for path in experiments() {
         let loaded = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}"));
         let name = path.file_stem().unwrap().to_string_lossy();
         assert_eq!(loaded.experiment.name, name);
@@ -109,7 +115,7 @@ fn means(demand: &weirgate_config::DemandFrom) -> [f64; 3] {
 
 #[test]
 fn what_is_asked_within_the_guarantees_fits_the_machines() {
-    for path in yaml(Path::new(EXPERIMENTS)) {
+    for path in experiments() {
         let experiment = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
         // In this one it is not meant to.
         if experiment.name == "quorum-infeasible" {
