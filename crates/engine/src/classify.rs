@@ -14,11 +14,12 @@ use crate::admit::{Expected, Pace};
 use crate::demand::RESOURCES;
 use crate::dispatch::Sections;
 use crate::forward::RetryTokens;
+use crate::index::Table;
 use crate::observe::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
 use crate::release::{Bucket, Halves};
-use crate::ticket::NONE;
+use crate::request::{ClassId, TemplateId};
 use crate::time::Time;
 
 /// State of one live class.
@@ -94,32 +95,32 @@ impl Class {
 /// A class made from a template.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
-    pub(crate) template: u32,
+    pub(crate) template: TemplateId,
     pub(crate) key: Box<[u8]>,
     /// Neighbours among the idle classes of the template.
-    older: u32,
-    newer: u32,
+    older: ClassId,
+    newer: ClassId,
 }
 
 #[derive(Clone, Debug)]
 struct Template {
-    by_key: BTreeMap<Box<[u8]>, u32>,
+    by_key: BTreeMap<Box<[u8]>, ClassId>,
     max_live: usize,
-    oldest: u32,
-    newest: u32,
+    oldest: ClassId,
+    newest: ClassId,
 }
 
 /// All live classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
-    pub(crate) all: Vec<Class>,
+    pub(crate) all: Table<ClassId, Class>,
     /// Classes of the policy, then its templates.
     pub(crate) specs: Vec<Spec>,
     /// Per spec where its requests go.
     sections: Vec<usize>,
     named: usize,
     templates: Vec<Template>,
-    free: Vec<u32>,
+    free: Vec<ClassId>,
     /// Σφ over all live classes.
     pub(crate) total_weight: u64,
     /// The same in slots per pool, over classes whose service time is known.
@@ -138,11 +139,17 @@ impl Classes {
             policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).cloned().collect();
         let parts = Sections::new(policy);
         let sections: Vec<usize> = specs.iter().map(|spec| parts.of_class(spec)).collect();
-        let all: Vec<Class> = (0..specs.len()).map(|index| Class::new(now, index, sections[index])).collect();
+        let all: Table<ClassId, Class> =
+            (0..specs.len()).map(|index| Class::new(now, index, sections[index])).collect();
         let templates = policy
             .templates
             .iter()
-            .map(|t| Template { by_key: BTreeMap::new(), max_live: t.max_live as usize, oldest: NONE, newest: NONE })
+            .map(|t| Template {
+                by_key: BTreeMap::new(),
+                max_live: t.max_live as usize,
+                oldest: ClassId::NONE,
+                newest: ClassId::NONE,
+            })
             .collect();
         let named = policy.classes.len();
         let pool_slots = vec![0.0; parts.len()];
@@ -158,43 +165,43 @@ impl Classes {
         self.known = (0.0, 0);
         self.total_weight = 0;
         self.pool_slots.fill(0.0);
-        let live = |classes: &Classes, index: u32| classes.all[index as usize].live;
-        for index in 0..self.all.len() as u32 {
+        let live = |classes: &Classes, index: ClassId| classes.all[index].live;
+        for index in self.all.ids() {
             if let Some(t) = self.service_time(index).filter(|_| live(self, index)) {
                 self.known.0 += t;
                 self.known.1 += 1;
             }
         }
-        for index in 0..self.all.len() as u32 {
-            self.all[index as usize].weight = self.due_weight(index);
+        for index in self.all.ids() {
+            self.all[index].weight = self.due_weight(index);
             if live(self, index) {
-                let (pool, slots) = (self.all[index as usize].pool, self.slots(index));
-                self.total_weight += self.all[index as usize].weight;
+                let (pool, slots) = (self.all[index].pool, self.slots(index));
+                self.total_weight += self.all[index].weight;
                 self.pool_slots[pool] += slots;
-                self.all[index as usize].slots = slots;
+                self.all[index].slots = slots;
             }
         }
     }
 
-    pub(crate) fn spec(&self, class: u32) -> &Spec {
-        &self.specs[self.all[class as usize].spec as usize]
+    pub(crate) fn spec(&self, class: ClassId) -> &Spec {
+        &self.specs[self.all[class].spec as usize]
     }
 
     /// The class for requests whose class is gone.
-    pub(crate) fn default_class(&self) -> u32 {
-        self.named as u32 - 1
+    pub(crate) fn default_class(&self) -> ClassId {
+        ClassId(self.named as u32 - 1)
     }
 
     /// The overflow class of a template.
-    fn overflow(&self, template: u32) -> u32 {
-        self.named as u32 + template
+    fn overflow(&self, template: TemplateId) -> ClassId {
+        ClassId(self.named as u32 + template.0)
     }
 
     /// The class of `key`, made if there is none. The flag tells whether it was made.
-    pub(crate) fn intern(&mut self, now: Time, template: u32, key: &[u8]) -> (u32, bool) {
-        let Some(state) = self.templates.get(template as usize) else { return (self.default_class(), false) };
+    pub(crate) fn intern(&mut self, now: Time, template: TemplateId, key: &[u8]) -> (ClassId, bool) {
+        let Some(state) = self.templates.get(template.0 as usize) else { return (self.default_class(), false) };
         if let Some(class) = state.by_key.get(key).copied() {
-            if !self.all[class as usize].active() {
+            if !self.all[class].active() {
                 self.leave_idle(class);
                 self.enter_idle(class);
             }
@@ -202,31 +209,30 @@ impl Classes {
         }
         if state.by_key.len() >= state.max_live {
             let oldest = state.oldest;
-            if oldest == NONE {
+            if oldest == ClassId::NONE {
                 return (self.overflow(template), false);
             }
             self.evict(oldest);
         }
-        let spec = self.named + template as usize;
+        let spec = self.named + template.0 as usize;
         let mut class = Class::new(now, spec, self.sections[spec]);
-        class.made = Some(Made { template, key: key.into(), older: NONE, newer: NONE });
+        class.made = Some(Made { template, key: key.into(), older: ClassId::NONE, newer: ClassId::NONE });
         let index = if let Some(index) = self.free.pop() {
-            self.all[index as usize] = class;
+            self.all[index] = class;
             index
         } else {
-            self.all.push(class);
-            self.all.len() as u32 - 1
+            self.all.push(class)
         };
         let weight = self.due_weight(index);
         self.change_weight(index, weight);
-        self.templates[template as usize].by_key.insert(key.into(), index);
+        self.templates[template.0 as usize].by_key.insert(key.into(), index);
         self.enter_idle(index);
         (index, true)
     }
 
-    fn evict(&mut self, class: u32) {
+    fn evict(&mut self, class: ClassId) {
         self.leave_idle(class);
-        let gone = &mut self.all[class as usize];
+        let gone = &mut self.all[class];
         gone.live = false;
         let (counts, learned) = (gone.observed.counts, gone.observed.learned());
         let Some(made) = gone.made.take() else { return };
@@ -235,42 +241,42 @@ impl Classes {
             self.known.0 -= learned;
             self.known.1 -= 1;
         }
-        self.templates[made.template as usize].by_key.remove(&made.key);
+        self.templates[made.template.0 as usize].by_key.remove(&made.key);
         let overflow = self.overflow(made.template);
-        self.all[overflow as usize].observed.counts.add(&counts);
+        self.all[overflow].observed.counts.add(&counts);
         self.free.push(class);
     }
 
     /// A made class has nothing waiting or inside any more.
-    pub(crate) fn enter_idle(&mut self, class: u32) {
-        let Some(made) = &mut self.all[class as usize].made else { return };
-        let template = &mut self.templates[made.template as usize];
+    pub(crate) fn enter_idle(&mut self, class: ClassId) {
+        let Some(made) = &mut self.all[class].made else { return };
+        let template = &mut self.templates[made.template.0 as usize];
         made.older = template.newest;
-        made.newer = NONE;
+        made.newer = ClassId::NONE;
         let older = core::mem::replace(&mut template.newest, class);
-        if older == NONE {
+        if older == ClassId::NONE {
             template.oldest = class;
-        } else if let Some(made) = &mut self.all[older as usize].made {
+        } else if let Some(made) = &mut self.all[older].made {
             made.newer = class;
         }
     }
 
     /// A made class has a request again.
-    pub(crate) fn leave_idle(&mut self, class: u32) {
-        let Some(made) = &self.all[class as usize].made else { return };
-        let (template, older, newer) = (made.template as usize, made.older, made.newer);
+    pub(crate) fn leave_idle(&mut self, class: ClassId) {
+        let Some(made) = &self.all[class].made else { return };
+        let (template, older, newer) = (made.template.0 as usize, made.older, made.newer);
         match newer {
-            NONE => self.templates[template].newest = older,
+            ClassId::NONE => self.templates[template].newest = older,
             newer => {
-                if let Some(made) = &mut self.all[newer as usize].made {
+                if let Some(made) = &mut self.all[newer].made {
                     made.older = older;
                 }
             }
         }
         match older {
-            NONE => self.templates[template].oldest = newer,
+            ClassId::NONE => self.templates[template].oldest = newer,
             older => {
-                if let Some(made) = &mut self.all[older as usize].made {
+                if let Some(made) = &mut self.all[older].made {
                     made.newer = newer;
                 }
             }
@@ -278,51 +284,51 @@ impl Classes {
     }
 
     /// Sets a live class's φ; returns what it was.
-    pub(crate) fn change_weight(&mut self, index: u32, weight: u64) -> u64 {
-        let class = &mut self.all[index as usize];
+    pub(crate) fn change_weight(&mut self, index: ClassId, weight: u64) -> u64 {
+        let class = &mut self.all[index];
         let old = core::mem::replace(&mut class.weight, weight);
         self.total_weight = self.total_weight - old + weight;
         let slots = if weight == 0 { 0.0 } else { self.slots(index) };
-        let class = &mut self.all[index as usize];
+        let class = &mut self.all[index];
         self.pool_slots[class.pool] = (self.pool_slots[class.pool] - class.slots + slots).max(0.0);
         class.slots = slots;
         old
     }
 
     /// What its guarantee needs in slots, as far as the service time is known.
-    fn slots(&self, class: u32) -> f64 {
+    fn slots(&self, class: ClassId) -> f64 {
         let Some(service) = self.service_time(class) else { return 0.0 };
-        match self.all[class as usize].dominant {
+        match self.all[class].dominant {
             Some(_) => self.spec(class).guarantee.throughput.unwrap_or(0.0) * service,
-            None => self.all[class as usize].weight as f64 * 1e-9,
+            None => self.all[class].weight as f64 * 1e-9,
         }
     }
 
     /// A request of the class takes so much of its dominant resource.
-    pub(crate) fn takes(&mut self, class: u32, seconds: f64) {
+    pub(crate) fn takes(&mut self, class: ClassId, seconds: f64) {
         /// The mean of so many requests is stable, and follows a class that asks for something else.
         const REQUESTS: f64 = 64.0;
-        let mean = &mut self.all[class as usize].dominant;
+        let mean = &mut self.all[class].dominant;
         let known = mean.unwrap_or(seconds);
         *mean = Some(known + (seconds - known) / REQUESTS);
     }
 
     /// Agreed service time in seconds.
-    fn agreed(&self, class: u32) -> Option<f64> {
+    fn agreed(&self, class: ClassId) -> Option<f64> {
         self.spec(class).service_time.map(|t| t.as_secs_f64())
     }
 
     /// Agreed or learned service time in seconds.
-    pub(crate) fn service_time(&self, class: u32) -> Option<f64> {
-        self.agreed(class).or_else(|| self.all[class as usize].observed.learned())
+    pub(crate) fn service_time(&self, class: ClassId) -> Option<f64> {
+        self.agreed(class).or_else(|| self.all[class].observed.learned())
     }
 
     /// Learns from a compute time of a class without an agreed service time. True if that changed.
-    pub(crate) fn learn(&mut self, class: u32, compute: f64) -> bool {
+    pub(crate) fn learn(&mut self, class: ClassId, compute: f64) -> bool {
         if self.agreed(class).is_some() {
             return false;
         }
-        let observed = &mut self.all[class as usize].observed;
+        let observed = &mut self.all[class].observed;
         let before = observed.learned();
         if !observed.learn(compute) {
             return false;
@@ -335,11 +341,27 @@ impl Classes {
 
     /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one. Where what requests take is
     /// known it is the guarantee's dominant share: throughput × what a request takes of its dominant resource.
-    pub(crate) fn due_weight(&self, class: u32) -> u64 {
+    pub(crate) fn due_weight(&self, class: ClassId) -> u64 {
         let Some(throughput) = self.spec(class).guarantee.throughput else { return 0 };
         let mean = if self.known.1 > 0 { self.known.0 / f64::from(self.known.1) } else { ASSUMED_SERVICE };
-        let service = self.all[class as usize].dominant.or(self.service_time(class)).unwrap_or(mean);
+        let service = self.all[class].dominant.or(self.service_time(class)).unwrap_or(mean);
         // 2⁵³ billionths are nine million slots; more classes than that fit into 64 bits.
         (throughput * service * 1e9).clamp(1.0, 9_007_199_254_740_992.0) as u64
+    }
+}
+
+impl core::ops::Index<ClassId> for Classes {
+    type Output = Class;
+
+    #[inline]
+    fn index(&self, class: ClassId) -> &Class {
+        &self.all[class]
+    }
+}
+
+impl core::ops::IndexMut<ClassId> for Classes {
+    #[inline]
+    fn index_mut(&mut self, class: ClassId) -> &mut Class {
+        &mut self.all[class]
     }
 }

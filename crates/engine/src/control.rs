@@ -14,6 +14,7 @@ use core::time::Duration;
 use crate::admit::PERIOD;
 use crate::discipline::LoadControl;
 use crate::engine::Engine;
+use crate::index::{GroupId, Id};
 use crate::policy::{Policy, ResponseTime};
 use crate::release::{Danger, Half, Halves, Swing, Tightest, Window, Work};
 use crate::request::{ClassId, Why};
@@ -25,9 +26,9 @@ pub(crate) struct Steering {
     /// The smallest limit of the policy, if the window is one that classes steer.
     limit: Option<Duration>,
     /// Classes with that limit and traffic in this period.
-    seen: Vec<u32>,
+    seen: Vec<ClassId>,
     /// The class that steered last.
-    last: Option<u32>,
+    last: Option<ClassId>,
     /// When the next step is due, or [`Time::NEVER`] if none ever is.
     pub(crate) next: Time,
 }
@@ -45,7 +46,7 @@ impl Steering {
     }
 
     /// An arrival or completion of a class; `last` is the period of its latest one.
-    pub(crate) fn see(&mut self, now: Time, class: u32, last: &mut u64, limit: Option<ResponseTime>) {
+    pub(crate) fn see(&mut self, now: Time, class: ClassId, last: &mut u64, limit: Option<ResponseTime>) {
         let period = now.as_nanos() / PERIOD + 1;
         if *last != period && limit.is_some_and(|rt| Some(rt.limit) == self.limit) {
             *last = period;
@@ -118,7 +119,7 @@ impl Engine {
                 _ => None,
             };
             if line == 0 {
-                self.nodes.learn(group as u32, swing.figures());
+                self.nodes.learn(group, swing.figures());
             }
             swing.at_least(self.slots(group, line), self.nodes.groups[group].usable);
             swing.turn(now, half);
@@ -135,13 +136,13 @@ impl Engine {
     }
 
     /// The line and the group of nodes that a window is for.
-    fn line_and_group(&self, window: usize) -> (usize, usize) {
-        (window / self.nodes.groups.len(), window % self.nodes.groups.len())
+    fn line_and_group(&self, window: usize) -> (usize, GroupId) {
+        (window / self.nodes.groups.len(), GroupId::of(window % self.nodes.groups.len()))
     }
 
     /// Work completed in the two halves of a cycle.
     fn work(&self, window: usize, swing: &Swing) -> [Work; 2] {
-        let of = |class: &u32| self.halves(*class, window).map(|halves| swing.work(halves));
+        let of = |class: &ClassId| self.halves(*class, window).map(|halves| swing.work(halves));
         swing.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
@@ -154,7 +155,7 @@ impl Engine {
             let Some(certain) = self.halves(*class, window).map(|halves| swing.mean(halves)) else { continue };
             let limit = self.classes.spec(*class).guarantee.response_time;
             let Some(unloaded) = self.classes.service_time(*class) else { continue };
-            let state = &mut self.classes.all[*class as usize];
+            let state = &mut self.classes[*class];
             state.expected.roll(now, state.outstanding > 0, admit, limit);
             let (Some(mean), Some(value)) = (state.expected.seconds(), state.expected.guaranteed()) else { continue };
             stretch = f64::min(stretch, mean / unloaded);
@@ -164,17 +165,17 @@ impl Engine {
             if part > worst && swing.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
                 worst = part;
                 let compute = Duration::try_from_secs_f64(value).unwrap_or(Duration::MAX);
-                danger = Some(Danger { class: ClassId(*class), compute, limit });
+                danger = Some(Danger { class: *class, compute, limit });
             }
         }
         (danger, (compared > 1).then_some(stretch.max(1.0)))
     }
 
     /// A class's sums in a window.
-    fn halves(&self, class: u32, window: usize) -> Option<&Halves> {
+    fn halves(&self, class: ClassId, window: usize) -> Option<&Halves> {
         let (line, group) = self.line_and_group(window);
-        let state = &self.classes.all[class as usize];
-        let lane = self.nodes.place_in(state.pool, group as u32)?;
+        let state = &self.classes[class];
+        let lane = self.nodes.place_in(state.pool, group)?;
         state.halves.get(lane as usize * self.lines + line)
     }
 
@@ -183,36 +184,35 @@ impl Engine {
         let stretches = self
             .nodes
             .groups_of(pool)
-            .flat_map(|group| self.windows.iter().skip(group as usize).step_by(self.nodes.groups.len()))
+            .flat_map(|group| self.windows.iter().skip(group.row()).step_by(self.nodes.groups.len()))
             .filter_map(|window| window.swing.as_ref().map(|swing| swing.stretch));
         stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
     /// What the guarantees need of a group in a line, in slots, as far as service times are known. How they divide is said
     /// by what is inside; with nothing inside every line has an equal part, and the windows find their sizes from there.
-    fn slots(&self, group: usize, line: usize) -> f64 {
-        let slots: f64 =
-            self.nodes.shares(group as u32).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum();
+    fn slots(&self, group: GroupId, line: usize) -> f64 {
+        let slots: f64 = self.nodes.shares(group).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum();
         let inside = |window: &Window| f64::from(window.outstanding) + 1.0;
-        let all = || self.windows.iter().skip(group).step_by(self.nodes.groups.len());
+        let all = || self.windows.iter().skip(group.row()).step_by(self.nodes.groups.len());
         slots * all().nth(line).map_or(1.0, |window| inside(window) / all().map(inside).sum::<f64>())
     }
 
     /// No machine of a group gets much more than its part of the windows.
-    fn spread(&mut self, group: usize) {
+    fn spread(&mut self, group: GroupId) {
         if let LoadControl::WindowAdaptive(figures) = self.policy.discipline.load_control {
-            let windows = self.windows.iter().skip(group).step_by(self.nodes.groups.len());
+            let windows = self.windows.iter().skip(group.row()).step_by(self.nodes.groups.len());
             let high: u32 = windows.filter_map(|window| window.swing.as_ref()).map(|swing| swing.high()).sum();
-            self.nodes.spread(group as u32, high, figures.node_share);
+            self.nodes.spread(group, high, figures.node_share);
         }
     }
 
     fn tightest(&mut self, now: Time) -> Tightest {
         let Some(limit) = self.steering.limit else { return Tightest::NoLimit };
         let admit = &self.policy.discipline.admit;
-        let mut compute = |class: u32| {
+        let mut compute = |class: ClassId| {
             let limit = self.classes.spec(class).guarantee.response_time;
-            let state = &mut self.classes.all[class as usize];
+            let state = &mut self.classes[class];
             state.expected.roll(now, state.outstanding > 0, admit, limit);
             state.expected.guaranteed().unwrap_or(0.0)
         };
@@ -229,11 +229,11 @@ impl Engine {
         let (class, seconds) = slowest.unwrap_or_else(|| {
             let specs = &self.classes.specs;
             let first = specs.iter().position(|s| s.guarantee.response_time.is_some_and(|rt| rt.limit == limit));
-            (first.unwrap_or(0) as u32, 0.0)
+            (ClassId(first.unwrap_or(0) as u32), 0.0)
         });
         self.steering.last = Some(class);
         let compute = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX / 4);
-        Tightest::Class { class: ClassId(class), compute, limit }
+        Tightest::Class { class, compute, limit }
     }
 
     /// The set of usable nodes is another.
@@ -254,7 +254,7 @@ impl Engine {
             let size = swing.size();
             window.set(now, size, Why::Nodes { usable: members.usable, all: members.machines() });
         }
-        for group in 0..self.nodes.groups.len() {
+        for group in self.nodes.groups.ids() {
             self.spread(group);
         }
         self.plan();

@@ -31,10 +31,11 @@ use crate::admit::LoadSource;
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::LoadControl;
 use crate::heap::Heaps;
+use crate::index::{GroupId, Id, LaneId, MachineId, Table};
 use crate::policy::{Content, Dispatch, Ejection, Policy};
 use crate::release::Window;
+use crate::request::NodeId;
 use crate::snapshot::{LocalitySnapshot, NodeState};
-use crate::ticket::NONE;
 use crate::time::Time;
 
 pub(crate) use choice::Wanted;
@@ -56,9 +57,9 @@ pub(crate) struct NodeInfo {
     /// Its section: its pool, or the part of it that it is in now (see `sections`).
     pub(crate) pool: usize,
     /// Index into [`Nodes::machines`].
-    pub(crate) machine: u32,
+    pub(crate) machine: MachineId,
     /// Index into [`Nodes::lanes`].
-    pub(crate) lane: u32,
+    pub(crate) lane: LaneId,
     pub(crate) weight: f64,
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
@@ -104,8 +105,8 @@ impl NodeInfo {
 /// A machine: nodes that share its processors.
 #[derive(Clone, Debug)]
 struct Machine {
-    group: u32,
-    nodes: Vec<u32>,
+    group: GroupId,
+    nodes: Vec<NodeId>,
     outstanding: u32,
     /// Most requests inside; load control may set it.
     most: u32,
@@ -125,12 +126,12 @@ struct Machine {
 
 impl Machine {
     /// Its size relative to others, as configured: its largest node's weight.
-    fn weight(&self, nodes: &[NodeInfo]) -> f64 {
-        self.nodes.iter().map(|n| nodes[*n as usize].weight).fold(0.0, f64::max)
+    fn weight(&self, nodes: &Table<NodeId, NodeInfo>) -> f64 {
+        self.nodes.iter().map(|n| nodes[*n].weight).fold(0.0, f64::max)
     }
 
-    fn usable(&self, nodes: &[NodeInfo]) -> bool {
-        self.nodes.iter().any(|n| nodes[*n as usize].usable())
+    fn usable(&self, nodes: &Table<NodeId, NodeInfo>) -> bool {
+        self.nodes.iter().any(|n| nodes[*n].usable())
     }
 }
 
@@ -138,7 +139,7 @@ impl Machine {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lane {
     pub(crate) pool: usize,
-    pub(crate) group: u32,
+    pub(crate) group: GroupId,
     /// Its number among the lanes of its pool.
     pub(crate) place: u32,
     /// Weight of its usable nodes.
@@ -149,8 +150,8 @@ pub(crate) struct Lane {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Group {
     pub(crate) pools: Vec<usize>,
-    lanes: Vec<u32>,
-    machines: Vec<u32>,
+    lanes: Vec<LaneId>,
+    machines: Vec<MachineId>,
     /// Weight and number of its usable machines, and number of all.
     pub(crate) weight: f64,
     pub(crate) usable: u32,
@@ -166,16 +167,16 @@ impl Group {
 /// All nodes of all pools.
 #[derive(Clone, Debug)]
 pub(crate) struct Nodes {
-    pub(crate) nodes: Vec<NodeInfo>,
-    machines: Vec<Machine>,
-    pub(crate) lanes: Vec<Lane>,
-    lanes_of: Vec<Vec<u32>>,
+    pub(crate) nodes: Table<NodeId, NodeInfo>,
+    machines: Table<MachineId, Machine>,
+    pub(crate) lanes: Table<LaneId, Lane>,
+    lanes_of: Vec<Vec<LaneId>>,
     /// At least one.
-    pub(crate) groups: Vec<Group>,
+    pub(crate) groups: Table<GroupId, Group>,
     methods: Vec<Dispatch>,
     ejection: Vec<Ejection>,
     /// Per lane the nodes that can take a request now, best first.
-    ready: Heaps<(f64, u64)>,
+    ready: Heaps<(f64, u64), NodeId>,
     /// Usable nodes per pool, whether or not they have room.
     usable: Vec<u32>,
     /// Virtual time of the last turn per pool, for [`Dispatch::WeightedTurns`].
@@ -211,15 +212,15 @@ pub(crate) struct Nodes {
 impl Nodes {
     pub(crate) fn new(policy: &Policy) -> Nodes {
         let sections = Sections::new(policy);
-        let mut nodes: Vec<NodeInfo> = policy
+        let mut nodes: Table<NodeId, NodeInfo> = policy
             .nodes
             .iter()
             .enumerate()
             .map(|(index, n)| NodeInfo {
                 home: n.pool,
                 pool: sections.of_pool(n.pool).start,
-                machine: 0,
-                lane: 0,
+                machine: MachineId(0),
+                lane: LaneId(0),
                 weight: n.weight,
                 capacity: n.capacity,
                 max_outstanding: policy.most_inside(index),
@@ -245,9 +246,9 @@ impl Nodes {
             usable: vec![0; sections.len()],
             methods: sections.pools.iter().map(|pool| resize::within(policy.pools[*pool].dispatch)).collect(),
             ejection: policy.pools.iter().map(|p| p.ejection).collect(),
-            lanes: Vec::new(),
+            lanes: Table::new(),
             lanes_of: vec![Vec::new(); sections.len()],
-            groups: Vec::new(),
+            groups: Table::new(),
             machines,
             nodes,
             round: vec![0.0; sections.len()],
@@ -276,31 +277,30 @@ impl Nodes {
 
     /// Divides the machines into groups, or puts them all into one.
     fn group(&mut self, divide: bool) {
-        let mut numbers: BTreeMap<BTreeSet<usize>, u32> = BTreeMap::new();
-        for index in 0..self.machines.len() {
+        let mut numbers: BTreeMap<BTreeSet<usize>, GroupId> = BTreeMap::new();
+        for index in self.machines.ids() {
             let pools: BTreeSet<usize> = match divide {
-                true => self.machines[index].nodes.iter().map(|n| self.nodes[*n as usize].pool).collect(),
+                true => self.machines[index].nodes.iter().map(|n| self.nodes[*n].pool).collect(),
                 false => (0..self.lanes_of.len()).collect(),
             };
-            let next = self.groups.len() as u32;
+            let next = GroupId::of(self.groups.len());
             let group = *numbers.entry(pools.clone()).or_insert(next);
             if group == next {
                 self.groups.push(Group { pools: pools.into_iter().collect(), ..Group::default() });
             }
-            self.groups[group as usize].machines.push(index as u32);
+            self.groups[group].machines.push(index);
             self.machines[index].group = group;
         }
         if self.groups.is_empty() {
             self.groups.push(Group { pools: (0..self.lanes_of.len()).collect(), ..Group::default() });
         }
-        for index in 0..self.nodes.len() {
-            let (pool, group) = (self.nodes[index].pool, self.machines[self.nodes[index].machine as usize].group);
-            let known = self.lanes_of[pool].iter().copied().find(|lane| self.lanes[*lane as usize].group == group);
+        for index in self.nodes.ids() {
+            let (pool, group) = (self.nodes[index].pool, self.machines[self.nodes[index].machine].group);
+            let known = self.lanes_of[pool].iter().copied().find(|lane| self.lanes[*lane].group == group);
             let lane = known.unwrap_or_else(|| {
-                let lane = self.lanes.len() as u32;
-                self.lanes.push(Lane { pool, group, place: self.lanes_of[pool].len() as u32, weight: 0.0 });
+                let lane = self.lanes.push(Lane { pool, group, place: self.lanes_of[pool].len() as u32, weight: 0.0 });
                 self.lanes_of[pool].push(lane);
-                self.groups[group as usize].lanes.push(lane);
+                self.groups[group].lanes.push(lane);
                 lane
             });
             self.nodes[index].lane = lane;
@@ -308,31 +308,31 @@ impl Nodes {
         // A section may be without a node at first. Partitions have one window, and so one group.
         for section in 0..self.lanes_of.len() {
             if self.sections.sets[section].is_some() && self.lanes_of[section].is_empty() {
-                self.lanes_of[section].push(self.lanes.len() as u32);
-                self.groups[0].lanes.push(self.lanes.len() as u32);
-                self.lanes.push(Lane { pool: section, group: 0, place: 0, weight: 0.0 });
+                let lane = self.lanes.push(Lane { pool: section, group: GroupId(0), place: 0, weight: 0.0 });
+                self.lanes_of[section].push(lane);
+                self.groups[GroupId(0)].lanes.push(lane);
             }
         }
         self.ready = Heaps::new(self.lanes.len(), self.nodes.len());
     }
 
     /// Takes over what is known of `old` about its node `from`, now called `to`.
-    pub(crate) fn inherit(&mut self, to: usize, old: &Nodes, from: usize) {
+    pub(crate) fn inherit(&mut self, to: NodeId, old: &Nodes, from: NodeId) {
         let (node, known) = (&mut self.nodes[to], &old.nodes[from]);
         // Rounds begin anew, for new nodes too: who kept its turn would wait until they have caught up.
         let NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, .. } = *node;
         let capacity = node.capacity.or(known.capacity);
         let own = NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, ..known.clone() };
         *node = NodeInfo { capacity, ..own };
-        let machine = &mut self.machines[machine as usize];
+        let machine = &mut self.machines[machine];
         machine.outstanding += known.outstanding;
-        machine.ratio = old.machines[known.machine as usize].ratio;
-        machine.learned = old.machines[known.machine as usize].learned;
+        machine.ratio = old.machines[known.machine].ratio;
+        machine.learned = old.machines[known.machine].learned;
         self.refresh();
     }
 
     /// Takes over where the targets of pool `to` are from pool `from` of `old`, if both have them.
-    pub(crate) fn inherit_targets(&mut self, to: usize, old: &Nodes, from: usize, node_of: &[u32]) {
+    pub(crate) fn inherit_targets(&mut self, to: usize, old: &Nodes, from: usize, node_of: &Table<NodeId, NodeId>) {
         let (to, from) = (self.sections.of_pool(to).start, old.sections.of_pool(from).start);
         if let (Some(locality), Some(known)) = (&mut self.localities[to], &old.localities[from]) {
             locality.inherit(known, node_of);
@@ -352,11 +352,11 @@ impl Nodes {
         for lane in &mut self.lanes {
             lane.weight = 0.0;
         }
-        for index in 0..self.nodes.len() as u32 {
-            let node = &self.nodes[index as usize];
+        for index in self.nodes.ids() {
+            let node = &self.nodes[index];
             if node.usable() {
                 self.usable[node.pool] += 1;
-                self.lanes[node.lane as usize].weight += node.weight;
+                self.lanes[node.lane].weight += node.weight;
             }
             self.place(index);
         }
@@ -366,7 +366,7 @@ impl Nodes {
         }
         for group in &mut self.groups {
             (group.weight, group.usable) = (0.0, 0);
-            for machine in group.machines.iter().map(|m| &self.machines[*m as usize]) {
+            for machine in group.machines.iter().map(|m| &self.machines[*m]) {
                 if machine.usable(&self.nodes) {
                     group.weight += machine.weight(&self.nodes);
                     group.usable += 1;
@@ -376,20 +376,20 @@ impl Nodes {
     }
 
     /// Can the pool take a request now? `kept` is a group in which the request has a slot already.
-    pub(crate) fn has_room(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> bool {
+    pub(crate) fn has_room(&self, pool: usize, windows: &[Window], kept: Option<GroupId>) -> bool {
         self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, kept))
     }
 
     /// Can this node take a request now, windows aside?
-    pub(crate) fn can_take(&self, node: u32) -> bool {
+    pub(crate) fn can_take(&self, node: NodeId) -> bool {
         self.ready.contains(node)
     }
 
     /// Can the lane take a request?
     #[inline]
-    fn is_open(&self, lane: u32, windows: &[Window], kept: Option<u32>) -> bool {
-        let group = self.lanes[lane as usize].group;
-        (kept == Some(group) || windows[group as usize].has_room()) && !self.ready.items(lane as usize).is_empty()
+    fn is_open(&self, lane: LaneId, windows: &[Window], kept: Option<GroupId>) -> bool {
+        let group = self.lanes[lane].group;
+        (kept == Some(group) || windows[group.row()].has_room()) && !self.ready.items(lane.row()).is_empty()
     }
 
     /// The lanes of the pool that can take a request.
@@ -397,32 +397,32 @@ impl Nodes {
         &'a self,
         pool: usize,
         windows: &'a [Window],
-        kept: Option<u32>,
-    ) -> impl Iterator<Item = u32> + Clone + 'a {
+        kept: Option<GroupId>,
+    ) -> impl Iterator<Item = LaneId> + Clone + 'a {
         self.lanes_of[pool].iter().copied().filter(move |lane| self.is_open(*lane, windows, kept))
     }
 
     /// The group of a node's machine.
-    pub(crate) fn group_of(&self, node: u32) -> u32 {
-        self.machines[self.nodes[node as usize].machine as usize].group
+    pub(crate) fn group_of(&self, node: NodeId) -> GroupId {
+        self.machines[self.nodes[node].machine].group
     }
 
     /// The groups that a pool has nodes in.
-    pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
-        self.lanes_of[pool].iter().map(|lane| self.lanes[*lane as usize].group)
+    pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = GroupId> + '_ {
+        self.lanes_of[pool].iter().map(|lane| self.lanes[*lane].group)
     }
 
     /// The number of a group among those that a pool has nodes in.
-    pub(crate) fn place_in(&self, pool: usize, group: u32) -> Option<u32> {
-        let lanes = self.lanes_of[pool].iter().map(|lane| &self.lanes[*lane as usize]);
+    pub(crate) fn place_in(&self, pool: usize, group: GroupId) -> Option<u32> {
+        let lanes = self.lanes_of[pool].iter().map(|lane| &self.lanes[*lane]);
         lanes.filter(|lane| lane.group == group).map(|lane| lane.place).next()
     }
 
     /// For every pool of the group: the pool, and the share of it that the group is.
-    pub(crate) fn shares(&self, group: u32) -> impl Iterator<Item = (usize, f64)> + '_ {
-        self.groups[group as usize].lanes.iter().map(|lane| {
-            let lane = &self.lanes[*lane as usize];
-            let whole: f64 = self.lanes_of[lane.pool].iter().map(|l| self.lanes[*l as usize].weight).sum();
+    pub(crate) fn shares(&self, group: GroupId) -> impl Iterator<Item = (usize, f64)> + '_ {
+        self.groups[group].lanes.iter().map(|lane| {
+            let lane = &self.lanes[*lane];
+            let whole: f64 = self.lanes_of[lane.pool].iter().map(|l| self.lanes[*l].weight).sum();
             (lane.pool, if whole > 0.0 { lane.weight / whole } else { 0.0 })
         })
     }
@@ -438,18 +438,18 @@ impl Nodes {
     }
 
     /// A request is no longer inside.
-    pub(crate) fn release(&mut self, node: u32, content: Content, demand: Demand) {
-        if node != NONE {
+    pub(crate) fn release(&mut self, node: NodeId, content: Content, demand: Demand) {
+        if node != NodeId::NONE {
             self.take(node, demand, false);
             self.count(node, content, false);
         }
     }
 
     /// One more or one less inside a node.
-    fn count(&mut self, index: u32, content: Content, enters: bool) {
+    fn count(&mut self, index: NodeId, content: Content, enters: bool) {
         self.count_content(index, content, enters);
-        let node = &mut self.nodes[index as usize];
-        let machine = &mut self.machines[node.machine as usize];
+        let node = &mut self.nodes[index];
+        let machine = &mut self.machines[node.machine];
         if enters {
             node.outstanding += 1;
             machine.outstanding += 1;
@@ -462,32 +462,32 @@ impl Nodes {
     }
 
     /// How full a node's machine would be with one more, relative to the node's weight.
-    fn load(&self, index: u32) -> f64 {
-        let node = &self.nodes[index as usize];
-        let machine = &self.machines[node.machine as usize];
+    fn load(&self, index: NodeId) -> f64 {
+        let node = &self.nodes[index];
+        let machine = &self.machines[node.machine];
         f64::from(machine.outstanding + 1) / (node.weight * machine.learned)
     }
 
     /// How full it is without.
-    fn requests(&self, index: u32) -> f64 {
-        let node = &self.nodes[index as usize];
-        let machine = &self.machines[node.machine as usize];
+    fn requests(&self, index: NodeId) -> f64 {
+        let node = &self.nodes[index];
+        let machine = &self.machines[node.machine];
         f64::from(machine.outstanding) / (node.weight * machine.learned)
     }
 
     /// Puts every node of a machine where it belongs.
-    fn place_all(&mut self, machine: u32) {
-        for at in 0..self.machines[machine as usize].nodes.len() {
-            self.place(self.machines[machine as usize].nodes[at]);
+    fn place_all(&mut self, machine: MachineId) {
+        for at in 0..self.machines[machine].nodes.len() {
+            self.place(self.machines[machine].nodes[at]);
         }
     }
 
     /// Puts a node where it belongs among those that can take a request.
-    fn place(&mut self, index: u32) {
+    fn place(&mut self, index: NodeId) {
         let load = self.load(index);
-        let node = &mut self.nodes[index as usize];
-        let (pool, lane) = (node.pool, node.lane as usize);
-        let machine = &self.machines[node.machine as usize];
+        let node = &mut self.nodes[index];
+        let (pool, lane) = (node.pool, node.lane.row());
+        let machine = &self.machines[node.machine];
         let full = node.outstanding >= node.max_outstanding || machine.outstanding >= machine.most;
         if !node.usable() || full {
             self.ready.remove(lane, index);
@@ -506,13 +506,13 @@ impl Nodes {
 }
 
 /// The machines of a policy; tells each node which is its own.
-fn machines(policy: &Policy, nodes: &mut [NodeInfo]) -> Vec<Machine> {
-    let mut machines: Vec<Machine> = Vec::new();
-    let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
-    for (index, node) in policy.nodes.iter().enumerate() {
+fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<MachineId, Machine> {
+    let mut machines: Table<MachineId, Machine> = Table::new();
+    let mut numbers: BTreeMap<&str, MachineId> = BTreeMap::new();
+    for (index, node) in (0..).map(NodeId).zip(&policy.nodes) {
         let number = *numbers.entry(&node.machine).or_insert_with(|| {
             machines.push(Machine {
-                group: 0,
+                group: GroupId(0),
                 nodes: Vec::new(),
                 outstanding: 0,
                 most: u32::MAX,
@@ -522,10 +522,9 @@ fn machines(policy: &Policy, nodes: &mut [NodeInfo]) -> Vec<Machine> {
                 learned: 1.0,
                 ratio: 1.0,
                 ratios: (0.0, 0),
-            });
-            machines.len() as u32 - 1
+            })
         });
-        machines[number as usize].nodes.push(index as u32);
+        machines[number].nodes.push(index);
         nodes[index].machine = number;
     }
     machines

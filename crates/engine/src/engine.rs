@@ -7,12 +7,13 @@ use crate::demand::Demand;
 use crate::discipline::{Admit, Infeasible, Precedence as Method};
 use crate::dispatch::{Nodes, Wanted};
 use crate::heap::Heaps;
+use crate::index::Id;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
 use crate::release::{Precedence, Window};
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
-use crate::ticket::{Entry, NONE, State, Tickets};
+use crate::ticket::{Entry, State, Tickets};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -32,7 +33,7 @@ pub struct Engine {
     pub(crate) windows: Vec<Window>,
     pub(crate) precedence: Precedence,
     /// Waiting classes by the instant at which their head is dropped.
-    pub(crate) expiry: Heaps<Time>,
+    pub(crate) expiry: Heaps<Time, ClassId>,
     pub(crate) steering: Steering,
     pub(crate) random: Random,
 }
@@ -68,7 +69,7 @@ impl Engine {
             classes,
             policy,
         };
-        engine.open_accounts(0..live as u32);
+        engine.open_accounts((0..live as u32).map(ClassId));
         engine.nodes_changed(now);
         for window in &mut engine.windows {
             window.moved.from = window.size;
@@ -81,33 +82,33 @@ impl Engine {
     /// request: an idle class may have made room for another since.
     pub fn class(&mut self, now: Time, template: TemplateId, key: &[u8]) -> ClassId {
         let now = self.advance(now);
-        let (class, made) = self.classes.intern(now, template.0, key);
+        let (class, made) = self.classes.intern(now, template, key);
         if made {
             let live = self.classes.all.len();
             self.precedence.grow(live);
             self.expiry.grow(live);
-            self.open_accounts(class..class + 1);
+            self.open_accounts(core::iter::once(class));
         }
-        ClassId(class)
+        class
     }
 
     /// A request is at the door. A class that is not alive counts as the policy's last one.
     pub fn arrive(&mut self, now: Time, arrival: Arrival) -> Verdict {
         let now = self.advance(now);
-        let class = match self.classes.all.get(arrival.class.0 as usize) {
-            Some(state) if state.live => arrival.class.0,
+        let class = match self.classes.all.get(arrival.class) {
+            Some(state) if state.live => arrival.class,
             _ => self.classes.default_class(),
         };
         self.enter(now, class, &arrival).unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason)))
     }
 
     /// Stages *admit* and *queue*: takes a request in, or says why not.
-    fn enter(&mut self, now: Time, class: u32, arrival: &Arrival) -> Result<Verdict, ShedReason> {
+    fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival) -> Result<Verdict, ShedReason> {
         let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
         let limit = response_time.map(|rt| rt.limit);
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         state.observed.offered(now);
         let known = !self.policy.resources.is_empty();
         state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
@@ -129,10 +130,10 @@ impl Engine {
         let predicted = self.predicted(now, class, line);
         // Where credit decides, it does so at every release.
         let free = !self.nodes.available
-            && self.classes.all[class as usize].queue.lines[line].len == 0
+            && self.classes[class].queue.lines[line].len == 0
             && self.nodes.has_room(pool, self.windows_of(line), None);
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
-            let expected = self.classes.all[class as usize].expected.guaranteed().unwrap_or(0.0);
+            let expected = self.classes[class].expected.guaranteed().unwrap_or(0.0);
             if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
                 return Err(ShedReason::Deadline);
             }
@@ -140,7 +141,7 @@ impl Engine {
             let node = self.send(now, index);
             return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
         }
-        self.queues.room(class, arrival.flow, &self.classes.all[class as usize].queue, bounds)?;
+        self.queues.room(class, arrival.flow, &self.classes[class].queue, bounds)?;
         if let Some(reason) = predicted {
             return Err(reason);
         }
@@ -150,7 +151,7 @@ impl Engine {
         let index = self.accept(now, class, arrival, (demand, line));
         let weight = self.fair_weight(class);
         let bounds = self.bounds(class);
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
             state.backlogged[line] = now;
             state.tag = self.precedence.start(state.tag, weight);
@@ -165,7 +166,7 @@ impl Engine {
         self.advance(now);
         let Some(index) = self.tickets.find(ticket, State::Waiting) else { return false };
         let class = self.tickets[index].class;
-        self.classes.all[class as usize].observed.counts.cancelled += 1;
+        self.classes[class].observed.counts.cancelled += 1;
         self.forget(index);
         true
     }
@@ -192,7 +193,7 @@ impl Engine {
     fn next_action(&mut self, now: Time) -> Option<Action> {
         self.promote(now);
         while let Some((_, class)) = self.expiry.peek(0).filter(|(at, _)| *at <= now) {
-            let head = self.classes.all[class as usize].queue.oldest(&self.tickets);
+            let head = self.classes[class].queue.oldest(&self.tickets);
             let (due, reason) = self.drop_at(now, head);
             if due <= now {
                 return Some(self.turn_away(now, head, reason));
@@ -209,7 +210,7 @@ impl Engine {
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
             let (class, line) = self.next()?;
-            let index = self.classes.all[class as usize].queue.lines[line].head;
+            let index = self.classes[class].queue.lines[line].head;
             let (due, reason) = self.drop_at(now, index);
             if due <= now {
                 return Some(self.turn_away(now, index, reason));
@@ -273,12 +274,12 @@ impl Engine {
     }
 
     /// What a request of the class takes, and its line.
-    fn demanded(&self, class: u32, demand: Option<Demand>) -> (Demand, usize) {
+    fn demanded(&self, class: ClassId, demand: Option<Demand>) -> (Demand, usize) {
         if self.policy.resources.is_empty() {
             return (Demand::default(), 0);
         }
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
-        let demand = self.nodes.estimated(self.classes.all[class as usize].pool, demand);
+        let demand = self.nodes.estimated(self.classes[class].pool, demand);
         (demand, self.policy.line_of(demand))
     }
 
@@ -299,7 +300,7 @@ impl Engine {
                     continue;
                 }
                 let mut beside = group.pools.iter().flat_map(|pool| self.nodes.groups_of(*pool));
-                if beside.any(|other| windows[other as usize].holds()) {
+                if beside.any(|other| windows[other.row()].holds()) {
                     windows[index].hold(now, true);
                 }
             }
@@ -314,20 +315,20 @@ impl Engine {
     }
 
     /// Would a request of the class that arrives now wait too long?
-    fn predicted(&mut self, now: Time, class: u32, line: usize) -> Option<ShedReason> {
+    fn predicted(&mut self, now: Time, class: ClassId, line: usize) -> Option<ShedReason> {
         let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
         let spec = self.classes.spec(class);
         let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
         let mut owed = false;
         if let Some(rate) = guarantee.throughput {
-            owed = self.classes.all[class as usize].arrivals.level(now, rate) >= 1.0;
+            owed = self.classes[class].arrivals.level(now, rate) >= 1.0;
             if owed {
                 let tokens = self.dearness(class);
                 // A debt of what it takes beyond the one that is there.
-                self.classes.all[class as usize].arrivals.take(now, rate, tokens, f64::INFINITY);
+                self.classes[class].arrivals.take(now, rate, tokens, f64::INFINITY);
             }
         }
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         let waiting = state.queue.lines[line].len;
         if waiting == 0 {
             return None;
@@ -347,21 +348,21 @@ impl Engine {
     }
 
     /// Takes a request in; it is in no queue yet.
-    fn accept(&mut self, now: Time, class: u32, arrival: &Arrival, (demand, line): (Demand, usize)) -> u32 {
+    fn accept(&mut self, now: Time, class: ClassId, arrival: &Arrival, (demand, line): (Demand, usize)) -> u32 {
         if self.policy.is_priced() {
             self.classes.takes(class, f64::from(demand.dominant()) / 1e9);
-            let (due, weight) = (self.classes.due_weight(class), self.classes.all[class as usize].weight);
+            let (due, weight) = (self.classes.due_weight(class), self.classes[class].weight);
             // Within 2 % it is as good as it was.
             if due.abs_diff(weight) > weight / 50 {
                 self.reweigh(class);
             }
         }
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         if !state.active() {
             self.classes.leave_idle(class);
             self.reweigh(class);
             let weight = self.fair_weight(class);
-            let state = &mut self.classes.all[class as usize];
+            let state = &mut self.classes[class];
             state.tag = self.precedence.start(state.tag, weight);
             self.precedence.claim(state.weight, true);
         }
@@ -369,7 +370,7 @@ impl Engine {
         let index = self.tickets.insert(class, arrival.flow, arrival.tag, now, self.sequence);
         self.tickets[index].code = self.classes.spec(class).tag;
         self.tickets[index].target = arrival.target;
-        let known = self.classes.all[class as usize].expected.seconds();
+        let known = self.classes[class].expected.seconds();
         let charge = match self.policy.is_priced() {
             true => f64::from(demand.dominant()) / 1e9,
             false => known.unwrap_or(ASSUMED_COMPUTE),
@@ -383,16 +384,16 @@ impl Engine {
     /// Stage *release*: puts an accepted request inside. The pool has room.
     fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
-        let pool = self.classes.all[class as usize].pool;
+        let pool = self.classes[class].pool;
         let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
         let line = usize::from(self.tickets[index].line);
         let demand = self.policy.managed(self.tickets[index].demand);
-        let wanted = Wanted { pool, class, content, target, demand, avoid: NONE, kept: None };
+        let wanted = Wanted { pool, class, content, target, demand, avoid: NodeId::NONE, kept: None };
         let first = self.first_window(line);
         let windows = &self.windows[first..][..self.nodes.groups.len()];
-        let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NONE);
-        debug_assert_ne!(node, NONE, "the caller made sure that the pool has room");
-        let window = first as u32 + self.nodes.group_of(node);
+        let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NodeId::NONE);
+        debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
+        let window = first as u32 + self.nodes.group_of(node).0;
         self.precedence.charge_resources(class, line, demand);
         let weight = self.fair_weight(class);
         let spec = self.classes.spec(class);
@@ -402,10 +403,10 @@ impl Engine {
             let tokens = if ranked { self.dearness(class) } else { 1.0 };
             // Without a limit a second is the only measure of time that a class has.
             let limit = guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
-            let bucket = &mut self.classes.all[class as usize].bucket;
+            let bucket = &mut self.classes[class].bucket;
             bucket.take(now, guarantee.throughput.unwrap_or(figures.best_effort_rate), tokens, figures.debt * limit);
         }
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         state.retry.deposit(&budget);
         if let Admit::Predict(figures) = self.policy.discipline.admit {
             state.pace[line].released(now, figures.fresh);
@@ -421,14 +422,14 @@ impl Engine {
         }
         self.windows[window as usize].count(now, true);
         self.rank(class);
-        NodeId(node)
+        node
     }
 
     /// Takes a waiting request out of its queue. True if it was the head: then its class must be ranked anew.
     fn dequeue(&mut self, index: u32) -> bool {
         let class = self.tickets[index].class;
         let bounds = self.bounds(class);
-        let queue = &mut self.classes.all[class as usize].queue;
+        let queue = &mut self.classes[class].queue;
         self.queues.unlink(&mut self.tickets, queue, index, bounds)
     }
 
@@ -439,7 +440,7 @@ impl Engine {
             self.rank(class);
         }
         self.tickets.remove(index);
-        if !self.classes.all[class as usize].active() {
+        if !self.classes[class].active() {
             self.retire(class);
         }
     }
@@ -454,15 +455,15 @@ impl Engine {
         Action::Shed { ticket, tag, shed, waited }
     }
 
-    fn refuse(&mut self, now: Time, class: u32, reason: ShedReason) -> Shed {
-        self.classes.all[class as usize].observed.shed(now, reason);
+    fn refuse(&mut self, now: Time, class: ClassId, reason: ShedReason) -> Shed {
+        self.classes[class].observed.shed(now, reason);
         let fallback = self.classes.spec(class).fallback.map(|index| ClassId(index as u32));
         Shed { reason, retry_after: self.retry_after(class, reason), fallback }
     }
 
     /// What the queues need to know of a class.
-    pub(crate) fn bounds(&self, class: u32) -> Bounds {
-        Bounds { pool: self.classes.all[class as usize].pool, queue: self.classes.spec(class).queue }
+    pub(crate) fn bounds(&self, class: ClassId) -> Bounds {
+        Bounds { pool: self.classes[class].pool, queue: self.classes.spec(class).queue }
     }
 
     /// When a waiting request is dropped, and why.
@@ -471,7 +472,7 @@ impl Engine {
         let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         state.expected.roll(now, state.outstanding > 0, admit, limit);
         let expected = state.expected.guaranteed();
         let (limit, alone) = (limit.map(|rt| rt.limit), state.outstanding == 0);
@@ -482,11 +483,11 @@ impl Engine {
 
     /// When trying again makes sense: when the queue will have drained, between 1 and 60 s; with no
     /// usable node, when a health check may have found one.
-    fn retry_after(&self, class: u32, reason: ShedReason) -> Duration {
+    fn retry_after(&self, class: ClassId, reason: ShedReason) -> Duration {
         if reason == ShedReason::NoNode {
             return Duration::from_secs(5);
         }
-        let state = &self.classes.all[class as usize];
+        let state = &self.classes[class];
         let each = state.expected.seconds().unwrap_or(0.0) / f64::from(state.outstanding.max(1));
         let seconds = (f64::from(state.queue.len) * each).ceil().clamp(1.0, 60.0);
         Duration::from_secs(seconds as u64)

@@ -9,10 +9,11 @@ use core::time::Duration;
 
 use crate::dispatch::Wanted;
 use crate::engine::Engine;
+use crate::index::GroupId;
 use crate::policy::RetryBudget;
 use crate::release::Precedence;
 use crate::request::{NodeId, Outcome, Ticket};
-use crate::ticket::{NONE, State};
+use crate::ticket::State;
 use crate::time::Time;
 
 /// Seconds for which unused budget is remembered: Linkerd's ten.
@@ -67,7 +68,7 @@ impl Engine {
             Outcome::Upgraded => self.answered(now, index, 101),
             Outcome::Reset => {
                 let class = self.tickets[index].class;
-                self.classes.all[class as usize].observed.counts.cancelled += 1;
+                self.classes[class].observed.counts.cancelled += 1;
                 self.leave(now, index);
             }
             Outcome::Failed { retryable } => return self.failed(now, index, retryable),
@@ -80,12 +81,12 @@ impl Engine {
         let (class, node, adopted, demand) = (entry.class, entry.node, entry.adopted, entry.demand);
         let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
         if status >= 500 {
-            self.classes.all[class as usize].observed.counts.failed += 1;
+            self.classes[class].observed.counts.failed += 1;
             self.node_failed(now, node);
         } else {
             self.nodes.succeeded(node);
             let guarantee = self.classes.spec(class).guarantee;
-            let state = &mut self.classes.all[class as usize];
+            let state = &mut self.classes[class];
             let admit = &self.policy.discipline.admit;
             state.expected.roll(now, state.outstanding > 0, admit, guarantee.response_time);
             if !self.policy.resources.is_empty() {
@@ -110,16 +111,16 @@ impl Engine {
     /// A compute time for the window that the request was in.
     fn measured(&mut self, now: Time, index: u32, compute: f64) {
         let entry = &self.tickets[index];
-        if entry.node == NONE || entry.retries > 0 {
+        if entry.node == NodeId::NONE || entry.retries > 0 {
             return;
         }
         let Some(swing) = &mut self.windows[entry.window as usize].swing else { return };
-        if let Some(mean) = self.classes.all[entry.class as usize].expected.seconds().filter(|mean| *mean > 0.0) {
+        if let Some(mean) = self.classes[entry.class].expected.seconds().filter(|mean| *mean > 0.0) {
             self.nodes.computed(entry.node, compute / mean, swing.figures());
         }
-        let lane = self.nodes.lanes[self.nodes.nodes[entry.node as usize].lane as usize].place as usize;
+        let lane = self.nodes.lanes[self.nodes.nodes[entry.node].lane].place as usize;
         let place = lane * self.lines + usize::from(entry.line);
-        let halves = &mut self.classes.all[entry.class as usize].halves;
+        let halves = &mut self.classes[entry.class].halves;
         if halves.len() <= place {
             halves.resize_with(place + 1, Default::default);
         }
@@ -134,7 +135,7 @@ impl Engine {
         let priced = self.policy.is_priced();
         let budget = self.classes.spec(class).retry;
         let left = entry.retries < budget.max_retries;
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         state.observed.counts.failed += 1;
         let pool = state.pool;
         self.node_failed(now, node);
@@ -143,25 +144,25 @@ impl Engine {
             return None;
         }
         let first = self.first_window(line);
-        let kept = Some(window - first as u32);
+        let kept = Some(GroupId(window - first as u32));
         let content = self.classes.spec(class).content;
         // What the first attempt had inside the second may have.
         self.nodes.release(node, content, demand);
-        self.tickets[index].node = NONE;
+        self.tickets[index].node = NodeId::NONE;
         let room = self.nodes.has_room(pool, self.windows_of(line), kept)
             && (!self.nodes.available || self.nodes.fits(pool, demand));
-        if room && self.classes.all[class as usize].retry.take(now, &budget) {
+        if room && self.classes[class].retry.take(now, &budget) {
             let target = self.tickets[index].target;
             let wanted = Wanted { pool, class, content, target, demand, avoid: node, kept };
             let windows = &self.windows[first..][..self.nodes.groups.len()];
-            let next = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NONE);
-            let window_now = first as u32 + self.nodes.group_of(next);
+            let next = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NodeId::NONE);
+            let window_now = first as u32 + self.nodes.group_of(next).0;
             if window_now != window {
                 self.windows[window as usize].count(now, false);
                 self.windows[window_now as usize].count(now, true);
             }
             let weight = self.fair_weight(class);
-            let state = &mut self.classes.all[class as usize];
+            let state = &mut self.classes[class];
             state.observed.counts.retried += 1;
             let entry = &self.tickets[index];
             let used = if priced { entry.charged } else { now.since(released).as_secs_f64() };
@@ -175,13 +176,13 @@ impl Engine {
             entry.released = now;
             entry.retries += 1;
             self.rank(class);
-            return Some(NodeId(next));
+            return Some(next);
         }
         self.leave(now, index);
         None
     }
 
-    fn node_failed(&mut self, now: Time, node: u32) {
+    fn node_failed(&mut self, now: Time, node: NodeId) {
         if self.nodes.failed(now, node) {
             self.nodes_changed(now);
         }
@@ -199,7 +200,7 @@ impl Engine {
         self.nodes.release(node, self.classes.spec(class).content, demand);
         self.windows[window as usize].count(now, false);
         let weight = self.fair_weight(class);
-        let state = &mut self.classes.all[class as usize];
+        let state = &mut self.classes[class];
         state.outstanding -= 1;
         if fair {
             state.tag = Precedence::settle(state.tag, weight, charged, used);

@@ -7,53 +7,55 @@
 //! Equal keys fall back to the item's number, so that the order is total and the same in every run. Keys must
 //! not be NaN.
 
+use crate::index::{Id, Table};
+
 /// Where an item stands: nowhere.
 const ABSENT: u32 = u32::MAX;
 
-/// A family of min-heaps over items `0..`, each item in at most one of them.
+/// A family of min-heaps over the items of one id, each item in at most one of them.
 #[derive(Clone, Debug)]
-pub(crate) struct Heaps<K> {
-    heaps: Vec<Vec<(K, u32)>>,
-    at: Vec<u32>,
+pub(crate) struct Heaps<K, I = u32> {
+    heaps: Vec<Vec<(K, I)>>,
+    at: Table<I, u32>,
 }
 
-impl<K: Copy + PartialOrd> Heaps<K> {
+impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
     /// `heaps` empty heaps with room for items below `items`.
-    pub(crate) fn new(heaps: usize, items: usize) -> Heaps<K> {
-        Heaps { heaps: (0..heaps).map(|_| Vec::new()).collect(), at: vec![ABSENT; items] }
+    pub(crate) fn new(heaps: usize, items: usize) -> Heaps<K, I> {
+        Heaps { heaps: (0..heaps).map(|_| Vec::new()).collect(), at: Table::filled(items, ABSENT) }
     }
 
     /// Makes room for items below `items`.
     pub(crate) fn grow(&mut self, items: usize) {
         if self.at.len() < items {
-            self.at.resize(items, ABSENT);
+            self.at.grow(items, ABSENT);
         }
     }
 
     /// The smallest key of `heap` and its item.
     #[inline]
-    pub(crate) fn peek(&self, heap: usize) -> Option<(K, u32)> {
+    pub(crate) fn peek(&self, heap: usize) -> Option<(K, I)> {
         self.heaps[heap].first().copied()
     }
 
     /// The heaps that are not empty, each with its smallest key and that key's item.
-    pub(crate) fn tops(&self) -> impl Iterator<Item = (usize, (K, u32))> + '_ {
+    pub(crate) fn tops(&self) -> impl Iterator<Item = (usize, (K, I))> + '_ {
         self.heaps.iter().enumerate().filter_map(|(heap, slots)| Some((heap, *slots.first()?)))
     }
 
     /// Is `item` in a heap?
     #[inline]
-    pub(crate) fn contains(&self, item: u32) -> bool {
-        self.at[item as usize] != ABSENT
+    pub(crate) fn contains(&self, item: I) -> bool {
+        self.at[item] != ABSENT
     }
 
     /// All of `heap`, in no particular order.
-    pub(crate) fn items(&self, heap: usize) -> &[(K, u32)] {
+    pub(crate) fn items(&self, heap: usize) -> &[(K, I)] {
         &self.heaps[heap]
     }
 
     /// The first `N` of `heap`, in order.
-    pub(crate) fn first<const N: usize>(&self, heap: usize) -> impl Iterator<Item = (K, u32)> + '_ {
+    pub(crate) fn first<const N: usize>(&self, heap: usize) -> impl Iterator<Item = (K, I)> + '_ {
         let slots = &self.heaps[heap];
         // Places whose parents have been given out: each step takes one out and puts two in, the last needs none.
         let mut open = [0; N];
@@ -74,8 +76,8 @@ impl<K: Copy + PartialOrd> Heaps<K> {
     }
 
     /// Puts `item` into `heap` with `key`, or changes its key if it is there.
-    pub(crate) fn set(&mut self, heap: usize, item: u32, key: K) {
-        let at = self.at[item as usize];
+    pub(crate) fn set(&mut self, heap: usize, item: I, key: K) {
+        let at = self.at[item];
         let slots = &mut self.heaps[heap];
         if at == ABSENT {
             let last = slots.len();
@@ -97,14 +99,14 @@ impl<K: Copy + PartialOrd> Heaps<K> {
 
     /// Takes `item` out of `heap` if it is there.
     #[inline]
-    pub(crate) fn remove(&mut self, heap: usize, item: u32) {
+    pub(crate) fn remove(&mut self, heap: usize, item: I) {
         if self.contains(item) {
             self.take(heap, item);
         }
     }
 
-    fn take(&mut self, heap: usize, item: u32) {
-        let at = core::mem::replace(&mut self.at[item as usize], ABSENT) as usize;
+    fn take(&mut self, heap: usize, item: I) {
+        let at = core::mem::replace(&mut self.at[item], ABSENT) as usize;
         let slots = &mut self.heaps[heap];
         let gone = slots.swap_remove(at);
         debug_assert_eq!(gone.1, item, "an item is in one heap only");
@@ -119,7 +121,7 @@ impl<K: Copy + PartialOrd> Heaps<K> {
 }
 
 /// Moves what stands at `hole` towards the root until nothing greater is above it.
-fn up<K: Copy + PartialOrd>(slots: &mut [(K, u32)], places: &mut [u32], mut hole: usize) {
+fn up<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize) {
     let slot = slots[hole];
     while hole > 0 {
         let parent = (hole - 1) / 2;
@@ -128,15 +130,15 @@ fn up<K: Copy + PartialOrd>(slots: &mut [(K, u32)], places: &mut [u32], mut hole
             break;
         }
         slots[hole] = above;
-        places[above.1 as usize] = hole as u32;
+        places[above.1] = hole as u32;
         hole = parent;
     }
     slots[hole] = slot;
-    places[slot.1 as usize] = hole as u32;
+    places[slot.1] = hole as u32;
 }
 
 /// Moves what stands at `hole` away from the root until nothing smaller is below it.
-fn down<K: Copy + PartialOrd>(slots: &mut [(K, u32)], places: &mut [u32], mut hole: usize) {
+fn down<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize) {
     let slot = slots[hole];
     loop {
         let left = 2 * hole + 1;
@@ -151,11 +153,11 @@ fn down<K: Copy + PartialOrd>(slots: &mut [(K, u32)], places: &mut [u32], mut ho
             break;
         }
         slots[hole] = below;
-        places[below.1 as usize] = hole as u32;
+        places[below.1] = hole as u32;
         hole = child;
     }
     slots[hole] = slot;
-    places[slot.1 as usize] = hole as u32;
+    places[slot.1] = hole as u32;
 }
 
 #[cfg(test)]

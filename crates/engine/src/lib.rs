@@ -26,6 +26,7 @@ mod dispatch;
 mod engine;
 mod forward;
 mod heap;
+mod index;
 mod observe;
 mod policy;
 mod queue;

@@ -21,7 +21,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use crate::demand::RESOURCES;
 use crate::heap::Heaps;
 use crate::policy::QueueBounds;
-use crate::request::ShedReason;
+use crate::request::{ClassId, ShedReason};
 use crate::ticket::{NONE, Tickets};
 use crate::time::Time;
 
@@ -58,7 +58,7 @@ pub(crate) struct Queues {
     pub(crate) waiting: u32,
     max_waiting: u32,
     /// Requests waiting per class and source, kept only for classes that bound it.
-    flows: HashMap<(u32, u64), u32, BuildHasherDefault<FlowHasher>>,
+    flows: HashMap<(ClassId, u64), u32, BuildHasherDefault<FlowHasher>>,
     /// Requests that stand behind younger ones, by the instant at which they have waited too long.
     behind: Heaps<Time>,
     /// Requests waiting per pool and tag.
@@ -97,7 +97,7 @@ impl Queues {
     }
 
     /// Is there a place for one more of this class and source?
-    pub(crate) fn room(&self, class: u32, flow: u64, queue: &Queue, bounds: QueueBounds) -> Result<(), ShedReason> {
+    pub(crate) fn room(&self, class: ClassId, flow: u64, queue: &Queue, bounds: QueueBounds) -> Result<(), ShedReason> {
         if queue.len >= bounds.max_waiting {
             return Err(ShedReason::QueueFull);
         }

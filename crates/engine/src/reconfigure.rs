@@ -14,10 +14,12 @@ use crate::demand::Demand;
 use crate::dispatch::Nodes;
 use crate::engine::Engine;
 use crate::heap::Heaps;
+use crate::index::Table;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Queue, Queues};
 use crate::release::{Precedence, Window};
-use crate::ticket::{NONE, State};
+use crate::request::{ClassId, NodeId, TemplateId};
+use crate::ticket::State;
 use crate::time::Time;
 
 impl Engine {
@@ -37,7 +39,7 @@ impl Engine {
             if entry.state == State::Free {
                 continue;
             }
-            let (class, kept) = class_of[entry.class as usize];
+            let (class, kept) = class_of[entry.class];
             entry.class = class;
             entry.adopted |= !kept;
             if self.policy.resources != policy.resources {
@@ -45,12 +47,12 @@ impl Engine {
                 let known = !policy.resources.is_empty();
                 entry.demand = if known { classes.spec(class).demand } else { Demand::default() };
             }
-            entry.demand = nodes.estimated(classes.all[class as usize].pool, entry.demand);
-            if entry.node != NONE {
-                entry.node = node_of[entry.node as usize];
+            entry.demand = nodes.estimated(classes[class].pool, entry.demand);
+            if entry.node != NodeId::NONE {
+                entry.node = node_of[entry.node];
             }
             // What a node that is gone still has counts somewhere, so that the sum stays right.
-            let group = if entry.node == NONE { 0 } else { nodes.group_of(entry.node) };
+            let group = if entry.node == NodeId::NONE { 0 } else { nodes.group_of(entry.node).0 };
             let line = policy.line_of(entry.demand);
             entry.line = line as u8;
             entry.window = if policy.windows() == 1 { group } else { (line * nodes.groups.len()) as u32 + group };
@@ -66,13 +68,14 @@ impl Engine {
     }
 
     /// The new classes, and for each old one its new number and whether it is still itself.
-    fn carry_classes(&mut self, now: Time, policy: &Policy) -> (Classes, Vec<(u32, bool)>) {
+    fn carry_classes(&mut self, now: Time, policy: &Policy) -> (Classes, Table<ClassId, (ClassId, bool)>) {
         let mut classes = Classes::new(now, policy);
-        let by_name: BTreeMap<&str, u32> = (0u32..).zip(&policy.classes).map(|(i, c)| (c.name.as_str(), i)).collect();
-        let templates: BTreeMap<&str, u32> =
-            (0u32..).zip(&policy.templates).map(|(i, t)| (t.class.name.as_str(), i)).collect();
+        let by_name: BTreeMap<&str, ClassId> =
+            (0..).map(ClassId).zip(&policy.classes).map(|(i, c)| (c.name.as_str(), i)).collect();
+        let templates: BTreeMap<&str, TemplateId> =
+            (0..).map(TemplateId).zip(&policy.templates).map(|(i, t)| (t.class.name.as_str(), i)).collect();
         let named = self.policy.classes.len();
-        let mut class_of = Vec::with_capacity(self.classes.all.len());
+        let mut class_of = Table::new();
         for (index, old) in self.classes.all.iter().enumerate() {
             let name = self.classes.specs[old.spec as usize].name.as_str();
             let new = if index < named {
@@ -80,14 +83,14 @@ impl Engine {
             } else if let Some(template) = templates.get(name).copied() {
                 match &old.made {
                     Some(made) if old.live => Some(classes.intern(now, template, &made.key).0),
-                    Some(_) | None => Some(policy.classes.len() as u32 + template),
+                    Some(_) | None => Some(ClassId(policy.classes.len() as u32 + template.0)),
                 }
             } else {
                 None
             };
             class_of.push((new.unwrap_or(classes.default_class()), new.is_some()));
             let Some(new) = new.filter(|_| old.live) else { continue };
-            let state = &mut classes.all[new as usize];
+            let state = &mut classes[new];
             if old.made.is_some() == state.made.is_some() {
                 state.expected = old.expected.clone();
                 state.pace = old.pace;
@@ -139,22 +142,22 @@ impl Engine {
         carried.collect()
     }
 
-    /// The new nodes, and for each old one its new number or [`NONE`].
-    fn carry_nodes(&self, policy: &Policy) -> (Nodes, Vec<u32>) {
+    /// The new nodes, and for each old one its new number or none.
+    fn carry_nodes(&self, policy: &Policy) -> (Nodes, Table<NodeId, NodeId>) {
         let mut nodes = Nodes::new(policy);
         let name = |policy: &Policy, index: usize| {
             let node = &policy.nodes[index];
             (policy.pools[node.pool].name.clone(), node.name.clone())
         };
-        let known: BTreeMap<(String, String), usize> =
-            (0..policy.nodes.len()).map(|index| (name(policy, index), index)).collect();
+        let known: BTreeMap<(String, String), NodeId> =
+            (0..policy.nodes.len()).map(|index| (name(policy, index), NodeId(index as u32))).collect();
         let node_of = (0..self.policy.nodes.len())
             .map(|old| {
-                let Some(new) = known.get(&name(&self.policy, old)).copied() else { return NONE };
-                nodes.inherit(new, &self.nodes, old);
-                new as u32
+                let Some(new) = known.get(&name(&self.policy, old)).copied() else { return NodeId::NONE };
+                nodes.inherit(new, &self.nodes, NodeId(old as u32));
+                new
             })
-            .collect::<Vec<u32>>();
+            .collect::<Table<NodeId, NodeId>>();
         for (to, pool) in policy.pools.iter().enumerate() {
             if let Some(from) = self.policy.pools.iter().position(|old| old.name == pool.name) {
                 nodes.inherit_targets(to, &self.nodes, from, &node_of);
@@ -180,7 +183,7 @@ impl Engine {
             class.halves.clear();
         }
         self.nodes.recount(&self.tickets, &self.classes, &self.policy);
-        self.open_accounts(0..live as u32);
+        self.open_accounts((0..live as u32).map(ClassId));
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
             let entry = &self.tickets[index];
@@ -190,10 +193,10 @@ impl Engine {
                 State::Inside => self.windows[entry.window as usize].outstanding += 1,
             }
             let (class, inside) = (entry.class, entry.state == State::Inside);
-            if !self.classes.all[class as usize].active() {
+            if !self.classes[class].active() {
                 self.classes.leave_idle(class);
             }
-            let state = &mut self.classes.all[class as usize];
+            let state = &mut self.classes[class];
             // Waiting ones are counted when they are queued below; one now marks the class active.
             state.outstanding += u32::from(inside);
             state.queue.len += u32::from(!inside);
@@ -207,15 +210,15 @@ impl Engine {
             // The new table of tags may be another one.
             self.tickets[index].code = self.classes.spec(class).tag;
             let bounds = self.bounds(class);
-            let queue = &mut self.classes.all[class as usize].queue;
+            let queue = &mut self.classes[class].queue;
             if self.queues.push(&mut self.tickets, queue, index, bounds) {
                 let (arrived, line) = (self.tickets[index].arrived, usize::from(self.tickets[index].line));
-                self.classes.all[class as usize].backlogged[line] = arrived;
+                self.classes[class].backlogged[line] = arrived;
             }
         }
         self.classes.weigh();
-        for class in 0..live as u32 {
-            let state = &self.classes.all[class as usize];
+        for class in self.classes.all.ids() {
+            let state = &self.classes[class];
             if state.active() {
                 self.precedence.claim(state.weight, true);
                 self.rank(class);

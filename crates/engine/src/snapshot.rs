@@ -263,18 +263,18 @@ impl Engine {
     /// The engine as a whole. Copies one line per node.
     #[must_use]
     pub fn snapshot(&self, now: Time) -> Snapshot {
-        let nodes = self.policy.nodes.iter().zip(&self.nodes.nodes).enumerate();
+        let nodes = self.policy.nodes.iter().zip(self.nodes.nodes.pairs());
         let nodes: Vec<NodeSnapshot> = nodes
-            .map(|(index, (policy, node))| NodeSnapshot {
-                node: NodeId(index as u32),
+            .map(|(policy, (index, node))| NodeSnapshot {
+                node: index,
                 name: policy.name.clone(),
                 pool: self.policy.pools[policy.pool].name.clone(),
                 outstanding: node.outstanding,
                 served: node.served,
                 failed: node.failed,
                 state: node.state(),
-                room: self.nodes.can_take(index as u32),
-                group: self.nodes.group_of(index as u32),
+                room: self.nodes.can_take(index),
+                group: self.nodes.group_of(index).0,
                 capacity: node.capacity,
                 load: self.nodes.node_load(node),
                 set: self.nodes.sections.sets[node.pool],
@@ -339,8 +339,7 @@ impl Engine {
         let pools = pools.filter(|(section, _)| self.nodes.domain(*section) == *section);
         let rounds = pools.map(|(section, pool)| {
             let (begun, turns) = self.precedence.rounds.state(section);
-            let turns = turns.iter().map(|class| ClassId(*class)).collect();
-            RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns }
+            RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns: turns.to_vec() }
         });
         rounds.collect()
     }
@@ -356,16 +355,16 @@ impl Engine {
     #[must_use]
     pub fn classes(&self, now: Time, from: ClassId, most: usize) -> Vec<ClassSnapshot> {
         let now = now.max(self.now);
-        let ids = (from.0..self.classes.all.len() as u32).filter(|id| self.classes.all[*id as usize].live);
+        let ids = self.classes.all.ids().skip(from.0 as usize).filter(|id| self.classes[*id].live);
         ids.take(most).map(|id| self.class_snapshot(now, id)).collect()
     }
 
-    fn class_snapshot(&self, now: Time, id: u32) -> ClassSnapshot {
-        let (state, spec) = (&self.classes.all[id as usize], self.classes.spec(id));
+    fn class_snapshot(&self, now: Time, id: ClassId) -> ClassSnapshot {
+        let (state, spec) = (&self.classes[id], self.classes.spec(id));
         let counts = &state.observed.counts;
         let seconds = |s: f64| Duration::try_from_secs_f64(s).ok();
         ClassSnapshot {
-            class: ClassId(id),
+            class: id,
             name: spec.name.clone(),
             key: state.made.as_ref().map(|made| made.key.to_vec()),
             guarantee: spec.guarantee,

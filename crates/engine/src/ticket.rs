@@ -5,7 +5,7 @@
 //! Places are reused; in steady state nothing is allocated.
 
 use crate::demand::Demand;
-use crate::request::Ticket;
+use crate::request::{ClassId, NodeId, Ticket};
 use crate::time::Time;
 
 /// No ticket, no node.
@@ -27,9 +27,9 @@ pub(crate) enum State {
 pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) state: State,
-    pub(crate) class: u32,
+    pub(crate) class: ClassId,
     /// The node it is inside, or [`NONE`] once the policy no longer names that node.
-    pub(crate) node: u32,
+    pub(crate) node: NodeId,
     /// The window that it is inside.
     pub(crate) window: u32,
     pub(crate) next: u32,
@@ -71,12 +71,12 @@ impl Tickets {
     }
 
     /// A place for a new request, in state `Waiting` and in no queue yet.
-    pub(crate) fn insert(&mut self, class: u32, flow: u64, tag: u64, arrived: Time, sequence: u64) -> u32 {
+    pub(crate) fn insert(&mut self, class: ClassId, flow: u64, tag: u64, arrived: Time, sequence: u64) -> u32 {
         let fresh = Entry {
             generation: 0,
             state: State::Waiting,
             class,
-            node: NONE,
+            node: NodeId::NONE,
             window: 0,
             next: NONE,
             prev: NONE,

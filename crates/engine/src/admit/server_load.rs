@@ -19,6 +19,7 @@ use core::time::Duration;
 use crate::discipline::Admit;
 use crate::engine::Engine;
 use crate::policy::{Class, Content, InvalidPolicy, Policy, Statistic};
+use crate::request::ClassId;
 
 /// Figures of [`Admit::ServerLoad`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -123,9 +124,9 @@ impl Class {
 
 impl Engine {
     /// Is a request of the class refused because of the load of the nodes that it could go to?
-    pub(crate) fn overloaded(&self, class: u32) -> bool {
+    pub(crate) fn overloaded(&self, class: ClassId) -> bool {
         let Admit::ServerLoad(figures) = self.policy.discipline.admit else { return false };
-        let section = self.classes.all[class as usize].pool;
+        let section = self.classes[class].pool;
         !self.classes.spec(class).is_top() && self.nodes.section_load(section) > figures.threshold
     }
 }

@@ -15,13 +15,15 @@ use super::choice::{Wanted, least};
 use super::{Machine, Nodes};
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::LoadControl;
+use crate::index::{Id, MachineId};
 use crate::policy::{Policy, full};
+use crate::request::NodeId;
 
 /// Resources that are kept for a request that waits: nothing goes to the machine that takes of what it needs, unless there is
 /// enough for both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Kept {
-    machine: u32,
+    machine: MachineId,
     demand: Demand,
 }
 
@@ -58,7 +60,7 @@ impl Nodes {
     /// Sets what every machine has.
     pub(super) fn provide(&mut self, policy: &Policy) {
         let LoadControl::ResourceAvailability(figures) = policy.discipline.load_control else { return };
-        for index in 0..self.machines.len() {
+        for index in self.machines.ids() {
             self.machines[index].full = full(figures.horizon, self.machines[index].weight(&self.nodes));
         }
         if policy.estimated {
@@ -72,10 +74,10 @@ impl Nodes {
     /// Finds the pools that have the same machines: their classes compete for the same resources. Pools that share some of
     /// their machines stay apart, or one would wait beside its idle machine for what only the other's can do.
     fn unite(&mut self) {
-        let machines = |pool: usize| -> BTreeSet<u32> {
+        let machines = |pool: usize| -> BTreeSet<MachineId> {
             self.nodes.iter().filter(|node| node.pool == pool).map(|node| node.machine).collect()
         };
-        let sets: Vec<BTreeSet<u32>> = (0..self.domains.len()).map(machines).collect();
+        let sets: Vec<BTreeSet<MachineId>> = (0..self.domains.len()).map(machines).collect();
         for (pool, set) in sets.iter().enumerate() {
             self.domains[pool] = sets.iter().position(|other| other == set).unwrap_or(pool);
         }
@@ -91,18 +93,18 @@ impl Nodes {
         self.largest.fill(None);
         for node in self.nodes.iter().filter(|node| node.usable()) {
             let largest = &mut self.largest[node.pool];
-            *largest = (*largest).max(Some(self.machines[node.machine as usize].full));
+            *largest = (*largest).max(Some(self.machines[node.machine].full));
         }
         self.unseen = Some(0);
         self.keep_nothing();
     }
 
     /// Takes from a node's machine, or gives back, where that bounds what is inside.
-    pub(super) fn take(&mut self, node: u32, demand: Demand, enters: bool) {
+    pub(super) fn take(&mut self, node: NodeId, demand: Demand, enters: bool) {
         if !self.available {
             return;
         }
-        let taken = &mut self.machines[self.nodes[node as usize].machine as usize].taken;
+        let taken = &mut self.machines[self.nodes[node].machine].taken;
         for (taken, demand) in taken.iter_mut().zip(demand.0) {
             let demand = u64::from(demand);
             *taken = if enters { *taken + demand } else { *taken - demand };
@@ -110,12 +112,12 @@ impl Nodes {
     }
 
     /// Nodes of the pool that may take requests now, windows aside.
-    fn ready_of(&self, pool: usize) -> impl Iterator<Item = u32> + '_ {
-        self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(*lane as usize)).map(|(_, node)| *node)
+    fn ready_of(&self, pool: usize) -> impl Iterator<Item = NodeId> + '_ {
+        self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(lane.row())).map(|(_, node)| *node)
     }
 
-    fn machine_of(&self, node: u32) -> &Machine {
-        &self.machines[self.nodes[node as usize].machine as usize]
+    fn machine_of(&self, node: NodeId) -> &Machine {
+        &self.machines[self.nodes[node].machine]
     }
 
     /// Has the pool a node that can take requests now?
@@ -133,7 +135,7 @@ impl Nodes {
     pub(crate) fn keep(&mut self, domain: usize, wanted: Option<(usize, Demand)>) -> bool {
         let kept = self.kept[domain].take();
         if let Some(kept) = kept {
-            self.machines[kept.machine as usize].kept = None;
+            self.machines[kept.machine].kept = None;
         }
         let Some((pool, demand)) = wanted else { return false };
         if self.fits(pool, demand) {
@@ -142,12 +144,12 @@ impl Nodes {
         // It goes on where it was begun.
         let begun = kept.filter(|kept| kept.demand == demand).map(|kept| kept.machine);
         let machine = begun.or_else(|| {
-            let machines = self.ready_of(pool).map(|node| (self.machine_of(node), self.nodes[node as usize].machine));
+            let machines = self.ready_of(pool).map(|node| (self.machine_of(node), self.nodes[node].machine));
             let large = machines.filter(|(it, _)| it.kept.is_none() && u64::from(demand.dominant()) <= it.full);
             least(large.map(|(it, machine)| (it.shortage(demand), machine)))
         });
         if let Some(machine) = machine {
-            self.machines[machine as usize].kept = Some(demand);
+            self.machines[machine].kept = Some(demand);
             self.kept[domain] = Some(Kept { machine, demand });
         }
         false
@@ -184,8 +186,8 @@ impl Nodes {
     pub(crate) fn left(&self, domain: Option<usize>) -> [f64; RESOURCES] {
         let (mut left, mut full) = ([0u64; RESOURCES], 0);
         for machine in &self.machines {
-            let of = |node: &&u32| domain.is_none_or(|domain| self.domain(self.nodes[**node as usize].pool) == domain);
-            if !machine.nodes.iter().filter(of).any(|node| self.nodes[*node as usize].usable()) {
+            let of = |node: &&NodeId| domain.is_none_or(|domain| self.domain(self.nodes[**node].pool) == domain);
+            if !machine.nodes.iter().filter(of).any(|node| self.nodes[*node].usable()) {
                 continue;
             }
             full += machine.full;
@@ -197,8 +199,8 @@ impl Nodes {
     }
 
     /// The same of one node's machine.
-    pub(crate) fn left_of(&self, node: usize) -> [f64; RESOURCES] {
-        let machine = self.machine_of(node as u32);
+    pub(crate) fn left_of(&self, node: NodeId) -> [f64; RESOURCES] {
+        let machine = self.machine_of(node);
         machine.taken.map(|taken| match machine.full {
             0 => 1.0,
             full => full.saturating_sub(taken) as f64 / full as f64,
@@ -207,9 +209,9 @@ impl Nodes {
 
     /// What all usable machines of a domain have of a resource, in node-seconds; or all machines, if none is usable.
     pub(crate) fn whole(&self, domain: usize) -> f64 {
-        let of = |node: &&u32| self.domain(self.nodes[**node as usize].pool) == domain;
+        let of = |node: &&NodeId| self.domain(self.nodes[**node].pool) == domain;
         let whole = |usable: bool| {
-            let counts = |node: &u32| !usable || self.nodes[*node as usize].usable();
+            let counts = |node: &NodeId| !usable || self.nodes[*node].usable();
             let members = self.machines.iter().filter(|machine| machine.nodes.iter().filter(of).any(counts));
             members.map(|machine| machine.full as f64 / 1e9).sum::<f64>()
         };
@@ -219,8 +221,8 @@ impl Nodes {
 
     /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside, then
     /// the one whose turn it is. Only nodes that have enough.
-    pub(super) fn roomiest(&self, wanted: &Wanted) -> Option<u32> {
-        let ready = self.lanes_of[wanted.pool].iter().flat_map(|lane| self.ready.items(*lane as usize));
+    pub(super) fn roomiest(&self, wanted: &Wanted) -> Option<NodeId> {
+        let ready = self.lanes_of[wanted.pool].iter().flat_map(|lane| self.ready.items(lane.row()));
         let fitting = ready.filter(|(_, node)| self.machine_of(*node).holds(wanted.demand));
         least(fitting.map(|((load, turn), node)| {
             let machine = self.machine_of(*node);

@@ -10,10 +10,11 @@ use super::Nodes;
 use super::lard::Sent;
 use super::round_robin::after;
 use crate::demand::Demand;
+use crate::index::{GroupId, Id, LaneId};
 use crate::policy::{Content, Dispatch};
 use crate::random::Random;
 use crate::release::Window;
-use crate::ticket::NONE;
+use crate::request::{ClassId, NodeId};
 
 /// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
 /// 50 on average; a bound keeps the decision's cost bounded.
@@ -23,20 +24,20 @@ const MAX_DRAWS: u32 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) pool: usize,
-    pub(crate) class: u32,
+    pub(crate) class: ClassId,
     pub(crate) content: Content,
     pub(crate) target: Option<u64>,
     /// What it takes of the node, as far as that is managed.
     pub(crate) demand: Demand,
-    /// The node that just failed it, or [`NONE`]: chosen only if there is no other.
-    pub(crate) avoid: u32,
+    /// The node that just failed it, or [`NodeId::NONE`]: chosen only if there is no other.
+    pub(crate) avoid: NodeId,
     /// As in [`Nodes::has_room`].
-    pub(crate) kept: Option<u32>,
+    pub(crate) kept: Option<GroupId>,
 }
 
 impl Nodes {
     /// Chooses a node of the pool and puts a request inside.
-    pub(crate) fn dispatch(&mut self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<u32> {
+    pub(crate) fn dispatch(&mut self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<NodeId> {
         let chosen = match self.methods[wanted.pool] {
             _ if self.available => self.roomiest(wanted),
             Dispatch::PowerOfTwo => self.less_loaded_of_two(wanted, windows, random),
@@ -45,7 +46,7 @@ impl Nodes {
             _ => self.first_ready(wanted, windows),
         }?;
         if self.methods[wanted.pool] == Dispatch::WeightedTurns {
-            let node = &mut self.nodes[chosen as usize];
+            let node = &mut self.nodes[chosen];
             self.round[wanted.pool] = self.round[wanted.pool].max(node.turn);
             node.turn += 1.0 / node.weight;
         }
@@ -56,25 +57,25 @@ impl Nodes {
     }
 
     /// The nodes that can take it, in no particular order.
-    fn candidates<'a>(&'a self, wanted: &Wanted, windows: &'a [Window]) -> impl Iterator<Item = u32> + Clone + 'a {
+    fn candidates<'a>(&'a self, wanted: &Wanted, windows: &'a [Window]) -> impl Iterator<Item = NodeId> + Clone + 'a {
         let lanes = self.open(wanted.pool, windows, wanted.kept);
-        lanes.flat_map(|lane| self.ready.items(lane as usize)).map(|(_, node)| *node)
+        lanes.flat_map(|lane| self.ready.items(lane.row())).map(|(_, node)| *node)
     }
 
     /// The first in the order of the heap.
-    fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<u32> {
+    fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<NodeId> {
         let order =
-            |a: &((f64, u64), u32), b: &((f64, u64), u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
+            |a: &((f64, u64), NodeId), b: &((f64, u64), NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
         let best = self.best(wanted.pool, windows, wanted.kept)?;
         if best != wanted.avoid {
             return Some(best);
         }
         // Only after a failure: look at all.
-        let all = self.open(wanted.pool, windows, wanted.kept).flat_map(|lane| self.ready.items(lane as usize));
+        let all = self.open(wanted.pool, windows, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
         all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
     }
 
-    fn less_loaded_of_two(&self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<u32> {
+    fn less_loaded_of_two(&self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<NodeId> {
         self.best(wanted.pool, windows, wanted.kept)?;
         let open = self.open(wanted.pool, windows, wanted.kept);
         let a = self.draw(open.clone(), wanted.avoid, random);
@@ -83,11 +84,11 @@ impl Nodes {
     }
 
     /// App. A.1: the least loaded, the next in turn of equals.
-    fn next_least(&mut self, wanted: &Wanted, windows: &[Window], never_twice: bool) -> Option<u32> {
+    fn next_least(&mut self, wanted: &Wanted, windows: &[Window], never_twice: bool) -> Option<NodeId> {
         let rotation = &self.rotations[wanted.pool];
-        let shunned = if never_twice { rotation.last_of(wanted.class) } else { NONE };
+        let shunned = if never_twice { rotation.last_of(wanted.class) } else { NodeId::NONE };
         let last = rotation.last;
-        let rank = |node: &u32| {
+        let rank = |node: &NodeId| {
             let again = (*node == wanted.avoid, *node == shunned);
             (again, self.load(*node), after(*node, last))
         };
@@ -97,13 +98,13 @@ impl Nodes {
     }
 
     /// App. A.2: the node that costs least.
-    fn cheapest(&mut self, wanted: &Wanted, windows: &[Window], figures: super::Lard) -> Option<u32> {
+    fn cheapest(&mut self, wanted: &Wanted, windows: &[Window], figures: super::Lard) -> Option<NodeId> {
         let locality = self.localities[wanted.pool].as_ref()?;
-        let mapped = wanted.target.and_then(|target| locality.node_of(target)).unwrap_or(NONE);
+        let mapped = wanted.target.and_then(|target| locality.node_of(target)).unwrap_or(NodeId::NONE);
         // A node that gets nothing serves nothing from memory.
-        let home = if mapped != NONE && self.nodes[mapped as usize].usable() { mapped } else { NONE };
+        let home = if mapped != NodeId::NONE && self.nodes[mapped].usable() { mapped } else { NodeId::NONE };
         let last = locality.last;
-        let rank = |node: &u32| {
+        let rank = |node: &NodeId| {
             let load = self.requests(*node) * locality.scale;
             let cost = figures.cost(load, *node == home);
             // All overloaded: the least loaded.
@@ -112,7 +113,7 @@ impl Nodes {
         };
         let chosen = least(self.candidates(wanted, windows).map(|node| (rank(&node), node)))?;
         let sent = match home {
-            NONE => Sent::New,
+            NodeId::NONE => Sent::New,
             home if home == chosen => Sent::Home,
             _ => Sent::Moved,
         };
@@ -124,29 +125,30 @@ impl Nodes {
 
     /// The best node of the pool. Between lanes the emptier group counts: a node's load is compared with its part
     /// of its group's window, as requests that wait for a database fill a node less than their number says.
-    fn best(&self, pool: usize, windows: &[Window], kept: Option<u32>) -> Option<u32> {
+    fn best(&self, pool: usize, windows: &[Window], kept: Option<GroupId>) -> Option<NodeId> {
         let tops = self.open(pool, windows, kept).filter_map(|lane| {
-            let ((key, turn), node) = self.ready.peek(lane as usize)?;
-            let group = self.lanes[lane as usize].group as usize;
-            Some((key * self.groups[group].weight / f64::from(windows[group].size), turn, node))
+            let ((key, turn), node) = self.ready.peek(lane.row())?;
+            let group = self.lanes[lane].group;
+            Some((key * self.groups[group].weight / f64::from(windows[group.row()].size), turn, node))
         });
-        let order = |a: &(f64, u64, u32), b: &(f64, u64, u32)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
+        let order =
+            |a: &(f64, u64, NodeId), b: &(f64, u64, NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
         tops.min_by(order).map(|(_, _, node)| node)
     }
 
     /// A ready node of these lanes, drawn in proportion to weight.
-    fn draw(&self, lanes: impl Iterator<Item = u32> + Clone, avoid: u32, random: &mut Random) -> u32 {
-        let ready = lanes.flat_map(|lane| self.ready.items(lane as usize)).map(|(_, n)| *n);
+    fn draw(&self, lanes: impl Iterator<Item = LaneId> + Clone, avoid: NodeId, random: &mut Random) -> NodeId {
+        let ready = lanes.flat_map(|lane| self.ready.items(lane.row())).map(|(_, n)| *n);
         let count = ready.clone().count();
-        let heaviest = ready.clone().map(|n| self.nodes[n as usize].weight).fold(0.0, f64::max);
-        let mut last = ready.clone().next().unwrap_or(NONE);
+        let heaviest = ready.clone().map(|n| self.nodes[n].weight).fold(0.0, f64::max);
+        let mut last = ready.clone().next().unwrap_or(NodeId::NONE);
         for _ in 0..MAX_DRAWS {
             let Some(n) = ready.clone().nth(random.below(count.max(1) as u64) as usize) else { break };
             if n == avoid && count > 1 {
                 continue;
             }
             last = n;
-            if random.unit() * heaviest < self.nodes[n as usize].weight {
+            if random.unit() * heaviest < self.nodes[n].weight {
                 break;
             }
         }
@@ -155,6 +157,6 @@ impl Nodes {
 }
 
 /// The item of the least rank, the first of equals; ranks have no NaN.
-pub(super) fn least<R: PartialOrd>(ranked: impl Iterator<Item = (R, u32)>) -> Option<u32> {
+pub(super) fn least<R: PartialOrd, T>(ranked: impl Iterator<Item = (R, T)>) -> Option<T> {
     ranked.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, item)| item)
 }

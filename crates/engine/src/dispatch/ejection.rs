@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::Nodes;
 use crate::request::NodeEvent;
-use crate::ticket::NONE;
+use crate::request::NodeId;
 use crate::time::Time;
 
 /// Longest ejection: base × 2⁴. A node that is back for good is missed for at most that long.
@@ -20,11 +20,11 @@ const FORGIVEN_AFTER: u32 = 20;
 
 impl Nodes {
     /// The node answered well.
-    pub(crate) fn succeeded(&mut self, index: u32) {
-        if index == NONE {
+    pub(crate) fn succeeded(&mut self, index: NodeId) {
+        if index == NodeId::NONE {
             return;
         }
-        let node = &mut self.nodes[index as usize];
+        let node = &mut self.nodes[index];
         node.served += 1;
         node.failures = 0;
         node.successes += 1;
@@ -35,11 +35,11 @@ impl Nodes {
     }
 
     /// The node failed; it may be ejected. True if the set of usable nodes changed.
-    pub(crate) fn failed(&mut self, now: Time, index: u32) -> bool {
-        if index == NONE {
+    pub(crate) fn failed(&mut self, now: Time, index: NodeId) -> bool {
+        if index == NodeId::NONE {
             return false;
         }
-        let node = &mut self.nodes[index as usize];
+        let node = &mut self.nodes[index];
         node.failed += 1;
         node.failures += 1;
         node.successes = 0;
@@ -59,7 +59,7 @@ impl Nodes {
         if ejected >= allowed || usable <= 1 {
             return false;
         }
-        let node = &mut self.nodes[index as usize];
+        let node = &mut self.nodes[index];
         let span: Duration = rule.base.saturating_mul(1 << node.ejections.min(MAX_DOUBLINGS));
         node.ejections = (node.ejections + 1).min(MAX_DOUBLINGS);
         node.failures = 0;
@@ -78,7 +78,7 @@ impl Nodes {
             | NodeEvent::Capacity(id, _)
             | NodeEvent::Load { node: id, .. } => id,
         };
-        let Some(node) = self.nodes.get_mut(id.0 as usize) else { return false };
+        let Some(node) = self.nodes.get_mut(id) else { return false };
         let before = node.usable();
         match event {
             NodeEvent::Up(_) => node.up = true,

@@ -20,9 +20,10 @@
 //! A decision looks at every node of the pool once.
 
 use super::targets::Targets;
+use crate::index::Table;
 use crate::policy::{Dispatch, Policy};
+use crate::request::NodeId;
 use crate::snapshot::LocalitySnapshot;
-use crate::ticket::NONE;
 
 /// Figures of LARD.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,8 +96,8 @@ pub(super) enum Sent {
 #[derive(Clone, Debug)]
 pub(super) struct Locality {
     targets: Targets,
-    /// The node that got a target last that was not mapped, or [`NONE`].
-    pub(super) last: u32,
+    /// The node that got a target last that was not mapped, or [`NodeId::NONE`].
+    pub(super) last: NodeId,
     /// Mean weight of the pool's nodes.
     pub(super) scale: f64,
     /// By [`Sent`].
@@ -109,16 +110,16 @@ impl Locality {
         let Dispatch::Lard(figures) = policy.pools[pool].dispatch else { return None };
         let weights = policy.nodes.iter().filter(|node| node.pool == pool).map(|node| node.weight);
         let scale = weights.clone().sum::<f64>() / weights.count().max(1) as f64;
-        Some(Locality { targets: Targets::new(figures.targets), last: NONE, scale, counts: [0; 3] })
+        Some(Locality { targets: Targets::new(figures.targets), last: NodeId::NONE, scale, counts: [0; 3] })
     }
 
     /// The node that a target is mapped to.
-    pub(super) fn node_of(&self, target: u64) -> Option<u32> {
+    pub(super) fn node_of(&self, target: u64) -> Option<NodeId> {
         self.targets.get(target)
     }
 
     /// A request for a target goes to `node`.
-    pub(super) fn sent(&mut self, target: Option<u64>, node: u32, sent: Sent) {
+    pub(super) fn sent(&mut self, target: Option<u64>, node: NodeId, sent: Sent) {
         if sent == Sent::New {
             self.last = node;
         }
@@ -127,12 +128,12 @@ impl Locality {
         self.targets.set(target, node);
     }
 
-    /// Takes over what `old` knows; its node `n` is now `node_of[n]`, or [`NONE`].
-    pub(super) fn inherit(&mut self, old: &Locality, node_of: &[u32]) {
+    /// Takes over what `old` knows; its node `n` is now `node_of[n]`, or [`NodeId::NONE`].
+    pub(super) fn inherit(&mut self, old: &Locality, node_of: &Table<NodeId, NodeId>) {
         self.counts = old.counts;
         for (target, node) in old.targets.in_order_of_use() {
-            if node_of[node as usize] != NONE {
-                self.targets.set(target, node_of[node as usize]);
+            if node_of[node] != NodeId::NONE {
+                self.targets.set(target, node_of[node]);
             }
         }
     }

@@ -19,9 +19,11 @@ use super::{NodeInfo, Nodes, Sections, ServiceSet};
 use crate::classify::Classes;
 use crate::demand::RESOURCES;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
+use crate::index::{Id, Table};
 use crate::policy::{Content, Dispatch, Policy, Sizes};
+use crate::request::{ClassId, NodeId};
 use crate::snapshot::{PartitionSnapshot, SetSnapshot};
-use crate::ticket::{NONE, State, Tickets};
+use crate::ticket::{State, Tickets};
 use crate::time::Time;
 
 /// When and how dynamic partitions move.
@@ -189,7 +191,7 @@ impl Nodes {
         let partition = &self.partitions[index];
         let (home, first, dynamic) = (partition.pool, partition.sections.start, partition.resize.is_some());
         let (mut members, mut cpus, mut current) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, node) in (0u32..).zip(&mut self.nodes).filter(|(_, node)| node.home == home) {
+        for (number, node) in self.nodes.pairs_mut().filter(|(_, node)| node.home == home) {
             if dynamic && !node.usable() {
                 node.placed = false;
                 continue;
@@ -206,7 +208,7 @@ impl Nodes {
         let mut changed = false;
         for ((number, set), was) in members.into_iter().zip(division).zip(current) {
             self.partitions[index].moves += u64::from(was.is_some_and(|was| was != set));
-            self.nodes[number as usize].placed = true;
+            self.nodes[number].placed = true;
             changed |= self.put(number, first + set);
         }
         if changed {
@@ -215,13 +217,13 @@ impl Nodes {
     }
 
     /// Puts a node into a section. True if it was in another.
-    fn put(&mut self, number: u32, section: usize) -> bool {
+    fn put(&mut self, number: NodeId, section: usize) -> bool {
         let (round, lane) = (self.round[section], self.lanes_of[section][0]);
-        let node = &mut self.nodes[number as usize];
+        let node = &mut self.nodes[number];
         if node.pool == section {
             return false;
         }
-        self.ready.remove(node.lane as usize, number);
+        self.ready.remove(node.lane.row(), number);
         node.pool = section;
         node.lane = lane;
         // It neither catches up nor waits for the turns of the section that it was in.
@@ -230,8 +232,8 @@ impl Nodes {
     }
 
     /// One more or one less inside a node.
-    pub(super) fn count_content(&mut self, index: u32, content: Content, enters: bool) {
-        let node = &mut self.nodes[index as usize];
+    pub(super) fn count_content(&mut self, index: NodeId, content: Content, enters: bool) {
+        let node = &mut self.nodes[index];
         let inside = &mut node.inside[content as usize];
         *inside = if enters { *inside + 1 } else { *inside - 1 };
         if node.usable() && !self.reported {
@@ -243,7 +245,7 @@ impl Nodes {
     /// Sums up anew what is inside the sections.
     pub(super) fn weigh_sections(&mut self) {
         self.loads.fill(Load::default());
-        for index in 0..self.nodes.len() {
+        for index in self.nodes.ids() {
             let node = &self.nodes[index];
             if node.usable() {
                 let counts = self.counted(node);
@@ -262,9 +264,9 @@ impl Nodes {
         for machine in &mut self.machines {
             machine.taken = [0; RESOURCES];
         }
-        for entry in tickets.entries.iter().filter(|entry| entry.state == State::Inside && entry.node != NONE) {
+        for entry in tickets.entries.iter().filter(|entry| entry.state == State::Inside && entry.node != NodeId::NONE) {
             let content = classes.spec(entry.class).content;
-            self.nodes[entry.node as usize].inside[content as usize] += 1;
+            self.nodes[entry.node].inside[content as usize] += 1;
             self.take(entry.node, policy.managed(entry.demand), true);
         }
         self.weigh_sections();
@@ -290,11 +292,11 @@ impl Nodes {
 
 impl Engine {
     /// A request of the class has arrived: its set's demand grows by its service time.
-    pub(crate) fn demand(&mut self, class: u32) {
+    pub(crate) fn demand(&mut self, class: ClassId) {
         if self.nodes.partitions.is_empty() {
             return;
         }
-        let section = self.classes.all[class as usize].pool;
+        let section = self.classes[class].pool;
         let seconds = self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE);
         let divided = self.nodes.partitions.iter_mut().find(|partition| partition.sections.contains(&section));
         if let Some(partition) = divided {
@@ -303,7 +305,7 @@ impl Engine {
     }
 
     /// A new policy: a dynamic partition whose pool has the same sets stays as it is, as far as its nodes stay.
-    pub(crate) fn carry_partitions(&self, nodes: &mut Nodes, policy: &Policy, node_of: &[u32]) {
+    pub(crate) fn carry_partitions(&self, nodes: &mut Nodes, policy: &Policy, node_of: &Table<NodeId, NodeId>) {
         for index in 0..nodes.partitions.len() {
             let name = &policy.pools[nodes.partitions[index].pool].name;
             let known = self.nodes.partitions.iter().find(|old| {
@@ -322,10 +324,10 @@ impl Engine {
             for node in nodes.nodes.iter_mut().filter(|node| node.home == home) {
                 node.placed = false;
             }
-            for (old_node, new) in self.nodes.nodes.iter().zip(node_of).filter(|(_, new)| **new != NONE) {
-                if old.sections.contains(&old_node.pool) && nodes.nodes[*new as usize].home == home {
+            for (old_node, new) in self.nodes.nodes.iter().zip(node_of).filter(|(_, new)| **new != NodeId::NONE) {
+                if old.sections.contains(&old_node.pool) && nodes.nodes[*new].home == home {
                     nodes.put(*new, first + old_node.pool - old.sections.start);
-                    nodes.nodes[*new as usize].placed = old_node.placed;
+                    nodes.nodes[*new].placed = old_node.placed;
                 }
             }
             nodes.refresh();

@@ -12,43 +12,41 @@
 //! Plain weighted round robin, which knows no load, is [`crate::Dispatch::WeightedTurns`]: the web switch (Andreolini et
 //! al.) means that one, and its experiments show what becomes of it under load.
 
-use crate::ticket::NONE;
+use crate::index::{Id, Table};
+use crate::request::{ClassId, NodeId};
 
 /// Who was chosen last in a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Rotation {
-    pub(super) last: u32,
+    pub(super) last: NodeId,
     /// Per class the node of its last request, under `never_twice`. As long as the table of live classes at most.
-    of_class: Vec<u32>,
+    of_class: Table<ClassId, NodeId>,
 }
 
 impl Default for Rotation {
     fn default() -> Self {
-        Rotation { last: NONE, of_class: Vec::new() }
+        Rotation { last: NodeId::NONE, of_class: Table::new() }
     }
 }
 
 impl Rotation {
-    /// The node that the class's last request went to, or [`NONE`].
-    pub(super) fn last_of(&self, class: u32) -> u32 {
-        self.of_class.get(class as usize).copied().unwrap_or(NONE)
+    /// The node that the class's last request went to, or [`NodeId::NONE`].
+    pub(super) fn last_of(&self, class: ClassId) -> NodeId {
+        self.of_class.get(class).copied().unwrap_or(NodeId::NONE)
     }
 
     /// A request of the class goes to `node`.
-    pub(super) fn chose(&mut self, class: u32, node: u32, never_twice: bool) {
+    pub(super) fn chose(&mut self, class: ClassId, node: NodeId, never_twice: bool) {
         self.last = node;
         if !never_twice {
             return;
         }
-        let class = class as usize;
-        if self.of_class.len() <= class {
-            self.of_class.resize(class + 1, NONE);
-        }
+        self.of_class.grow(class.row() + 1, NodeId::NONE);
         self.of_class[class] = node;
     }
 }
 
-/// Ranks nodes by their turn after `last` (or [`NONE`]): those behind it in order, then from the first on.
-pub(super) fn after(node: u32, last: u32) -> (bool, u32) {
+/// Ranks nodes by their turn after `last` (or [`NodeId::NONE`]): those behind it in order, then from the first on.
+pub(super) fn after(node: NodeId, last: NodeId) -> (bool, NodeId) {
     (node <= last, node)
 }

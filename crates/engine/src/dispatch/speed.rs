@@ -8,26 +8,28 @@
 
 use super::Nodes;
 use crate::discipline::Adaptive;
+use crate::index::GroupId;
+use crate::request::NodeId;
 
 /// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
 const FARTHEST: f64 = 32.0;
 
 impl Nodes {
     /// A compute time on a node, relative to its class's mean.
-    pub(crate) fn computed(&mut self, node: u32, ratio: f64, figures: &Adaptive) {
-        let ratios = &mut self.machines[self.nodes[node as usize].machine as usize].ratios;
+    pub(crate) fn computed(&mut self, node: NodeId, ratio: f64, figures: &Adaptive) {
+        let ratios = &mut self.machines[self.nodes[node].machine].ratios;
         *ratios = (ratios.0 + ratio.min(figures.speed_longest), ratios.1 + 1);
     }
 
     /// Moves the learned weights of a group's machines.
-    pub(crate) fn learn(&mut self, group: u32, figures: &Adaptive) {
-        let members = &self.groups[group as usize].machines;
+    pub(crate) fn learn(&mut self, group: GroupId, figures: &Adaptive) {
+        let members = &self.groups[group].machines;
         if members.len() == 1 {
             return;
         }
         let (mut was, mut is) = (0.0, 0.0);
         for index in members {
-            let machine = &mut self.machines[*index as usize];
+            let machine = &mut self.machines[*index];
             let (sum, count) = core::mem::take(&mut machine.ratios);
             let count = f64::from(count);
             let new = if count > 0.0 { sum / count } else { 1.0 };
@@ -41,22 +43,22 @@ impl Nodes {
             is += weight * machine.learned;
         }
         // Only their ratios matter; the sum stays that of the configured weights.
-        for at in 0..self.groups[group as usize].machines.len() {
-            let index = self.groups[group as usize].machines[at];
-            self.machines[index as usize].learned *= was / is;
+        for at in 0..self.groups[group].machines.len() {
+            let index = self.groups[group].machines[at];
+            self.machines[index].learned *= was / is;
             self.place_all(index);
         }
     }
 
     /// Bounds what is inside each machine of a group to `share` of an even spread of `window`, at least two.
-    pub(crate) fn spread(&mut self, group: u32, window: u32, share: f64) {
-        let each = share * f64::from(window) / self.groups[group as usize].weight.max(1e-9);
-        for at in 0..self.groups[group as usize].machines.len() {
-            let index = self.groups[group as usize].machines[at];
-            let machine = &self.machines[index as usize];
+    pub(crate) fn spread(&mut self, group: GroupId, window: u32, share: f64) {
+        let each = share * f64::from(window) / self.groups[group].weight.max(1e-9);
+        for at in 0..self.groups[group].machines.len() {
+            let index = self.groups[group].machines[at];
+            let machine = &self.machines[index];
             let most = (each * machine.learned * machine.weight(&self.nodes)).ceil().clamp(2.0, 1e9) as u32;
             if most != machine.most {
-                self.machines[index as usize].most = most;
+                self.machines[index].most = most;
                 self.place_all(index);
             }
         }

@@ -7,6 +7,7 @@
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
 
+use crate::request::NodeId;
 use crate::ticket::NONE;
 
 /// The hash of a target is the target.
@@ -33,7 +34,7 @@ impl Hasher for AsItIs {
 #[derive(Clone, Copy, Debug)]
 struct Place {
     target: u64,
-    node: u32,
+    node: NodeId,
     /// The one used next before it, and next after it.
     older: u32,
     newer: u32,
@@ -64,12 +65,12 @@ impl Targets {
     }
 
     /// The node of a target.
-    pub(super) fn get(&self, target: u64) -> Option<u32> {
+    pub(super) fn get(&self, target: u64) -> Option<NodeId> {
         self.at.get(&target).map(|place| self.places[*place as usize].node)
     }
 
     /// A target is at `node` from now on, and the most recently used.
-    pub(super) fn set(&mut self, target: u64, node: u32) {
+    pub(super) fn set(&mut self, target: u64, node: NodeId) {
         let place = match self.at.get(&target) {
             Some(place) => {
                 let place = *place;
@@ -109,7 +110,7 @@ impl Targets {
     }
 
     /// All targets and their nodes, the least recently used first.
-    pub(super) fn in_order_of_use(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+    pub(super) fn in_order_of_use(&self) -> impl Iterator<Item = (u64, NodeId)> + '_ {
         let places = core::iter::successors(self.places.get(self.oldest as usize), |place| {
             self.places.get(place.newer as usize)
         });
@@ -127,8 +128,9 @@ mod tests {
         #[test]
         fn it_knows_what_a_plain_list_knows(most in 1u32..8, steps in prop::collection::vec((0u64..12, 0u32..4), 1..200)) {
             let mut targets = Targets::new(most);
-            let mut list: Vec<(u64, u32)> = Vec::new();
+            let mut list: Vec<(u64, NodeId)> = Vec::new();
             for (target, node) in steps {
+                let node = NodeId(node);
                 prop_assert_eq!(targets.get(target), list.iter().find(|(t, _)| *t == target).map(|(_, n)| *n));
                 targets.set(target, node);
                 list.retain(|(t, _)| *t != target);

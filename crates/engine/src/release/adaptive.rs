@@ -82,7 +82,7 @@ pub(crate) struct Swing {
     compute: f64,
     sum: f64,
     /// Classes that completed something in this cycle.
-    pub(crate) seen: Vec<u32>,
+    pub(crate) seen: Vec<ClassId>,
 }
 
 impl Swing {
@@ -181,7 +181,7 @@ impl Swing {
     }
 
     /// A good answer of `class` after `compute` seconds.
-    pub(crate) fn completed(&mut self, now: Time, class: u32, halves: &mut Halves, compute: f64) {
+    pub(crate) fn completed(&mut self, now: Time, class: ClassId, halves: &mut Halves, compute: f64) {
         if now < self.counts_from {
             return;
         }

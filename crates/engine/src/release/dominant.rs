@@ -35,6 +35,8 @@ use super::precedence::Share;
 use super::rounds::Sight;
 use crate::demand::{Demand, RESOURCES};
 use crate::heap::Heaps;
+use crate::index::Table;
+use crate::request::ClassId;
 
 /// How far one class may run ahead of another, in what all nodes of the pool do in a horizon: so much is released while a
 /// class waits for one resource, and nothing is idle meanwhile.
@@ -68,7 +70,7 @@ pub(crate) struct Dominant {
     lines: usize,
     domains: Vec<Domain>,
     /// Per class.
-    accounts: Vec<Account>,
+    accounts: Table<ClassId, Account>,
     /// Per pool and line the classes that have a head there, by their dominant virtual time. It may have become less since, as
     /// leads grow; whoever is looked at is brought up to date.
     waiting: Heaps<f64>,
@@ -80,7 +82,7 @@ pub(crate) struct Dominant {
 struct Looked {
     /// Its dominant virtual time …
     time: f64,
-    class: u32,
+    class: ClassId,
     /// … and that by which it is in its heap.
     stored: f64,
 }
@@ -113,7 +115,7 @@ struct Domain {
     /// What was released so far, in node-seconds of each request's dominant resource.
     released: f64,
     /// The class and line for whose head resources are reserved.
-    reserved: Option<(u32, usize)>,
+    reserved: Option<(ClassId, usize)>,
 }
 
 impl Domain {
@@ -185,14 +187,14 @@ impl Dominant {
         Dominant {
             lines,
             domains: vec![Domain::default(); pools],
-            accounts: Vec::new(),
+            accounts: Table::new(),
             waiting: Heaps::new(pools * lines, 0),
             looked: Vec::new(),
         }
     }
 
     /// A class with its part of its domain.
-    pub(crate) fn open(&mut self, class: u32, share: Share) {
+    pub(crate) fn open(&mut self, class: ClassId, share: Share) {
         let Share { domain, pool, weight, weights, .. } = share;
         let own = &mut self.domains[domain];
         if own.pools.iter().all(|known| known.pool != pool) {
@@ -201,11 +203,8 @@ impl Dominant {
         own.resize(share);
         let (heads, passed) = ([None; RESOURCES], [None; RESOURCES]);
         let fresh = Account { domain, pool, weight, part: weight / weights, times: own.at(own.now), heads, passed };
-        if self.accounts.len() <= class as usize {
-            self.accounts.resize(class as usize + 1, fresh.clone());
-            self.waiting.grow(self.accounts.len() * self.lines);
-        }
-        self.accounts[class as usize] = fresh;
+        self.accounts.put(class, fresh);
+        self.waiting.grow(self.accounts.len() * self.lines);
     }
 
     /// The nodes of a domain have another size.
@@ -214,13 +213,13 @@ impl Dominant {
     }
 
     /// A class's place in a line's heap, and the heap.
-    fn place(&self, class: u32, line: usize) -> (usize, u32) {
-        (self.accounts[class as usize].pool * self.lines + line, class * self.lines as u32 + line as u32)
+    fn place(&self, class: ClassId, line: usize) -> (usize, u32) {
+        (self.accounts[class].pool * self.lines + line, class.0 * self.lines as u32 + line as u32)
     }
 
     /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told again.
-    pub(crate) fn waits(&mut self, class: u32, line: usize, head: u64) {
-        let account = &mut self.accounts[class as usize];
+    pub(crate) fn waits(&mut self, class: ClassId, line: usize, head: u64) {
+        let account = &mut self.accounts[class];
         let own = &self.domains[account.domain];
         if !account.waits() {
             account.raise(own.at(own.now));
@@ -235,16 +234,16 @@ impl Dominant {
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: u32, line: usize) {
+    pub(crate) fn waits_no_more(&mut self, class: ClassId, line: usize) {
         self.settled(class, line);
-        self.accounts[class as usize].heads[line] = None;
+        self.accounts[class].heads[line] = None;
         let (heap, item) = self.place(class, line);
         self.waiting.remove(heap, item);
     }
 
     /// A release of the head for `line` is charged to its class. [`Dominant::waits`] follows for the lines that have heads.
-    pub(crate) fn charge(&mut self, class: u32, line: usize, demand: Demand) {
-        let account = &mut self.accounts[class as usize];
+    pub(crate) fn charge(&mut self, class: ClassId, line: usize, demand: Demand) {
+        let account = &mut self.accounts[class];
         let own = &mut self.domains[account.domain];
         own.released += f64::from(demand.dominant()) / 1e9;
         for (time, demand) in account.times.iter_mut().zip(demand.0) {
@@ -255,8 +254,8 @@ impl Dominant {
     }
 
     /// The head of a line is gone.
-    fn settled(&mut self, class: u32, line: usize) {
-        let account = &mut self.accounts[class as usize];
+    fn settled(&mut self, class: ClassId, line: usize) {
+        let account = &mut self.accounts[class];
         account.passed[line] = None;
         let reserved = &mut self.domains[account.domain].reserved;
         if *reserved == Some((class, line)) {
@@ -265,8 +264,8 @@ impl Dominant {
     }
 
     /// The head of a line does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
-    fn pass(&mut self, class: u32, line: usize, near: bool) {
-        let account = &mut self.accounts[class as usize];
+    fn pass(&mut self, class: ClassId, line: usize, near: bool) {
+        let account = &mut self.accounts[class];
         let own = &mut self.domains[account.domain];
         let since = *account.passed[line].get_or_insert(own.released);
         let patience = if near { own.patience } else { own.patience / account.part };
@@ -276,7 +275,7 @@ impl Dominant {
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+    pub(crate) fn next(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(ClassId, usize)> {
         if let Some(first) = self.reserve(domain, sight) {
             return Some(first);
         }
@@ -296,10 +295,10 @@ impl Dominant {
     }
 
     /// Keeps what is reserved. The head for which it is, if that fits now.
-    fn reserve(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+    fn reserve(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(ClassId, usize)> {
         let reserved = self.domains[domain].reserved;
         let head = reserved.and_then(|(class, line)| {
-            let ready = sight.ready(self.accounts[class as usize].pool);
+            let ready = sight.ready(self.accounts[class].pool);
             ready.then(|| sight.head(class, line)).flatten().map(|head| (class, head))
         });
         if head.is_none() {
@@ -320,7 +319,11 @@ impl Dominant {
             }
             if *ready {
                 let first = (0..lines).flat_map(|line| self.waiting.first::<LOOK>(*pool * lines + line));
-                looked.extend(first.map(|(stored, item)| Looked { time: stored, class: item / lines as u32, stored }));
+                looked.extend(first.map(|(stored, item)| Looked {
+                    time: stored,
+                    class: ClassId(item / lines as u32),
+                    stored,
+                }));
             }
         }
         looked.sort_unstable_by_key(|one| one.class);
@@ -343,7 +346,7 @@ impl Dominant {
         let mut wanted = [false; RESOURCES];
         let mut grown = false;
         for one in looked {
-            let account = &self.accounts[one.class as usize];
+            let account = &self.accounts[one.class];
             for head in (0..self.lines).filter_map(|line| sight.head(one.class, line)) {
                 let least = BY_PRODUCT * f64::from(head.dominant());
                 for (resource, wanted) in wanted[..self.lines].iter_mut().enumerate() {
@@ -373,7 +376,7 @@ impl Dominant {
     fn order(&mut self, domain: usize, looked: &mut [Looked]) {
         let own = &self.domains[domain];
         for one in looked.iter_mut() {
-            let account = &mut self.accounts[one.class as usize];
+            let account = &mut self.accounts[one.class];
             one.time = own.dominant(account);
             let floor = own.pools.iter().find(|pool| pool.pool == account.pool).map_or(0.0, |pool| pool.floor);
             if one.time < floor {
@@ -384,7 +387,7 @@ impl Dominant {
         for one in looked.iter_mut().filter(|one| one.time != one.stored) {
             one.stored = one.time;
             for line in 0..self.lines {
-                if self.accounts[one.class as usize].heads[line].is_some() {
+                if self.accounts[one.class].heads[line].is_some() {
                     let (heap, item) = self.place(one.class, line);
                     self.waiting.set(heap, item, one.time);
                 }
@@ -400,7 +403,7 @@ impl Dominant {
         domain: usize,
         sight: &impl Sight,
         looked: &[Looked],
-    ) -> Result<(u32, usize), Option<(u32, usize)>> {
+    ) -> Result<(ClassId, usize), Option<(ClassId, usize)>> {
         let last = looked.first().ok_or(None)?;
         let Domain { ahead, far, lead, reserved, .. } = self.domains[domain];
         let ahead = if reserved.is_some_and(|(class, _)| class == last.class) { far } else { ahead };
@@ -409,7 +412,7 @@ impl Dominant {
         let (mut waits, mut held_up) = (None, false);
         for one in looked {
             let near = one.time <= last.time + ahead;
-            for line in self.accounts[one.class as usize].lines(self.lines, lead) {
+            for line in self.accounts[one.class].lines(self.lines, lead) {
                 let Some(head) = sight.head(one.class, line) else { continue };
                 let fits = sight.fits(one.class, head);
                 if fits && (near || spares(&lacking, head)) {

@@ -50,6 +50,7 @@ use super::rounds::{Rounds, Sight};
 use crate::demand::Demand;
 use crate::discipline::Precedence as Method;
 use crate::heap::Heaps;
+use crate::request::ClassId;
 use crate::time::Time;
 
 /// Rounding of θ and (out + 1)/φ may differ in the last bits; a part that is met exactly counts.
@@ -58,7 +59,7 @@ const EXACT: f64 = 1.0 + 1e-9;
 /// What precedence needs to know of a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
-    pub(crate) class: u32,
+    pub(crate) class: ClassId,
     pub(crate) pool: usize,
     pub(crate) line: usize,
     /// φ in billionths of a slot; 0 is best effort.
@@ -158,7 +159,7 @@ impl Precedence {
     }
 
     /// Opens the account of a class with its share of the resources.
-    pub(crate) fn open(&mut self, class: u32, share: Share) {
+    pub(crate) fn open(&mut self, class: ClassId, share: Share) {
         match self.method {
             Method::Mdrr => self.rounds.open(class, share),
             Method::Drfq => self.dominant.open(class, share),
@@ -167,7 +168,7 @@ impl Precedence {
     }
 
     /// The nodes of a class's share have another size.
-    pub(crate) fn resize(&mut self, class: u32, share: Share) {
+    pub(crate) fn resize(&mut self, class: ClassId, share: Share) {
         match self.method {
             Method::Mdrr => self.rounds.resize(class, share),
             Method::Drfq => self.dominant.resize(share),
@@ -176,8 +177,8 @@ impl Precedence {
     }
 
     /// A class's line and its pool's.
-    fn place(&self, class: u32, pool: usize, line: usize) -> (u32, usize) {
-        (class * self.lines as u32 + line as u32, pool * self.lines + line)
+    fn place(&self, class: ClassId, pool: usize, line: usize) -> (u32, usize) {
+        (class.0 * self.lines as u32 + line as u32, pool * self.lines + line)
     }
 
     /// Makes room for classes below `classes`.
@@ -237,23 +238,23 @@ impl Precedence {
 
     /// Is a class of the pool waiting in this line?
     pub(crate) fn waits(&self, pool: usize, line: usize) -> bool {
-        let (_, pool) = self.place(0, pool, line);
+        let (_, pool) = self.place(ClassId(0), pool, line);
         [&self.partition, &self.surplus, &self.best_effort].iter().any(|heaps| heaps.peek(pool).is_some())
             || self.guaranteed.peek(pool).is_some()
     }
 
     /// A class whose claim has become whole by `now`.
-    pub(crate) fn promoted(&self, now: Time) -> Option<u32> {
-        self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, line)| line / self.lines as u32)
+    pub(crate) fn promoted(&self, now: Time) -> Option<ClassId> {
+        self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, line)| ClassId(line / self.lines as u32))
     }
 
     /// Is the next release of a class's line one of the surplus? Then its slot-seconds are charged to its tag.
-    pub(crate) fn charges(&self, class: u32, line: usize) -> bool {
+    pub(crate) fn charges(&self, class: ClassId, line: usize) -> bool {
         !matches!(self.method, Method::Tokens(_)) || self.surplus.contains(self.place(class, 0, line).0)
     }
 
     /// A line no longer waits.
-    pub(crate) fn remove(&mut self, class: u32, pool: usize, line: usize) {
+    pub(crate) fn remove(&mut self, class: ClassId, pool: usize, line: usize) {
         match self.method {
             Method::Mdrr => return self.rounds.waits_no_more(class, line),
             Method::Drfq => return self.dominant.waits_no_more(class, line),
@@ -269,7 +270,7 @@ impl Precedence {
 
     /// The class and line whose head is next, among pools' lines for which `has_room` holds. `window` is the size of the
     /// first window.
-    pub(crate) fn next(&self, window: u32, has_room: impl Fn(usize, usize) -> bool) -> Option<(u32, usize)> {
+    pub(crate) fn next(&self, window: u32, has_room: impl Fn(usize, usize) -> bool) -> Option<(ClassId, usize)> {
         let lines = self.lines;
         let has_room = &|place: usize| has_room(place / lines, place % lines);
         let found = match self.method {
@@ -289,12 +290,12 @@ impl Precedence {
                 None => best(&self.best_effort, has_room).map(|(_, class)| class),
             },
         };
-        found.map(|item| (item / lines as u32, item as usize % lines))
+        found.map(|item| (ClassId(item / lines as u32), item as usize % lines))
     }
 
     /// The same by what is left of the nodes' resources. Domains, which are among the first `pools`, take turns: what one
     /// releases does not depend on another, unless they share some of their machines.
-    pub(crate) fn next_by_resources(&mut self, pools: usize, sight: &mut impl Sight) -> Option<(u32, usize)> {
+    pub(crate) fn next_by_resources(&mut self, pools: usize, sight: &mut impl Sight) -> Option<(ClassId, usize)> {
         for step in 0..pools {
             let domain = (self.turn + step) % pools;
             let found = match self.method {
@@ -310,7 +311,7 @@ impl Precedence {
     }
 
     /// A release of what takes so much of the nodes is charged to its class, under `mdrr` and `drfq`.
-    pub(crate) fn charge_resources(&mut self, class: u32, line: usize, demand: Demand) {
+    pub(crate) fn charge_resources(&mut self, class: ClassId, line: usize, demand: Demand) {
         match self.method {
             Method::Mdrr => self.rounds.charge(class, demand),
             Method::Drfq => self.dominant.charge(class, line, demand),

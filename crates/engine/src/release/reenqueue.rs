@@ -33,7 +33,7 @@ impl Engine {
             Handle::Always => false,
             Handle::Never => true,
             Handle::Highest => {
-                let pool = self.classes.all[entry.class as usize].pool;
+                let pool = self.classes[entry.class].pool;
                 let waiting = self.queues.tagged(pool).iter().zip(tags);
                 waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > tag.rank)
             }
@@ -45,12 +45,12 @@ impl Engine {
     pub(crate) fn put_back(&mut self, now: Time, index: u32) -> Option<Action> {
         let entry = &self.tickets[index];
         let (class, code) = (entry.class, self.policy.discipline.tags[entry.code as usize].reenqueued);
-        let pool = self.classes.all[class as usize].pool;
+        let pool = self.classes[class].pool;
         if !self.admits(pool, code, Some(index)) {
             return Some(self.turn_away(now, index, ShedReason::Threshold));
         }
         let bounds = self.bounds(class);
-        let queue = &mut self.classes.all[class as usize].queue;
+        let queue = &mut self.classes[class].queue;
         self.queues.unlink(&mut self.tickets, queue, index, bounds);
         self.sequence += 1;
         self.tickets[index].sequence = self.sequence;

@@ -34,6 +34,8 @@
 
 use super::precedence::Share;
 use crate::demand::{Demand, RESOURCES};
+use crate::index::Table;
+use crate::request::ClassId;
 
 /// What a class has left of each resource in this round, in billionths of a node-second.
 pub(crate) type Credit = [i64; RESOURCES];
@@ -41,36 +43,43 @@ pub(crate) type Credit = [i64; RESOURCES];
 /// What the sub-schedulers see of queues and nodes.
 pub(crate) trait Sight {
     /// What the head takes that a class has for a resource, if there is one.
-    fn head(&self, class: u32, line: usize) -> Option<Demand>;
+    fn head(&self, class: ClassId, line: usize) -> Option<Demand>;
     /// Has the pool a node that can take requests now, be they small enough?
     fn ready(&self, pool: usize) -> bool;
     /// Has a node that may serve the class enough for it, and nothing kept for others?
-    fn fits(&self, class: u32, demand: Demand) -> bool;
+    fn fits(&self, class: ClassId, demand: Demand) -> bool;
     /// What is left of each resource in the domain, as a share.
     fn left(&self, domain: usize) -> [f64; RESOURCES];
     /// Which resources keep the nodes that may serve the class from taking it.
-    fn lacking(&self, class: u32, demand: Demand) -> [bool; RESOURCES];
+    fn lacking(&self, class: ClassId, demand: Demand) -> [bool; RESOURCES];
     /// Keeps resources of the domain for what a class asks for, or for nobody. True if it fits now; then nothing is kept any more.
-    fn keep(&mut self, domain: usize, head: Option<(u32, Demand)>) -> bool;
+    fn keep(&mut self, domain: usize, head: Option<(ClassId, Demand)>) -> bool;
 }
 
 /// The rounds of every domain: pools that have the same machines.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Rounds {
     lines: usize,
     domains: Vec<Domain>,
     /// Per class.
-    accounts: Vec<Account>,
+    accounts: Table<ClassId, Account>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Domain {
     /// Per line the class that its pointer is at.
-    pointers: [u32; RESOURCES],
+    pointers: [ClassId; RESOURCES],
     /// Per line the classes that wait, in the order of their numbers.
-    waiting: [Vec<u32>; RESOURCES],
+    waiting: [Vec<ClassId>; RESOURCES],
     /// Rounds begun after the first.
     rounds: u64,
+}
+
+impl Domain {
+    fn new() -> Domain {
+        let waiting = core::array::from_fn(|_| Vec::new());
+        Domain { pointers: [ClassId(0); RESOURCES], waiting, rounds: 0 }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,29 +95,26 @@ struct Account {
 impl Rounds {
     /// For so many pools and `lines` resources. Classes come with [`Rounds::open`].
     pub(crate) fn new(pools: usize, lines: usize) -> Rounds {
-        Rounds { lines, domains: vec![Domain::default(); pools], accounts: Vec::new() }
+        Rounds { lines, domains: vec![Domain::new(); pools], accounts: Table::new() }
     }
 
     /// Opens the account of a class, which has its first quantum.
-    pub(crate) fn open(&mut self, class: u32, share: Share) {
+    pub(crate) fn open(&mut self, class: ClassId, share: Share) {
         let Share { domain, pool, .. } = share;
         let (quantum, round) = (share.quantum(), self.domains[domain].rounds);
         let fresh = Account { domain, pool, quantum, credit: [quantum; RESOURCES], round };
-        if self.accounts.len() <= class as usize {
-            self.accounts.resize(class as usize + 1, fresh);
-        }
-        self.accounts[class as usize] = fresh;
+        self.accounts.put(class, fresh);
     }
 
     /// Rounds are longer or shorter from now on: the nodes have another size.
-    pub(crate) fn resize(&mut self, class: u32, share: Share) {
-        self.accounts[class as usize].quantum = share.quantum();
+    pub(crate) fn resize(&mut self, class: ClassId, share: Share) {
+        self.accounts[class].quantum = share.quantum();
     }
 
     /// A class has a head for a resource, or another one.
-    pub(crate) fn waits(&mut self, class: u32, line: usize) {
+    pub(crate) fn waits(&mut self, class: ClassId, line: usize) {
         let credit = self.credit(class);
-        let account = &mut self.accounts[class as usize];
+        let account = &mut self.accounts[class];
         let own = &mut self.domains[account.domain];
         (account.credit, account.round) = (credit, own.rounds);
         let waiting = &mut own.waiting[line];
@@ -118,35 +124,35 @@ impl Rounds {
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: u32, line: usize) {
-        let waiting = &mut self.domains[self.accounts[class as usize].domain].waiting[line];
+    pub(crate) fn waits_no_more(&mut self, class: ClassId, line: usize) {
+        let waiting = &mut self.domains[self.accounts[class].domain].waiting[line];
         if let Ok(at) = waiting.binary_search(&class) {
             waiting.remove(at);
         }
     }
 
     /// What a class has left. One that did not wait when a round began has its quantum and nothing besides.
-    pub(crate) fn credit(&self, class: u32) -> Credit {
-        let Account { domain, quantum, credit, round, .. } = self.accounts[class as usize];
+    pub(crate) fn credit(&self, class: ClassId) -> Credit {
+        let Account { domain, quantum, credit, round, .. } = self.accounts[class];
         let own = &self.domains[domain];
         let waits = || own.waiting[..self.lines].iter().any(|waiting| waiting.binary_search(&class).is_ok());
         if round < own.rounds && !waits() { [quantum; RESOURCES] } else { credit }
     }
 
     /// A release is charged to its class.
-    pub(crate) fn charge(&mut self, class: u32, demand: Demand) {
-        for (credit, demand) in self.accounts[class as usize].credit.iter_mut().zip(demand.0) {
+    pub(crate) fn charge(&mut self, class: ClassId, demand: Demand) {
+        for (credit, demand) in self.accounts[class].credit.iter_mut().zip(demand.0) {
             *credit -= i64::from(demand);
         }
     }
 
     /// Rounds begun in a domain, and where its pointers are.
-    pub(crate) fn state(&self, domain: usize) -> (u64, &[u32]) {
+    pub(crate) fn state(&self, domain: usize) -> (u64, &[ClassId]) {
         (self.domains[domain].rounds, &self.domains[domain].pointers[..self.lines])
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, domain: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+    pub(crate) fn next(&mut self, domain: usize, sight: &impl Sight) -> Option<(ClassId, usize)> {
         if self.domains[domain].waiting.iter().all(Vec::is_empty) {
             return None;
         }
@@ -158,7 +164,7 @@ impl Rounds {
     }
 
     /// Goes round the sub-schedulers, the most available resource first.
-    fn scan(&mut self, domain: usize, sight: &impl Sight) -> Option<(u32, usize)> {
+    fn scan(&mut self, domain: usize, sight: &impl Sight) -> Option<(ClassId, usize)> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
         let left = sight.left(domain);
         // A stable sort: ties go to the lowest number.
@@ -180,23 +186,23 @@ impl Rounds {
     }
 
     /// Has the class credit in every resource for it?
-    fn covers(&self, class: u32, demand: Demand) -> bool {
-        self.accounts[class as usize].credit.iter().zip(demand.0).all(|(credit, demand)| *credit >= i64::from(demand))
+    fn covers(&self, class: ClassId, demand: Demand) -> bool {
+        self.accounts[class].credit.iter().zip(demand.0).all(|(credit, demand)| *credit >= i64::from(demand))
     }
 
     /// Rounds until the class has credit in every resource for it.
-    fn rounds_until(&self, class: u32, demand: Demand) -> i64 {
-        let Account { quantum, credit, .. } = self.accounts[class as usize];
+    fn rounds_until(&self, class: ClassId, demand: Demand) -> i64 {
+        let Account { quantum, credit, .. } = self.accounts[class];
         let lacks = credit.iter().zip(demand.0).map(|(credit, demand)| i64::from(demand) - credit);
         let rounds = lacks.map(|lacks| if lacks <= 0 { 0 } else { (lacks + quantum - 1) / quantum });
         rounds.max().unwrap_or(0)
     }
 
     /// Every head of a domain that waits for nodes which can take something, with its class.
-    fn heads<'a>(&'a self, domain: usize, sight: &'a impl Sight) -> impl Iterator<Item = (u32, Demand)> + 'a {
+    fn heads<'a>(&'a self, domain: usize, sight: &'a impl Sight) -> impl Iterator<Item = (ClassId, Demand)> + 'a {
         let lines = self.domains[domain].waiting[..self.lines].iter().enumerate();
         lines.flat_map(move |(line, waiting)| {
-            let ready = waiting.iter().filter(|class| sight.ready(self.accounts[**class as usize].pool));
+            let ready = waiting.iter().filter(|class| sight.ready(self.accounts[**class].pool));
             ready.filter_map(move |class| Some((*class, sight.head(*class, line)?)))
         })
     }
@@ -217,7 +223,7 @@ impl Rounds {
         for line in 0..self.lines {
             for class in own.waiting[line].iter().copied() {
                 // A class that waits in several lines is dealt to once.
-                if self.accounts[class as usize].round == round {
+                if self.accounts[class].round == round {
                     continue;
                 }
                 let mut largest = [0; RESOURCES];
@@ -226,7 +232,7 @@ impl Rounds {
                         *largest = i64::from(demand).max(*largest);
                     }
                 }
-                let account = &mut self.accounts[class as usize];
+                let account = &mut self.accounts[class];
                 account.round = round;
                 for (credit, largest) in account.credit.iter_mut().zip(largest) {
                     let dealt = account.quantum.saturating_mul(rounds);

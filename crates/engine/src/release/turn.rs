@@ -1,7 +1,5 @@
 //! The engine's side of precedence: what it is told of classes, and what it answers.
 
-use core::ops::Range;
-
 use super::{Bucket, Claim, Claimed, Share, Sight};
 use crate::classify::Classes;
 use crate::demand::{Demand, RESOURCES};
@@ -9,6 +7,7 @@ use crate::discipline::{Infeasible, Precedence};
 use crate::dispatch::Nodes;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
 use crate::policy::Policy;
+use crate::request::ClassId;
 use crate::ticket::{NONE, State, Tickets};
 
 /// What precedence sees where it shares the nodes' resources.
@@ -20,8 +19,8 @@ struct Queued<'a> {
 }
 
 impl Sight for Queued<'_> {
-    fn head(&self, class: u32, line: usize) -> Option<Demand> {
-        let head = self.classes.all[class as usize].queue.lines[line].head;
+    fn head(&self, class: ClassId, line: usize) -> Option<Demand> {
+        let head = self.classes[class].queue.lines[line].head;
         (head != NONE).then(|| self.policy.managed(self.tickets[head].demand))
     }
 
@@ -29,27 +28,27 @@ impl Sight for Queued<'_> {
         self.nodes.is_ready(pool)
     }
 
-    fn fits(&self, class: u32, demand: Demand) -> bool {
-        self.nodes.fits(self.classes.all[class as usize].pool, demand)
+    fn fits(&self, class: ClassId, demand: Demand) -> bool {
+        self.nodes.fits(self.classes[class].pool, demand)
     }
 
     fn left(&self, domain: usize) -> [f64; RESOURCES] {
         self.nodes.left(Some(domain))
     }
 
-    fn lacking(&self, class: u32, demand: Demand) -> [bool; RESOURCES] {
-        self.nodes.lacking(self.classes.all[class as usize].pool, demand)
+    fn lacking(&self, class: ClassId, demand: Demand) -> [bool; RESOURCES] {
+        self.nodes.lacking(self.classes[class].pool, demand)
     }
 
-    fn keep(&mut self, domain: usize, head: Option<(u32, Demand)>) -> bool {
-        let head = head.map(|(class, demand)| (self.classes.all[class as usize].pool, demand));
+    fn keep(&mut self, domain: usize, head: Option<(ClassId, Demand)>) -> bool {
+        let head = head.map(|(class, demand)| (self.classes[class].pool, demand));
         self.nodes.keep(domain, head)
     }
 }
 
 impl Engine {
     /// The class and line whose head is next.
-    pub(crate) fn next(&mut self) -> Option<(u32, usize)> {
+    pub(crate) fn next(&mut self) -> Option<(ClassId, usize)> {
         if self.nodes.available {
             let Engine { precedence, classes, tickets, nodes, policy, .. } = self;
             let pools = nodes.sections.len();
@@ -69,7 +68,7 @@ impl Engine {
         let found = entries.position(|entry| {
             // Free places have classes that may be gone.
             entry.state == State::Waiting && {
-                let pool = self.classes.all[entry.class as usize].pool;
+                let pool = self.classes[entry.class].pool;
                 self.nodes.is_too_large(pool, self.policy.managed(entry.demand))
             }
         });
@@ -79,7 +78,7 @@ impl Engine {
     }
 
     /// Opens the accounts of these live classes in the nodes' resources.
-    pub(crate) fn open_accounts(&mut self, classes: Range<u32>) {
+    pub(crate) fn open_accounts(&mut self, classes: impl Iterator<Item = ClassId>) {
         for (class, share) in self.accounts(classes) {
             self.precedence.open(class, share);
         }
@@ -87,13 +86,13 @@ impl Engine {
 
     /// The nodes are larger or smaller together than they were.
     pub(crate) fn resize_accounts(&mut self) {
-        for (class, share) in self.accounts(0..self.classes.all.len() as u32) {
+        for (class, share) in self.accounts(self.classes.all.ids()) {
             self.precedence.resize(class, share);
         }
     }
 
     /// What share of the resources each class has. Nobody has one where they are not managed.
-    fn accounts(&self, classes: Range<u32>) -> Vec<(u32, Share)> {
+    fn accounts(&self, classes: impl Iterator<Item = ClassId>) -> Vec<(ClassId, Share)> {
         if !self.nodes.available {
             return Vec::new();
         }
@@ -103,8 +102,8 @@ impl Engine {
         for spec in &self.classes.specs {
             whole[self.nodes.domain(self.nodes.sections.of_class(spec))].0 += spec.weight;
         }
-        let share = |class: u32| {
-            let pool = self.classes.all[class as usize].pool;
+        let share = |class: ClassId| {
+            let pool = self.classes[class].pool;
             let domain = self.nodes.domain(pool);
             let ((weights, whole), weight) = (whole[domain], self.classes.spec(class).weight);
             (class, Share { pool, domain, weight, weights, whole })
@@ -114,12 +113,12 @@ impl Engine {
 
     /// How many agreed requests fit into one of the class's: a class that is dearer than agreed is owed its
     /// capacity, not its rate. Less than `dear` is not told from noise and contention and counts as one.
-    pub(crate) fn dearness(&self, class: u32) -> f64 {
+    pub(crate) fn dearness(&self, class: ClassId) -> f64 {
         let dear = match self.policy.discipline.precedence {
             Precedence::Tokens(figures) => figures.dear,
             _ => return 1.0,
         };
-        let state = &self.classes.all[class as usize];
+        let state = &self.classes[class];
         let (Some(mean), Some(agreed)) = (state.expected.seconds(), self.classes.service_time(class)) else {
             return 1.0;
         };
@@ -130,8 +129,8 @@ impl Engine {
     }
 
     /// φ for fair queueing: a class without a throughput has a small part of everybody's.
-    pub(crate) fn fair_weight(&self, class: u32) -> u64 {
-        match (self.classes.all[class as usize].weight, self.policy.discipline.precedence) {
+    pub(crate) fn fair_weight(&self, class: ClassId) -> u64 {
+        match (self.classes[class].weight, self.policy.discipline.precedence) {
             (0, Precedence::Tokens(figures)) => {
                 ((figures.best_effort_share * self.classes.total_weight as f64) as u64).max(1)
             }
@@ -140,15 +139,15 @@ impl Engine {
     }
 
     /// Brings a class's place in precedence and expiry up to date.
-    pub(crate) fn rank(&mut self, class: u32) {
-        let state = &self.classes.all[class as usize];
+    pub(crate) fn rank(&mut self, class: ClassId) {
+        let state = &self.classes[class];
         let pool = state.pool;
         let (waits, known) = (state.queue.len > 0, self.expiry.contains(class));
         if !waits && !known {
             return;
         }
         for line in 0..self.lines {
-            let state = &self.classes.all[class as usize];
+            let state = &self.classes[class];
             let head = state.queue.lines[line].head;
             if head == NONE {
                 self.precedence.remove(class, pool, line);
@@ -172,12 +171,12 @@ impl Engine {
             self.expiry.remove(0, class);
             return;
         }
-        let (due, _) = self.drop_at(self.now, self.classes.all[class as usize].queue.oldest(&self.tickets));
+        let (due, _) = self.drop_at(self.now, self.classes[class].queue.oldest(&self.tickets));
         self.expiry.set(0, class, due);
     }
 
     /// What a class claims under [`Precedence::Tokens`].
-    fn claimed(&mut self, class: u32) -> Claimed {
+    fn claimed(&mut self, class: ClassId) -> Claimed {
         let Precedence::Tokens(figures) = self.policy.discipline.precedence else {
             return Claimed::Guaranteed { rank: 0.0 };
         };
@@ -189,7 +188,7 @@ impl Engine {
             Infeasible::Utility => -utility / self.classes.service_time(class).unwrap_or(ASSUMED_COMPUTE),
         };
         let rate = throughput.unwrap_or(figures.best_effort_rate);
-        let level = self.classes.all[class as usize].bucket.level(self.now, rate);
+        let level = self.classes[class].bucket.level(self.now, rate);
         if level >= 1.0 {
             Claimed::Guaranteed { rank }
         } else {
@@ -198,19 +197,19 @@ impl Engine {
     }
 
     /// A class has nothing waiting or inside any more.
-    pub(crate) fn retire(&mut self, class: u32) {
-        self.precedence.claim(self.classes.all[class as usize].weight, false);
+    pub(crate) fn retire(&mut self, class: ClassId) {
+        self.precedence.claim(self.classes[class].weight, false);
         self.classes.enter_idle(class);
     }
 
     /// A class's service time or the others' became known: its weight may be another.
-    pub(crate) fn reweigh(&mut self, class: u32) {
+    pub(crate) fn reweigh(&mut self, class: ClassId) {
         let due = self.classes.due_weight(class);
         let old = self.classes.change_weight(class, due);
         if old == due {
             return;
         }
-        if self.classes.all[class as usize].active() {
+        if self.classes[class].active() {
             self.precedence.claim(old, false);
             self.precedence.claim(due, true);
             self.rank(class);

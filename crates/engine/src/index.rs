@@ -1,0 +1,191 @@
+//! Typed indices: a table is indexed by the id of what its rows are about, and by nothing else.
+//!
+//! Every id is a `u32`. A class's number cannot be used where a node's is meant, and `as usize` stands in one place.
+
+use core::marker::PhantomData;
+use core::ops::{Deref, DerefMut, Index, IndexMut};
+
+use crate::request::{ClassId, NodeId};
+
+/// A number that stands for something.
+pub(crate) trait Id: Copy + PartialOrd + core::fmt::Debug {
+    /// Its row in a table.
+    fn row(self) -> usize;
+    /// The id of a row.
+    fn of(row: usize) -> Self;
+}
+
+impl Id for u32 {
+    #[inline]
+    fn row(self) -> usize {
+        self as usize
+    }
+
+    fn of(row: usize) -> u32 {
+        row as u32
+    }
+}
+
+/// Makes a `u32` newtype an id.
+macro_rules! id {
+    ($id:ident) => {
+        impl Id for $id {
+            #[inline]
+            fn row(self) -> usize {
+                self.0 as usize
+            }
+
+            fn of(row: usize) -> $id {
+                $id(row as u32)
+            }
+        }
+    };
+}
+
+/// A machine: index into the machines of all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MachineId(pub(crate) u32);
+
+/// A group of machines that share a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct GroupId(pub(crate) u32);
+
+/// The nodes of one pool in one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LaneId(pub(crate) u32);
+
+id!(ClassId);
+id!(NodeId);
+id!(MachineId);
+id!(GroupId);
+id!(LaneId);
+
+impl ClassId {
+    /// No class.
+    pub(crate) const NONE: ClassId = ClassId(u32::MAX);
+}
+
+impl NodeId {
+    /// No node.
+    pub(crate) const NONE: NodeId = NodeId(u32::MAX);
+}
+
+/// Rows by their ids.
+#[derive(Clone, Debug)]
+pub(crate) struct Table<I, T> {
+    rows: Vec<T>,
+    ids: PhantomData<I>,
+}
+
+impl<I: Id, T> Table<I, T> {
+    pub(crate) const fn new() -> Table<I, T> {
+        Table { rows: Vec::new(), ids: PhantomData }
+    }
+
+    /// Appends a row and returns its id.
+    pub(crate) fn push(&mut self, row: T) -> I {
+        self.rows.push(row);
+        I::of(self.rows.len() - 1)
+    }
+
+    /// The ids of all rows, in order.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = I> + use<I, T> {
+        (0..self.rows.len()).map(I::of)
+    }
+
+    /// All rows with their ids, in order.
+    pub(crate) fn pairs(&self) -> impl Iterator<Item = (I, &T)> {
+        self.rows.iter().enumerate().map(|(row, value)| (I::of(row), value))
+    }
+
+    /// The same, to change.
+    pub(crate) fn pairs_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
+        self.rows.iter_mut().enumerate().map(|(row, value)| (I::of(row), value))
+    }
+
+    /// The row of an id, if there is one.
+    pub(crate) fn get(&self, id: I) -> Option<&T> {
+        self.rows.get(id.row())
+    }
+
+    /// The row of an id, if there is one.
+    pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.rows.get_mut(id.row())
+    }
+}
+
+impl<I: Id, T: Clone> Table<I, T> {
+    /// So many equal rows.
+    pub(crate) fn filled(rows: usize, row: T) -> Table<I, T> {
+        Table { rows: vec![row; rows], ids: PhantomData }
+    }
+
+    /// Has at least so many rows from now on.
+    pub(crate) fn grow(&mut self, rows: usize, row: T) {
+        if self.rows.len() < rows {
+            self.rows.resize(rows, row);
+        }
+    }
+
+    /// Sets a row. Rows between the last one and it are made equal to it.
+    pub(crate) fn put(&mut self, id: I, row: T) {
+        if self.rows.len() <= id.row() {
+            self.rows.resize(id.row() + 1, row.clone());
+        }
+        self.rows[id.row()] = row;
+    }
+}
+
+impl<I: Id, T> FromIterator<T> for Table<I, T> {
+    fn from_iter<A: IntoIterator<Item = T>>(rows: A) -> Table<I, T> {
+        Table { rows: rows.into_iter().collect(), ids: PhantomData }
+    }
+}
+
+impl<I, T> Deref for Table<I, T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.rows
+    }
+}
+
+impl<I, T> DerefMut for Table<I, T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.rows
+    }
+}
+
+impl<I: Id, T> Index<I> for Table<I, T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, id: I) -> &T {
+        &self.rows[id.row()]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Table<I, T> {
+    #[inline]
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.rows[id.row()]
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a Table<I, T> {
+    type Item = &'a T;
+    type IntoIter = core::slice::Iter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter()
+    }
+}
+
+impl<'a, I, T> IntoIterator for &'a mut Table<I, T> {
+    type Item = &'a mut T;
+    type IntoIter = core::slice::IterMut<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter_mut()
+    }
+}
