@@ -18,8 +18,9 @@ use crate::index::Table;
 use crate::observe::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
-use crate::release::{Bucket, Halves};
+use crate::release::Halves;
 use crate::request::{ClassId, TemplateId};
+use crate::scheduler::Bucket;
 use crate::time::Time;
 
 /// State of one live class.
@@ -34,9 +35,7 @@ pub(crate) struct Class {
     /// Its part in [`Classes::pool_slots`].
     slots: f64,
     pub(crate) queue: Queue,
-    pub(crate) outstanding: u32,
-    /// Virtual time of its next turn.
-    pub(crate) tag: f64,
+    pub(crate) in_flight: u32,
     pub(crate) expected: Expected,
     /// What one of its requests takes of its dominant resource, in node-seconds: a mean of the latest. `None` where nobody
     /// knows what requests take.
@@ -45,9 +44,7 @@ pub(crate) struct Class {
     pub(crate) pace: [Pace; RESOURCES],
     /// Since when requests have waited in each, if any do.
     pub(crate) backlogged: [Time; RESOURCES],
-    /// What it has left of its guaranteed rate: a release takes a token.
-    pub(crate) bucket: Bucket,
-    /// The same for what it asks: an arrival takes a token if there is one, and is owed an answer then.
+    /// What it may ask for: an arrival takes a token if there is one, and is owed an answer then.
     pub(crate) arrivals: Bucket,
     /// Its part in the measurements of adaptive windows, per lane of its pool and line.
     pub(crate) halves: Vec<Halves>,
@@ -69,13 +66,11 @@ impl Class {
             weight: 0,
             slots: 0.0,
             queue: Queue::EMPTY,
-            outstanding: 0,
-            tag: 0.0,
+            in_flight: 0,
             expected: Expected::UNKNOWN,
             dominant: None,
             pace: [Pace::NONE; RESOURCES],
             backlogged: [now; RESOURCES],
-            bucket: Bucket::new(now),
             arrivals: Bucket::new(now),
             halves: Vec::new(),
             seen: 0,
@@ -88,7 +83,7 @@ impl Class {
 
     /// Does it have a request waiting or inside?
     pub(crate) fn active(&self) -> bool {
-        self.queue.len > 0 || self.outstanding > 0
+        self.queue.len > 0 || self.in_flight > 0
     }
 }
 

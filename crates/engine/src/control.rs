@@ -99,17 +99,17 @@ impl Engine {
 
     /// The end of a half cycle of an adaptive window.
     fn swing(&mut self, now: Time, window: usize) {
-        let (line, group) = self.line_and_group(window);
-        let outstanding = self.windows[window].outstanding;
+        let (sub_queue, group) = self.line_and_group(window);
+        let in_flight = self.windows[window].in_flight;
         let Some(mut swing) = self.windows[window].swing.take() else { return };
-        let half = swing.half(now, outstanding);
+        let half = swing.half(now, in_flight);
         let over = half != Half::Unfinished;
         if over {
             let (danger, stretch) = self.endangered(now, window, &swing);
             swing.stretch = stretch.unwrap_or(swing.stretch);
             let why = match (danger, half) {
                 (Some(Danger { class, compute, limit }), _) if swing.helps() => {
-                    swing.back_off(outstanding);
+                    swing.back_off(in_flight);
                     Some(Why::Endangered { class, compute, limit })
                 }
                 (_, Half::Cycle(cycle)) => {
@@ -118,10 +118,10 @@ impl Engine {
                 }
                 _ => None,
             };
-            if line == 0 {
+            if sub_queue == 0 {
                 self.nodes.learn(group, swing.figures());
             }
-            swing.at_least(self.slots(group, line), self.nodes.groups[group].usable);
+            swing.at_least(self.slots(group, sub_queue), self.nodes.groups[group].usable);
             swing.turn(now, half);
             let size = swing.size();
             match why {
@@ -135,7 +135,7 @@ impl Engine {
         }
     }
 
-    /// The line and the group of nodes that a window is for.
+    /// The sub_queue and the group of nodes that a window is for.
     fn line_and_group(&self, window: usize) -> (usize, GroupId) {
         (window / self.nodes.groups.len(), GroupId::of(window % self.nodes.groups.len()))
     }
@@ -156,7 +156,7 @@ impl Engine {
             let limit = self.classes.spec(*class).guarantee.response_time;
             let Some(unloaded) = self.classes.service_time(*class) else { continue };
             let state = &mut self.classes[*class];
-            state.expected.roll(now, state.outstanding > 0, admit, limit);
+            state.expected.roll(now, state.in_flight > 0, admit, limit);
             let (Some(mean), Some(value)) = (state.expected.seconds(), state.expected.guaranteed()) else { continue };
             stretch = f64::min(stretch, mean / unloaded);
             compared += 1;
@@ -173,29 +173,19 @@ impl Engine {
 
     /// A class's sums in a window.
     fn halves(&self, class: ClassId, window: usize) -> Option<&Halves> {
-        let (line, group) = self.line_and_group(window);
+        let (sub_queue, group) = self.line_and_group(window);
         let state = &self.classes[class];
         let lane = self.nodes.place_in(state.pool, group)?;
-        state.halves.get(lane as usize * self.lines + line)
+        state.halves.get(lane as usize * self.sub_queues + sub_queue)
     }
 
-    /// What every request of a pool suffers inside; at least 1.
-    pub(crate) fn stretch(&self, pool: usize) -> f64 {
-        let stretches = self
-            .nodes
-            .groups_of(pool)
-            .flat_map(|group| self.windows.iter().skip(group.row()).step_by(self.nodes.groups.len()))
-            .filter_map(|window| window.swing.as_ref().map(|swing| swing.stretch));
-        stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
-    }
-
-    /// What the guarantees need of a group in a line, in slots, as far as service times are known. How they divide is said
-    /// by what is inside; with nothing inside every line has an equal part, and the windows find their sizes from there.
-    fn slots(&self, group: GroupId, line: usize) -> f64 {
+    /// What the guarantees need of a group in a sub_queue, in slots, as far as service times are known. How they divide is said
+    /// by what is inside; with nothing inside every sub_queue has an equal part, and the windows find their sizes from there.
+    fn slots(&self, group: GroupId, sub_queue: usize) -> f64 {
         let slots: f64 = self.nodes.shares(group).map(|(pool, share)| self.classes.pool_slots[pool] * share).sum();
-        let inside = |window: &Window| f64::from(window.outstanding) + 1.0;
+        let inside = |window: &Window| f64::from(window.in_flight) + 1.0;
         let all = || self.windows.iter().skip(group.row()).step_by(self.nodes.groups.len());
-        slots * all().nth(line).map_or(1.0, |window| inside(window) / all().map(inside).sum::<f64>())
+        slots * all().nth(sub_queue).map_or(1.0, |window| inside(window) / all().map(inside).sum::<f64>())
     }
 
     /// No machine of a group gets much more than its part of the windows.
@@ -213,7 +203,7 @@ impl Engine {
         let mut compute = |class: ClassId| {
             let limit = self.classes.spec(class).guarantee.response_time;
             let state = &mut self.classes[class];
-            state.expected.roll(now, state.outstanding > 0, admit, limit);
+            state.expected.roll(now, state.in_flight > 0, admit, limit);
             state.expected.guaranteed().unwrap_or(0.0)
         };
         let mut slowest = None;
@@ -239,11 +229,11 @@ impl Engine {
     /// The set of usable nodes is another.
     pub(crate) fn nodes_changed(&mut self, now: Time) {
         self.nodes.rebalance();
-        self.resize_accounts();
+        self.scheduler.nodes_changed(&self.classes, &self.nodes);
         let (usable, all) = (self.nodes.all_usable(), self.nodes.nodes.len() as u32);
         for window in 0..self.windows.len() {
-            let (line, group) = self.line_and_group(window);
-            let slots = self.slots(group, line);
+            let (sub_queue, group) = self.line_and_group(window);
+            let slots = self.slots(group, sub_queue);
             let members = &self.nodes.groups[group];
             let window = &mut self.windows[window];
             let Some(swing) = &mut window.swing else {

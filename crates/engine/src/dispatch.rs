@@ -63,7 +63,7 @@ pub(crate) struct NodeInfo {
     pub(crate) weight: f64,
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
-    pub(crate) outstanding: u32,
+    pub(crate) in_flight: u32,
     /// Requests inside, by content.
     pub(crate) inside: [u32; 2],
     pub(crate) served: u64,
@@ -107,7 +107,7 @@ impl NodeInfo {
 struct Machine {
     group: GroupId,
     nodes: Vec<NodeId>,
-    outstanding: u32,
+    in_flight: u32,
     /// Most requests inside; load control may set it.
     most: u32,
     /// What it has of every resource, and what the requests inside take of each, in billionths of a node-second; see
@@ -224,7 +224,7 @@ impl Nodes {
                 weight: n.weight,
                 capacity: n.capacity,
                 max_outstanding: policy.most_inside(index),
-                outstanding: 0,
+                in_flight: 0,
                 inside: [0; 2],
                 served: 0,
                 failed: 0,
@@ -325,7 +325,7 @@ impl Nodes {
         let own = NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, ..known.clone() };
         *node = NodeInfo { capacity, ..own };
         let machine = &mut self.machines[machine];
-        machine.outstanding += known.outstanding;
+        machine.in_flight += known.in_flight;
         machine.ratio = old.machines[known.machine].ratio;
         machine.learned = old.machines[known.machine].learned;
         self.refresh();
@@ -451,11 +451,11 @@ impl Nodes {
         let node = &mut self.nodes[index];
         let machine = &mut self.machines[node.machine];
         if enters {
-            node.outstanding += 1;
-            machine.outstanding += 1;
+            node.in_flight += 1;
+            machine.in_flight += 1;
         } else {
-            node.outstanding -= 1;
-            machine.outstanding -= 1;
+            node.in_flight -= 1;
+            machine.in_flight -= 1;
         }
         let machine = node.machine;
         self.place_all(machine);
@@ -465,14 +465,14 @@ impl Nodes {
     fn load(&self, index: NodeId) -> f64 {
         let node = &self.nodes[index];
         let machine = &self.machines[node.machine];
-        f64::from(machine.outstanding + 1) / (node.weight * machine.learned)
+        f64::from(machine.in_flight + 1) / (node.weight * machine.learned)
     }
 
     /// How full it is without.
     fn requests(&self, index: NodeId) -> f64 {
         let node = &self.nodes[index];
         let machine = &self.machines[node.machine];
-        f64::from(machine.outstanding) / (node.weight * machine.learned)
+        f64::from(machine.in_flight) / (node.weight * machine.learned)
     }
 
     /// Puts every node of a machine where it belongs.
@@ -488,7 +488,7 @@ impl Nodes {
         let node = &mut self.nodes[index];
         let (pool, lane) = (node.pool, node.lane.row());
         let machine = &self.machines[node.machine];
-        let full = node.outstanding >= node.max_outstanding || machine.outstanding >= machine.most;
+        let full = node.in_flight >= node.max_outstanding || machine.in_flight >= machine.most;
         if !node.usable() || full {
             self.ready.remove(lane, index);
             return;
@@ -514,7 +514,7 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
             machines.push(Machine {
                 group: GroupId(0),
                 nodes: Vec::new(),
-                outstanding: 0,
+                in_flight: 0,
                 most: u32::MAX,
                 full: 0,
                 taken: [0; RESOURCES],

@@ -1,19 +1,20 @@
 //! The state machine: what happens to a request from its arrival to its release.
 
-use crate::admit::{self, Outlook};
+use crate::admit::{self, Outlook, Waiting};
 use crate::classify::Classes;
 use crate::control::Steering;
 use crate::demand::Demand;
-use crate::discipline::{Admit, Infeasible, Precedence as Method};
+use crate::discipline::Admit;
 use crate::dispatch::{Nodes, Wanted};
 use crate::heap::Heaps;
 use crate::index::Id;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::release::{Precedence, Window};
+use crate::release::Window;
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
-use crate::ticket::{Entry, State, Tickets};
+use crate::scheduler::{Claim, Release, Scheduler, SchedulerView};
+use crate::ticket::{Entry, NONE, State, Tickets};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -28,10 +29,10 @@ pub struct Engine {
     pub(crate) queues: Queues,
     pub(crate) nodes: Nodes,
     /// Lines of every class's queue.
-    pub(crate) lines: usize,
-    /// One per group of nodes; under adaptive load control one per line and group, those of a line together.
+    pub(crate) sub_queues: usize,
+    /// One per group of nodes; under adaptive load control one per sub_queue and group, those of a sub_queue together.
     pub(crate) windows: Vec<Window>,
-    pub(crate) precedence: Precedence,
+    pub(crate) scheduler: Scheduler,
     /// Waiting classes by the instant at which their head is dropped.
     pub(crate) expiry: Heaps<Time, ClassId>,
     pub(crate) steering: Steering,
@@ -53,15 +54,15 @@ impl Engine {
         let mut nodes = Nodes::new(&policy);
         nodes.begin(now);
         let window = Window::new(now, policy.discipline.load_control);
-        let lines = policy.lines();
+        let sub_queues = policy.sub_queues();
         let mut engine = Engine {
             now,
             sequence: 0,
             tickets: Tickets::new(),
             queues: Queues::new(policy.max_waiting, nodes.sections.len(), policy.discipline.tags.len()),
             windows: vec![window; nodes.groups.len() * policy.windows()],
-            precedence: Precedence::new(policy.discipline.precedence, nodes.sections.len(), live, lines),
-            lines,
+            scheduler: Scheduler::new(now, &policy, &classes, &nodes),
+            sub_queues,
             nodes,
             expiry: Heaps::new(1, live),
             steering: Steering::new(now, &policy),
@@ -69,7 +70,6 @@ impl Engine {
             classes,
             policy,
         };
-        engine.open_accounts((0..live as u32).map(ClassId));
         engine.nodes_changed(now);
         for window in &mut engine.windows {
             window.moved.from = window.size;
@@ -85,9 +85,8 @@ impl Engine {
         let (class, made) = self.classes.intern(now, template, key);
         if made {
             let live = self.classes.all.len();
-            self.precedence.grow(live);
             self.expiry.grow(live);
-            self.open_accounts(core::iter::once(class));
+            self.scheduler.open(now, &self.classes, &self.nodes, core::iter::once(class));
         }
         class
     }
@@ -113,31 +112,31 @@ impl Engine {
         let known = !self.policy.resources.is_empty();
         state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
         self.steering.see(now, class, &mut state.seen, response_time);
-        state.expected.roll(now, state.outstanding > 0, admit, response_time);
+        state.expected.roll(now, state.in_flight > 0, admit, response_time);
         let pool = state.pool;
         self.promote(now);
         self.demand(class);
         if self.nodes.usable(pool) == 0 {
             return Err(ShedReason::NoNode);
         }
-        let (demand, line) = self.demanded(class, arrival.demand);
+        let (demand, sub_queue) = self.demanded(class, arrival.demand);
         if self.nodes.is_too_large(pool, self.policy.managed(demand)) {
             return Err(ShedReason::TooLarge);
         }
         if self.overloaded(class) {
             return Err(ShedReason::ServerLoad);
         }
-        let predicted = self.predicted(now, class, line);
+        let predicted = self.predicted(now, class, sub_queue);
         // Where credit decides, it does so at every release.
         let free = !self.nodes.available
-            && self.classes[class].queue.lines[line].len == 0
-            && self.nodes.has_room(pool, self.windows_of(line), None);
+            && self.classes[class].queue.sub_queues[sub_queue].len == 0
+            && self.nodes.has_room(pool, self.windows_of(sub_queue), None);
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             let expected = self.classes[class].expected.guaranteed().unwrap_or(0.0);
             if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
                 return Err(ShedReason::Deadline);
             }
-            let index = self.accept(now, class, arrival, (demand, line));
+            let index = self.accept(now, class, arrival, (demand, sub_queue));
             let node = self.send(now, index);
             return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
         }
@@ -148,13 +147,12 @@ impl Engine {
         if !self.admits(pool, self.classes.spec(class).tag, None) {
             return Err(ShedReason::Threshold);
         }
-        let index = self.accept(now, class, arrival, (demand, line));
-        let weight = self.fair_weight(class);
+        let index = self.accept(now, class, arrival, (demand, sub_queue));
         let bounds = self.bounds(class);
         let state = &mut self.classes[class];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
-            state.backlogged[line] = now;
-            state.tag = self.precedence.start(state.tag, weight);
+            state.backlogged[sub_queue] = now;
+            self.scheduler.begins(&self.classes, class);
             self.rank(class);
         }
         Ok(Verdict::Wait { ticket: self.tickets.ticket(index) })
@@ -209,17 +207,16 @@ impl Engine {
         // Whoever is put back is passed over once: the round after the next request is handled as it is.
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
-            let (class, line) = self.next()?;
-            let index = self.classes[class].queue.lines[line].head;
+            let (class, sub_queue) = self.next()?;
+            let index = self.classes[class].queue.sub_queues[sub_queue].head;
             let (due, reason) = self.drop_at(now, index);
             if due <= now {
                 return Some(self.turn_away(now, index, reason));
             }
-            if passed == 0 || !self.is_put_back(index) {
-                return Some(self.release(now, index));
-            }
+            let code = if passed == 0 { None } else { self.puts_back(index) };
+            let Some(code) = code else { return Some(self.release(now, index)) };
             passed -= 1;
-            if let Some(refused) = self.put_back(now, index) {
+            if let Some(refused) = self.put_back(now, index, code) {
                 return Some(refused);
             }
         }
@@ -229,7 +226,7 @@ impl Engine {
     /// Stage *release*: the head of a class's queue goes inside.
     fn release(&mut self, now: Time, index: u32) -> Action {
         let entry = &self.tickets[index];
-        let fair = self.precedence.charges(entry.class, usize::from(entry.line));
+        let fair = self.scheduler.charges(entry.class, usize::from(entry.sub_queue));
         self.tickets[index].fair = fair;
         // The release ranks its class anew.
         self.dequeue(index);
@@ -262,35 +259,35 @@ impl Engine {
         self.now
     }
 
-    /// The windows that requests of a line are inside, one per group of nodes.
-    pub(crate) fn windows_of(&self, line: usize) -> &[Window] {
-        &self.windows[self.first_window(line)..][..self.nodes.groups.len()]
+    /// The windows that requests of a sub_queue are inside, one per group of nodes.
+    pub(crate) fn windows_of(&self, sub_queue: usize) -> &[Window] {
+        &self.windows[self.first_window(sub_queue)..][..self.nodes.groups.len()]
     }
 
     /// The first of them.
-    pub(crate) fn first_window(&self, line: usize) -> usize {
+    pub(crate) fn first_window(&self, sub_queue: usize) -> usize {
         let groups = self.nodes.groups.len();
-        if self.windows.len() == groups { 0 } else { line * groups }
+        if self.windows.len() == groups { 0 } else { sub_queue * groups }
     }
 
-    /// What a request of the class takes, and its line.
+    /// What a request of the class takes, and its sub_queue.
     fn demanded(&self, class: ClassId, demand: Option<Demand>) -> (Demand, usize) {
         if self.policy.resources.is_empty() {
             return (Demand::default(), 0);
         }
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
         let demand = self.nodes.estimated(self.classes[class].pool, demand);
-        (demand, self.policy.line_of(demand))
+        (demand, self.policy.sub_queue_of(demand))
     }
 
     /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
     /// It also does if it only turns requests aside to a group that holds others back.
     fn note_held_back(&mut self, now: Time) {
         let groups = &self.nodes.groups;
-        for (line, windows) in self.windows.chunks_mut(groups.len()).enumerate() {
+        for (sub_queue, windows) in self.windows.chunks_mut(groups.len()).enumerate() {
             for (window, group) in windows.iter_mut().zip(groups) {
                 let full = self.queues.waiting > 0 && !window.has_room();
-                window.hold(now, full && group.pools.iter().any(|pool| self.precedence.waits(*pool, line)));
+                window.hold(now, full && group.pools.iter().any(|pool| self.scheduler.any(*pool, sub_queue)));
             }
             if self.queues.waiting == 0 || groups.len() == 1 {
                 continue;
@@ -309,13 +306,13 @@ impl Engine {
 
     /// Classes whose buckets have filled up to a token claim their guarantee from now on.
     fn promote(&mut self, now: Time) {
-        while let Some(class) = self.precedence.promoted(now) {
+        while let Some(class) = self.scheduler.promoted(now) {
             self.rank(class);
         }
     }
 
     /// Would a request of the class that arrives now wait too long?
-    fn predicted(&mut self, now: Time, class: ClassId, line: usize) -> Option<ShedReason> {
+    fn predicted(&mut self, now: Time, class: ClassId, sub_queue: usize) -> Option<ShedReason> {
         let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
         let spec = self.classes.spec(class);
         let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
@@ -323,32 +320,32 @@ impl Engine {
         if let Some(rate) = guarantee.throughput {
             owed = self.classes[class].arrivals.level(now, rate) >= 1.0;
             if owed {
-                let tokens = self.dearness(class);
+                let tokens = self.cost_ratio(class);
                 // A debt of what it takes beyond the one that is there.
                 self.classes[class].arrivals.take(now, rate, tokens, f64::INFINITY);
             }
         }
         let state = &mut self.classes[class];
-        let waiting = state.queue.lines[line].len;
+        let waiting = state.queue.sub_queues[sub_queue].len;
         if waiting == 0 {
             return None;
         }
-        state.pace[line].roll(now, figures.fresh);
+        state.pace[sub_queue].roll(now, figures.fresh);
         let outlook = Outlook {
             waiting,
-            backlogged: now.as_nanos() - state.backlogged[line].as_nanos(),
+            backlogged: now.as_nanos() - state.backlogged[sub_queue].as_nanos(),
             owed,
             guaranteed: guarantee.throughput.unwrap_or(0.0),
             limit: guarantee.response_time.map(|rt| rt.limit),
             max_wait,
             expected: state.expected.guaranteed().unwrap_or(0.0),
-            pace: state.pace[line],
+            pace: state.pace[sub_queue],
         };
         admit::too_long(figures, &outlook)
     }
 
     /// Takes a request in; it is in no queue yet.
-    fn accept(&mut self, now: Time, class: ClassId, arrival: &Arrival, (demand, line): (Demand, usize)) -> u32 {
+    fn accept(&mut self, now: Time, class: ClassId, arrival: &Arrival, (demand, sub_queue): (Demand, usize)) -> u32 {
         if self.policy.is_priced() {
             self.classes.takes(class, f64::from(demand.dominant()) / 1e9);
             let (due, weight) = (self.classes.due_weight(class), self.classes[class].weight);
@@ -361,10 +358,7 @@ impl Engine {
         if !state.active() {
             self.classes.leave_idle(class);
             self.reweigh(class);
-            let weight = self.fair_weight(class);
-            let state = &mut self.classes[class];
-            state.tag = self.precedence.start(state.tag, weight);
-            self.precedence.claim(state.weight, true);
+            self.scheduler.active(&self.classes, class);
         }
         self.sequence += 1;
         let index = self.tickets.insert(class, arrival.flow, arrival.tag, now, self.sequence);
@@ -376,7 +370,7 @@ impl Engine {
             false => known.unwrap_or(ASSUMED_COMPUTE),
         };
         let entry = &mut self.tickets[index];
-        (entry.demand, entry.line) = (demand, line as u8);
+        (entry.demand, entry.sub_queue) = (demand, sub_queue as u8);
         entry.charged = if charge.is_finite() { charge.clamp(0.0, 1e6) } else { ASSUMED_COMPUTE };
         index
     }
@@ -386,40 +380,30 @@ impl Engine {
         let class = self.tickets[index].class;
         let pool = self.classes[class].pool;
         let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
-        let line = usize::from(self.tickets[index].line);
+        let sub_queue = usize::from(self.tickets[index].sub_queue);
         let demand = self.policy.managed(self.tickets[index].demand);
         let wanted = Wanted { pool, class, content, target, demand, avoid: NodeId::NONE, kept: None };
-        let first = self.first_window(line);
+        let first = self.first_window(sub_queue);
         let windows = &self.windows[first..][..self.nodes.groups.len()];
         let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NodeId::NONE);
         debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
         let window = first as u32 + self.nodes.group_of(node).0;
-        self.precedence.charge_resources(class, line, demand);
-        let weight = self.fair_weight(class);
-        let spec = self.classes.spec(class);
-        let (budget, guarantee) = (spec.retry, spec.guarantee);
-        if let Method::Tokens(figures) = self.policy.discipline.precedence {
-            let ranked = figures.infeasible != Infeasible::Proportional;
-            let tokens = if ranked { self.dearness(class) } else { 1.0 };
-            // Without a limit a second is the only measure of time that a class has.
-            let limit = guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
-            let bucket = &mut self.classes[class].bucket;
-            bucket.take(now, guarantee.throughput.unwrap_or(figures.best_effort_rate), tokens, figures.debt * limit);
-        }
+        let entry = &self.tickets[index];
+        let charged = entry.fair.then_some(entry.charged);
+        let (scheduler, view) = self.scheduling();
+        scheduler.released(&view, &Release { class, sub_queue, demand }, charged);
+        let budget = self.classes.spec(class).retry;
         let state = &mut self.classes[class];
         state.retry.deposit(&budget);
         if let Admit::Predict(figures) = self.policy.discipline.admit {
-            state.pace[line].released(now, figures.fresh);
+            state.pace[sub_queue].released(now, figures.fresh);
         }
-        state.outstanding += 1;
+        state.in_flight += 1;
         let entry = &mut self.tickets[index];
         entry.state = State::Inside;
         entry.node = node;
         entry.window = window;
         entry.released = now;
-        if entry.fair {
-            state.tag = self.precedence.charge(state.tag, weight, entry.charged);
-        }
         self.windows[window as usize].count(now, true);
         self.rank(class);
         node
@@ -473,9 +457,9 @@ impl Engine {
         let spec = self.classes.spec(class);
         let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
         let state = &mut self.classes[class];
-        state.expected.roll(now, state.outstanding > 0, admit, limit);
+        state.expected.roll(now, state.in_flight > 0, admit, limit);
         let expected = state.expected.guaranteed();
-        let (limit, alone) = (limit.map(|rt| rt.limit), state.outstanding == 0);
+        let (limit, alone) = (limit.map(|rt| rt.limit), state.in_flight == 0);
         let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);
         // Exactly on time is still in time.
         (last + Duration::from_nanos(1), reason)
@@ -488,8 +472,124 @@ impl Engine {
             return Duration::from_secs(5);
         }
         let state = &self.classes[class];
-        let each = state.expected.seconds().unwrap_or(0.0) / f64::from(state.outstanding.max(1));
+        let each = state.expected.seconds().unwrap_or(0.0) / f64::from(state.in_flight.max(1));
         let seconds = (f64::from(state.queue.len) * each).ceil().clamp(1.0, 60.0);
         Duration::from_secs(seconds as u64)
+    }
+
+    /// The scheduler, and what it sees.
+    fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
+        let Engine { now, policy, classes, tickets, queues, nodes, windows, scheduler, .. } = self;
+        (scheduler, SchedulerView { now: *now, policy, classes, tickets, queues, nodes, windows })
+    }
+
+    /// The class and sub-queue whose head is next.
+    fn next(&mut self) -> Option<(ClassId, usize)> {
+        let (scheduler, mut view) = self.scheduling();
+        scheduler.next(&mut view)
+    }
+
+    fn cost_ratio(&mut self, class: ClassId) -> f64 {
+        let (scheduler, view) = self.scheduling();
+        scheduler.cost_ratio(&view, class)
+    }
+
+    /// The code with which the request whose turn it is is put back, if it is.
+    fn puts_back(&mut self, index: u32) -> Option<u32> {
+        let Engine { now, policy, classes, tickets, queues, nodes, windows, scheduler, random, .. } = self;
+        let view = SchedulerView { now: *now, policy, classes, tickets, queues, nodes, windows };
+        scheduler.puts_back(&view, index, random)
+    }
+
+    /// Puts a request, the head of its class's queue, back at the end. It may be refused there: the answer says so.
+    fn put_back(&mut self, now: Time, index: u32, code: u32) -> Option<Action> {
+        let class = self.tickets[index].class;
+        let pool = self.classes[class].pool;
+        if !self.admits(pool, code, Some(index)) {
+            return Some(self.turn_away(now, index, ShedReason::Threshold));
+        }
+        let bounds = self.bounds(class);
+        let queue = &mut self.classes[class].queue;
+        self.queues.unlink(&mut self.tickets, queue, index, bounds);
+        self.sequence += 1;
+        self.tickets[index].sequence = self.sequence;
+        self.tickets[index].code = code;
+        self.queues.push(&mut self.tickets, queue, index, bounds);
+        self.rank(class);
+        None
+    }
+
+    /// Do the thresholds of its pool let a request with tag `code` wait? `itself` waits there already and does not
+    /// count.
+    fn admits(&mut self, pool: usize, code: u32, itself: Option<u32>) -> bool {
+        let Admit::Thresholds { queue } = self.policy.discipline.admit else { return true };
+        let counts = self.queues.tagged(pool);
+        let own = itself.map(|index| self.tickets[index].code);
+        let waiting = Waiting {
+            all: counts.iter().sum::<u32>() - u32::from(own.is_some()),
+            alike: counts[code as usize] - u32::from(own == Some(code)),
+        };
+        admit::admits(&self.policy.discipline.tags, code, queue, waiting, &mut self.random)
+    }
+
+    /// A waiting request that fits none of the nodes that are left: it would keep back all behind it until its node
+    /// returns.
+    fn too_large(&mut self) -> Option<u32> {
+        let from = self.nodes.unseen?;
+        let mut entries = self.tickets.entries.iter().skip(from);
+        let found = entries.position(|entry| {
+            // Free places have classes that may be gone.
+            entry.state == State::Waiting && {
+                let pool = self.classes[entry.class].pool;
+                self.nodes.is_too_large(pool, self.policy.managed(entry.demand))
+            }
+        });
+        // Arrivals from now on were looked at then.
+        self.nodes.unseen = found.map(|found| from + found + 1);
+        found.map(|found| (from + found) as u32)
+    }
+
+    /// Brings a class's place in the scheduler and in expiry up to date.
+    pub(crate) fn rank(&mut self, class: ClassId) {
+        let state = &self.classes[class];
+        let pool = state.pool;
+        let (waits, known) = (state.queue.len > 0, self.expiry.contains(class));
+        if !waits && !known {
+            return;
+        }
+        for sub_queue in 0..self.sub_queues {
+            let head = self.classes[class].queue.sub_queues[sub_queue].head;
+            if head == NONE {
+                self.scheduler.gone(class, pool, sub_queue);
+                continue;
+            }
+            let (scheduler, view) = self.scheduling();
+            scheduler.waits(&view, Claim { class, pool, sub_queue, head });
+        }
+        if !waits {
+            self.expiry.remove(0, class);
+            return;
+        }
+        let (due, _) = self.drop_at(self.now, self.classes[class].queue.oldest(&self.tickets));
+        self.expiry.set(0, class, due);
+    }
+
+    /// A class has nothing waiting or in flight any more.
+    pub(crate) fn retire(&mut self, class: ClassId) {
+        self.scheduler.idle(&self.classes, class);
+        self.classes.enter_idle(class);
+    }
+
+    /// A class's service time or the others' became known: its weight may be another.
+    pub(crate) fn reweigh(&mut self, class: ClassId) {
+        let due = self.classes.due_weight(class);
+        let old = self.classes.change_weight(class, due);
+        if old == due {
+            return;
+        }
+        if self.classes[class].active() {
+            self.scheduler.reweighed(old, due);
+            self.rank(class);
+        }
     }
 }

@@ -11,7 +11,6 @@ use crate::dispatch::Wanted;
 use crate::engine::Engine;
 use crate::index::GroupId;
 use crate::policy::RetryBudget;
-use crate::release::Precedence;
 use crate::request::{NodeId, Outcome, Ticket};
 use crate::ticket::State;
 use crate::time::Time;
@@ -88,7 +87,7 @@ impl Engine {
             let guarantee = self.classes.spec(class).guarantee;
             let state = &mut self.classes[class];
             let admit = &self.policy.discipline.admit;
-            state.expected.roll(now, state.outstanding > 0, admit, guarantee.response_time);
+            state.expected.roll(now, state.in_flight > 0, admit, guarantee.response_time);
             if !self.policy.resources.is_empty() {
                 let used = &mut state.observed.counts.used;
                 used.iter_mut().zip(demand.0).for_each(|(used, demand)| *used += u64::from(demand));
@@ -119,7 +118,7 @@ impl Engine {
             self.nodes.computed(entry.node, compute / mean, swing.figures());
         }
         let lane = self.nodes.lanes[self.nodes.nodes[entry.node].lane].place as usize;
-        let place = lane * self.lines + usize::from(entry.line);
+        let place = lane * self.sub_queues + usize::from(entry.sub_queue);
         let halves = &mut self.classes[entry.class].halves;
         if halves.len() <= place {
             halves.resize_with(place + 1, Default::default);
@@ -130,7 +129,7 @@ impl Engine {
     fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
         let entry = &self.tickets[index];
         let (class, node, window, released) = (entry.class, entry.node, entry.window, entry.released);
-        let (line, demand) = (usize::from(entry.line), self.policy.managed(entry.demand));
+        let (sub_queue, demand) = (usize::from(entry.sub_queue), self.policy.managed(entry.demand));
         let again = retryable && !entry.first_byte;
         let priced = self.policy.is_priced();
         let budget = self.classes.spec(class).retry;
@@ -143,13 +142,13 @@ impl Engine {
             self.leave(now, index);
             return None;
         }
-        let first = self.first_window(line);
+        let first = self.first_window(sub_queue);
         let kept = Some(GroupId(window - first as u32));
         let content = self.classes.spec(class).content;
         // What the first attempt had inside the second may have.
         self.nodes.release(node, content, demand);
         self.tickets[index].node = NodeId::NONE;
-        let room = self.nodes.has_room(pool, self.windows_of(line), kept)
+        let room = self.nodes.has_room(pool, self.windows_of(sub_queue), kept)
             && (!self.nodes.available || self.nodes.fits(pool, demand));
         if room && self.classes[class].retry.take(now, &budget) {
             let target = self.tickets[index].target;
@@ -161,14 +160,12 @@ impl Engine {
                 self.windows[window as usize].count(now, false);
                 self.windows[window_now as usize].count(now, true);
             }
-            let weight = self.fair_weight(class);
-            let state = &mut self.classes[class];
-            state.observed.counts.retried += 1;
+            self.classes[class].observed.counts.retried += 1;
             let entry = &self.tickets[index];
             let used = if priced { entry.charged } else { now.since(released).as_secs_f64() };
             // The first attempt used its slot; the charge now stands for the second.
-            if self.tickets[index].fair {
-                state.tag = Precedence::settle(state.tag, weight, 0.0, used);
+            if entry.fair {
+                self.scheduler.settled(&self.classes, class, 0.0, used);
             }
             let entry = &mut self.tickets[index];
             entry.node = next;
@@ -199,13 +196,11 @@ impl Engine {
         self.tickets.remove(index);
         self.nodes.release(node, self.classes.spec(class).content, demand);
         self.windows[window as usize].count(now, false);
-        let weight = self.fair_weight(class);
-        let state = &mut self.classes[class];
-        state.outstanding -= 1;
+        self.classes[class].in_flight -= 1;
         if fair {
-            state.tag = Precedence::settle(state.tag, weight, charged, used);
+            self.scheduler.settled(&self.classes, class, charged, used);
         }
-        if state.active() {
+        if self.classes[class].active() {
             self.rank(class);
         } else {
             self.retire(class);

@@ -75,6 +75,21 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         })
     }
 
+    /// The least of `heap` of which `fits` holds. Looks behind an item only if it does not fit: one step for each that is
+    /// passed over.
+    pub(crate) fn first_where(&self, heap: usize, mut fits: impl FnMut(I) -> bool) -> Option<(K, I)> {
+        let slots = &self.heaps[heap];
+        let top = *slots.first()?;
+        if fits(top.1) {
+            return Some(top);
+        }
+        let mut best = None;
+        for below in [1, 2] {
+            search(slots, below, &mut fits, &mut best);
+        }
+        best
+    }
+
     /// Puts `item` into `heap` with `key`, or changes its key if it is there.
     pub(crate) fn set(&mut self, heap: usize, item: I, key: K) {
         let at = self.at[item];
@@ -118,6 +133,25 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
             }
         }
     }
+}
+
+/// Finds the least that fits from `place` down, if it is less than `best`. As deep as the heap is high.
+fn search<K: Copy + PartialOrd, I: Id>(
+    slots: &[(K, I)],
+    place: usize,
+    fits: &mut impl FnMut(I) -> bool,
+    best: &mut Option<(K, I)>,
+) {
+    let Some(slot) = slots.get(place).copied() else { return };
+    if best.is_some_and(|best| best < slot) {
+        return;
+    }
+    if fits(slot.1) {
+        *best = Some(slot);
+        return;
+    }
+    search(slots, 2 * place + 1, fits, best);
+    search(slots, 2 * place + 2, fits, best);
 }
 
 /// Moves what stands at `hole` towards the root until nothing greater is above it.

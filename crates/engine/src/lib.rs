@@ -34,6 +34,7 @@ mod random;
 mod reconfigure;
 mod release;
 mod request;
+mod scheduler;
 mod snapshot;
 mod ticket;
 mod time;

@@ -388,12 +388,12 @@ pub(crate) fn full(horizon: Duration, weight: f64) -> u64 {
 
 impl Policy {
     /// How many lines a class's queue has: one per resource where load control knows them, else one.
-    pub(crate) fn lines(&self) -> usize {
+    pub(crate) fn sub_queues(&self) -> usize {
         if self.is_priced() { self.resources.len() } else { 1 }
     }
 
     /// The line in which a request waits.
-    pub(crate) fn line_of(&self, demand: Demand) -> usize {
+    pub(crate) fn sub_queue_of(&self, demand: Demand) -> usize {
         if self.is_priced() { self.managed(demand).tendency() } else { 0 }
     }
 
@@ -410,7 +410,7 @@ impl Policy {
     /// How many windows a group of nodes has: one per line where windows seek the knee, since each resource has its own.
     pub(crate) fn windows(&self) -> usize {
         match self.discipline.load_control {
-            LoadControl::WindowAdaptive(_) => self.lines(),
+            LoadControl::WindowAdaptive(_) => self.sub_queues(),
             _ => 1,
         }
     }

@@ -7,9 +7,9 @@
 //! The head of a queue is its oldest request, but for those that were put back; these have their own places in a heap
 //! of longest waits.
 //!
-//! Where a discipline knows what requests take (see `demand`), a class's queue has a *line* for each resource, after the
+//! Where a discipline knows what requests take (see `demand`), a class's queue has a *sub-queue* for each resource, after the
 //! tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n resources make m·n queues): who waits for
-//! the disk does not stand behind who waits for the processor. Everywhere else there is one line.
+//! the disk does not stand behind who waits for the processor. Everywhere else there is one.
 //!
 //! Methods that look at tags see the queues of a pool as one (SEDA's queue of a stage): how many wait there, with
 //! which tag.
@@ -28,25 +28,26 @@ use crate::time::Time;
 /// One class's queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    pub(crate) lines: [Line; RESOURCES],
-    /// Of all lines together.
+    pub(crate) sub_queues: [SubQueue; RESOURCES],
+    /// Of all sub-queues together.
     pub(crate) len: u32,
 }
 
 /// Requests that wait one behind the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Line {
+pub(crate) struct SubQueue {
     pub(crate) head: u32,
     tail: u32,
     pub(crate) len: u32,
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Queue = Queue { lines: [Line { head: NONE, tail: NONE, len: 0 }; RESOURCES], len: 0 };
+    pub(crate) const EMPTY: Queue =
+        Queue { sub_queues: [SubQueue { head: NONE, tail: NONE, len: 0 }; RESOURCES], len: 0 };
 
     /// The head that has waited longest, or [`NONE`]. One that was put back has a late number and an early arrival.
     pub(crate) fn oldest(&self, tickets: &Tickets) -> u32 {
-        let heads = self.lines.iter().map(|line| line.head).filter(|head| *head != NONE);
+        let heads = self.sub_queues.iter().map(|sub| sub.head).filter(|head| *head != NONE);
         heads.min_by_key(|head| tickets[*head].arrived).unwrap_or(NONE)
     }
 }
@@ -110,10 +111,10 @@ impl Queues {
         Ok(())
     }
 
-    /// Appends a ticket to its line. True if it is the line's new head.
+    /// Appends a ticket to its sub-queue. True if it is that one's new head.
     pub(crate) fn push(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
         queue.len += 1;
-        let queue = &mut queue.lines[usize::from(tickets[index].line)];
+        let queue = &mut queue.sub_queues[usize::from(tickets[index].sub_queue)];
         tickets[index].prev = queue.tail;
         tickets[index].next = NONE;
         self.behind.grow(tickets.entries.len());
@@ -139,10 +140,10 @@ impl Queues {
         queue.head == index
     }
 
-    /// Takes a ticket out, wherever it stands. True if it was the head of its line.
+    /// Takes a ticket out, wherever it stands. True if it was the head of its sub-queue.
     pub(crate) fn unlink(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
         queue.len -= 1;
-        let queue = &mut queue.lines[usize::from(tickets[index].line)];
+        let queue = &mut queue.sub_queues[usize::from(tickets[index].sub_queue)];
         let (prev, next) = (tickets[index].prev, tickets[index].next);
         let was_head = queue.head == index;
         self.behind.remove(0, index);

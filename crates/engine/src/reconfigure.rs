@@ -14,11 +14,12 @@ use crate::demand::Demand;
 use crate::dispatch::Nodes;
 use crate::engine::Engine;
 use crate::heap::Heaps;
-use crate::index::Table;
+use crate::index::{Id, Table};
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Queue, Queues};
-use crate::release::{Precedence, Window};
+use crate::release::Window;
 use crate::request::{ClassId, NodeId, TemplateId};
+use crate::scheduler::Scheduler;
 use crate::ticket::State;
 use crate::time::Time;
 
@@ -31,7 +32,7 @@ impl Engine {
     pub fn reconfigure(&mut self, now: Time, policy: Policy) -> Result<(), InvalidPolicy> {
         policy.validate()?;
         let now = self.advance(now);
-        let (classes, class_of) = self.carry_classes(now, &policy);
+        let (classes, class_of, kept) = self.carry_classes(now, &policy);
         let (mut nodes, node_of) = self.carry_nodes(&policy);
         nodes.begin(now);
         self.carry_partitions(&mut nodes, &policy, &node_of);
@@ -53,32 +54,36 @@ impl Engine {
             }
             // What a node that is gone still has counts somewhere, so that the sum stays right.
             let group = if entry.node == NodeId::NONE { 0 } else { nodes.group_of(entry.node).0 };
-            let line = policy.line_of(entry.demand);
-            entry.line = line as u8;
-            entry.window = if policy.windows() == 1 { group } else { (line * nodes.groups.len()) as u32 + group };
+            let sub_queue = policy.sub_queue_of(entry.demand);
+            entry.sub_queue = sub_queue as u8;
+            entry.window = if policy.windows() == 1 { group } else { (sub_queue * nodes.groups.len()) as u32 + group };
         }
         self.windows = self.carry_windows(now, &policy, &nodes);
         self.classes = classes;
         self.nodes = nodes;
         self.steering = Steering::new(now, &policy);
-        self.lines = policy.lines();
+        self.sub_queues = policy.sub_queues();
         self.policy = policy;
-        self.rebuild(now);
+        self.rebuild(now, &kept);
         Ok(())
     }
 
     /// The new classes, and for each old one its new number and whether it is still itself.
-    fn carry_classes(&mut self, now: Time, policy: &Policy) -> (Classes, Table<ClassId, (ClassId, bool)>) {
+    fn carry_classes(
+        &mut self,
+        now: Time,
+        policy: &Policy,
+    ) -> (Classes, Table<ClassId, (ClassId, bool)>, Vec<(ClassId, ClassId)>) {
         let mut classes = Classes::new(now, policy);
         let by_name: BTreeMap<&str, ClassId> =
             (0..).map(ClassId).zip(&policy.classes).map(|(i, c)| (c.name.as_str(), i)).collect();
         let templates: BTreeMap<&str, TemplateId> =
             (0..).map(TemplateId).zip(&policy.templates).map(|(i, t)| (t.class.name.as_str(), i)).collect();
         let named = self.policy.classes.len();
-        let mut class_of = Table::new();
-        for (index, old) in self.classes.all.iter().enumerate() {
+        let (mut class_of, mut kept) = (Table::new(), Vec::new());
+        for (from, old) in self.classes.all.pairs() {
             let name = self.classes.specs[old.spec as usize].name.as_str();
-            let new = if index < named {
+            let new = if from.row() < named {
                 by_name.get(name).copied()
             } else if let Some(template) = templates.get(name).copied() {
                 match &old.made {
@@ -95,7 +100,7 @@ impl Engine {
                 state.expected = old.expected.clone();
                 state.pace = old.pace;
                 state.dominant = old.dominant.filter(|_| policy.is_priced());
-                state.bucket = old.bucket;
+                kept.push((from, new));
                 state.arrivals = old.arrivals;
                 state.observed = old.observed.clone();
                 state.retry = old.retry;
@@ -104,7 +109,7 @@ impl Engine {
                 state.observed.counts.add(&old.observed.counts);
             }
         }
-        (classes, class_of)
+        (classes, class_of, kept)
     }
 
     /// The new windows: a group keeps its own if it serves the same pools.
@@ -116,15 +121,15 @@ impl Engine {
             self.nodes.groups.iter().map(|g| names(&self.policy, &self.nodes, &g.pools)).collect();
         let method = policy.discipline.load_control;
         let one = old.len() == 1 && nodes.groups.len() == 1;
-        // A line's windows are those of its resource, if that is still there. Of one window for everything each line has a part,
+        // A sub_queue's windows are those of its resource, if that is still there. Of one window for everything each sub_queue has a part,
         // and the other way round.
         let (were, are) = (self.policy.windows(), policy.windows());
-        let line_of = |line: usize| match (were, are) {
+        let line_of = |sub_queue: usize| match (were, are) {
             (1, _) | (_, 1) => Some(0),
-            _ => self.policy.resources.iter().position(|old| Some(old) == policy.resources.get(line)),
+            _ => self.policy.resources.iter().position(|old| Some(old) == policy.resources.get(sub_queue)),
         };
-        let carried = (0..policy.windows()).flat_map(|line| {
-            let before = line_of(line).map(|line| line * old.len());
+        let carried = (0..policy.windows()).flat_map(|sub_queue| {
+            let before = line_of(sub_queue).map(|sub_queue| sub_queue * old.len());
             nodes.groups.iter().map(move |group| (before, group))
         });
         let carried = carried.map(|(before, group)| {
@@ -167,30 +172,30 @@ impl Engine {
     }
 
     /// Builds everything that follows from the requests themselves.
-    fn rebuild(&mut self, now: Time) {
+    fn rebuild(&mut self, now: Time, kept: &[(ClassId, ClassId)]) {
         let live = self.classes.all.len();
         let discipline = &self.policy.discipline;
-        self.precedence = Precedence::new(discipline.precedence, self.nodes.sections.len(), live, self.lines);
+        let scheduler = Scheduler::new(now, &self.policy, &self.classes, &self.nodes);
+        let old = core::mem::replace(&mut self.scheduler, scheduler);
+        self.scheduler.carry(&old, kept);
         self.expiry = Heaps::new(1, live);
         self.queues = Queues::new(self.policy.max_waiting, self.nodes.sections.len(), discipline.tags.len());
         for window in &mut self.windows {
-            window.outstanding = 0;
+            window.in_flight = 0;
         }
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;
-            class.outstanding = 0;
-            class.tag = 0.0;
+            class.in_flight = 0;
             class.halves.clear();
         }
         self.nodes.recount(&self.tickets, &self.classes, &self.policy);
-        self.open_accounts((0..live as u32).map(ClassId));
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
             let entry = &self.tickets[index];
             match entry.state {
                 State::Free => continue,
                 State::Waiting => waiting.push(index),
-                State::Inside => self.windows[entry.window as usize].outstanding += 1,
+                State::Inside => self.windows[entry.window as usize].in_flight += 1,
             }
             let (class, inside) = (entry.class, entry.state == State::Inside);
             if !self.classes[class].active() {
@@ -198,7 +203,7 @@ impl Engine {
             }
             let state = &mut self.classes[class];
             // Waiting ones are counted when they are queued below; one now marks the class active.
-            state.outstanding += u32::from(inside);
+            state.in_flight += u32::from(inside);
             state.queue.len += u32::from(!inside);
         }
         for class in &mut self.classes.all {
@@ -212,15 +217,14 @@ impl Engine {
             let bounds = self.bounds(class);
             let queue = &mut self.classes[class].queue;
             if self.queues.push(&mut self.tickets, queue, index, bounds) {
-                let (arrived, line) = (self.tickets[index].arrived, usize::from(self.tickets[index].line));
-                self.classes[class].backlogged[line] = arrived;
+                let (arrived, sub_queue) = (self.tickets[index].arrived, usize::from(self.tickets[index].sub_queue));
+                self.classes[class].backlogged[sub_queue] = arrived;
             }
         }
         self.classes.weigh();
         for class in self.classes.all.ids() {
-            let state = &self.classes[class];
-            if state.active() {
-                self.precedence.claim(state.weight, true);
+            if self.classes[class].active() {
+                self.scheduler.claims(&self.classes, class);
                 self.rank(class);
             }
         }

@@ -7,7 +7,6 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use crate::demand::RESOURCES;
-use crate::discipline::Precedence;
 use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
 use crate::policy::{Guarantee, Statistic};
@@ -43,7 +42,7 @@ pub struct Snapshot {
     pub tags: Vec<TagSnapshot>,
     /// What is available of each of [`crate::Policy::resources`]; empty where nobody manages them.
     pub resources: Vec<ResourceSnapshot>,
-    /// Under [`Precedence::Mdrr`] the rounds of every pool.
+    /// Under [`crate::Precedence::Mdrr`] the rounds of every pool.
     pub rounds: Vec<RoundsSnapshot>,
     /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
     /// no service time is known counts with the others' mean.
@@ -269,7 +268,7 @@ impl Engine {
                 node: index,
                 name: policy.name.clone(),
                 pool: self.policy.pools[policy.pool].name.clone(),
-                outstanding: node.outstanding,
+                outstanding: node.in_flight,
                 served: node.served,
                 failed: node.failed,
                 state: node.state(),
@@ -290,7 +289,7 @@ impl Engine {
             now: now.max(self.now),
             discipline: self.policy.discipline.name.clone(),
             window: self.windows.iter().map(|w| w.limit()).try_fold(0u32, |sum, w| Some(sum.saturating_add(w?))),
-            outstanding: self.windows.iter().map(|w| w.outstanding).sum(),
+            outstanding: self.windows.iter().map(|w| w.in_flight).sum(),
             waiting: self.queues.waiting,
             moved: self.windows.iter().map(|w| w.moved).max_by_key(|m| m.at).unwrap_or(self.windows[0].moved),
             groups: self
@@ -307,7 +306,7 @@ impl Engine {
                         pools.into_iter().map(|pool| self.policy.pools[pool].name.clone()).collect()
                     },
                     window: window.limit(),
-                    outstanding: window.outstanding,
+                    outstanding: window.in_flight,
                     moved: window.moved,
                 })
                 .collect(),
@@ -332,14 +331,11 @@ impl Engine {
     }
 
     fn rounds_snapshots(&self) -> Vec<RoundsSnapshot> {
-        if self.policy.discipline.precedence != Precedence::Mdrr {
-            return Vec::new();
-        }
         let pools = self.nodes.sections.pools.iter().enumerate();
         let pools = pools.filter(|(section, _)| self.nodes.domain(*section) == *section);
-        let rounds = pools.map(|(section, pool)| {
-            let (begun, turns) = self.precedence.rounds.state(section);
-            RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns: turns.to_vec() }
+        let rounds = pools.filter_map(|(section, pool)| {
+            let (begun, turns) = self.scheduler.rounds(section)?;
+            Some(RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns })
         });
         rounds.collect()
     }
@@ -376,10 +372,9 @@ impl Engine {
             retried: counts.retried,
             unknown: counts.unknown,
             used: counts.used.map(|used| used as f64 / 1e9),
-            credit: (self.policy.discipline.precedence == Precedence::Mdrr)
-                .then(|| self.precedence.rounds.credit(id).map(|credit| credit as f64 / 1e9)),
+            credit: self.scheduler.credit(id).map(|credit| credit.map(|left| left as f64 / 1e9)),
             waiting: state.queue.len,
-            outstanding: state.outstanding,
+            outstanding: state.in_flight,
             share: if self.classes.total_weight == 0 {
                 0.0
             } else {
@@ -387,7 +382,7 @@ impl Engine {
             },
             compute_time: state.expected.seconds().and_then(seconds),
             service_time: self.classes.service_time(id).and_then(seconds),
-            achieved: state.observed.achieved(now, &spec.guarantee, state.queue.len + state.outstanding),
+            achieved: state.observed.achieved(now, &spec.guarantee, state.queue.len + state.in_flight),
         }
     }
 }

@@ -45,8 +45,8 @@ pub(crate) struct Entry {
     pub(crate) released: Time,
     /// What it takes of its node.
     pub(crate) demand: Demand,
-    /// Its line in its class's queue.
-    pub(crate) line: u8,
+    /// Its sub_queue in its class's queue.
+    pub(crate) sub_queue: u8,
     /// Slot-seconds charged in advance.
     pub(crate) charged: f64,
     /// Its slot-seconds are charged to its class's tag.
@@ -86,7 +86,7 @@ impl Tickets {
             flow,
             target: None,
             demand: Demand::default(),
-            line: 0,
+            sub_queue: 0,
             arrived,
             released: arrived,
             charged: 0.0,

@@ -1,6 +1,6 @@
 //! Which of the nodes that may be chosen.
 //!
-//! Methods: least outstanding relative to weight (ties take turns, so that an idle pool is spread
+//! Methods: least in_flight relative to weight (ties take turns, so that an idle pool is spread
 //! evenly), weighted turns (a node's next turn comes 1/weight after its last: the order of
 //! stride scheduling), power of two choices (Mitzenmacher 1996), the round robin of Cluster Reserves (see
 //! `round_robin`) and LARD (see `lard`). The first two take the top of a heap; the others look at all nodes of the pool

@@ -1,6 +1,6 @@
 //! Which nodes may be chosen at all: health, draining, and the ejection of nodes that fail.
 //!
-//! Passive ejection answers a known trap: least outstanding sends everything to the node that fails fastest.
+//! Passive ejection answers a known trap: least in_flight sends everything to the node that fails fastest.
 //! After `consecutive_failures` in a row a node is left out for `base`, twice as long each further
 //! time, up to 16 times; never more than `max_share` of a pool at once, but always one of two or more.
 

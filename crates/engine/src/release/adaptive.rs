@@ -168,12 +168,12 @@ impl Swing {
         self.holding
     }
 
-    /// The number inside is about to change from `outstanding`, or requests begin or cease to be held back.
-    pub(crate) fn note(&mut self, now: Time, outstanding: u32, holding: bool) {
+    /// The number inside is about to change from `in_flight`, or requests begin or cease to be held back.
+    pub(crate) fn note(&mut self, now: Time, in_flight: u32, holding: bool) {
         let from = self.at.max(self.counts_from);
         if now > from {
             let passed = now.since(from).as_secs_f64();
-            self.area += passed * f64::from(outstanding);
+            self.area += passed * f64::from(in_flight);
             self.held += if self.holding { passed } else { 0.0 };
         }
         self.at = self.at.max(now);
@@ -196,9 +196,9 @@ impl Swing {
         self.sum += compute;
     }
 
-    /// The half that is over, as far as it tells anything. `outstanding` is inside now.
-    pub(crate) fn half(&mut self, now: Time, outstanding: u32) -> Half {
-        self.note(now, outstanding, self.holding);
+    /// The half that is over, as far as it tells anything. `in_flight` is inside now.
+    pub(crate) fn half(&mut self, now: Time, in_flight: u32) -> Half {
+        self.note(now, in_flight, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
         let (enough, held) =
             (f64::from(self.completions) >= self.figures.completions, self.held > self.figures.held_back * seconds);
@@ -270,9 +270,9 @@ impl Swing {
     }
 
     /// Shrinks the base because a limit is in danger.
-    pub(crate) fn back_off(&mut self, outstanding: u32) {
+    pub(crate) fn back_off(&mut self, in_flight: u32) {
         self.searching = false;
-        self.base = (self.figures.back_off * self.base.min(f64::from(outstanding.max(1)))).max(self.least);
+        self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.least);
     }
 
     /// Begins the other half of the cycle, or a new cycle.

@@ -1,4 +1,4 @@
-//! Load control: the window of outstanding requests.
+//! Load control: the window of in_flight requests.
 //!
 //! Source: Quorum Sec. 3.1. More requests inside mean longer compute times once they outnumber the
 //! resources; so the number inside is the handle on compute time. Every 500 ms the window takes one
@@ -34,7 +34,7 @@ pub(crate) struct Window {
     /// Requests that may be inside; `u32::MAX` is no limit.
     pub(crate) size: u32,
     /// Requests inside.
-    pub(crate) outstanding: u32,
+    pub(crate) in_flight: u32,
     /// Did it hold a request back since the last step?
     pub(crate) held_back: bool,
     pub(crate) moved: Moved,
@@ -56,11 +56,11 @@ impl Window {
             LoadControl::WindowAdaptive(figures) => Some(Box::new(Swing::new(now, figures))),
             _ => None,
         };
-        Window { method, size, outstanding: 0, held_back: false, moved, swing }
+        Window { method, size, in_flight: 0, held_back: false, moved, swing }
     }
 
     pub(crate) fn has_room(&self) -> bool {
-        self.outstanding < self.size
+        self.in_flight < self.size
     }
 
     pub(crate) fn limit(&self) -> Option<u32> {
@@ -98,12 +98,12 @@ impl Window {
     pub(crate) fn count(&mut self, now: Time, enters: bool) {
         if let Some(swing) = &mut self.swing {
             let holding = swing.holding();
-            swing.note(now, self.outstanding, holding);
+            swing.note(now, self.in_flight, holding);
         }
         if enters {
-            self.outstanding += 1;
+            self.in_flight += 1;
         } else {
-            self.outstanding -= 1;
+            self.in_flight -= 1;
         }
     }
 
@@ -118,7 +118,7 @@ impl Window {
         if let Some(swing) = &mut self.swing
             && swing.holding() != holding
         {
-            swing.note(now, self.outstanding, holding);
+            swing.note(now, self.in_flight, holding);
         }
     }
 

@@ -25,14 +25,14 @@
 //!   catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another mix: what it has
 //!   had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
 //!
-//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not looked at, and begin
+//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not candidates at, and begin
 //! again where the others are: they would hold back those of other pools on the same machines.
 //!
 //! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources² ×
 //! [`LOOK`] + log classes), whatever the number of classes, and as many looks at the nodes.
 
-use super::precedence::Share;
-use super::rounds::Sight;
+use super::share::Share;
+use super::{SchedulerView, in_turn};
 use crate::demand::{Demand, RESOURCES};
 use crate::heap::Heaps;
 use crate::index::Table;
@@ -52,8 +52,8 @@ const PATIENCE: f64 = 2.0;
 /// horizon the chance that a class of a tenth gets three requests of another kind in a row cost it 1 % of its part.
 const MEMORY: f64 = 5.0;
 
-/// Classes that are looked at in each line. The first has had least; if the nodes have no room for the heads of so many, those
-/// behind them seldom fit. Every line has its own: behind a thousand classes that wait for one resource there may be one that
+/// Classes that are candidates at in each sub_queue. The first has had least; if the nodes have no room for the heads of so many, those
+/// behind them seldom fit. Every sub_queue has its own: behind a thousand classes that wait for one resource there may be one that
 /// waits for another.
 const LOOK: usize = 8;
 
@@ -66,20 +66,22 @@ type Times = [f64; RESOURCES];
 
 /// The virtual times of every class.
 #[derive(Clone, Debug)]
-pub(crate) struct Dominant {
-    lines: usize,
-    domains: Vec<Domain>,
+pub(crate) struct Drfq {
+    sub_queues: usize,
+    clocks: Vec<Clock>,
     /// Per class.
     accounts: Table<ClassId, Account>,
-    /// Per pool and line the classes that have a head there, by their dominant virtual time. It may have become less since, as
-    /// leads grow; whoever is looked at is brought up to date.
+    /// Per pool and sub_queue the classes that have a head there, by their dominant virtual time. It may have become less since, as
+    /// leads grow; whoever is candidates at is brought up to date.
     waiting: Heaps<f64>,
     /// Whom a choice looks at, by dominant virtual time; empty in between.
-    looked: Vec<Looked>,
+    candidates: Vec<Candidate>,
+    /// The clock after the one that released last.
+    turn: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Looked {
+struct Candidate {
     /// Its dominant virtual time …
     time: f64,
     class: ClassId,
@@ -96,9 +98,9 @@ struct Pool {
     floor: f64,
 }
 
-/// Pools that have the same machines.
+/// The virtual time of pools that have the same machines, by the number of the first of them.
 #[derive(Clone, Debug, Default)]
-struct Domain {
+struct Clock {
     pools: Vec<Pool>,
     /// The dominant virtual time of who was furthest behind, at the latest choice.
     now: f64,
@@ -114,11 +116,11 @@ struct Domain {
     patience: f64,
     /// What was released so far, in node-seconds of each request's dominant resource.
     released: f64,
-    /// The class and line for whose head resources are reserved.
+    /// The class and sub_queue for whose head resources are reserved.
     reserved: Option<(ClassId, usize)>,
 }
 
-impl Domain {
+impl Clock {
     fn resize(&mut self, share: Share) {
         self.patience = PATIENCE * share.whole;
         self.ahead = AHEAD * share.whole / share.weights;
@@ -145,13 +147,13 @@ impl Domain {
 
 #[derive(Clone, Debug)]
 struct Account {
-    domain: usize,
+    clock: usize,
     pool: usize,
     weight: f64,
-    /// Its part of the weights of its domain's classes.
+    /// Its part of the weights of its clock's classes.
     part: f64,
     times: Times,
-    /// Per line the arrival number of its head.
+    /// Per sub_queue the arrival number of its head.
     heads: [Option<u64>; RESOURCES],
     /// What had been released when the head was passed over first.
     passed: [Option<f64>; RESOURCES],
@@ -167,12 +169,12 @@ impl Account {
         self.heads.iter().any(Option::is_some)
     }
 
-    /// Its lines, that of the resource first of which it has had least.
-    fn lines(&self, lines: usize, lead: Times) -> impl Iterator<Item = usize> + use<> {
-        let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
-        let time = |line: usize| self.times[line] - lead[line];
-        order[..lines].sort_by(|a, b| time(*a).total_cmp(&time(*b)));
-        order.into_iter().take(lines)
+    /// Its sub_queues, that of the resource first of which it has had least.
+    fn sub_queues(&self, sub_queues: usize, lead: Times) -> impl Iterator<Item = usize> + use<> {
+        let mut order: [usize; RESOURCES] = core::array::from_fn(|sub_queue| sub_queue);
+        let time = |sub_queue: usize| self.times[sub_queue] - lead[sub_queue];
+        order[..sub_queues].sort_by(|a, b| time(*a).total_cmp(&time(*b)));
+        order.into_iter().take(sub_queues)
     }
 }
 
@@ -181,175 +183,184 @@ fn spares(marked: &[bool; RESOURCES], demand: Demand) -> bool {
     marked.iter().zip(demand.0).all(|(marked, demand)| !marked || demand == 0)
 }
 
-impl Dominant {
-    /// For so many pools and `lines` resources. Classes come with [`Dominant::open`].
-    pub(crate) fn new(pools: usize, lines: usize) -> Dominant {
-        Dominant {
-            lines,
-            domains: vec![Domain::default(); pools],
+impl Drfq {
+    /// For so many pools and `sub_queues` resources. Classes come with [`Drfq::open`].
+    pub(super) fn new(pools: usize, sub_queues: usize) -> Drfq {
+        Drfq {
+            sub_queues,
+            clocks: vec![Clock::default(); pools],
             accounts: Table::new(),
-            waiting: Heaps::new(pools * lines, 0),
-            looked: Vec::new(),
+            waiting: Heaps::new(pools * sub_queues, 0),
+            candidates: Vec::new(),
+            turn: 0,
         }
     }
 
-    /// A class with its part of its domain.
-    pub(crate) fn open(&mut self, class: ClassId, share: Share) {
-        let Share { domain, pool, weight, weights, .. } = share;
-        let own = &mut self.domains[domain];
+    /// A class with its part of its clock.
+    pub(super) fn open(&mut self, class: ClassId, share: Share) {
+        let Share { first: clock, pool, weight, weights, .. } = share;
+        let own = &mut self.clocks[clock];
         if own.pools.iter().all(|known| known.pool != pool) {
             own.pools.push(Pool { pool, ready: true, floor: 0.0 });
         }
         own.resize(share);
         let (heads, passed) = ([None; RESOURCES], [None; RESOURCES]);
-        let fresh = Account { domain, pool, weight, part: weight / weights, times: own.at(own.now), heads, passed };
+        let fresh = Account { clock, pool, weight, part: weight / weights, times: own.at(own.now), heads, passed };
         self.accounts.put(class, fresh);
-        self.waiting.grow(self.accounts.len() * self.lines);
+        self.waiting.grow(self.accounts.len() * self.sub_queues);
     }
 
-    /// The nodes of a domain have another size.
-    pub(crate) fn resize(&mut self, share: Share) {
-        self.domains[share.domain].resize(share);
+    /// The nodes of a clock have another size.
+    pub(super) fn resize(&mut self, share: Share) {
+        self.clocks[share.first].resize(share);
     }
 
-    /// A class's place in a line's heap, and the heap.
-    fn place(&self, class: ClassId, line: usize) -> (usize, u32) {
-        (self.accounts[class].pool * self.lines + line, class.0 * self.lines as u32 + line as u32)
+    /// A class's place in a sub_queue's heap, and the heap.
+    fn place(&self, class: ClassId, sub_queue: usize) -> (usize, u32) {
+        (self.accounts[class].pool * self.sub_queues + sub_queue, class.0 * self.sub_queues as u32 + sub_queue as u32)
     }
 
     /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told again.
-    pub(crate) fn waits(&mut self, class: ClassId, line: usize, head: u64) {
+    pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize, head: u64) {
         let account = &mut self.accounts[class];
-        let own = &self.domains[account.domain];
+        let own = &self.clocks[account.clock];
         if !account.waits() {
             account.raise(own.at(own.now));
         }
-        let another = account.heads[line].replace(head) != Some(head);
+        let another = account.heads[sub_queue].replace(head) != Some(head);
         let time = own.dominant(account);
         if another {
-            self.settled(class, line);
+            self.settled(class, sub_queue);
         }
-        let (heap, item) = self.place(class, line);
+        let (heap, item) = self.place(class, sub_queue);
         self.waiting.set(heap, item, time);
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: ClassId, line: usize) {
-        self.settled(class, line);
-        self.accounts[class].heads[line] = None;
-        let (heap, item) = self.place(class, line);
+    pub(super) fn gone(&mut self, class: ClassId, sub_queue: usize) {
+        self.settled(class, sub_queue);
+        self.accounts[class].heads[sub_queue] = None;
+        let (heap, item) = self.place(class, sub_queue);
         self.waiting.remove(heap, item);
     }
 
-    /// A release of the head for `line` is charged to its class. [`Dominant::waits`] follows for the lines that have heads.
-    pub(crate) fn charge(&mut self, class: ClassId, line: usize, demand: Demand) {
+    /// A release of the head for `sub_queue` is charged to its class. [`Drfq::waits`] follows for the sub_queues that have heads.
+    pub(super) fn charge(&mut self, class: ClassId, sub_queue: usize, demand: Demand) {
         let account = &mut self.accounts[class];
-        let own = &mut self.domains[account.domain];
+        let own = &mut self.clocks[account.clock];
         own.released += f64::from(demand.dominant()) / 1e9;
         for (time, demand) in account.times.iter_mut().zip(demand.0) {
             *time += f64::from(demand) / 1e9 / account.weight;
         }
         account.raise(own.at(own.dominant(account) - own.memory));
-        self.settled(class, line);
+        self.settled(class, sub_queue);
     }
 
-    /// The head of a line is gone.
-    fn settled(&mut self, class: ClassId, line: usize) {
+    /// The head of a sub_queue is gone.
+    fn settled(&mut self, class: ClassId, sub_queue: usize) {
         let account = &mut self.accounts[class];
-        account.passed[line] = None;
-        let reserved = &mut self.domains[account.domain].reserved;
-        if *reserved == Some((class, line)) {
+        account.passed[sub_queue] = None;
+        let reserved = &mut self.clocks[account.clock].reserved;
+        if *reserved == Some((class, sub_queue)) {
             *reserved = None;
         }
     }
 
-    /// The head of a line does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
-    fn pass(&mut self, class: ClassId, line: usize, near: bool) {
+    /// The head of a sub_queue does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
+    fn pass(&mut self, class: ClassId, sub_queue: usize, near: bool) {
         let account = &mut self.accounts[class];
-        let own = &mut self.domains[account.domain];
-        let since = *account.passed[line].get_or_insert(own.released);
+        let own = &mut self.clocks[account.clock];
+        let since = *account.passed[sub_queue].get_or_insert(own.released);
         let patience = if near { own.patience } else { own.patience / account.part };
         if own.reserved.is_none() && own.released - since >= patience {
-            own.reserved = Some((class, line));
+            own.reserved = Some((class, sub_queue));
         }
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(ClassId, usize)> {
-        if let Some(first) = self.reserve(domain, sight) {
+    pub(super) fn next(&mut self, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        let mut turn = self.turn;
+        let found = in_turn(&mut turn, self.clocks.len(), |clock| self.next_in(clock, view));
+        self.turn = turn;
+        found
+    }
+
+    fn next_in(&mut self, clock: usize, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        if let Some(first) = self.reserve(clock, view) {
             return Some(first);
         }
-        let mut looked = core::mem::take(&mut self.looked);
-        self.look(domain, sight, &mut looked);
-        let mut found = self.choose(domain, sight, &looked);
+        let mut candidates = core::mem::take(&mut self.candidates);
+        self.look(clock, view, &mut candidates);
+        let mut found = self.choose(clock, view, &candidates);
         if let Err(Some(held_up)) = found {
-            self.domains[domain].reserved = Some(held_up);
-            found = match self.reserve(domain, sight) {
+            self.clocks[clock].reserved = Some(held_up);
+            found = match self.reserve(clock, view) {
                 Some(first) => Ok(first),
-                None => self.choose(domain, sight, &looked),
+                None => self.choose(clock, view, &candidates),
             };
         }
-        looked.clear();
-        self.looked = looked;
+        candidates.clear();
+        self.candidates = candidates;
         found.ok()
     }
 
     /// Keeps what is reserved. The head for which it is, if that fits now.
-    fn reserve(&mut self, domain: usize, sight: &mut impl Sight) -> Option<(ClassId, usize)> {
-        let reserved = self.domains[domain].reserved;
-        let head = reserved.and_then(|(class, line)| {
-            let ready = sight.ready(self.accounts[class].pool);
-            ready.then(|| sight.head(class, line)).flatten().map(|head| (class, head))
+    fn reserve(&mut self, clock: usize, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        let reserved = self.clocks[clock].reserved;
+        let head = reserved.and_then(|(class, sub_queue)| {
+            let ready = view.ready(self.accounts[class].pool);
+            ready.then(|| view.head(class, sub_queue)).flatten().map(|head| (class, head))
         });
         if head.is_none() {
-            self.domains[domain].reserved = None;
+            self.clocks[clock].reserved = None;
         }
-        let fits = sight.keep(domain, head);
+        let fits = view.keep(clock, head);
         reserved.filter(|_| fits)
     }
 
     /// Finds the classes that have had least, in their order, and brings leads up to date.
-    fn look(&mut self, domain: usize, sight: &impl Sight, looked: &mut Vec<Looked>) {
-        let lines = self.lines;
-        let Domain { pools, now, .. } = &mut self.domains[domain];
+    fn look(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &mut Vec<Candidate>) {
+        let sub_queues = self.sub_queues;
+        let Clock { pools, now, .. } = &mut self.clocks[clock];
         for Pool { pool, ready, floor } in pools {
-            let was = core::mem::replace(ready, sight.ready(*pool));
+            let was = core::mem::replace(ready, view.ready(*pool));
             if *ready && !was {
                 *floor = *now;
             }
             if *ready {
-                let first = (0..lines).flat_map(|line| self.waiting.first::<LOOK>(*pool * lines + line));
-                looked.extend(first.map(|(stored, item)| Looked {
+                let first =
+                    (0..sub_queues).flat_map(|sub_queue| self.waiting.first::<LOOK>(*pool * sub_queues + sub_queue));
+                candidates.extend(first.map(|(stored, item)| Candidate {
                     time: stored,
-                    class: ClassId(item / lines as u32),
+                    class: ClassId(item / sub_queues as u32),
                     stored,
                 }));
             }
         }
-        looked.sort_unstable_by_key(|one| one.class);
-        looked.dedup_by_key(|one| one.class);
-        self.order(domain, looked);
-        if self.find_leads(domain, sight, looked) {
-            self.order(domain, looked);
+        candidates.sort_unstable_by_key(|one| one.class);
+        candidates.dedup_by_key(|one| one.class);
+        self.order(clock, candidates);
+        if self.find_leads(clock, view, candidates) {
+            self.order(clock, candidates);
         }
-        if let Some(first) = looked.first() {
-            let now = &mut self.domains[domain].now;
+        if let Some(first) = candidates.first() {
+            let now = &mut self.clocks[clock].now;
             *now = now.max(first.time);
         }
     }
 
     /// Finds for every resource who of those that want it is furthest behind, and lets its lead grow if he is ahead because of
     /// it. True if one has grown.
-    fn find_leads(&mut self, domain: usize, sight: &impl Sight, looked: &[Looked]) -> bool {
-        let Some(first) = looked.first() else { return false };
-        let own = &mut self.domains[domain];
+    fn find_leads(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &[Candidate]) -> bool {
+        let Some(first) = candidates.first() else { return false };
+        let own = &mut self.clocks[clock];
         let mut wanted = [false; RESOURCES];
         let mut grown = false;
-        for one in looked {
+        for one in candidates {
             let account = &self.accounts[one.class];
-            for head in (0..self.lines).filter_map(|line| sight.head(one.class, line)) {
+            for head in (0..self.sub_queues).filter_map(|sub_queue| view.head(one.class, sub_queue)) {
                 let least = BY_PRODUCT * f64::from(head.dominant());
-                for (resource, wanted) in wanted[..self.lines].iter_mut().enumerate() {
+                for (resource, wanted) in wanted[..self.sub_queues].iter_mut().enumerate() {
                     let wants = head.0[resource] > 0 && f64::from(head.0[resource]) >= least;
                     if !wants || core::mem::replace(wanted, true) {
                         continue;
@@ -365,7 +376,7 @@ impl Dominant {
                     }
                 }
             }
-            if wanted[..self.lines].iter().all(|wanted| *wanted) {
+            if wanted[..self.sub_queues].iter().all(|wanted| *wanted) {
                 break;
             }
         }
@@ -373,9 +384,9 @@ impl Dominant {
     }
 
     /// Orders classes by their dominant virtual times as they are with the leads of now.
-    fn order(&mut self, domain: usize, looked: &mut [Looked]) {
-        let own = &self.domains[domain];
-        for one in looked.iter_mut() {
+    fn order(&mut self, clock: usize, candidates: &mut [Candidate]) {
+        let own = &self.clocks[clock];
+        for one in candidates.iter_mut() {
             let account = &mut self.accounts[one.class];
             one.time = own.dominant(account);
             let floor = own.pools.iter().find(|pool| pool.pool == account.pool).map_or(0.0, |pool| pool.floor);
@@ -384,45 +395,45 @@ impl Dominant {
                 one.time = floor;
             }
         }
-        for one in looked.iter_mut().filter(|one| one.time != one.stored) {
+        for one in candidates.iter_mut().filter(|one| one.time != one.stored) {
             one.stored = one.time;
-            for line in 0..self.lines {
-                if self.accounts[one.class].heads[line].is_some() {
-                    let (heap, item) = self.place(one.class, line);
+            for sub_queue in 0..self.sub_queues {
+                if self.accounts[one.class].heads[sub_queue].is_some() {
+                    let (heap, item) = self.place(one.class, sub_queue);
                     self.waiting.set(heap, item, one.time);
                 }
             }
         }
-        looked.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
+        candidates.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
     }
 
     /// The first of them that has a head that may go. If there is none, the head that others are held up by, if one is and
     /// nothing is reserved yet.
     fn choose(
         &mut self,
-        domain: usize,
-        sight: &impl Sight,
-        looked: &[Looked],
+        clock: usize,
+        view: &SchedulerView<'_>,
+        candidates: &[Candidate],
     ) -> Result<(ClassId, usize), Option<(ClassId, usize)>> {
-        let last = looked.first().ok_or(None)?;
-        let Domain { ahead, far, lead, reserved, .. } = self.domains[domain];
+        let last = candidates.first().ok_or(None)?;
+        let Clock { ahead, far, lead, reserved, .. } = self.clocks[clock];
         let ahead = if reserved.is_some_and(|(class, _)| class == last.class) { far } else { ahead };
         // What the class that is furthest behind waits for, with which head, and whether others do because of it.
         let mut lacking = [false; RESOURCES];
         let (mut waits, mut held_up) = (None, false);
-        for one in looked {
+        for one in candidates {
             let near = one.time <= last.time + ahead;
-            for line in self.accounts[one.class].lines(self.lines, lead) {
-                let Some(head) = sight.head(one.class, line) else { continue };
-                let fits = sight.fits(one.class, head);
+            for sub_queue in self.accounts[one.class].sub_queues(self.sub_queues, lead) {
+                let Some(head) = view.head(one.class, sub_queue) else { continue };
+                let fits = view.fits(one.class, head);
                 if fits && (near || spares(&lacking, head)) {
-                    return Ok((one.class, line));
+                    return Ok((one.class, sub_queue));
                 }
                 held_up |= fits;
-                self.pass(one.class, line, near);
+                self.pass(one.class, sub_queue, near);
                 if one.class == last.class && !fits {
-                    waits = waits.or(Some((one.class, line)));
-                    let more = sight.lacking(one.class, head);
+                    waits = waits.or(Some((one.class, sub_queue)));
+                    let more = view.lacking(one.class, head);
                     lacking.iter_mut().zip(more).for_each(|(all, more)| *all |= more);
                 }
             }

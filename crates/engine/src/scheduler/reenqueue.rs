@@ -14,64 +14,50 @@
 //! The other action of the paper's table, handling, needs no new tag here: what is handled leaves the only queue
 //! there is. See `docs/adr/0007-tags-do-not-order-replies.md`.
 
-use crate::admit::{self, Waiting};
-use crate::discipline::{Admit, Handle, Precedence};
-use crate::engine::Engine;
-use crate::request::{Action, ShedReason};
-use crate::time::Time;
+use super::waiting::Waiting;
+use super::{Claim, SchedulerView, Standing};
+use crate::discipline::Handle;
+use crate::random::Random;
+use crate::request::ClassId;
 
-impl Engine {
-    /// Is the request, whose turn it is, put back?
-    pub(crate) fn is_put_back(&mut self, index: u32) -> bool {
-        if self.policy.discipline.precedence != Precedence::Reenqueue {
-            return false;
-        }
-        let entry = &self.tickets[index];
-        let tags = &self.policy.discipline.tags;
-        let Some(tag) = tags.get(entry.code as usize) else { return false };
-        match tag.handle {
-            Handle::Always => false,
-            Handle::Never => true,
-            Handle::Highest => {
-                let pool = self.classes[entry.class].pool;
-                let waiting = self.queues.tagged(pool).iter().zip(tags);
-                waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > tag.rank)
-            }
-            Handle::Chance(chance) => self.random.unit() >= chance,
-        }
+/// Sub-queues by the arrival number of their heads. One that was put back has arrived again.
+#[derive(Clone, Debug)]
+pub(crate) struct Reenqueue {
+    pub(super) waiting: Waiting<(f64, u64)>,
+}
+
+impl Reenqueue {
+    pub(super) fn new(waiting: Waiting<(f64, u64)>) -> Reenqueue {
+        Reenqueue { waiting }
     }
 
-    /// Puts a request, the head of its class's queue, back at the end. It may be refused there: the answer says so.
-    pub(crate) fn put_back(&mut self, now: Time, index: u32) -> Option<Action> {
-        let entry = &self.tickets[index];
-        let (class, code) = (entry.class, self.policy.discipline.tags[entry.code as usize].reenqueued);
-        let pool = self.classes[class].pool;
-        if !self.admits(pool, code, Some(index)) {
-            return Some(self.turn_away(now, index, ShedReason::Threshold));
-        }
-        let bounds = self.bounds(class);
-        let queue = &mut self.classes[class].queue;
-        self.queues.unlink(&mut self.tickets, queue, index, bounds);
-        self.sequence += 1;
-        self.tickets[index].sequence = self.sequence;
-        self.tickets[index].code = code;
-        self.queues.push(&mut self.tickets, queue, index, bounds);
-        self.rank(class);
-        None
+    pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
+        let Claim { class, pool, sub_queue, head } = claim;
+        let sequence = view.tickets[head].sequence;
+        self.waiting.set(pool, class, sub_queue, (sequence as f64, sequence));
     }
 
-    /// Do the thresholds of its pool let a request with tag `code` wait? `itself` waits there already and does not
-    /// count.
-    pub(crate) fn admits(&mut self, pool: usize, code: u32, itself: Option<u32>) -> bool {
-        let Admit::Thresholds { queue } = self.policy.discipline.admit else { return true };
-        let counts = self.queues.tagged(pool);
-        let own = itself.map(|index| self.tickets[index].code);
-        let waiting = Waiting {
-            all: counts.iter().sum::<u32>() - u32::from(own.is_some()),
-            alike: counts[code as usize] - u32::from(own == Some(code)),
-        };
-        admit::admits(&self.policy.discipline.tags, code, queue, waiting, &mut self.random)
+    pub(super) fn next(&self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        self.waiting.first(view, Standing::Owed).map(|(_, found)| found)
     }
+}
+
+/// The code that the request whose turn it is has when it is put back, if it is.
+pub(super) fn puts_back(view: &SchedulerView<'_>, head: u32, random: &mut Random) -> Option<u32> {
+    let entry = &view.tickets[head];
+    let tags = &view.policy.discipline.tags;
+    let tag = tags.get(entry.code as usize)?;
+    let put_back = match tag.handle {
+        Handle::Always => false,
+        Handle::Never => true,
+        Handle::Highest => {
+            let pool = view.classes[entry.class].pool;
+            let waiting = view.queues.tagged(pool).iter().zip(tags);
+            waiting.filter(|(count, _)| **count > 0).any(|(_, other)| other.rank > tag.rank)
+        }
+        Handle::Chance(chance) => random.unit() >= chance,
+    };
+    put_back.then_some(tag.reenqueued)
 }
 
 #[cfg(test)]

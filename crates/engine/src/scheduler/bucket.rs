@@ -7,7 +7,7 @@
 //!
 //! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise.
 //! Tokens are requests, as agreed: a class whose requests become dearer keeps its claim, and its part of the
-//! slots bounds what it can do with it (see `precedence`). Whether a class is dear is a guess: one that computes is
+//! slots bounds what it can do with it (see `tokens`). Whether a class is dear is a guess: one that computes is
 //! slowed down by a crowd more than one that waits for a database, and must not lose its claim for that. Only where
 //! claims are ranked ([`crate::Infeasible`]) does a release of a dear class take as many tokens as agreed
 //! requests would fit into it; or a valuable class that runs wild would take everything.

@@ -28,11 +28,11 @@
 //! are dealt to all at once (Sec. 3.4).
 //!
 //! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
-//! classes of one must not wait for the nodes of another; pools that have the same machines are one *domain*
-//! (`dispatch/availability.rs`). A choice costs O(waiting classes × resources × nodes) at worst: for thousands of tenants there
+//! classes of one must not wait for the nodes of another; pools that have the same machines are one *ring*. A choice costs O(waiting classes × resources × nodes) at worst: for thousands of tenants there
 //! is `drfq`.
 
-use super::precedence::Share;
+use super::share::Share;
+use super::{SchedulerView, in_turn};
 use crate::demand::{Demand, RESOURCES};
 use crate::index::Table;
 use crate::request::ClassId;
@@ -40,51 +40,38 @@ use crate::request::ClassId;
 /// What a class has left of each resource in this round, in billionths of a node-second.
 pub(crate) type Credit = [i64; RESOURCES];
 
-/// What the sub-schedulers see of queues and nodes.
-pub(crate) trait Sight {
-    /// What the head takes that a class has for a resource, if there is one.
-    fn head(&self, class: ClassId, line: usize) -> Option<Demand>;
-    /// Has the pool a node that can take requests now, be they small enough?
-    fn ready(&self, pool: usize) -> bool;
-    /// Has a node that may serve the class enough for it, and nothing kept for others?
-    fn fits(&self, class: ClassId, demand: Demand) -> bool;
-    /// What is left of each resource in the domain, as a share.
-    fn left(&self, domain: usize) -> [f64; RESOURCES];
-    /// Which resources keep the nodes that may serve the class from taking it.
-    fn lacking(&self, class: ClassId, demand: Demand) -> [bool; RESOURCES];
-    /// Keeps resources of the domain for what a class asks for, or for nobody. True if it fits now; then nothing is kept any more.
-    fn keep(&mut self, domain: usize, head: Option<(ClassId, Demand)>) -> bool;
-}
-
-/// The rounds of every domain: pools that have the same machines.
+/// The rounds of every ring.
 #[derive(Clone, Debug)]
-pub(crate) struct Rounds {
-    lines: usize,
-    domains: Vec<Domain>,
+pub(crate) struct Mdrr {
+    sub_queues: usize,
+    rings: Vec<Ring>,
     /// Per class.
     accounts: Table<ClassId, Account>,
+    /// The ring after the one that released last.
+    turn: usize,
 }
 
+/// Pools that have the same machines, by the number of the first of them.
 #[derive(Clone, Debug)]
-struct Domain {
-    /// Per line the class that its pointer is at.
+struct Ring {
+    /// Per sub_queue the class that its pointer is at.
     pointers: [ClassId; RESOURCES],
-    /// Per line the classes that wait, in the order of their numbers.
+    /// Per sub_queue the classes that wait, in the order of their numbers.
     waiting: [Vec<ClassId>; RESOURCES],
     /// Rounds begun after the first.
     rounds: u64,
 }
 
-impl Domain {
-    fn new() -> Domain {
+impl Ring {
+    fn new() -> Ring {
         let waiting = core::array::from_fn(|_| Vec::new());
-        Domain { pointers: [ClassId(0); RESOURCES], waiting, rounds: 0 }
+        Ring { pointers: [ClassId(0); RESOURCES], waiting, rounds: 0 }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    domain: usize,
+    ring: usize,
     pool: usize,
     quantum: i64,
     credit: Credit,
@@ -92,94 +79,101 @@ struct Account {
     round: u64,
 }
 
-impl Rounds {
-    /// For so many pools and `lines` resources. Classes come with [`Rounds::open`].
-    pub(crate) fn new(pools: usize, lines: usize) -> Rounds {
-        Rounds { lines, domains: vec![Domain::new(); pools], accounts: Table::new() }
+impl Mdrr {
+    /// For so many pools and `sub_queues` resources. Classes come with [`Mdrr::open`].
+    pub(super) fn new(pools: usize, sub_queues: usize) -> Mdrr {
+        Mdrr { sub_queues, rings: vec![Ring::new(); pools], accounts: Table::new(), turn: 0 }
     }
 
     /// Opens the account of a class, which has its first quantum.
-    pub(crate) fn open(&mut self, class: ClassId, share: Share) {
-        let Share { domain, pool, .. } = share;
-        let (quantum, round) = (share.quantum(), self.domains[domain].rounds);
-        let fresh = Account { domain, pool, quantum, credit: [quantum; RESOURCES], round };
+    pub(super) fn open(&mut self, class: ClassId, share: Share) {
+        let Share { first, pool, .. } = share;
+        let (quantum, round) = (share.quantum(), self.rings[first].rounds);
+        let fresh = Account { ring: first, pool, quantum, credit: [quantum; RESOURCES], round };
         self.accounts.put(class, fresh);
     }
 
     /// Rounds are longer or shorter from now on: the nodes have another size.
-    pub(crate) fn resize(&mut self, class: ClassId, share: Share) {
+    pub(super) fn resize(&mut self, class: ClassId, share: Share) {
         self.accounts[class].quantum = share.quantum();
     }
 
     /// A class has a head for a resource, or another one.
-    pub(crate) fn waits(&mut self, class: ClassId, line: usize) {
+    pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize) {
         let credit = self.credit(class);
         let account = &mut self.accounts[class];
-        let own = &mut self.domains[account.domain];
+        let own = &mut self.rings[account.ring];
         (account.credit, account.round) = (credit, own.rounds);
-        let waiting = &mut own.waiting[line];
+        let waiting = &mut own.waiting[sub_queue];
         if let Err(at) = waiting.binary_search(&class) {
             waiting.insert(at, class);
         }
     }
 
     /// It has none any more.
-    pub(crate) fn waits_no_more(&mut self, class: ClassId, line: usize) {
-        let waiting = &mut self.domains[self.accounts[class].domain].waiting[line];
+    pub(super) fn gone(&mut self, class: ClassId, sub_queue: usize) {
+        let waiting = &mut self.rings[self.accounts[class].ring].waiting[sub_queue];
         if let Ok(at) = waiting.binary_search(&class) {
             waiting.remove(at);
         }
     }
 
     /// What a class has left. One that did not wait when a round began has its quantum and nothing besides.
-    pub(crate) fn credit(&self, class: ClassId) -> Credit {
-        let Account { domain, quantum, credit, round, .. } = self.accounts[class];
-        let own = &self.domains[domain];
-        let waits = || own.waiting[..self.lines].iter().any(|waiting| waiting.binary_search(&class).is_ok());
+    pub(super) fn credit(&self, class: ClassId) -> Credit {
+        let Account { ring, quantum, credit, round, .. } = self.accounts[class];
+        let own = &self.rings[ring];
+        let waits = || own.waiting[..self.sub_queues].iter().any(|waiting| waiting.binary_search(&class).is_ok());
         if round < own.rounds && !waits() { [quantum; RESOURCES] } else { credit }
     }
 
     /// A release is charged to its class.
-    pub(crate) fn charge(&mut self, class: ClassId, demand: Demand) {
+    pub(super) fn charge(&mut self, class: ClassId, demand: Demand) {
         for (credit, demand) in self.accounts[class].credit.iter_mut().zip(demand.0) {
             *credit -= i64::from(demand);
         }
     }
 
-    /// Rounds begun in a domain, and where its pointers are.
-    pub(crate) fn state(&self, domain: usize) -> (u64, &[ClassId]) {
-        (self.domains[domain].rounds, &self.domains[domain].pointers[..self.lines])
+    /// Rounds begun in a ring, and where its pointers are.
+    pub(super) fn state(&self, ring: usize) -> (u64, Vec<ClassId>) {
+        (self.rings[ring].rounds, self.rings[ring].pointers[..self.sub_queues].to_vec())
     }
 
     /// The class and the resource whose head is released next.
-    pub(crate) fn next(&mut self, domain: usize, sight: &impl Sight) -> Option<(ClassId, usize)> {
-        if self.domains[domain].waiting.iter().all(Vec::is_empty) {
+    pub(super) fn next(&mut self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        let mut turn = self.turn;
+        let found = in_turn(&mut turn, self.rings.len(), |ring| self.next_in(ring, view));
+        self.turn = turn;
+        found
+    }
+
+    fn next_in(&mut self, ring: usize, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        if self.rings[ring].waiting.iter().all(Vec::is_empty) {
             return None;
         }
-        let found = self.scan(domain, sight);
-        if found.is_some() || !self.deal(domain, sight) {
+        let found = self.scan(ring, view);
+        if found.is_some() || !self.deal(ring, view) {
             return found;
         }
-        self.scan(domain, sight)
+        self.scan(ring, view)
     }
 
     /// Goes round the sub-schedulers, the most available resource first.
-    fn scan(&mut self, domain: usize, sight: &impl Sight) -> Option<(ClassId, usize)> {
-        let mut order: [usize; RESOURCES] = core::array::from_fn(|line| line);
-        let left = sight.left(domain);
+    fn scan(&mut self, ring: usize, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
+        let mut order: [usize; RESOURCES] = core::array::from_fn(|sub_queue| sub_queue);
+        let left = view.left(ring);
         // A stable sort: ties go to the lowest number.
-        order[..self.lines].sort_by(|a, b| left[*b].total_cmp(&left[*a]));
-        for line in order[..self.lines].iter().copied() {
-            let Domain { pointers, waiting, .. } = &self.domains[domain];
-            let waiting = &waiting[line];
-            let first = waiting.partition_point(|class| *class < pointers[line]);
-            let ring = waiting[first..].iter().chain(&waiting[..first]).copied();
-            let found = ring.into_iter().find(|class| {
-                sight.head(*class, line).is_some_and(|head| self.covers(*class, head) && sight.fits(*class, head))
+        order[..self.sub_queues].sort_by(|a, b| left[*b].total_cmp(&left[*a]));
+        for sub_queue in order[..self.sub_queues].iter().copied() {
+            let Ring { pointers, waiting, .. } = &self.rings[ring];
+            let waiting = &waiting[sub_queue];
+            let first = waiting.partition_point(|class| *class < pointers[sub_queue]);
+            let round = waiting[first..].iter().chain(&waiting[..first]).copied();
+            let found = round.into_iter().find(|class| {
+                view.head(*class, sub_queue).is_some_and(|head| self.covers(*class, head) && view.fits(*class, head))
             });
             if let Some(class) = found {
-                self.domains[domain].pointers[line] = class;
-                return Some((class, line));
+                self.rings[ring].pointers[sub_queue] = class;
+                return Some((class, sub_queue));
             }
         }
         None
@@ -198,36 +192,36 @@ impl Rounds {
         rounds.max().unwrap_or(0)
     }
 
-    /// Every head of a domain that waits for nodes which can take something, with its class.
-    fn heads<'a>(&'a self, domain: usize, sight: &'a impl Sight) -> impl Iterator<Item = (ClassId, Demand)> + 'a {
-        let lines = self.domains[domain].waiting[..self.lines].iter().enumerate();
-        lines.flat_map(move |(line, waiting)| {
-            let ready = waiting.iter().filter(|class| sight.ready(self.accounts[**class].pool));
-            ready.filter_map(move |class| Some((*class, sight.head(*class, line)?)))
+    /// Every head of a ring that waits for nodes which can take something, with its class.
+    fn heads<'a>(&'a self, ring: usize, view: &'a SchedulerView<'a>) -> impl Iterator<Item = (ClassId, Demand)> + 'a {
+        let sub_queues = self.rings[ring].waiting[..self.sub_queues].iter().enumerate();
+        sub_queues.flat_map(move |(sub_queue, waiting)| {
+            let ready = waiting.iter().filter(|class| view.ready(self.accounts[**class].pool));
+            ready.filter_map(move |class| Some((*class, view.head(*class, sub_queue)?)))
         })
     }
 
     /// Begins new rounds if that is due, as many as some head needs for its credit. False if it is not.
-    fn deal(&mut self, domain: usize, sight: &impl Sight) -> bool {
+    fn deal(&mut self, ring: usize, view: &SchedulerView<'_>) -> bool {
         let (mut rounds, mut fits) = (i64::MAX, false);
-        for (class, head) in self.heads(domain, sight) {
+        for (class, head) in self.heads(ring, view) {
             rounds = rounds.min(self.rounds_until(class, head));
-            fits = fits || sight.fits(class, head);
+            fits = fits || view.fits(class, head);
         }
         if rounds == 0 || !fits {
             return false;
         }
-        let own = &mut self.domains[domain];
+        let own = &mut self.rings[ring];
         own.rounds += rounds as u64;
         let round = own.rounds;
-        for line in 0..self.lines {
-            for class in own.waiting[line].iter().copied() {
-                // A class that waits in several lines is dealt to once.
+        for sub_queue in 0..self.sub_queues {
+            for class in own.waiting[sub_queue].iter().copied() {
+                // A class that waits in several sub_queues is dealt to once.
                 if self.accounts[class].round == round {
                     continue;
                 }
                 let mut largest = [0; RESOURCES];
-                for head in (0..self.lines).filter_map(|line| sight.head(class, line)) {
+                for head in (0..self.sub_queues).filter_map(|sub_queue| view.head(class, sub_queue)) {
                     for (largest, demand) in largest.iter_mut().zip(head.0) {
                         *largest = i64::from(demand).max(*largest);
                     }

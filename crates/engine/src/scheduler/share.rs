@@ -1,0 +1,46 @@
+//! A class's part of its pool's resources.
+
+use crate::classify::Classes;
+use crate::dispatch::Nodes;
+use crate::request::ClassId;
+
+/// A class's part of its pool's resources.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) pool: usize,
+    /// The first of the pools that have the same machines.
+    pub(crate) first: usize,
+    pub(crate) weight: f64,
+    /// The weights of all classes of these pools.
+    pub(crate) weights: f64,
+    /// Node-seconds that all their nodes do in a horizon.
+    pub(crate) whole: f64,
+}
+
+impl Share {
+    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what the nodes
+    /// have.
+    pub(super) fn quantum(self) -> i64 {
+        (self.whole * 1e9 * self.weight / self.weights).round().max(1.0) as i64
+    }
+}
+
+/// The weights of classes and the sizes of nodes, per first of the pools that have the same machines.
+pub(super) struct Shares(Vec<(f64, f64)>);
+
+impl Shares {
+    pub(super) fn new(nodes: &Nodes, classes: &Classes) -> Shares {
+        let mut whole: Vec<(f64, f64)> = (0..nodes.sections.len()).map(|pool| (0.0, nodes.whole(pool))).collect();
+        for spec in &classes.specs {
+            whole[nodes.domain(nodes.sections.of_class(spec))].0 += spec.weight;
+        }
+        Shares(whole)
+    }
+
+    pub(super) fn of(&self, nodes: &Nodes, classes: &Classes, class: ClassId) -> Share {
+        let pool = classes[class].pool;
+        let first = nodes.domain(pool);
+        let ((weights, whole), weight) = (self.0[first], classes.spec(class).weight);
+        Share { pool, first, weight, weights, whole }
+    }
+}

@@ -1,0 +1,69 @@
+//! Classes that wait, in order: one heap for each sub-queue of each pool.
+//!
+//! A pool without room for a sub-queue is passed over without touching its classes, and a class that may not be released
+//! is passed over without touching those behind it, so a choice costs O(pools + log classes) and one step more for each
+//! class that is passed over.
+
+use super::{SchedulerView, Standing};
+use crate::heap::Heaps;
+use crate::request::ClassId;
+
+/// Sub-queues that wait, each with a key; the least is next.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting<K> {
+    heaps: Heaps<K>,
+    sub_queues: usize,
+}
+
+impl<K: Copy + PartialOrd> Waiting<K> {
+    pub(super) fn new(pools: usize, classes: usize, sub_queues: usize) -> Waiting<K> {
+        Waiting { heaps: Heaps::new(pools * sub_queues, classes * sub_queues), sub_queues }
+    }
+
+    /// Makes room for classes below `classes`.
+    pub(super) fn grow(&mut self, classes: usize) {
+        self.heaps.grow(classes * self.sub_queues);
+    }
+
+    fn item(&self, class: ClassId, sub_queue: usize) -> u32 {
+        class.0 * self.sub_queues as u32 + sub_queue as u32
+    }
+
+    fn heap(&self, pool: usize, sub_queue: usize) -> usize {
+        pool * self.sub_queues + sub_queue
+    }
+
+    /// A sub-queue waits with this key from now on.
+    pub(super) fn set(&mut self, pool: usize, class: ClassId, sub_queue: usize, key: K) {
+        self.heaps.set(self.heap(pool, sub_queue), self.item(class, sub_queue), key);
+    }
+
+    /// A sub-queue waits no longer.
+    pub(super) fn remove(&mut self, pool: usize, class: ClassId, sub_queue: usize) {
+        self.heaps.remove(self.heap(pool, sub_queue), self.item(class, sub_queue));
+    }
+
+    pub(super) fn contains(&self, class: ClassId, sub_queue: usize) -> bool {
+        self.heaps.contains(self.item(class, sub_queue))
+    }
+
+    /// Does a class of the pool wait in this sub-queue?
+    pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
+        self.heaps.peek(self.heap(pool, sub_queue)).is_some()
+    }
+
+    /// The first that may be released in this standing, with its key.
+    pub(super) fn first(&self, view: &SchedulerView<'_>, standing: Standing) -> Option<(K, (ClassId, usize))> {
+        let subs = self.sub_queues;
+        let split = |item: u32| (ClassId(item / subs as u32), item as usize % subs);
+        let open = self.heaps.tops().filter(|(heap, _)| view.room(heap / subs, heap % subs));
+        let first = open.filter_map(|(heap, _)| {
+            self.heaps.first_where(heap, |item| {
+                let (class, sub_queue) = split(item);
+                view.admits(class, sub_queue, standing)
+            })
+        });
+        let best = first.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
+        best.map(|(key, item)| (key, split(item)))
+    }
+}
