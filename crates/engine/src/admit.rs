@@ -6,12 +6,6 @@
 //! when the next slot happens to be free: the same requests are dropped, their clients learn it
 //! earlier. Whatever the method, a queue has a longest wait.
 //!
-//! The expected compute time is taken over the last control period with completions, by the statistic
-//! that is guaranteed: a mean where a mean is, a percentile where that is. The paper says "how other
-//! requests of the same class are currently performing" and no more; see
-//! `docs/adr/0006-two-readings-of-quorum.md`. It is silent on what is expected when nothing completes; see
-//! [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
-//!
 //! [`Admit::Predict`] departs from it in two ways. It answers at arrival: the wait is the length of the
 //! queue over the rate at which the class is released, and who would wait too long is told at once. And
 //! it tells requests that are owed an answer, those within the guaranteed rate of arrivals and a burst of
@@ -24,21 +18,12 @@ mod thresholds;
 
 use core::time::Duration;
 
-use crate::discipline::{Admit, Predict, StaleEstimate};
-use crate::policy::{ResponseTime, Statistic};
+use crate::discipline::{Admit, Predict};
 use crate::request::ShedReason;
 use crate::time::{Time, nanos};
 
 pub use server_load::{LoadSource, ServerLoad};
 pub(crate) use thresholds::{Waiting, admits};
-
-/// Control period in nanoseconds: Quorum's 500 ms (Sec. 3.1), a compromise between fast reaction and
-/// enough completions to average over.
-pub(crate) const PERIOD: u64 = 500_000_000;
-
-/// What is left of an unconfirmed estimate after a period. 0.7 halves it in a second, so that a class
-/// is tried again within a few seconds of a stall, and hardly moves on a single empty period.
-const DECAY: f64 = 0.7;
 
 /// The last instant at which a request may be released, and what to call its drop afterwards. `alone` says
 /// that nothing of the class is inside.
@@ -148,95 +133,10 @@ impl Pace {
     }
 }
 
-/// Compute times of a period that are kept to take a percentile of: enough to tell a 95th from a 90th.
-const KEPT: usize = 64;
-
-/// The same under [`Admit::Deadline`], where an overloaded class rides at its limit and noise lifts it beyond: by
-/// 2 % with 64 exponential times, by nothing that could be measured with these.
-const KEPT_AT_THE_LIMIT: usize = 256;
-
-/// The expected compute time of one class: a statistic over a control period, in seconds.
-#[derive(Clone, Debug)]
-pub(crate) struct Expected {
-    period: u64,
-    sum: f64,
-    count: u32,
-    mean: Option<f64>,
-    /// The guaranteed percentile, if a percentile is guaranteed.
-    percentile: Option<f64>,
-    /// The latest compute times of the period.
-    kept: Option<Box<[f32]>>,
-}
-
-impl Expected {
-    pub(crate) const UNKNOWN: Expected =
-        Expected { period: 0, sum: 0.0, count: 0, mean: None, percentile: None, kept: None };
-
-    /// Brings the estimate up to `now`. `inside` tells whether the class has requests inside.
-    #[inline]
-    pub(crate) fn roll(&mut self, now: Time, inside: bool, admit: &Admit, limit: Option<ResponseTime>) {
-        let period = now.as_nanos() / PERIOD;
-        if period > self.period {
-            self.turn(period, inside, admit, limit);
-        }
-    }
-
-    /// A later period begins.
-    fn turn(&mut self, period: u64, inside: bool, admit: &Admit, limit: Option<ResponseTime>) {
-        let mut passed = period - self.period;
-        self.period = period;
-        if self.count > 0 {
-            self.mean = Some(self.sum / f64::from(self.count));
-            self.percentile = match (limit.map(|rt| rt.statistic), &mut self.kept) {
-                (Some(Statistic::Percentile(p)), Some(kept)) => {
-                    let some = kept.len().min(self.count as usize);
-                    let kept = &mut kept[..some];
-                    kept.sort_unstable_by(f32::total_cmp);
-                    let rank = (kept.len() as f64 * p / 100.0).ceil() as usize;
-                    Some(f64::from(kept[rank.clamp(1, kept.len()) - 1]))
-                }
-                _ => None,
-            };
-            self.sum = 0.0;
-            self.count = 0;
-            passed -= 1;
-        }
-        let hold = matches!(admit, Admit::Deadline { stale: StaleEstimate::Hold });
-        if !inside && !hold && passed > 0 {
-            let left = DECAY.powi(passed.min(64) as i32);
-            self.mean = self.mean.map(|e| e * left);
-            self.percentile = self.percentile.map(|e| e * left);
-        }
-    }
-
-    /// One more completion. Call [`Expected::roll`] first.
-    pub(crate) fn add(&mut self, seconds: f64, admit: &Admit, limit: Option<ResponseTime>) {
-        if let Some(Statistic::Percentile(_)) = limit.map(|rt| rt.statistic) {
-            let size = if matches!(admit, Admit::Deadline { .. }) { KEPT_AT_THE_LIMIT } else { KEPT };
-            let kept = self.kept.get_or_insert_with(|| vec![0.0; size].into_boxed_slice());
-            kept[self.count as usize % kept.len()] = seconds as f32;
-        }
-        self.sum += seconds;
-        self.count += 1;
-        if self.mean.is_none() {
-            self.mean = Some(seconds);
-        }
-    }
-
-    /// Mean in seconds, if anything completed yet.
-    pub(crate) fn seconds(&self) -> Option<f64> {
-        self.mean
-    }
-
-    /// The guaranteed statistic in seconds where that is known, else the mean.
-    pub(crate) fn guaranteed(&self) -> Option<f64> {
-        self.percentile.or(self.mean)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::discipline::StaleEstimate;
 
     const QUORUM: &Admit = &Admit::Deadline { stale: StaleEstimate::Decay };
 
@@ -249,39 +149,5 @@ mod tests {
         let (at, why) = drop_at(&Admit::None, Time::from_millis(1000), limit, 0.1, true, wait);
         assert_eq!((at, why), (Time::from_millis(31_000), ShedReason::QueueTimeout));
         assert!(hopeless(QUORUM, limit, 0.5) && !hopeless(QUORUM, limit, 0.4) && !hopeless(&Admit::None, limit, 9.0));
-    }
-
-    #[test]
-    fn the_guaranteed_statistic_is_expected() {
-        let at = |period: u64| Time::from_nanos(period * PERIOD);
-        let limit = |statistic| Some(ResponseTime { statistic, limit: Duration::from_secs(1) });
-        let p95 = limit(Statistic::Percentile(95.0));
-        let mut e = Expected::UNKNOWN;
-        e.roll(at(1), true, QUORUM, p95);
-        for ms in 1..=100 {
-            e.add(f64::from(ms) / 1e3, QUORUM, p95);
-        }
-        e.roll(at(2), true, QUORUM, p95);
-        let close = |value: Option<f64>, to: f64| (value.unwrap() - to).abs() < 1e-6;
-        assert!(close(e.guaranteed(), 0.095) && close(e.seconds(), 0.0505), "{e:?}");
-        // A mean is guaranteed from now on.
-        let mean = limit(Statistic::Average);
-        e.add(0.2, QUORUM, mean);
-        e.roll(at(3), true, QUORUM, mean);
-        assert!(close(e.guaranteed(), 0.2), "{e:?}");
-    }
-
-    #[test]
-    fn an_estimate_decays_only_with_nothing_inside_and_only_if_asked() {
-        let at = |period: u64| Time::from_nanos(period * PERIOD);
-        let hold = &Admit::Deadline { stale: StaleEstimate::Hold };
-        for (admit, inside, expected) in [(QUORUM, false, 0.49), (QUORUM, true, 1.0), (hold, false, 1.0)] {
-            let mut e = Expected::UNKNOWN;
-            e.roll(at(1), true, admit, None);
-            e.add(0.5, admit, None);
-            e.add(1.5, admit, None);
-            e.roll(at(4), inside, admit, None);
-            assert!((e.seconds().unwrap() - expected).abs() < 1e-12, "{admit:?} {inside}");
-        }
     }
 }

@@ -10,15 +10,15 @@
 
 use std::collections::BTreeMap;
 
-use crate::admit::{Expected, Pace};
+use crate::admit::Pace;
 use crate::demand::RESOURCES;
 use crate::dispatch::Sections;
+use crate::expected::{Estimation, Expected};
 use crate::forward::RetryTokens;
 use crate::index::Table;
 use crate::observe::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
-use crate::release::Halves;
 use crate::request::{ClassId, TemplateId};
 use crate::scheduler::Bucket;
 use crate::time::Time;
@@ -46,10 +46,6 @@ pub(crate) struct Class {
     pub(crate) backlogged: [Time; RESOURCES],
     /// What it may ask for: an arrival takes a token if there is one, and is owed an answer then.
     pub(crate) arrivals: Bucket,
-    /// Its part in the measurements of adaptive windows, per lane of its pool and line.
-    pub(crate) halves: Vec<Halves>,
-    /// One more than the control period of its latest arrival or completion.
-    pub(crate) seen: u64,
     pub(crate) observed: Observed,
     pub(crate) retry: RetryTokens,
     /// What it was made for, and by which template.
@@ -72,8 +68,6 @@ impl Class {
             pace: [Pace::NONE; RESOURCES],
             backlogged: [now; RESOURCES],
             arrivals: Bucket::new(now),
-            halves: Vec::new(),
-            seen: 0,
             observed: Observed::new(now),
             retry: RetryTokens::new(now),
             made: None,
@@ -122,6 +116,7 @@ pub(crate) struct Classes {
     pub(crate) pool_slots: Vec<f64>,
     /// Sum and number of known service times, for classes that have none yet.
     known: (f64, u32),
+    pub(crate) estimation: Estimation,
 }
 
 /// Service time assumed while none is known of any class. Only ratios matter, so any figure does.
@@ -150,7 +145,9 @@ impl Classes {
         let pool_slots = vec![0.0; parts.len()];
         let free = Vec::new();
         let (total_weight, known) = (0, (0.0, 0));
-        let mut classes = Classes { all, specs, sections, named, templates, free, total_weight, pool_slots, known };
+        let estimation = Estimation::of(&policy.discipline.admit);
+        let mut classes =
+            Classes { all, specs, sections, named, templates, free, total_weight, pool_slots, known, estimation };
         classes.weigh();
         classes
     }
@@ -176,6 +173,14 @@ impl Classes {
                 self.all[index].slots = slots;
             }
         }
+    }
+
+    /// Brings the estimate of a class's compute time up to now.
+    #[inline]
+    pub(crate) fn roll(&mut self, now: Time, class: ClassId) {
+        let (limit, estimation) = (self.spec(class).guarantee.response_time, self.estimation);
+        let state = &mut self.all[class];
+        state.expected.roll(now, state.in_flight > 0, estimation, limit);
     }
 
     pub(crate) fn spec(&self, class: ClassId) -> &Spec {

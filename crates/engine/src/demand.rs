@@ -10,6 +10,18 @@
 /// Resources that a request may be charged for, at most: processors, disks, network, and one to spare.
 pub const RESOURCES: usize = 4;
 
+/// What is known of what requests cost, and what it is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Costs {
+    /// Nothing.
+    Unknown,
+    /// There is a page table, and what was used of each resource is counted.
+    Recorded,
+    /// Requests wait in a sub-queue per resource, and count as what they take of the resource of which they take most
+    /// rather than as slots.
+    Shared,
+}
+
 /// Billionths in the whole.
 const WHOLE: f64 = 1e9;
 

@@ -14,7 +14,6 @@
 //!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
-mod availability;
 mod choice;
 mod ejection;
 mod lard;
@@ -28,23 +27,20 @@ mod targets;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::admit::LoadSource;
-use crate::demand::{Demand, RESOURCES};
-use crate::discipline::LoadControl;
 use crate::heap::Heaps;
 use crate::index::{GroupId, Id, LaneId, MachineId, Table};
+use crate::limit::Window;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
-use crate::release::Window;
 use crate::request::NodeId;
 use crate::snapshot::{LocalitySnapshot, NodeState};
 use crate::time::Time;
 
-pub(crate) use choice::Wanted;
+pub(crate) use choice::{Wanted, least};
 pub use lard::Lard;
 pub use resize::Resize;
 pub(crate) use sections::Sections;
 pub use sections::ServiceSet;
 
-use availability::Kept;
 use lard::Locality;
 use resize::{Load, Partition};
 use round_robin::Rotation;
@@ -110,12 +106,6 @@ struct Machine {
     in_flight: u32,
     /// Most requests inside; load control may set it.
     most: u32,
-    /// What it has of every resource, and what the requests inside take of each, in billionths of a node-second; see
-    /// `availability`.
-    full: u64,
-    taken: [u64; RESOURCES],
-    /// What is kept there for a request that waits.
-    kept: Option<Demand>,
     /// Learned weight, relative to the configured one.
     learned: f64,
     /// Compute time relative to the classes' means.
@@ -193,17 +183,6 @@ pub(crate) struct Nodes {
     pub(crate) partitions: Vec<Partition>,
     /// Per section what is inside its usable nodes.
     loads: Vec<Load>,
-    /// Do the machines' resources bound what is inside?
-    pub(crate) available: bool,
-    /// Per pool the first of those that have the same machines (see `availability`), and its largest usable machine.
-    domains: Vec<usize>,
-    largest: Vec<Option<u64>>,
-    /// Per pool the most that a request counts as, if what requests take is estimated.
-    most: Vec<u64>,
-    /// Per domain what is kept for a request that waits.
-    kept: Vec<Option<Kept>>,
-    /// The first ticket of which nobody has looked whether it fits a node, since other nodes became usable.
-    pub(crate) unseen: Option<usize>,
     /// What a dynamic request counts as, and whether collectors count.
     omega: f64,
     reported: bool,
@@ -258,18 +237,11 @@ impl Nodes {
             next_return: Time::NEVER,
             partitions: Partition::all(policy, &sections),
             loads: vec![Load::default(); sections.len()],
-            available: false,
-            domains: (0..sections.len()).collect(),
-            largest: vec![None; sections.len()],
-            most: Vec::new(),
-            kept: vec![None; sections.len()],
-            unseen: None,
             omega: figures.omega,
             reported: figures.source != LoadSource::Live,
             sections,
         };
-        all.group(matches!(policy.discipline.load_control, LoadControl::WindowAdaptive(_)));
-        all.provide(policy);
+        all.group(policy.discipline.load_control.divides_machines());
         all.refresh();
         all.rebalance();
         all
@@ -361,9 +333,6 @@ impl Nodes {
             self.place(index);
         }
         self.weigh_sections();
-        if self.available {
-            self.measure();
-        }
         for group in &mut self.groups {
             (group.weight, group.usable) = (0.0, 0);
             for machine in group.machines.iter().map(|m| &self.machines[*m]) {
@@ -432,15 +401,49 @@ impl Nodes {
         self.usable[pool]
     }
 
+    /// Nodes of the pool that can take requests now, windows aside, each with its load and its turn.
+    pub(crate) fn ready_keys(&self, pool: usize) -> impl Iterator<Item = &((f64, u64), NodeId)> + '_ {
+        self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(lane.row()))
+    }
+
+    /// Nodes of the pool that can take requests now, windows aside.
+    pub(crate) fn ready_of(&self, pool: usize) -> impl Iterator<Item = NodeId> + '_ {
+        self.ready_keys(pool).map(|(_, node)| *node)
+    }
+
+    /// Has the pool a node that can take requests now?
+    pub(crate) fn is_ready(&self, pool: usize) -> bool {
+        self.ready_of(pool).next().is_some()
+    }
+
+    /// All machines.
+    pub(crate) fn machine_ids(&self) -> impl Iterator<Item = MachineId> + use<> {
+        self.machines.ids()
+    }
+
+    /// The nodes of a machine.
+    pub(crate) fn nodes_of(&self, machine: MachineId) -> &[NodeId] {
+        &self.machines[machine].nodes
+    }
+
+    /// Size of a machine relative to others, as configured.
+    pub(crate) fn machine_weight(&self, machine: MachineId) -> f64 {
+        self.machines[machine].weight(&self.nodes)
+    }
+
+    /// The number of a node's group among those that its pool has nodes in.
+    pub(crate) fn place_of(&self, node: NodeId) -> usize {
+        self.lanes[self.nodes[node].lane].place as usize
+    }
+
     /// Usable nodes of all pools together.
     pub(crate) fn all_usable(&self) -> u32 {
         self.usable.iter().sum()
     }
 
     /// A request is no longer inside.
-    pub(crate) fn release(&mut self, node: NodeId, content: Content, demand: Demand) {
+    pub(crate) fn leaves(&mut self, node: NodeId, content: Content) {
         if node != NodeId::NONE {
-            self.take(node, demand, false);
             self.count(node, content, false);
         }
     }
@@ -516,9 +519,6 @@ fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<Machi
                 nodes: Vec::new(),
                 in_flight: 0,
                 most: u32::MAX,
-                full: 0,
-                taken: [0; RESOURCES],
-                kept: None,
                 learned: 1.0,
                 ratio: 1.0,
                 ratios: (0.0, 0),

@@ -2,16 +2,14 @@
 
 use crate::admit::{self, Outlook, Waiting};
 use crate::classify::Classes;
-use crate::control::Steering;
-use crate::demand::Demand;
+use crate::demand::{Costs, Demand};
 use crate::discipline::Admit;
 use crate::dispatch::{Nodes, Wanted};
 use crate::heap::Heaps;
-use crate::index::Id;
+use crate::limit::{Limit, LimitView};
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::release::Window;
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
 use crate::scheduler::{Claim, Release, Scheduler, SchedulerView};
 use crate::ticket::{Entry, NONE, State, Tickets};
@@ -30,12 +28,10 @@ pub struct Engine {
     pub(crate) nodes: Nodes,
     /// Lines of every class's queue.
     pub(crate) sub_queues: usize,
-    /// One per group of nodes; under adaptive load control one per sub_queue and group, those of a sub_queue together.
-    pub(crate) windows: Vec<Window>,
+    pub(crate) limit: Limit,
     pub(crate) scheduler: Scheduler,
     /// Waiting classes by the instant at which their head is dropped.
     pub(crate) expiry: Heaps<Time, ClassId>,
-    pub(crate) steering: Steering,
     pub(crate) random: Random,
 }
 
@@ -53,28 +49,24 @@ impl Engine {
         let live = classes.all.len();
         let mut nodes = Nodes::new(&policy);
         nodes.begin(now);
-        let window = Window::new(now, policy.discipline.load_control);
+        let limit = Limit::new(now, &policy, &nodes, live);
         let sub_queues = policy.sub_queues();
         let mut engine = Engine {
             now,
             sequence: 0,
             tickets: Tickets::new(),
             queues: Queues::new(policy.max_waiting, nodes.sections.len(), policy.discipline.tags.len()),
-            windows: vec![window; nodes.groups.len() * policy.windows()],
-            scheduler: Scheduler::new(now, &policy, &classes, &nodes),
+            scheduler: Scheduler::new(now, &policy, &classes, &nodes, &limit),
+            limit,
             sub_queues,
             nodes,
             expiry: Heaps::new(1, live),
-            steering: Steering::new(now, &policy),
             random: Random::new(seed),
             classes,
             policy,
         };
-        engine.nodes_changed(now);
-        for window in &mut engine.windows {
-            window.moved.from = window.size;
-            window.moved.why = crate::request::Why::First;
-        }
+        engine.nodes_changed();
+        engine.limit.begin();
         Ok(engine)
     }
 
@@ -86,7 +78,8 @@ impl Engine {
         if made {
             let live = self.classes.all.len();
             self.expiry.grow(live);
-            self.scheduler.open(now, &self.classes, &self.nodes, core::iter::once(class));
+            self.limit.open(class);
+            self.scheduler.open(now, &self.classes, &self.nodes, &self.limit, core::iter::once(class));
         }
         class
     }
@@ -103,24 +96,24 @@ impl Engine {
 
     /// Stages *admit* and *queue*: takes a request in, or says why not.
     fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival) -> Result<Verdict, ShedReason> {
-        let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
         let limit = response_time.map(|rt| rt.limit);
         let state = &mut self.classes[class];
         state.observed.offered(now);
-        let known = !self.policy.resources.is_empty();
+        let known = self.policy.costs() != Costs::Unknown;
         state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
-        self.steering.see(now, class, &mut state.seen, response_time);
-        state.expected.roll(now, state.in_flight > 0, admit, response_time);
         let pool = state.pool;
+        self.limit.offered(now, class, response_time);
+        self.classes.roll(now, class);
         self.promote(now);
         self.demand(class);
         if self.nodes.usable(pool) == 0 {
             return Err(ShedReason::NoNode);
         }
         let (demand, sub_queue) = self.demanded(class, arrival.demand);
-        if self.nodes.is_too_large(pool, self.policy.managed(demand)) {
+        let managed = self.policy.managed(demand);
+        if self.limit.resources().is_some_and(|resources| resources.is_too_large(pool, managed)) {
             return Err(ShedReason::TooLarge);
         }
         if self.overloaded(class) {
@@ -128,9 +121,10 @@ impl Engine {
         }
         let predicted = self.predicted(now, class, sub_queue);
         // Where credit decides, it does so at every release.
-        let free = !self.nodes.available
+        let free = self.limit.resources().is_none()
             && self.classes[class].queue.sub_queues[sub_queue].len == 0
-            && self.nodes.has_room(pool, self.windows_of(sub_queue), None);
+            && self.limit.room(&self.nodes, pool, sub_queue, None)
+            && self.limit.admits(class, sub_queue, self.scheduler.standing(now, &self.classes, class));
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             let expected = self.classes[class].expected.guaranteed().unwrap_or(0.0);
             if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
@@ -171,9 +165,9 @@ impl Engine {
 
     /// Something became known about a node.
     pub fn node(&mut self, now: Time, event: NodeEvent) {
-        let now = self.advance(now);
+        self.advance(now);
         if self.nodes.event(event) {
-            self.nodes_changed(now);
+            self.nodes_changed();
         }
     }
 
@@ -183,7 +177,7 @@ impl Engine {
         self.control(now);
         let action = self.next_action(now);
         if action.is_none() {
-            self.note_held_back(now);
+            self.limit.held_back(now, self.queues.waiting > 0, &self.nodes, &self.scheduler);
         }
         action
     }
@@ -242,8 +236,7 @@ impl Engine {
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
-        let next =
-            self.steering.next.min(expiry).min(behind).min(self.nodes.next_return()).min(self.nodes.next_resize());
+        let next = self.limit.due().min(expiry).min(behind).min(self.nodes.next_return()).min(self.nodes.next_resize());
         (next != Time::NEVER).then_some(next)
     }
 
@@ -259,49 +252,14 @@ impl Engine {
         self.now
     }
 
-    /// The windows that requests of a sub_queue are inside, one per group of nodes.
-    pub(crate) fn windows_of(&self, sub_queue: usize) -> &[Window] {
-        &self.windows[self.first_window(sub_queue)..][..self.nodes.groups.len()]
-    }
-
-    /// The first of them.
-    pub(crate) fn first_window(&self, sub_queue: usize) -> usize {
-        let groups = self.nodes.groups.len();
-        if self.windows.len() == groups { 0 } else { sub_queue * groups }
-    }
-
     /// What a request of the class takes, and its sub_queue.
     fn demanded(&self, class: ClassId, demand: Option<Demand>) -> (Demand, usize) {
-        if self.policy.resources.is_empty() {
+        if self.policy.costs() == Costs::Unknown {
             return (Demand::default(), 0);
         }
         let demand = demand.unwrap_or(self.classes.spec(class).demand);
-        let demand = self.nodes.estimated(self.classes[class].pool, demand);
+        let demand = self.limit.cost(self.classes[class].pool, demand);
         (demand, self.policy.sub_queue_of(demand))
-    }
-
-    /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
-    /// It also does if it only turns requests aside to a group that holds others back.
-    fn note_held_back(&mut self, now: Time) {
-        let groups = &self.nodes.groups;
-        for (sub_queue, windows) in self.windows.chunks_mut(groups.len()).enumerate() {
-            for (window, group) in windows.iter_mut().zip(groups) {
-                let full = self.queues.waiting > 0 && !window.has_room();
-                window.hold(now, full && group.pools.iter().any(|pool| self.scheduler.any(*pool, sub_queue)));
-            }
-            if self.queues.waiting == 0 || groups.len() == 1 {
-                continue;
-            }
-            for (index, group) in groups.iter().enumerate() {
-                if windows[index].has_room() || windows[index].holds() {
-                    continue;
-                }
-                let mut beside = group.pools.iter().flat_map(|pool| self.nodes.groups_of(*pool));
-                if beside.any(|other| windows[other.row()].holds()) {
-                    windows[index].hold(now, true);
-                }
-            }
-        }
     }
 
     /// Classes whose buckets have filled up to a token claim their guarantee from now on.
@@ -382,12 +340,10 @@ impl Engine {
         let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
         let sub_queue = usize::from(self.tickets[index].sub_queue);
         let demand = self.policy.managed(self.tickets[index].demand);
-        let wanted = Wanted { pool, class, content, target, demand, avoid: NodeId::NONE, kept: None };
-        let first = self.first_window(sub_queue);
-        let windows = &self.windows[first..][..self.nodes.groups.len()];
-        let node = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NodeId::NONE);
+        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: NodeId::NONE, kept: None };
+        let node = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
         debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
-        let window = first as u32 + self.nodes.group_of(node).0;
+        let window = self.limit.window_of(sub_queue, self.nodes.group_of(node));
         let entry = &self.tickets[index];
         let charged = entry.fair.then_some(entry.charged);
         let (scheduler, view) = self.scheduling();
@@ -404,7 +360,7 @@ impl Engine {
         entry.node = node;
         entry.window = window;
         entry.released = now;
-        self.windows[window as usize].count(now, true);
+        self.limit.enters(now, window, &self.nodes, node, demand);
         self.rank(class);
         node
     }
@@ -453,11 +409,11 @@ impl Engine {
     /// When a waiting request is dropped, and why.
     pub(crate) fn drop_at(&mut self, now: Time, index: u32) -> (Time, ShedReason) {
         let Entry { class, arrived, .. } = self.tickets[index];
+        self.classes.roll(now, class);
         let admit = &self.policy.discipline.admit;
         let spec = self.classes.spec(class);
         let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
-        let state = &mut self.classes[class];
-        state.expected.roll(now, state.in_flight > 0, admit, limit);
+        let state = &self.classes[class];
         let expected = state.expected.guaranteed();
         let (limit, alone) = (limit.map(|rt| rt.limit), state.in_flight == 0);
         let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);
@@ -479,8 +435,8 @@ impl Engine {
 
     /// The scheduler, and what it sees.
     fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
-        let Engine { now, policy, classes, tickets, queues, nodes, windows, scheduler, .. } = self;
-        (scheduler, SchedulerView { now: *now, policy, classes, tickets, queues, nodes, windows })
+        let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, .. } = self;
+        (scheduler, SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit })
     }
 
     /// The class and sub-queue whose head is next.
@@ -496,8 +452,8 @@ impl Engine {
 
     /// The code with which the request whose turn it is is put back, if it is.
     fn puts_back(&mut self, index: u32) -> Option<u32> {
-        let Engine { now, policy, classes, tickets, queues, nodes, windows, scheduler, random, .. } = self;
-        let view = SchedulerView { now: *now, policy, classes, tickets, queues, nodes, windows };
+        let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, random, .. } = self;
+        let view = SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit };
         scheduler.puts_back(&view, index, random)
     }
 
@@ -535,17 +491,18 @@ impl Engine {
     /// A waiting request that fits none of the nodes that are left: it would keep back all behind it until its node
     /// returns.
     fn too_large(&mut self) -> Option<u32> {
-        let from = self.nodes.unseen?;
+        let resources = self.limit.resources_mut()?;
+        let from = resources.unseen?;
         let mut entries = self.tickets.entries.iter().skip(from);
         let found = entries.position(|entry| {
             // Free places have classes that may be gone.
             entry.state == State::Waiting && {
                 let pool = self.classes[entry.class].pool;
-                self.nodes.is_too_large(pool, self.policy.managed(entry.demand))
+                resources.is_too_large(pool, self.policy.managed(entry.demand))
             }
         });
         // Arrivals from now on were looked at then.
-        self.nodes.unseen = found.map(|found| from + found + 1);
+        resources.unseen = found.map(|found| from + found + 1);
         found.map(|found| (from + found) as u32)
     }
 
@@ -591,5 +548,31 @@ impl Engine {
             self.scheduler.reweighed(old, due);
             self.rank(class);
         }
+    }
+
+    /// Load control, and what it sees.
+    pub(crate) fn limiting(&mut self) -> (&mut Limit, LimitView<'_>) {
+        let Engine { now, classes, nodes, limit, scheduler, .. } = self;
+        (limit, LimitView { now: *now, classes, nodes, scheduler })
+    }
+
+    /// Runs what is due at `now`.
+    fn control(&mut self, now: Time) {
+        if self.nodes.readmit(now) {
+            self.nodes_changed();
+        }
+        self.nodes.resize(now);
+        if self.limit.due() <= now {
+            let (limit, mut view) = self.limiting();
+            limit.step(&mut view);
+        }
+    }
+
+    /// The set of usable nodes is another.
+    pub(crate) fn nodes_changed(&mut self) {
+        self.nodes.rebalance();
+        let (limit, mut view) = self.limiting();
+        limit.nodes_changed(&mut view);
+        self.scheduler.nodes_changed(&self.classes, &self.nodes, &self.limit);
     }
 }

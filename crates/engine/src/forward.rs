@@ -7,9 +7,10 @@
 
 use core::time::Duration;
 
+use crate::demand::Costs;
 use crate::dispatch::Wanted;
 use crate::engine::Engine;
-use crate::index::GroupId;
+use crate::limit::Completion;
 use crate::policy::RetryBudget;
 use crate::request::{NodeId, Outcome, Ticket};
 use crate::ticket::State;
@@ -85,10 +86,10 @@ impl Engine {
         } else {
             self.nodes.succeeded(node);
             let guarantee = self.classes.spec(class).guarantee;
+            self.classes.roll(now, class);
+            let estimation = self.classes.estimation;
             let state = &mut self.classes[class];
-            let admit = &self.policy.discipline.admit;
-            state.expected.roll(now, state.in_flight > 0, admit, guarantee.response_time);
-            if !self.policy.resources.is_empty() {
+            if self.policy.costs() != Costs::Unknown {
                 let used = &mut state.observed.counts.used;
                 used.iter_mut().zip(demand.0).for_each(|(used, demand)| *used += u64::from(demand));
             }
@@ -96,34 +97,29 @@ impl Engine {
                 state.observed.counts.served += 1;
             } else {
                 state.observed.served(now, response, &guarantee);
-                state.expected.add(compute.as_secs_f64(), admit, guarantee.response_time);
-                self.steering.see(now, class, &mut state.seen, guarantee.response_time);
+                state.expected.add(compute.as_secs_f64(), estimation, guarantee.response_time);
                 if self.classes.learn(class, compute.as_secs_f64()) {
                     self.reweigh(class);
                 }
-                self.measured(now, index, compute.as_secs_f64());
+                self.measured(index, compute.as_secs_f64());
             }
         }
         self.leave(now, index);
     }
 
-    /// A compute time for the window that the request was in.
-    fn measured(&mut self, now: Time, index: u32, compute: f64) {
+    /// Load control learns of a good answer.
+    fn measured(&mut self, index: u32, holding: f64) {
         let entry = &self.tickets[index];
-        if entry.node == NodeId::NONE || entry.retries > 0 {
-            return;
-        }
-        let Some(swing) = &mut self.windows[entry.window as usize].swing else { return };
-        if let Some(mean) = self.classes[entry.class].expected.seconds().filter(|mean| *mean > 0.0) {
-            self.nodes.computed(entry.node, compute / mean, swing.figures());
-        }
-        let lane = self.nodes.lanes[self.nodes.nodes[entry.node].lane].place as usize;
-        let place = lane * self.sub_queues + usize::from(entry.sub_queue);
-        let halves = &mut self.classes[entry.class].halves;
-        if halves.len() <= place {
-            halves.resize_with(place + 1, Default::default);
-        }
-        swing.completed(now, entry.class, &mut halves[place], compute);
+        let completion = Completion {
+            class: entry.class,
+            sub_queue: usize::from(entry.sub_queue),
+            window: entry.window,
+            node: entry.node,
+            retried: entry.retries > 0,
+            holding,
+        };
+        let (limit, mut view) = self.limiting();
+        limit.completed(&mut view, &completion);
     }
 
     fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
@@ -142,24 +138,20 @@ impl Engine {
             self.leave(now, index);
             return None;
         }
-        let first = self.first_window(sub_queue);
-        let kept = Some(GroupId(window - first as u32));
+        let kept = Some(self.limit.group_of(window));
         let content = self.classes.spec(class).content;
-        // What the first attempt had inside the second may have.
-        self.nodes.release(node, content, demand);
+        // What the first attempt had in flight the second may have.
+        self.nodes.leaves(node, content);
+        self.limit.lets_go(&self.nodes, node, demand);
         self.tickets[index].node = NodeId::NONE;
-        let room = self.nodes.has_room(pool, self.windows_of(sub_queue), kept)
-            && (!self.nodes.available || self.nodes.fits(pool, demand));
+        let fits = self.limit.resources().is_none_or(|resources| resources.fits(&self.nodes, pool, demand));
+        let room = fits && self.limit.room(&self.nodes, pool, sub_queue, kept);
         if room && self.classes[class].retry.take(now, &budget) {
             let target = self.tickets[index].target;
-            let wanted = Wanted { pool, class, content, target, demand, avoid: node, kept };
-            let windows = &self.windows[first..][..self.nodes.groups.len()];
-            let next = self.nodes.dispatch(&wanted, windows, &mut self.random).unwrap_or(NodeId::NONE);
-            let window_now = first as u32 + self.nodes.group_of(next).0;
-            if window_now != window {
-                self.windows[window as usize].count(now, false);
-                self.windows[window_now as usize].count(now, true);
-            }
+            let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: node, kept };
+            let next = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
+            let window_now = self.limit.window_of(sub_queue, self.nodes.group_of(next));
+            self.limit.moves(now, (window, window_now), &self.nodes, next, demand);
             self.classes[class].observed.counts.retried += 1;
             let entry = &self.tickets[index];
             let used = if priced { entry.charged } else { now.since(released).as_secs_f64() };
@@ -181,7 +173,7 @@ impl Engine {
 
     fn node_failed(&mut self, now: Time, node: NodeId) {
         if self.nodes.failed(now, node) {
-            self.nodes_changed(now);
+            self.nodes_changed();
         }
     }
 
@@ -194,8 +186,8 @@ impl Engine {
         let priced = self.policy.is_priced();
         let used = if priced { charged } else { now.since(entry.released).as_secs_f64() };
         self.tickets.remove(index);
-        self.nodes.release(node, self.classes.spec(class).content, demand);
-        self.windows[window as usize].count(now, false);
+        self.nodes.leaves(node, self.classes.spec(class).content);
+        self.limit.leaves(now, window, &self.nodes, node, demand);
         self.classes[class].in_flight -= 1;
         if fair {
             self.scheduler.settled(&self.classes, class, charged, used);

@@ -19,20 +19,20 @@
 
 mod admit;
 mod classify;
-mod control;
 mod demand;
 mod discipline;
 mod dispatch;
 mod engine;
+mod expected;
 mod forward;
 mod heap;
 mod index;
+mod limit;
 mod observe;
 mod policy;
 mod queue;
 mod random;
 mod reconfigure;
-mod release;
 mod request;
 mod scheduler;
 mod snapshot;

@@ -12,7 +12,7 @@ use core::fmt;
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use crate::demand::{Demand, RESOURCES};
+use crate::demand::{Costs, Demand, RESOURCES};
 use crate::discipline::{Discipline, LoadControl, Precedence};
 use crate::dispatch::{Lard, Resize, Sections, ServiceSet};
 use crate::time::nanos;
@@ -372,7 +372,7 @@ impl Policy {
         if resize.is_some_and(|r| r.every.is_zero() || !(r.busy > 0.0 && r.busy <= 1.0)) {
             return fail("resizing needs a time > 0 and a busy share above 0 and at most 1".into());
         }
-        if matches!(self.discipline.load_control, LoadControl::WindowAdaptive(_)) {
+        if self.discipline.load_control.divides_machines() {
             // Its windows belong to groups of nodes that serve the same classes, and learn for minutes.
             return fail("partitions need one window for all nodes: not window_adaptive".into());
         }
@@ -400,18 +400,15 @@ impl Policy {
     /// Do requests count as what they take of the resource of which they take most, rather than as slots?
     #[must_use]
     pub fn is_priced(&self) -> bool {
-        let by_resources = matches!(
-            self.discipline.load_control,
-            LoadControl::ResourceAvailability(_) | LoadControl::WindowAdaptive(_)
-        );
-        by_resources && !self.resources.is_empty()
+        self.costs() == Costs::Shared
     }
 
-    /// How many windows a group of nodes has: one per line where windows seek the knee, since each resource has its own.
-    pub(crate) fn windows(&self) -> usize {
-        match self.discipline.load_control {
-            LoadControl::WindowAdaptive(_) => self.sub_queues(),
-            _ => 1,
+    /// What is known of costs, and what for.
+    pub(crate) fn costs(&self) -> Costs {
+        match (self.resources.is_empty(), self.discipline.load_control.looks_at_costs()) {
+            (true, _) => Costs::Unknown,
+            (false, false) => Costs::Recorded,
+            (false, true) => Costs::Shared,
         }
     }
 
@@ -419,7 +416,7 @@ impl Policy {
     /// no resources, or the pool has no node.
     #[must_use]
     pub fn largest(&self, pool: usize) -> Option<u64> {
-        let LoadControl::ResourceAvailability(figures) = self.discipline.load_control else { return None };
+        let figures = self.discipline.load_control.availability()?;
         let machines: BTreeSet<&str> =
             self.nodes.iter().filter(|node| node.pool == pool).map(|node| node.machine.as_str()).collect();
         let all = self.nodes.iter().filter(|node| machines.contains(node.machine.as_str()));
@@ -428,10 +425,7 @@ impl Policy {
 
     /// The part of a demand that load control manages.
     pub(crate) fn managed(&self, demand: Demand) -> Demand {
-        let only = match self.discipline.load_control {
-            LoadControl::ResourceAvailability(figures) => figures.only,
-            _ => None,
-        };
+        let only = self.discipline.load_control.availability().and_then(|figures| figures.only);
         let kept = |resource: usize| resource < self.resources.len() && only.is_none_or(|only| only == resource);
         Demand(core::array::from_fn(|resource| if kept(resource) { demand.0[resource] } else { 0 }))
     }
@@ -446,13 +440,8 @@ impl Policy {
     pub fn most_inside(&self, node: usize) -> u32 {
         let node = &self.nodes[node];
         let own = node.max_outstanding.unwrap_or(u32::MAX);
-        match self.discipline.load_control {
-            LoadControl::Slots { per_cpu } => {
-                let slots = per_cpu * node.capacity.unwrap_or(node.weight);
-                own.min(slots.round().clamp(1.0, 1e9) as u32)
-            }
-            _ => own,
-        }
+        let slots = self.discipline.load_control.slots(node.capacity.unwrap_or(node.weight));
+        slots.map_or(own, |slots| own.min(slots))
     }
 }
 

@@ -6,18 +6,17 @@
 //! the requests themselves (queues, counts, shares) is built anew from them, in one place, so that no
 //! path of change can leave it wrong. Costs O(classes + requests); it is no hot path.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::classify::Classes;
-use crate::control::Steering;
-use crate::demand::Demand;
+use crate::demand::{Costs, Demand};
 use crate::dispatch::Nodes;
 use crate::engine::Engine;
 use crate::heap::Heaps;
-use crate::index::{Id, Table};
+use crate::index::{GroupId, Id, Table};
+use crate::limit::Limit;
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Queue, Queues};
-use crate::release::Window;
 use crate::request::{ClassId, NodeId, TemplateId};
 use crate::scheduler::Scheduler;
 use crate::ticket::State;
@@ -36,6 +35,8 @@ impl Engine {
         let (mut nodes, node_of) = self.carry_nodes(&policy);
         nodes.begin(now);
         self.carry_partitions(&mut nodes, &policy, &node_of);
+        let mut limit = Limit::new(now, &policy, &nodes, classes.all.len());
+        limit.carry(now, &self.limit, (&self.policy, &self.nodes), (&policy, &nodes));
         for entry in &mut self.tickets.entries {
             if entry.state == State::Free {
                 continue;
@@ -45,23 +46,22 @@ impl Engine {
             entry.adopted |= !kept;
             if self.policy.resources != policy.resources {
                 // What it takes was said of other resources, or not at all.
-                let known = !policy.resources.is_empty();
+                let known = policy.costs() != Costs::Unknown;
                 entry.demand = if known { classes.spec(class).demand } else { Demand::default() };
             }
-            entry.demand = nodes.estimated(classes[class].pool, entry.demand);
+            entry.demand = limit.cost(classes[class].pool, entry.demand);
             if entry.node != NodeId::NONE {
                 entry.node = node_of[entry.node];
             }
             // What a node that is gone still has counts somewhere, so that the sum stays right.
-            let group = if entry.node == NodeId::NONE { 0 } else { nodes.group_of(entry.node).0 };
+            let group = if entry.node == NodeId::NONE { GroupId(0) } else { nodes.group_of(entry.node) };
             let sub_queue = policy.sub_queue_of(entry.demand);
             entry.sub_queue = sub_queue as u8;
-            entry.window = if policy.windows() == 1 { group } else { (sub_queue * nodes.groups.len()) as u32 + group };
+            entry.window = limit.window_of(sub_queue, group);
         }
-        self.windows = self.carry_windows(now, &policy, &nodes);
+        self.limit = limit;
         self.classes = classes;
         self.nodes = nodes;
-        self.steering = Steering::new(now, &policy);
         self.sub_queues = policy.sub_queues();
         self.policy = policy;
         self.rebuild(now, &kept);
@@ -112,41 +112,6 @@ impl Engine {
         (classes, class_of, kept)
     }
 
-    /// The new windows: a group keeps its own if it serves the same pools.
-    fn carry_windows(&self, now: Time, policy: &Policy, nodes: &Nodes) -> Vec<Window> {
-        let names = |policy: &Policy, nodes: &Nodes, sections: &[usize]| -> BTreeSet<String> {
-            sections.iter().map(|section| policy.pools[nodes.sections.pools[*section]].name.clone()).collect()
-        };
-        let old: Vec<BTreeSet<String>> =
-            self.nodes.groups.iter().map(|g| names(&self.policy, &self.nodes, &g.pools)).collect();
-        let method = policy.discipline.load_control;
-        let one = old.len() == 1 && nodes.groups.len() == 1;
-        // A sub_queue's windows are those of its resource, if that is still there. Of one window for everything each sub_queue has a part,
-        // and the other way round.
-        let (were, are) = (self.policy.windows(), policy.windows());
-        let line_of = |sub_queue: usize| match (were, are) {
-            (1, _) | (_, 1) => Some(0),
-            _ => self.policy.resources.iter().position(|old| Some(old) == policy.resources.get(sub_queue)),
-        };
-        let carried = (0..policy.windows()).flat_map(|sub_queue| {
-            let before = line_of(sub_queue).map(|sub_queue| sub_queue * old.len());
-            nodes.groups.iter().map(move |group| (before, group))
-        });
-        let carried = carried.map(|(before, group)| {
-            let known = old.iter().position(|pools| one || *pools == names(policy, nodes, &group.pools));
-            let known = known.zip(before).and_then(|(at, before)| self.windows.get(before + at));
-            let mut window = known.cloned().unwrap_or_else(|| Window::new(now, method));
-            window.reconfigure(now, method);
-            if let Some(swing) = &mut window.swing
-                && (were == 1 || are == 1)
-            {
-                swing.divide(are as f64 / were as f64);
-            }
-            window
-        });
-        carried.collect()
-    }
-
     /// The new nodes, and for each old one its new number or none.
     fn carry_nodes(&self, policy: &Policy) -> (Nodes, Table<NodeId, NodeId>) {
         let mut nodes = Nodes::new(policy);
@@ -175,27 +140,27 @@ impl Engine {
     fn rebuild(&mut self, now: Time, kept: &[(ClassId, ClassId)]) {
         let live = self.classes.all.len();
         let discipline = &self.policy.discipline;
-        let scheduler = Scheduler::new(now, &self.policy, &self.classes, &self.nodes);
+        let scheduler = Scheduler::new(now, &self.policy, &self.classes, &self.nodes, &self.limit);
         let old = core::mem::replace(&mut self.scheduler, scheduler);
         self.scheduler.carry(&old, kept);
         self.expiry = Heaps::new(1, live);
         self.queues = Queues::new(self.policy.max_waiting, self.nodes.sections.len(), discipline.tags.len());
-        for window in &mut self.windows {
-            window.in_flight = 0;
-        }
+        self.limit.clear();
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;
             class.in_flight = 0;
-            class.halves.clear();
         }
-        self.nodes.recount(&self.tickets, &self.classes, &self.policy);
+        self.nodes.recount(&self.tickets, &self.classes);
         let mut waiting: Vec<u32> = Vec::new();
         for index in 0..self.tickets.entries.len() as u32 {
             let entry = &self.tickets[index];
             match entry.state {
                 State::Free => continue,
                 State::Waiting => waiting.push(index),
-                State::Inside => self.windows[entry.window as usize].in_flight += 1,
+                State::Inside => {
+                    let demand = self.policy.managed(entry.demand);
+                    self.limit.recount(entry.window, &self.nodes, entry.node, demand);
+                }
             }
             let (class, inside) = (entry.class, entry.state == State::Inside);
             if !self.classes[class].active() {
@@ -228,6 +193,6 @@ impl Engine {
                 self.rank(class);
             }
         }
-        self.nodes_changed(now);
+        self.nodes_changed();
     }
 }

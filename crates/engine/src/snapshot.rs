@@ -262,6 +262,7 @@ impl Engine {
     /// The engine as a whole. Copies one line per node.
     #[must_use]
     pub fn snapshot(&self, now: Time) -> Snapshot {
+        let (resources, windows) = (self.limit.resources(), self.limit.windows());
         let nodes = self.policy.nodes.iter().zip(self.nodes.nodes.pairs());
         let nodes: Vec<NodeSnapshot> = nodes
             .map(|(policy, (index, node))| NodeSnapshot {
@@ -277,23 +278,22 @@ impl Engine {
                 capacity: node.capacity,
                 load: self.nodes.node_load(node),
                 set: self.nodes.sections.sets[node.pool],
-                available: self.nodes.left_of(index),
+                available: resources.map_or([1.0; RESOURCES], |resources| resources.left_of(&self.nodes, index)),
             })
             .collect();
         // Nodes of one machine share its capacity.
         let usable = self.policy.nodes.iter().zip(&self.nodes.nodes).filter(|(_, node)| node.usable());
         let machines: BTreeMap<&str, Option<f64>> =
             usable.map(|(policy, node)| (policy.machine.as_str(), node.capacity)).collect();
-        let divided = self.windows.len() > self.nodes.groups.len();
+        let divided = windows.len() > self.nodes.groups.len();
         Snapshot {
             now: now.max(self.now),
             discipline: self.policy.discipline.name.clone(),
-            window: self.windows.iter().map(|w| w.limit()).try_fold(0u32, |sum, w| Some(sum.saturating_add(w?))),
-            outstanding: self.windows.iter().map(|w| w.in_flight).sum(),
+            window: windows.iter().map(|w| w.limit()).try_fold(0u32, |sum, w| Some(sum.saturating_add(w?))),
+            outstanding: windows.iter().map(|w| w.in_flight).sum(),
             waiting: self.queues.waiting,
-            moved: self.windows.iter().map(|w| w.moved).max_by_key(|m| m.at).unwrap_or(self.windows[0].moved),
-            groups: self
-                .windows
+            moved: windows.iter().map(|w| w.moved).max_by_key(|m| m.at).unwrap_or(windows[0].moved),
+            groups: windows
                 .iter()
                 .zip(self.nodes.groups.iter().cycle())
                 .enumerate()
@@ -323,16 +323,15 @@ impl Engine {
     }
 
     fn resource_snapshots(&self) -> Vec<ResourceSnapshot> {
-        if !self.nodes.available {
-            return Vec::new();
-        }
-        let names = self.policy.resources.iter().zip(self.nodes.left(None));
+        let Some(resources) = self.limit.resources() else { return Vec::new() };
+        let names = self.policy.resources.iter().zip(resources.left(&self.nodes, None));
         names.map(|(name, available)| ResourceSnapshot { name: name.clone(), available }).collect()
     }
 
     fn rounds_snapshots(&self) -> Vec<RoundsSnapshot> {
         let pools = self.nodes.sections.pools.iter().enumerate();
-        let pools = pools.filter(|(section, _)| self.nodes.domain(*section) == *section);
+        let Some(resources) = self.limit.resources() else { return Vec::new() };
+        let pools = pools.filter(|(section, _)| resources.first_alike(*section) == *section);
         let rounds = pools.filter_map(|(section, pool)| {
             let (begun, turns) = self.scheduler.rounds(section)?;
             Some(RoundsSnapshot { pool: self.policy.pools[*pool].name.clone(), begun, turns })

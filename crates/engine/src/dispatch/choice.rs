@@ -11,9 +11,9 @@ use super::lard::Sent;
 use super::round_robin::after;
 use crate::demand::Demand;
 use crate::index::{GroupId, Id, LaneId};
+use crate::limit::{Limit, Window};
 use crate::policy::{Content, Dispatch};
 use crate::random::Random;
-use crate::release::Window;
 use crate::request::{ClassId, NodeId};
 
 /// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
@@ -25,6 +25,7 @@ const MAX_DRAWS: u32 = 64;
 pub(crate) struct Wanted {
     pub(crate) pool: usize,
     pub(crate) class: ClassId,
+    pub(crate) sub_queue: usize,
     pub(crate) content: Content,
     pub(crate) target: Option<u64>,
     /// What it takes of the node, as far as that is managed.
@@ -37,9 +38,11 @@ pub(crate) struct Wanted {
 
 impl Nodes {
     /// Chooses a node of the pool and puts a request inside.
-    pub(crate) fn dispatch(&mut self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<NodeId> {
+    pub(crate) fn dispatch(&mut self, wanted: &Wanted, limit: &Limit, random: &mut Random) -> Option<NodeId> {
+        let windows = limit.windows_of(wanted.sub_queue);
+        let by_resources = limit.resources().map(|resources| resources.roomiest(self, wanted));
         let chosen = match self.methods[wanted.pool] {
-            _ if self.available => self.roomiest(wanted),
+            _ if by_resources.is_some() => by_resources.flatten(),
             Dispatch::PowerOfTwo => self.less_loaded_of_two(wanted, windows, random),
             Dispatch::RoundRobin { never_twice } => self.next_least(wanted, windows, never_twice),
             Dispatch::Lard(figures) => self.cheapest(wanted, windows, figures),
@@ -51,7 +54,6 @@ impl Nodes {
             node.turn += 1.0 / node.weight;
         }
         self.turns += 1;
-        self.take(chosen, wanted.demand, true);
         self.count(chosen, wanted.content, true);
         Some(chosen)
     }
@@ -157,6 +159,6 @@ impl Nodes {
 }
 
 /// The item of the least rank, the first of equals; ranks have no NaN.
-pub(super) fn least<R: PartialOrd, T>(ranked: impl Iterator<Item = (R, T)>) -> Option<T> {
+pub(crate) fn least<R: PartialOrd, T>(ranked: impl Iterator<Item = (R, T)>) -> Option<T> {
     ranked.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, item)| item)
 }

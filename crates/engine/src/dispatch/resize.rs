@@ -17,7 +17,6 @@ use core::time::Duration;
 use super::partition::{Wants, divide, millionths, redivide};
 use super::{NodeInfo, Nodes, Sections, ServiceSet};
 use crate::classify::Classes;
-use crate::demand::RESOURCES;
 use crate::engine::{ASSUMED_COMPUTE, Engine};
 use crate::index::{Id, Table};
 use crate::policy::{Content, Dispatch, Policy, Sizes};
@@ -257,17 +256,13 @@ impl Nodes {
     }
 
     /// Counts the requests inside every node anew.
-    pub(crate) fn recount(&mut self, tickets: &Tickets, classes: &Classes, policy: &Policy) {
+    pub(crate) fn recount(&mut self, tickets: &Tickets, classes: &Classes) {
         for node in &mut self.nodes {
             node.inside = [0; 2];
-        }
-        for machine in &mut self.machines {
-            machine.taken = [0; RESOURCES];
         }
         for entry in tickets.entries.iter().filter(|entry| entry.state == State::Inside && entry.node != NodeId::NONE) {
             let content = classes.spec(entry.class).content;
             self.nodes[entry.node].inside[content as usize] += 1;
-            self.take(entry.node, policy.managed(entry.demand), true);
         }
         self.weigh_sections();
     }

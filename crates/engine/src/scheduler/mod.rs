@@ -24,6 +24,7 @@ use crate::classify::Classes;
 use crate::demand::{Demand, RESOURCES};
 use crate::discipline::Precedence;
 use crate::dispatch::Nodes;
+use crate::limit::Limit;
 use crate::policy::Policy;
 use crate::random::Random;
 use crate::request::ClassId;
@@ -72,7 +73,7 @@ pub(crate) enum Scheduler {
 
 impl Scheduler {
     /// For the nodes and classes of a policy; none of the classes waits yet.
-    pub(crate) fn new(now: Time, policy: &Policy, classes: &Classes, nodes: &Nodes) -> Scheduler {
+    pub(crate) fn new(now: Time, policy: &Policy, classes: &Classes, nodes: &Nodes, limit: &Limit) -> Scheduler {
         let (pools, count, subs) = (nodes.sections.len(), classes.all.len(), policy.sub_queues());
         let waiting = || Waiting::new(pools, count, subs);
         let mut scheduler = match policy.discipline.precedence {
@@ -87,12 +88,19 @@ impl Scheduler {
             Precedence::Mdrr => Scheduler::Mdrr(Mdrr::new(pools, subs)),
             Precedence::Drfq => Scheduler::Drfq(Drfq::new(pools, subs)),
         };
-        scheduler.open(now, classes, nodes, classes.all.ids());
+        scheduler.open(now, classes, nodes, limit, classes.all.ids());
         scheduler
     }
 
     /// Classes that nothing is known of yet.
-    pub(crate) fn open(&mut self, now: Time, classes: &Classes, nodes: &Nodes, opened: impl Iterator<Item = ClassId>) {
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        classes: &Classes,
+        nodes: &Nodes,
+        limit: &Limit,
+        opened: impl Iterator<Item = ClassId>,
+    ) {
         let count = classes.all.len();
         match self {
             Scheduler::Fifo(Fifo { waiting })
@@ -107,12 +115,14 @@ impl Scheduler {
                 opened.for_each(|class| method.open(now, class));
             }
             Scheduler::Mdrr(method) => {
-                let shares = Shares::new(nodes, classes);
-                opened.for_each(|class| method.open(class, shares.of(nodes, classes, class)));
+                let Some(resources) = limit.resources() else { return };
+                let shares = Shares::new(resources, nodes, classes);
+                opened.for_each(|class| method.open(class, shares.of(classes, class)));
             }
             Scheduler::Drfq(method) => {
-                let shares = Shares::new(nodes, classes);
-                opened.for_each(|class| method.open(class, shares.of(nodes, classes, class)));
+                let Some(resources) = limit.resources() else { return };
+                let shares = Shares::new(resources, nodes, classes);
+                opened.for_each(|class| method.open(class, shares.of(classes, class)));
             }
         }
     }
@@ -127,16 +137,18 @@ impl Scheduler {
     }
 
     /// The nodes have another size.
-    pub(crate) fn nodes_changed(&mut self, classes: &Classes, nodes: &Nodes) {
+    pub(crate) fn nodes_changed(&mut self, classes: &Classes, nodes: &Nodes, limit: &Limit) {
         let all = classes.all.ids();
         match self {
             Scheduler::Mdrr(method) => {
-                let shares = Shares::new(nodes, classes);
-                all.for_each(|class| method.resize(class, shares.of(nodes, classes, class)));
+                let Some(resources) = limit.resources() else { return };
+                let shares = Shares::new(resources, nodes, classes);
+                all.for_each(|class| method.resize(class, shares.of(classes, class)));
             }
             Scheduler::Drfq(method) => {
-                let shares = Shares::new(nodes, classes);
-                all.for_each(|class| method.resize(shares.of(nodes, classes, class)));
+                let Some(resources) = limit.resources() else { return };
+                let shares = Shares::new(resources, nodes, classes);
+                all.for_each(|class| method.resize(shares.of(classes, class)));
             }
             _ => {}
         }
@@ -289,6 +301,15 @@ impl Scheduler {
         match self {
             Scheduler::Tokens(method) => method.standing(now, classes, class),
             _ => Standing::Owed,
+        }
+    }
+
+    /// What a class has left of its guaranteed rate, in requests, where the method counts that.
+    #[allow(dead_code, reason = "for load control that limits a class's surplus")]
+    pub(crate) fn tokens(&self, now: Time, classes: &Classes, class: ClassId) -> Option<f64> {
+        match self {
+            Scheduler::Tokens(method) => Some(method.tokens(now, classes, class)),
+            _ => None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
+use crate::limit::Resources;
 use crate::request::ClassId;
 
 /// A class's part of its pool's resources.
@@ -26,21 +27,25 @@ impl Share {
 }
 
 /// The weights of classes and the sizes of nodes, per first of the pools that have the same machines.
-pub(super) struct Shares(Vec<(f64, f64)>);
+pub(super) struct Shares<'a> {
+    whole: Vec<(f64, f64)>,
+    resources: &'a Resources,
+}
 
-impl Shares {
-    pub(super) fn new(nodes: &Nodes, classes: &Classes) -> Shares {
-        let mut whole: Vec<(f64, f64)> = (0..nodes.sections.len()).map(|pool| (0.0, nodes.whole(pool))).collect();
+impl<'a> Shares<'a> {
+    pub(super) fn new(resources: &'a Resources, nodes: &Nodes, classes: &Classes) -> Shares<'a> {
+        let mut whole: Vec<(f64, f64)> =
+            (0..nodes.sections.len()).map(|pool| (0.0, resources.whole(nodes, pool))).collect();
         for spec in &classes.specs {
-            whole[nodes.domain(nodes.sections.of_class(spec))].0 += spec.weight;
+            whole[resources.first_alike(nodes.sections.of_class(spec))].0 += spec.weight;
         }
-        Shares(whole)
+        Shares { whole, resources }
     }
 
-    pub(super) fn of(&self, nodes: &Nodes, classes: &Classes, class: ClassId) -> Share {
+    pub(super) fn of(&self, classes: &Classes, class: ClassId) -> Share {
         let pool = classes[class].pool;
-        let first = nodes.domain(pool);
-        let ((weights, whole), weight) = (self.0[first], classes.spec(class).weight);
+        let first = self.resources.first_alike(pool);
+        let ((weights, whole), weight) = (self.whole[first], classes.spec(class).weight);
         Share { pool, first, weight, weights, whole }
     }
 }

@@ -86,10 +86,16 @@ impl TokenBuckets {
         classes.spec(class).guarantee.throughput.unwrap_or(self.figures.best_effort_rate)
     }
 
+    /// What the class has left of its rate.
+    pub(super) fn tokens(&self, now: Time, classes: &Classes, class: ClassId) -> f64 {
+        // A copy: a look must not change what later looks find, to the last bit.
+        let mut bucket = self.buckets[class];
+        bucket.level(now, self.rate(classes, class))
+    }
+
     /// Has the class a whole token?
     pub(super) fn standing(&self, now: Time, classes: &Classes, class: ClassId) -> Standing {
-        let level = self.buckets[class].clone().level(now, self.rate(classes, class));
-        if level >= 1.0 { Standing::Owed } else { Standing::Surplus }
+        if self.tokens(now, classes, class) >= 1.0 { Standing::Owed } else { Standing::Surplus }
     }
 
     /// Cost of the class's requests relative to the declared one, corrected for what all suffer in flight: a class that is

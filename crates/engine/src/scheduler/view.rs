@@ -3,10 +3,9 @@
 use crate::classify::Classes;
 use crate::demand::{Demand, RESOURCES};
 use crate::dispatch::Nodes;
-use crate::index::GroupId;
+use crate::limit::Limit;
 use crate::policy::Policy;
 use crate::queue::Queues;
-use crate::release::Window;
 use crate::request::ClassId;
 use crate::ticket::{NONE, Tickets};
 use crate::time::Time;
@@ -27,36 +26,29 @@ pub(crate) struct SchedulerView<'a> {
     pub(crate) classes: &'a Classes,
     pub(crate) tickets: &'a Tickets,
     pub(crate) queues: &'a Queues,
-    pub(crate) nodes: &'a mut Nodes,
-    pub(crate) windows: &'a [Window],
+    pub(crate) nodes: &'a Nodes,
+    pub(crate) limit: &'a mut Limit,
 }
 
 impl SchedulerView<'_> {
     /// Have load control and a node of the pool room for a request of this sub-queue?
     pub(crate) fn room(&self, pool: usize, sub_queue: usize) -> bool {
-        let groups = self.nodes.groups.len();
-        let first = if self.windows.len() == groups { 0 } else { sub_queue * groups };
-        self.nodes.has_room(pool, &self.windows[first..][..groups], None)
+        self.limit.room(self.nodes, pool, sub_queue, None)
     }
 
     /// May a request of this class be released in this standing, if there is room?
-    pub(crate) fn admits(&self, _class: ClassId, _sub_queue: usize, _standing: Standing) -> bool {
-        true
+    pub(crate) fn admits(&self, class: ClassId, sub_queue: usize, standing: Standing) -> bool {
+        self.limit.admits(class, sub_queue, standing)
     }
 
     /// Size of the first window: methods that partition one have one.
     pub(crate) fn window(&self) -> u32 {
-        self.windows[0].size
+        self.limit.windows()[0].size
     }
 
     /// By how much requests of a pool take longer in flight than alone; at least 1.
     pub(crate) fn slowdown(&self, pool: usize) -> f64 {
-        let stretches = self
-            .nodes
-            .groups_of(pool)
-            .flat_map(|GroupId(group)| self.windows.iter().skip(group as usize).step_by(self.nodes.groups.len()))
-            .filter_map(|window| window.swing.as_ref().map(|swing| swing.stretch));
-        stretches.fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
+        self.limit.slowdown(self.nodes, pool)
     }
 
     /// Cost of the head of a class's sub-queue, as far as it is managed.
@@ -72,23 +64,26 @@ impl SchedulerView<'_> {
 
     /// Has a node that may serve the class enough for it, and nothing kept for others?
     pub(crate) fn fits(&self, class: ClassId, demand: Demand) -> bool {
-        self.nodes.fits(self.classes[class].pool, demand)
+        let resources = self.limit.resources();
+        resources.is_none_or(|resources| resources.fits(self.nodes, self.classes[class].pool, demand))
     }
 
     /// What is left of each resource in the pools that have the same machines as this one, as a share.
     pub(crate) fn left(&self, pool: usize) -> [f64; RESOURCES] {
-        self.nodes.left(Some(pool))
+        self.limit.resources().map_or([1.0; RESOURCES], |resources| resources.left(self.nodes, Some(pool)))
     }
 
     /// The resources that keep the nodes that may serve the class from taking it.
     pub(crate) fn lacking(&self, class: ClassId, demand: Demand) -> [bool; RESOURCES] {
-        self.nodes.lacking(self.classes[class].pool, demand)
+        let resources = self.limit.resources();
+        resources
+            .map_or([false; RESOURCES], |resources| resources.lacking(self.nodes, self.classes[class].pool, demand))
     }
 
     /// Keeps resources of the machines of `pool` for the head of a class, or for none. True if it fits now; then
     /// nothing is kept any more.
     pub(crate) fn keep(&mut self, pool: usize, head: Option<(ClassId, Demand)>) -> bool {
         let head = head.map(|(class, demand)| (self.classes[class].pool, demand));
-        self.nodes.keep(pool, head)
+        self.limit.resources_mut().is_none_or(|resources| resources.keep(self.nodes, pool, head))
     }
 }

@@ -37,7 +37,7 @@ const PATIENCE: f64 = 10.0;
 
 /// What one class computed in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Halves {
+pub(in crate::limit) struct Halves {
     /// Number of the cycle that the sums belong to.
     cycle: u64,
     /// Compute times, in seconds.
@@ -47,11 +47,11 @@ pub(crate) struct Halves {
 
 /// The state of one window's swing.
 #[derive(Clone, Debug)]
-pub(crate) struct Swing {
+pub(in crate::limit) struct Swing {
     figures: Adaptive,
     /// B, in requests.
-    pub(crate) base: f64,
-    pub(crate) searching: bool,
+    pub(in crate::limit) base: f64,
+    pub(in crate::limit) searching: bool,
     /// The smallest base.
     least: f64,
     /// Number of the cycle.
@@ -61,12 +61,12 @@ pub(crate) struct Swing {
     /// From when on releases count: it takes a compute time until the number inside has followed.
     counts_from: Time,
     /// When the half may end.
-    pub(crate) next: Time,
+    pub(in crate::limit) next: Time,
     /// Weight of the usable machines that the base is for.
     weight: f64,
     /// The smallest ratio of compute time to unloaded compute time among the classes of the latest half, at
     /// least 1: what every request suffers inside.
-    pub(crate) stretch: f64,
+    pub(in crate::limit) slowdown: f64,
     /// The latest elasticity, averaged over about two cycles.
     elasticity: f64,
     /// Integral of the requests inside since then, and its last instant, in request-seconds.
@@ -82,11 +82,11 @@ pub(crate) struct Swing {
     compute: f64,
     sum: f64,
     /// Classes that completed something in this cycle.
-    pub(crate) seen: Vec<ClassId>,
+    pub(in crate::limit) seen: Vec<ClassId>,
 }
 
 impl Swing {
-    pub(crate) fn new(now: Time, figures: Adaptive) -> Swing {
+    pub(in crate::limit) fn new(now: Time, figures: Adaptive) -> Swing {
         Swing {
             figures,
             base: 0.0,
@@ -97,7 +97,7 @@ impl Swing {
             counts_from: now,
             next: now + figures.shortest,
             weight: 0.0,
-            stretch: 1.0,
+            slowdown: 1.0,
             // Nothing is known: a limit in danger counts.
             elasticity: 1.0,
             area: 0.0,
@@ -112,25 +112,25 @@ impl Swing {
         }
     }
 
-    pub(crate) fn figures(&self) -> &Adaptive {
+    pub(in crate::limit) fn figures(&self) -> &Adaptive {
         &self.figures
     }
 
     /// New figures and classes; what is known of the knee stays.
-    pub(crate) fn reconfigure(&mut self, now: Time, figures: Adaptive) {
+    pub(in crate::limit) fn reconfigure(&mut self, now: Time, figures: Adaptive) {
         self.figures = figures;
         self.turn(now, Half::Free);
     }
 
     /// It is one of so many now that was one, or one of what were more (the parts, as a factor).
-    pub(crate) fn divide(&mut self, parts: f64) {
+    pub(in crate::limit) fn divide(&mut self, parts: f64) {
         self.base /= parts;
     }
 
     /// What the guarantees need of this group, in slots, and its usable machines and their weight. The base
     /// begins there, and is never below a share of it, nor below `per_machine`. It follows the machines: so
     /// does the knee.
-    pub(crate) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
+    pub(in crate::limit) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
         self.at_least(slots, machines);
         if self.base == 0.0 {
             self.base = slots;
@@ -145,17 +145,17 @@ impl Swing {
     }
 
     /// The guarantees need another number of slots, or the machines are others.
-    pub(crate) fn at_least(&mut self, slots: f64, machines: u32) {
+    pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
         self.least = (self.figures.least_share * slots).max(self.figures.per_machine * f64::from(machines.max(1)));
     }
 
     /// The window now.
-    pub(crate) fn size(&self) -> u32 {
+    pub(in crate::limit) fn size(&self) -> u32 {
         if self.high { self.high() } else { self.low() as u32 }
     }
 
     /// The window in a high half.
-    pub(crate) fn high(&self) -> u32 {
+    pub(in crate::limit) fn high(&self) -> u32 {
         (self.base * (1.0 + self.figures.swing)).round().clamp(self.low() + 1.0, 1e9) as u32
     }
 
@@ -164,12 +164,12 @@ impl Swing {
     }
 
     /// Are requests held back?
-    pub(crate) fn holding(&self) -> bool {
+    pub(in crate::limit) fn holding(&self) -> bool {
         self.holding
     }
 
     /// The number inside is about to change from `in_flight`, or requests begin or cease to be held back.
-    pub(crate) fn note(&mut self, now: Time, in_flight: u32, holding: bool) {
+    pub(in crate::limit) fn note(&mut self, now: Time, in_flight: u32, holding: bool) {
         let from = self.at.max(self.counts_from);
         if now > from {
             let passed = now.since(from).as_secs_f64();
@@ -181,7 +181,7 @@ impl Swing {
     }
 
     /// A good answer of `class` after `compute` seconds.
-    pub(crate) fn completed(&mut self, now: Time, class: ClassId, halves: &mut Halves, compute: f64) {
+    pub(in crate::limit) fn completed(&mut self, now: Time, class: ClassId, halves: &mut Halves, compute: f64) {
         if now < self.counts_from {
             return;
         }
@@ -197,7 +197,7 @@ impl Swing {
     }
 
     /// The half that is over, as far as it tells anything. `in_flight` is inside now.
-    pub(crate) fn half(&mut self, now: Time, in_flight: u32) -> Half {
+    pub(in crate::limit) fn half(&mut self, now: Time, in_flight: u32) -> Half {
         self.note(now, in_flight, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
         let (enough, held) =
@@ -224,7 +224,7 @@ impl Swing {
     }
 
     /// Work of one class completed in the low and in the high half of the cycle.
-    pub(crate) fn work(&self, halves: &Halves) -> [Work; 2] {
+    pub(in crate::limit) fn work(&self, halves: &Halves) -> [Work; 2] {
         let count = f64::from(halves.count[0] + halves.count[1]);
         if halves.cycle != self.cycle || count == 0.0 {
             return [Work::default(); 2];
@@ -234,7 +234,7 @@ impl Swing {
     }
 
     /// Moves the base after a whole cycle, in which `work` was completed in the two halves.
-    pub(crate) fn step(&mut self, work: [Work; 2], cycle: Cycle) -> Why {
+    pub(in crate::limit) fn step(&mut self, work: [Work; 2], cycle: Cycle) -> Why {
         let gained = (work[1].sum / cycle.seconds[1]) / (work[0].sum / cycle.seconds[0]);
         let swung = (cycle.inside[1] / cycle.inside[0]).ln();
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
@@ -255,12 +255,12 @@ impl Swing {
     }
 
     /// Would a smaller window make compute times shorter, as far as is known?
-    pub(crate) fn helps(&self) -> bool {
+    pub(in crate::limit) fn helps(&self) -> bool {
         self.elasticity >= self.figures.found
     }
 
     /// Mean compute time of a class over the cycle less what may be chance, in seconds.
-    pub(crate) fn mean(&self, halves: &Halves) -> f64 {
+    pub(in crate::limit) fn mean(&self, halves: &Halves) -> f64 {
         let count = f64::from(halves.count[0] + halves.count[1]);
         if halves.cycle != self.cycle || count == 0.0 {
             return 0.0;
@@ -270,13 +270,13 @@ impl Swing {
     }
 
     /// Shrinks the base because a limit is in danger.
-    pub(crate) fn back_off(&mut self, in_flight: u32) {
+    pub(in crate::limit) fn back_off(&mut self, in_flight: u32) {
         self.searching = false;
         self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.least);
     }
 
     /// Begins the other half of the cycle, or a new cycle.
-    pub(crate) fn turn(&mut self, now: Time, half: Half) {
+    pub(in crate::limit) fn turn(&mut self, now: Time, half: Half) {
         self.high = match half {
             Half::Unfinished => return,
             Half::Free | Half::Low => true,
@@ -300,7 +300,7 @@ impl Swing {
 
     /// May a class's compute time take what it takes? `value` is the guaranteed statistic, `mean` and `unloaded`
     /// are means; all in seconds.
-    pub(crate) fn endangered(&self, value: f64, mean: f64, unloaded: f64, limit: f64) -> bool {
+    pub(in crate::limit) fn endangered(&self, value: f64, mean: f64, unloaded: f64, limit: f64) -> bool {
         let base = value * (unloaded / mean.max(1e-9)).min(1.0);
         value > base + self.figures.compute_share * (limit - base).max(0.0)
     }
@@ -308,7 +308,7 @@ impl Swing {
 
 /// What a half cycle tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Half {
+pub(in crate::limit) enum Half {
     /// Too few completions yet.
     Unfinished,
     /// Nothing was held back: nothing to learn.
@@ -323,7 +323,7 @@ pub(crate) enum Half {
 
 /// A whole cycle: low half, high half.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Cycle {
+pub(in crate::limit) struct Cycle {
     /// Mean requests inside.
     inside: [f64; 2],
     seconds: [f64; 2],
@@ -331,7 +331,7 @@ pub(crate) struct Cycle {
 
 /// Work completed: Σ of compute times, each its class's mean, and Σ of their squares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Work {
+pub(in crate::limit) struct Work {
     sum: f64,
     squares: f64,
 }
@@ -353,8 +353,8 @@ impl core::ops::Add for Work {
 
 /// The class whose limit is most in danger.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Danger {
-    pub(crate) class: ClassId,
-    pub(crate) compute: Duration,
-    pub(crate) limit: Duration,
+pub(in crate::limit) struct Danger {
+    pub(in crate::limit) class: ClassId,
+    pub(in crate::limit) compute: Duration,
+    pub(in crate::limit) limit: Duration,
 }

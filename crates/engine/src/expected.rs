@@ -1,0 +1,164 @@
+//! The expected compute time of a class: how long its requests are in flight, from release to last byte.
+//!
+//! The expected compute time is taken over the last control period with completions, by the statistic
+//! that is guaranteed: a mean where a mean is, a percentile where that is. The paper says "how other
+//! requests of the same class are currently performing" and no more; see
+//! `docs/adr/0006-two-readings-of-quorum.md`. It is silent on what is expected when nothing completes; see
+//! [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
+
+use crate::discipline::{Admit, StaleEstimate};
+use crate::policy::{ResponseTime, Statistic};
+use crate::time::Time;
+
+/// Control period in nanoseconds: Quorum's 500 ms (Sec. 3.1), a compromise between fast reaction and
+/// enough completions to average over.
+pub(crate) const PERIOD: u64 = 500_000_000;
+
+/// What is left of an unconfirmed estimate after a period. 0.7 halves it in a second, so that a class
+/// is tried again within a few seconds of a stall, and hardly moves on a single empty period.
+const DECAY: f64 = 0.7;
+
+/// Compute times of a period that are kept to take a percentile of: enough to tell a 95th from a 90th.
+const KEPT: usize = 64;
+
+/// The same under [`Admit::Deadline`], where an overloaded class rides at its limit and noise lifts it beyond: by
+/// 2 % with 64 exponential times, by nothing that could be measured with these.
+const KEPT_AT_THE_LIMIT: usize = 256;
+
+/// How a policy wants estimates to be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Estimation {
+    /// An estimate that nothing confirms stays as it is.
+    hold: bool,
+    /// Compute times that are kept.
+    kept: usize,
+}
+
+impl Estimation {
+    pub(crate) fn of(admit: &Admit) -> Estimation {
+        match admit {
+            Admit::Deadline { stale } => Estimation { hold: *stale == StaleEstimate::Hold, kept: KEPT_AT_THE_LIMIT },
+            _ => Estimation { hold: false, kept: KEPT },
+        }
+    }
+}
+
+/// The expected compute time of one class: a statistic over a control period, in seconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    period: u64,
+    sum: f64,
+    count: u32,
+    mean: Option<f64>,
+    /// The guaranteed percentile, if a percentile is guaranteed.
+    percentile: Option<f64>,
+    /// The latest compute times of the period.
+    kept: Option<Box<[f32]>>,
+}
+
+impl Expected {
+    pub(crate) const UNKNOWN: Expected =
+        Expected { period: 0, sum: 0.0, count: 0, mean: None, percentile: None, kept: None };
+
+    /// Brings the estimate up to `now`. `in_flight` tells whether the class has requests in flight.
+    #[inline]
+    pub(crate) fn roll(&mut self, now: Time, in_flight: bool, estimation: Estimation, limit: Option<ResponseTime>) {
+        let period = now.as_nanos() / PERIOD;
+        if period > self.period {
+            self.turn(period, in_flight, estimation, limit);
+        }
+    }
+
+    /// A later period begins.
+    fn turn(&mut self, period: u64, in_flight: bool, estimation: Estimation, limit: Option<ResponseTime>) {
+        let mut passed = period - self.period;
+        self.period = period;
+        if self.count > 0 {
+            self.mean = Some(self.sum / f64::from(self.count));
+            self.percentile = match (limit.map(|rt| rt.statistic), &mut self.kept) {
+                (Some(Statistic::Percentile(p)), Some(kept)) => {
+                    let some = kept.len().min(self.count as usize);
+                    let kept = &mut kept[..some];
+                    kept.sort_unstable_by(f32::total_cmp);
+                    let rank = (kept.len() as f64 * p / 100.0).ceil() as usize;
+                    Some(f64::from(kept[rank.clamp(1, kept.len()) - 1]))
+                }
+                _ => None,
+            };
+            self.sum = 0.0;
+            self.count = 0;
+            passed -= 1;
+        }
+        if !in_flight && !estimation.hold && passed > 0 {
+            let left = DECAY.powi(passed.min(64) as i32);
+            self.mean = self.mean.map(|e| e * left);
+            self.percentile = self.percentile.map(|e| e * left);
+        }
+    }
+
+    /// One more completion. Call [`Expected::roll`] first.
+    pub(crate) fn add(&mut self, seconds: f64, estimation: Estimation, limit: Option<ResponseTime>) {
+        if let Some(Statistic::Percentile(_)) = limit.map(|rt| rt.statistic) {
+            let size = estimation.kept;
+            let kept = self.kept.get_or_insert_with(|| vec![0.0; size].into_boxed_slice());
+            kept[self.count as usize % kept.len()] = seconds as f32;
+        }
+        self.sum += seconds;
+        self.count += 1;
+        if self.mean.is_none() {
+            self.mean = Some(seconds);
+        }
+    }
+
+    /// Mean in seconds, if anything completed yet.
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        self.mean
+    }
+
+    /// The guaranteed statistic in seconds where that is known, else the mean.
+    pub(crate) fn guaranteed(&self) -> Option<f64> {
+        self.percentile.or(self.mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::time::Duration;
+
+    #[test]
+    fn the_guaranteed_statistic_is_expected() {
+        let at = |period: u64| Time::from_nanos(period * PERIOD);
+        let limit = |statistic| Some(ResponseTime { statistic, limit: Duration::from_secs(1) });
+        let quorum = Estimation::of(&Admit::Deadline { stale: StaleEstimate::Decay });
+        let p95 = limit(Statistic::Percentile(95.0));
+        let mut e = Expected::UNKNOWN;
+        e.roll(at(1), true, quorum, p95);
+        for ms in 1..=100 {
+            e.add(f64::from(ms) / 1e3, quorum, p95);
+        }
+        e.roll(at(2), true, quorum, p95);
+        let close = |value: Option<f64>, to: f64| (value.unwrap() - to).abs() < 1e-6;
+        assert!(close(e.guaranteed(), 0.095) && close(e.seconds(), 0.0505), "{e:?}");
+        // A mean is guaranteed from now on.
+        let mean = limit(Statistic::Average);
+        e.add(0.2, quorum, mean);
+        e.roll(at(3), true, quorum, mean);
+        assert!(close(e.guaranteed(), 0.2), "{e:?}");
+    }
+
+    #[test]
+    fn an_estimate_decays_only_with_nothing_inside_and_only_if_asked() {
+        let at = |period: u64| Time::from_nanos(period * PERIOD);
+        let quorum = Estimation::of(&Admit::Deadline { stale: StaleEstimate::Decay });
+        let hold = Estimation::of(&Admit::Deadline { stale: StaleEstimate::Hold });
+        for (admit, inside, expected) in [(quorum, false, 0.49), (quorum, true, 1.0), (hold, false, 1.0)] {
+            let mut e = Expected::UNKNOWN;
+            e.roll(at(1), true, admit, None);
+            e.add(0.5, admit, None);
+            e.add(1.5, admit, None);
+            e.roll(at(4), inside, admit, None);
+            assert!((e.seconds().unwrap() - expected).abs() < 1e-12, "{admit:?} {inside}");
+        }
+    }
+}
