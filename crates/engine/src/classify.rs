@@ -10,8 +10,6 @@
 
 use std::collections::BTreeMap;
 
-use crate::admit::Pace;
-use crate::demand::RESOURCES;
 use crate::dispatch::Sections;
 use crate::expected::{Estimation, Expected};
 use crate::forward::RetryTokens;
@@ -20,7 +18,6 @@ use crate::observe::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
 use crate::request::{ClassId, TemplateId};
-use crate::scheduler::Bucket;
 use crate::time::Time;
 
 /// State of one live class.
@@ -37,15 +34,6 @@ pub(crate) struct Class {
     pub(crate) queue: Queue,
     pub(crate) in_flight: u32,
     pub(crate) expected: Expected,
-    /// What one of its requests takes of its dominant resource, in node-seconds: a mean of the latest. `None` where nobody
-    /// knows what requests take.
-    pub(crate) dominant: Option<f64>,
-    /// How fast each of its lines is released.
-    pub(crate) pace: [Pace; RESOURCES],
-    /// Since when requests have waited in each, if any do.
-    pub(crate) backlogged: [Time; RESOURCES],
-    /// What it may ask for: an arrival takes a token if there is one, and is owed an answer then.
-    pub(crate) arrivals: Bucket,
     pub(crate) observed: Observed,
     pub(crate) retry: RetryTokens,
     /// What it was made for, and by which template.
@@ -64,10 +52,6 @@ impl Class {
             queue: Queue::EMPTY,
             in_flight: 0,
             expected: Expected::UNKNOWN,
-            dominant: None,
-            pace: [Pace::NONE; RESOURCES],
-            backlogged: [now; RESOURCES],
-            arrivals: Bucket::new(now),
             observed: Observed::new(now),
             retry: RetryTokens::new(now),
             made: None,
@@ -116,6 +100,9 @@ pub(crate) struct Classes {
     pub(crate) pool_slots: Vec<f64>,
     /// Sum and number of known service times, for classes that have none yet.
     known: (f64, u32),
+    /// Cost of a request of each class in its dominant resource, in node-seconds: a mean of the latest. `None` where costs
+    /// are not shared.
+    mean_costs: Table<ClassId, Option<f64>>,
     pub(crate) estimation: Estimation,
 }
 
@@ -145,9 +132,21 @@ impl Classes {
         let pool_slots = vec![0.0; parts.len()];
         let free = Vec::new();
         let (total_weight, known) = (0, (0.0, 0));
+        let mean_costs = Table::filled(all.len(), None);
         let estimation = Estimation::of(&policy.discipline.admit);
-        let mut classes =
-            Classes { all, specs, sections, named, templates, free, total_weight, pool_slots, known, estimation };
+        let mut classes = Classes {
+            all,
+            specs,
+            sections,
+            named,
+            templates,
+            free,
+            total_weight,
+            pool_slots,
+            known,
+            mean_costs,
+            estimation,
+        };
         classes.weigh();
         classes
     }
@@ -173,6 +172,11 @@ impl Classes {
                 self.all[index].slots = slots;
             }
         }
+    }
+
+    /// Takes over the mean cost of a class of `old`.
+    pub(crate) fn carry_cost(&mut self, old: &Classes, from: ClassId, to: ClassId) {
+        self.mean_costs[to] = old.mean_costs[from];
     }
 
     /// Brings the estimate of a class's compute time up to now.
@@ -223,6 +227,7 @@ impl Classes {
         } else {
             self.all.push(class)
         };
+        self.mean_costs.put(index, None);
         let weight = self.due_weight(index);
         self.change_weight(index, weight);
         self.templates[template.0 as usize].by_key.insert(key.into(), index);
@@ -298,7 +303,7 @@ impl Classes {
     /// What its guarantee needs in slots, as far as the service time is known.
     fn slots(&self, class: ClassId) -> f64 {
         let Some(service) = self.service_time(class) else { return 0.0 };
-        match self.all[class].dominant {
+        match self.mean_costs[class] {
             Some(_) => self.spec(class).guarantee.throughput.unwrap_or(0.0) * service,
             None => self.all[class].weight as f64 * 1e-9,
         }
@@ -308,7 +313,7 @@ impl Classes {
     pub(crate) fn takes(&mut self, class: ClassId, seconds: f64) {
         /// The mean of so many requests is stable, and follows a class that asks for something else.
         const REQUESTS: f64 = 64.0;
-        let mean = &mut self.all[class].dominant;
+        let mean = &mut self.mean_costs[class];
         let known = mean.unwrap_or(seconds);
         *mean = Some(known + (seconds - known) / REQUESTS);
     }
@@ -344,7 +349,7 @@ impl Classes {
     pub(crate) fn due_weight(&self, class: ClassId) -> u64 {
         let Some(throughput) = self.spec(class).guarantee.throughput else { return 0 };
         let mean = if self.known.1 > 0 { self.known.0 / f64::from(self.known.1) } else { ASSUMED_SERVICE };
-        let service = self.all[class].dominant.or(self.service_time(class)).unwrap_or(mean);
+        let service = self.mean_costs[class].or(self.service_time(class)).unwrap_or(mean);
         // 2⁵³ billionths are nine million slots; more classes than that fit into 64 bits.
         (throughput * service * 1e9).clamp(1.0, 9_007_199_254_740_992.0) as u64
     }

@@ -5,7 +5,7 @@
 
 use core::time::Duration;
 
-use crate::admit::ServerLoad;
+use crate::admission::ServerLoad;
 use crate::policy::InvalidPolicy;
 
 /// One method per stage, plus the method's own figures.

@@ -26,7 +26,7 @@ mod targets;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::admit::LoadSource;
+use crate::admission::LoadSource;
 use crate::heap::Heaps;
 use crate::index::{GroupId, Id, LaneId, MachineId, Table};
 use crate::limit::Window;

@@ -1,17 +1,15 @@
 //! The state machine: what happens to a request from its arrival to its release.
 
-use crate::admit::{self, Outlook, Waiting};
+use crate::admission::{Admission, AdmissionView, Offer, Step};
 use crate::classify::Classes;
 use crate::demand::{Costs, Demand};
-use crate::discipline::Admit;
 use crate::dispatch::{Nodes, Wanted};
-use crate::heap::Heaps;
 use crate::limit::{Limit, LimitView};
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
 use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
-use crate::scheduler::{Claim, Release, Scheduler, SchedulerView};
+use crate::scheduler::{Claim, Release, Scheduler, SchedulerView, Standing};
 use crate::ticket::{Entry, NONE, State, Tickets};
 use crate::time::Time;
 use core::time::Duration;
@@ -21,17 +19,13 @@ use core::time::Duration;
 pub struct Engine {
     pub(crate) policy: Policy,
     pub(crate) now: Time,
-    pub(crate) sequence: u64,
     pub(crate) tickets: Tickets,
     pub(crate) classes: Classes,
     pub(crate) queues: Queues,
     pub(crate) nodes: Nodes,
-    /// Lines of every class's queue.
-    pub(crate) sub_queues: usize,
+    pub(crate) admission: Admission,
     pub(crate) limit: Limit,
     pub(crate) scheduler: Scheduler,
-    /// Waiting classes by the instant at which their head is dropped.
-    pub(crate) expiry: Heaps<Time, ClassId>,
     pub(crate) random: Random,
 }
 
@@ -50,17 +44,14 @@ impl Engine {
         let mut nodes = Nodes::new(&policy);
         nodes.begin(now);
         let limit = Limit::new(now, &policy, &nodes, live);
-        let sub_queues = policy.sub_queues();
         let mut engine = Engine {
             now,
-            sequence: 0,
             tickets: Tickets::new(),
-            queues: Queues::new(policy.max_waiting, nodes.sections.len(), policy.discipline.tags.len()),
+            queues: Queues::new(&policy, nodes.sections.len(), live),
             scheduler: Scheduler::new(now, &policy, &classes, &nodes, &limit),
+            admission: Admission::new(now, &policy, live),
             limit,
-            sub_queues,
             nodes,
-            expiry: Heaps::new(1, live),
             random: Random::new(seed),
             classes,
             policy,
@@ -77,7 +68,8 @@ impl Engine {
         let (class, made) = self.classes.intern(now, template, key);
         if made {
             let live = self.classes.all.len();
-            self.expiry.grow(live);
+            self.queues.expiry.grow(live);
+            self.admission.open(now, class);
             self.limit.open(class);
             self.scheduler.open(now, &self.classes, &self.nodes, &self.limit, core::iter::once(class));
         }
@@ -98,7 +90,6 @@ impl Engine {
     fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival) -> Result<Verdict, ShedReason> {
         let spec = self.classes.spec(class);
         let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
-        let limit = response_time.map(|rt| rt.limit);
         let state = &mut self.classes[class];
         state.observed.offered(now);
         let known = self.policy.costs() != Costs::Unknown;
@@ -116,36 +107,29 @@ impl Engine {
         if self.limit.resources().is_some_and(|resources| resources.is_too_large(pool, managed)) {
             return Err(ShedReason::TooLarge);
         }
-        if self.overloaded(class) {
-            return Err(ShedReason::ServerLoad);
-        }
-        let predicted = self.predicted(now, class, sub_queue);
+        let offer = Offer { class, sub_queue, code: self.classes.spec(class).tag, itself: None };
+        let standing = self.decide(&offer, Standing::Surplus, Step::Door).map(|_| {
+            let (admission, view, _) = self.admitting();
+            admission.offered(&view, &offer)
+        })?;
         // Where credit decides, it does so at every release.
         let free = self.limit.resources().is_none()
             && self.classes[class].queue.sub_queues[sub_queue].len == 0
             && self.limit.room(&self.nodes, pool, sub_queue, None)
             && self.limit.admits(class, sub_queue, self.scheduler.standing(now, &self.classes, class));
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
-            let expected = self.classes[class].expected.guaranteed().unwrap_or(0.0);
-            if admit::hopeless(&self.policy.discipline.admit, limit, expected) {
-                return Err(ShedReason::Deadline);
-            }
+            self.decide(&offer, standing, Step::Release)?;
             let index = self.accept(now, class, arrival, (demand, sub_queue));
             let node = self.send(now, index);
             return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
         }
         self.queues.room(class, arrival.flow, &self.classes[class].queue, bounds)?;
-        if let Some(reason) = predicted {
-            return Err(reason);
-        }
-        if !self.admits(pool, self.classes.spec(class).tag, None) {
-            return Err(ShedReason::Threshold);
-        }
+        self.decide(&offer, standing, Step::Queue)?;
         let index = self.accept(now, class, arrival, (demand, sub_queue));
         let bounds = self.bounds(class);
         let state = &mut self.classes[class];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
-            state.backlogged[sub_queue] = now;
+            self.admission.waits(class, sub_queue, now);
             self.scheduler.begins(&self.classes, class);
             self.rank(class);
         }
@@ -184,13 +168,13 @@ impl Engine {
 
     fn next_action(&mut self, now: Time) -> Option<Action> {
         self.promote(now);
-        while let Some((_, class)) = self.expiry.peek(0).filter(|(at, _)| *at <= now) {
+        while let Some((_, class)) = self.queues.expiry.peek(0).filter(|(at, _)| *at <= now) {
             let head = self.classes[class].queue.oldest(&self.tickets);
             let (due, reason) = self.drop_at(now, head);
             if due <= now {
                 return Some(self.turn_away(now, head, reason));
             }
-            self.expiry.set(0, class, due);
+            self.queues.expiry.set(0, class, due);
         }
         if let Some((_, index)) = self.queues.first_behind().filter(|(at, _)| *at <= now) {
             return Some(self.turn_away(now, index, ShedReason::QueueTimeout));
@@ -234,7 +218,7 @@ impl Engine {
     /// step of control, the next return of an ejected node.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let expiry = self.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
+        let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
         let behind = self.queues.first_behind().map_or(Time::NEVER, |(at, _)| at);
         let next = self.limit.due().min(expiry).min(behind).min(self.nodes.next_return()).min(self.nodes.next_resize());
         (next != Time::NEVER).then_some(next)
@@ -269,37 +253,10 @@ impl Engine {
         }
     }
 
-    /// Would a request of the class that arrives now wait too long?
-    fn predicted(&mut self, now: Time, class: ClassId, sub_queue: usize) -> Option<ShedReason> {
-        let Admit::Predict(figures) = self.policy.discipline.admit else { return None };
-        let spec = self.classes.spec(class);
-        let (guarantee, max_wait) = (spec.guarantee, spec.queue.max_wait);
-        let mut owed = false;
-        if let Some(rate) = guarantee.throughput {
-            owed = self.classes[class].arrivals.level(now, rate) >= 1.0;
-            if owed {
-                let tokens = self.cost_ratio(class);
-                // A debt of what it takes beyond the one that is there.
-                self.classes[class].arrivals.take(now, rate, tokens, f64::INFINITY);
-            }
-        }
-        let state = &mut self.classes[class];
-        let waiting = state.queue.sub_queues[sub_queue].len;
-        if waiting == 0 {
-            return None;
-        }
-        state.pace[sub_queue].roll(now, figures.fresh);
-        let outlook = Outlook {
-            waiting,
-            backlogged: now.as_nanos() - state.backlogged[sub_queue].as_nanos(),
-            owed,
-            guaranteed: guarantee.throughput.unwrap_or(0.0),
-            limit: guarantee.response_time.map(|rt| rt.limit),
-            max_wait,
-            expected: state.expected.guaranteed().unwrap_or(0.0),
-            pace: state.pace[sub_queue],
-        };
-        admit::too_long(figures, &outlook)
+    /// Is a request refused at this step?
+    fn decide(&mut self, offer: &Offer, standing: Standing, step: Step) -> Result<(), ShedReason> {
+        let (admission, view, random) = self.admitting();
+        admission.decide(&view, offer, standing, step, random).map_or(Ok(()), Err)
     }
 
     /// Takes a request in; it is in no queue yet.
@@ -318,8 +275,7 @@ impl Engine {
             self.reweigh(class);
             self.scheduler.active(&self.classes, class);
         }
-        self.sequence += 1;
-        let index = self.tickets.insert(class, arrival.flow, arrival.tag, now, self.sequence);
+        let index = self.tickets.insert(class, arrival.flow, arrival.tag, now);
         self.tickets[index].code = self.classes.spec(class).tag;
         self.tickets[index].target = arrival.target;
         let known = self.classes[class].expected.seconds();
@@ -351,10 +307,8 @@ impl Engine {
         let budget = self.classes.spec(class).retry;
         let state = &mut self.classes[class];
         state.retry.deposit(&budget);
-        if let Admit::Predict(figures) = self.policy.discipline.admit {
-            state.pace[sub_queue].released(now, figures.fresh);
-        }
         state.in_flight += 1;
+        self.admission.released(now, class, sub_queue);
         let entry = &mut self.tickets[index];
         entry.state = State::Inside;
         entry.node = node;
@@ -410,13 +364,7 @@ impl Engine {
     pub(crate) fn drop_at(&mut self, now: Time, index: u32) -> (Time, ShedReason) {
         let Entry { class, arrived, .. } = self.tickets[index];
         self.classes.roll(now, class);
-        let admit = &self.policy.discipline.admit;
-        let spec = self.classes.spec(class);
-        let (limit, max_wait) = (spec.guarantee.response_time, spec.queue.max_wait);
-        let state = &self.classes[class];
-        let expected = state.expected.guaranteed();
-        let (limit, alone) = (limit.map(|rt| rt.limit), state.in_flight == 0);
-        let (last, reason) = admit::drop_at(admit, arrived, limit, expected.unwrap_or(0.0), alone, max_wait);
+        let (last, reason) = self.admission.deadline(&self.classes, class, arrived);
         // Exactly on time is still in time.
         (last + Duration::from_nanos(1), reason)
     }
@@ -433,6 +381,13 @@ impl Engine {
         Duration::from_secs(seconds as u64)
     }
 
+    /// Admission, and what it sees.
+    fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
+        let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, scheduler, random } = self;
+        let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes, limit, scheduler };
+        (admission, view, random)
+    }
+
     /// The scheduler, and what it sees.
     fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
         let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, .. } = self;
@@ -445,11 +400,6 @@ impl Engine {
         scheduler.next(&mut view)
     }
 
-    fn cost_ratio(&mut self, class: ClassId) -> f64 {
-        let (scheduler, view) = self.scheduling();
-        scheduler.cost_ratio(&view, class)
-    }
-
     /// The code with which the request whose turn it is is put back, if it is.
     fn puts_back(&mut self, index: u32) -> Option<u32> {
         let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, random, .. } = self;
@@ -460,32 +410,20 @@ impl Engine {
     /// Puts a request, the head of its class's queue, back at the end. It may be refused there: the answer says so.
     fn put_back(&mut self, now: Time, index: u32, code: u32) -> Option<Action> {
         let class = self.tickets[index].class;
-        let pool = self.classes[class].pool;
-        if !self.admits(pool, code, Some(index)) {
-            return Some(self.turn_away(now, index, ShedReason::Threshold));
+        let sub_queue = usize::from(self.tickets[index].sub_queue);
+        let (admission, view, random) = self.admitting();
+        let offer = Offer { class, sub_queue, code, itself: Some(index) };
+        if let Some(reason) = admission.decide_again(&view, &offer, random) {
+            return Some(self.turn_away(now, index, reason));
         }
         let bounds = self.bounds(class);
         let queue = &mut self.classes[class].queue;
         self.queues.unlink(&mut self.tickets, queue, index, bounds);
-        self.sequence += 1;
-        self.tickets[index].sequence = self.sequence;
+        self.tickets[index].sequence = self.tickets.next_number();
         self.tickets[index].code = code;
         self.queues.push(&mut self.tickets, queue, index, bounds);
         self.rank(class);
         None
-    }
-
-    /// Do the thresholds of its pool let a request with tag `code` wait? `itself` waits there already and does not
-    /// count.
-    fn admits(&mut self, pool: usize, code: u32, itself: Option<u32>) -> bool {
-        let Admit::Thresholds { queue } = self.policy.discipline.admit else { return true };
-        let counts = self.queues.tagged(pool);
-        let own = itself.map(|index| self.tickets[index].code);
-        let waiting = Waiting {
-            all: counts.iter().sum::<u32>() - u32::from(own.is_some()),
-            alike: counts[code as usize] - u32::from(own == Some(code)),
-        };
-        admit::admits(&self.policy.discipline.tags, code, queue, waiting, &mut self.random)
     }
 
     /// A waiting request that fits none of the nodes that are left: it would keep back all behind it until its node
@@ -510,11 +448,11 @@ impl Engine {
     pub(crate) fn rank(&mut self, class: ClassId) {
         let state = &self.classes[class];
         let pool = state.pool;
-        let (waits, known) = (state.queue.len > 0, self.expiry.contains(class));
+        let (waits, known) = (state.queue.len > 0, self.queues.expiry.contains(class));
         if !waits && !known {
             return;
         }
-        for sub_queue in 0..self.sub_queues {
+        for sub_queue in 0..self.queues.sub_queues {
             let head = self.classes[class].queue.sub_queues[sub_queue].head;
             if head == NONE {
                 self.scheduler.gone(class, pool, sub_queue);
@@ -524,11 +462,11 @@ impl Engine {
             scheduler.waits(&view, Claim { class, pool, sub_queue, head });
         }
         if !waits {
-            self.expiry.remove(0, class);
+            self.queues.expiry.remove(0, class);
             return;
         }
         let (due, _) = self.drop_at(self.now, self.classes[class].queue.oldest(&self.tickets));
-        self.expiry.set(0, class, due);
+        self.queues.expiry.set(0, class, due);
     }
 
     /// A class has nothing waiting or in flight any more.

@@ -17,7 +17,7 @@
 //!
 //! Times must not run backwards; one that does counts as the latest time seen.
 
-mod admit;
+mod admission;
 mod classify;
 mod demand;
 mod discipline;
@@ -39,7 +39,7 @@ mod snapshot;
 mod ticket;
 mod time;
 
-pub use admit::{LoadSource, ServerLoad};
+pub use admission::{LoadSource, ServerLoad};
 pub use demand::{Demand, RESOURCES};
 pub use discipline::*;
 pub use dispatch::{Lard, Resize, ServiceSet};

@@ -20,7 +20,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::demand::RESOURCES;
 use crate::heap::Heaps;
-use crate::policy::QueueBounds;
+use crate::policy::{Policy, QueueBounds};
 use crate::request::{ClassId, ShedReason};
 use crate::ticket::{NONE, Tickets};
 use crate::time::Time;
@@ -60,6 +60,10 @@ pub(crate) struct Queues {
     max_waiting: u32,
     /// Requests waiting per class and source, kept only for classes that bound it.
     flows: HashMap<(ClassId, u64), u32, BuildHasherDefault<FlowHasher>>,
+    /// Sub-queues of every class's queue.
+    pub(crate) sub_queues: usize,
+    /// Waiting classes by the instant at which their head is dropped.
+    pub(crate) expiry: Heaps<Time, ClassId>,
     /// Requests that stand behind younger ones, by the instant at which they have waited too long.
     behind: Heaps<Time>,
     /// Requests waiting per pool and tag.
@@ -76,11 +80,12 @@ pub(crate) struct Bounds {
 }
 
 impl Queues {
-    /// `pools` and `tags` say how many there are.
-    pub(crate) fn new(max_waiting: u32, pools: usize, tags: usize) -> Queues {
-        let tags = tags.max(1);
+    /// `pools` and `classes` say how many there are.
+    pub(crate) fn new(policy: &Policy, pools: usize, classes: usize) -> Queues {
+        let tags = policy.discipline.tags.len().max(1);
+        let (max_waiting, sub_queues, expiry) = (policy.max_waiting, policy.sub_queues(), Heaps::new(1, classes));
         let (flows, behind, tagged) = (HashMap::default(), Heaps::new(1, 0), vec![0; pools * tags]);
-        Queues { waiting: 0, max_waiting, flows, behind, tagged, tags }
+        Queues { waiting: 0, max_waiting, flows, sub_queues, expiry, behind, tagged, tags }
     }
 
     /// The request that stands behind younger ones and is to be dropped first, and when.

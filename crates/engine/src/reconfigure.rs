@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::admission::Admission;
 use crate::classify::Classes;
 use crate::demand::{Costs, Demand};
 use crate::dispatch::Nodes;
 use crate::engine::Engine;
-use crate::heap::Heaps;
 use crate::index::{GroupId, Id, Table};
 use crate::limit::Limit;
 use crate::policy::{InvalidPolicy, Policy};
@@ -62,7 +62,6 @@ impl Engine {
         self.limit = limit;
         self.classes = classes;
         self.nodes = nodes;
-        self.sub_queues = policy.sub_queues();
         self.policy = policy;
         self.rebuild(now, &kept);
         Ok(())
@@ -98,12 +97,12 @@ impl Engine {
             let state = &mut classes[new];
             if old.made.is_some() == state.made.is_some() {
                 state.expected = old.expected.clone();
-                state.pace = old.pace;
-                state.dominant = old.dominant.filter(|_| policy.is_priced());
                 kept.push((from, new));
-                state.arrivals = old.arrivals;
                 state.observed = old.observed.clone();
                 state.retry = old.retry;
+                if policy.costs() == Costs::Shared {
+                    classes.carry_cost(&self.classes, from, new);
+                }
             } else {
                 // A smaller `max_live` sent it to the overflow class.
                 state.observed.counts.add(&old.observed.counts);
@@ -139,12 +138,13 @@ impl Engine {
     /// Builds everything that follows from the requests themselves.
     fn rebuild(&mut self, now: Time, kept: &[(ClassId, ClassId)]) {
         let live = self.classes.all.len();
-        let discipline = &self.policy.discipline;
         let scheduler = Scheduler::new(now, &self.policy, &self.classes, &self.nodes, &self.limit);
         let old = core::mem::replace(&mut self.scheduler, scheduler);
         self.scheduler.carry(&old, kept);
-        self.expiry = Heaps::new(1, live);
-        self.queues = Queues::new(self.policy.max_waiting, self.nodes.sections.len(), discipline.tags.len());
+        let admission = Admission::new(now, &self.policy, live);
+        let old = core::mem::replace(&mut self.admission, admission);
+        self.admission.carry(&old, kept);
+        self.queues = Queues::new(&self.policy, self.nodes.sections.len(), live);
         self.limit.clear();
         for class in &mut self.classes.all {
             class.queue = Queue::EMPTY;
@@ -183,7 +183,7 @@ impl Engine {
             let queue = &mut self.classes[class].queue;
             if self.queues.push(&mut self.tickets, queue, index, bounds) {
                 let (arrived, sub_queue) = (self.tickets[index].arrived, usize::from(self.tickets[index].sub_queue));
-                self.classes[class].backlogged[sub_queue] = arrived;
+                self.admission.waits(class, sub_queue, arrived);
             }
         }
         self.classes.weigh();

@@ -63,15 +63,17 @@ pub(crate) struct Entry {
 pub(crate) struct Tickets {
     pub(crate) entries: Vec<Entry>,
     free: u32,
+    sequence: u64,
 }
 
 impl Tickets {
     pub(crate) fn new() -> Tickets {
-        Tickets { entries: Vec::new(), free: NONE }
+        Tickets { entries: Vec::new(), free: NONE, sequence: 0 }
     }
 
     /// A place for a new request, in state `Waiting` and in no queue yet.
-    pub(crate) fn insert(&mut self, class: ClassId, flow: u64, tag: u64, arrived: Time, sequence: u64) -> u32 {
+    pub(crate) fn insert(&mut self, class: ClassId, flow: u64, tag: u64, arrived: Time) -> u32 {
+        let sequence = self.next_number();
         let fresh = Entry {
             generation: 0,
             state: State::Waiting,
@@ -104,6 +106,12 @@ impl Tickets {
         self.free = place.next;
         *place = Entry { generation: place.generation, ..fresh };
         index
+    }
+
+    /// A number for an arrival, later than all before.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
     }
 
     /// Frees a place; its ticket is stale from now on.

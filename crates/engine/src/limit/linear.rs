@@ -83,6 +83,12 @@ impl Linear {
         self.periods.put(class, 0);
     }
 
+    /// Classes seen in this period.
+    #[cfg(test)]
+    pub(super) fn seen(&self) -> usize {
+        self.seen.len()
+    }
+
     /// The nearest size that the policy allows.
     pub(super) fn within(&self, size: u32) -> u32 {
         size.clamp(self.least, self.most)

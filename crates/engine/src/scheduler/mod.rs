@@ -314,9 +314,9 @@ impl Scheduler {
     }
 
     /// Cost of the class's requests relative to the declared one; 1 unless the method tells them apart.
-    pub(crate) fn cost_ratio(&self, view: &SchedulerView<'_>, class: ClassId) -> f64 {
+    pub(crate) fn cost_ratio(&self, classes: &Classes, nodes: &Nodes, limit: &Limit, class: ClassId) -> f64 {
         match self {
-            Scheduler::Tokens(method) => method.cost_ratio(view, class),
+            Scheduler::Tokens(method) => method.cost_ratio(classes, nodes, limit, class),
             _ => 1.0,
         }
     }

@@ -65,11 +65,12 @@ mod tests {
     use std::collections::BTreeMap;
     use std::time::Duration;
 
-    use super::*;
-    use crate::discipline::{Discipline, Tag};
+    use crate::discipline::{Admit, Discipline, Handle, Tag};
+    use crate::engine::Engine;
     use crate::policy::{Class, Content, Dispatch, Ejection, Guarantee, Node, Policy, Pool, QueueBounds, RetryBudget};
-    use crate::request::{Arrival, ClassId, Outcome, Ticket, Verdict};
+    use crate::request::{Action, Arrival, ClassId, Outcome, ShedReason, Ticket, Verdict};
     use crate::ticket::State;
+    use crate::time::Time;
 
     fn policy(tags: Vec<Tag>) -> Policy {
         let class = |name: &str, tag| Class {

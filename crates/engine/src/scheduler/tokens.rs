@@ -15,9 +15,11 @@ use super::waiting::Waiting;
 use super::{Claim, Release, SchedulerView, Standing};
 use crate::classify::Classes;
 use crate::discipline::{Infeasible, Tokens};
+use crate::dispatch::Nodes;
 use crate::engine::ASSUMED_COMPUTE;
 use crate::heap::Heaps;
 use crate::index::Table;
+use crate::limit::Limit;
 use crate::request::ClassId;
 use crate::time::Time;
 
@@ -101,15 +103,15 @@ impl TokenBuckets {
     /// Cost of the class's requests relative to the declared one, corrected for what all suffer in flight: a class that is
     /// more expensive than declared is owed its capacity, not its rate. Smaller ratios than `dear` cannot be told from
     /// noise and contention and count as one.
-    pub(super) fn cost_ratio(&self, view: &SchedulerView<'_>, class: ClassId) -> f64 {
+    pub(super) fn cost_ratio(&self, classes: &Classes, nodes: &Nodes, limit: &Limit, class: ClassId) -> f64 {
         let least = self.figures.dear;
-        let state = &view.classes[class];
-        let (Some(mean), Some(declared)) = (state.expected.seconds(), view.classes.service_time(class)) else {
+        let state = &classes[class];
+        let (Some(mean), Some(declared)) = (state.expected.seconds(), classes.service_time(class)) else {
             return 1.0;
         };
         let ratio = mean / declared;
         // A slowdown only makes it less.
-        let ratio = if ratio >= least { ratio / view.slowdown(state.pool) } else { 1.0 };
+        let ratio = if ratio >= least { ratio / limit.slowdown(nodes, state.pool) } else { 1.0 };
         if ratio >= least { ratio } else { 1.0 }
     }
 
@@ -166,7 +168,7 @@ impl TokenBuckets {
     pub(super) fn take(&mut self, view: &SchedulerView<'_>, release: &Release) {
         let class = release.class;
         let ranked = self.figures.infeasible != Infeasible::Proportional;
-        let tokens = if ranked { self.cost_ratio(view, class) } else { 1.0 };
+        let tokens = if ranked { self.cost_ratio(view.classes, view.nodes, view.limit, class) } else { 1.0 };
         // Without a limit a second is the only measure of time that a class has.
         let limit = view.classes.spec(class).guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
         let (rate, debt) = (self.rate(view.classes, class), self.figures.debt * limit);

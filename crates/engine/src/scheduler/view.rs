@@ -46,11 +46,6 @@ impl SchedulerView<'_> {
         self.limit.windows()[0].size
     }
 
-    /// By how much requests of a pool take longer in flight than alone; at least 1.
-    pub(crate) fn slowdown(&self, pool: usize) -> f64 {
-        self.limit.slowdown(self.nodes, pool)
-    }
-
     /// Cost of the head of a class's sub-queue, as far as it is managed.
     pub(crate) fn head(&self, class: ClassId, sub_queue: usize) -> Option<Demand> {
         let head = self.classes[class].queue.sub_queues[sub_queue].head;

@@ -16,10 +16,10 @@
 
 use core::time::Duration;
 
+use super::AdmissionView;
 use crate::discipline::Admit;
-use crate::engine::Engine;
 use crate::policy::{Class, Content, InvalidPolicy, Policy, Statistic};
-use crate::request::ClassId;
+use crate::request::{ClassId, ShedReason};
 
 /// Figures of [`Admit::ServerLoad`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,6 +87,13 @@ impl ServerLoad {
         ServerLoad { threshold: (limit / cheap).max(1.0), omega, source: LoadSource::Live }
     }
 
+    /// Is a request of the class refused because of the load of the nodes that it could go to?
+    pub(super) fn decide(&self, view: &AdmissionView<'_>, class: ClassId) -> Option<ShedReason> {
+        let pool = view.classes[class].pool;
+        let refused = !view.classes.spec(class).is_top() && view.nodes.section_load(pool) > self.threshold;
+        refused.then_some(ShedReason::ServerLoad)
+    }
+
     pub(crate) fn validate(&self) -> Result<(), InvalidPolicy> {
         let positive = |x: f64| x.is_finite() && x > 0.0;
         if !positive(self.threshold) || !positive(self.omega) {
@@ -119,15 +126,6 @@ impl Class {
     #[must_use]
     pub fn is_top(&self) -> bool {
         self.guarantee.throughput.is_some() || self.guarantee.response_time.is_some()
-    }
-}
-
-impl Engine {
-    /// Is a request of the class refused because of the load of the nodes that it could go to?
-    pub(crate) fn overloaded(&self, class: ClassId) -> bool {
-        let Admit::ServerLoad(figures) = self.policy.discipline.admit else { return false };
-        let section = self.classes[class].pool;
-        !self.classes.spec(class).is_top() && self.nodes.section_load(section) > figures.threshold
     }
 }
 

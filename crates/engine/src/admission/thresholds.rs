@@ -11,20 +11,42 @@
 //! request leaves the queue when a node has room for it, and everything that is not yet inside a node waits.
 //! And a request that finds room inside a node does not wait at all.
 
+use super::{AdmissionView, Offer};
 use crate::discipline::Tag;
 use crate::random::Random;
+use crate::request::ShedReason;
+
+/// The threshold of each pool's queue, in waiting requests.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thresholds {
+    pub(super) queue: u32,
+}
+
+impl Thresholds {
+    /// Do the thresholds of its pool let a request wait? One that waits there already does not count itself.
+    pub(super) fn decide(&self, view: &AdmissionView<'_>, offer: &Offer, random: &mut Random) -> Option<ShedReason> {
+        let counts = view.queues.tagged(view.classes[offer.class].pool);
+        let own = offer.itself.map(|index| view.tickets[index].code);
+        let waiting = Waiting {
+            all: counts.iter().sum::<u32>() - u32::from(own.is_some()),
+            alike: counts[offer.code as usize] - u32::from(own == Some(offer.code)),
+        };
+        let admitted = admits(&view.policy.discipline.tags, offer.code, self.queue, waiting, random);
+        (!admitted).then_some(ShedReason::Threshold)
+    }
+}
 
 /// How many requests wait in a pool's queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Waiting {
+struct Waiting {
     /// With any tag.
-    pub(crate) all: u32,
+    all: u32,
     /// With the tag in question.
-    pub(crate) alike: u32,
+    alike: u32,
 }
 
 /// May a request with tag `code` enter? `queue` is the threshold.
-pub(crate) fn admits(tags: &[Tag], code: u32, queue: u32, waiting: Waiting, random: &mut Random) -> bool {
+fn admits(tags: &[Tag], code: u32, queue: u32, waiting: Waiting, random: &mut Random) -> bool {
     let Some(tag) = tags.get(code as usize) else { return true };
     let below = |tag: &Tag| f64::from(waiting.all) < tag.threshold * f64::from(queue);
     if tag.quota.is_some_and(|most| waiting.alike >= most) {

@@ -1,0 +1,48 @@
+//! [`crate::Admit::Deadline`]: Quorum's selective dropping.
+//!
+//! Source: Quorum Sec. 3.3: at the head of its queue a request is dropped when
+//! the time left to its deadline is less than the expected compute time of its class. That instant
+//! (`arrival + limit − expected`) is known in advance, so the head is dropped when it comes rather than
+//! when the next slot happens to be free: the same requests are dropped, their clients learn it
+//! earlier.
+
+use core::time::Duration;
+
+use crate::request::ShedReason;
+use crate::time::{Time, nanos};
+
+/// The last instant at which a request may be released, and what to call its drop afterwards. `limit` is its response-time
+/// limit and `expected` its expected compute time in seconds.
+pub(super) fn last_release(arrived: Time, limit: Duration, expected: f64, max_wait: Duration) -> (Time, ShedReason) {
+    let patience = patience(arrived, max_wait);
+    let expected = if expected >= 1e9 { u64::MAX } else { (expected * 1e9) as u64 };
+    let slack = nanos(limit).saturating_sub(expected);
+    let deadline = (Time::from_nanos(arrived.as_nanos().saturating_add(slack)), ShedReason::Deadline);
+    if deadline.0 < patience.0 { deadline } else { patience }
+}
+
+/// The same for a request without a deadline: a queue has a longest wait.
+pub(super) fn patience(arrived: Time, max_wait: Duration) -> (Time, ShedReason) {
+    (arrived + max_wait, ShedReason::QueueTimeout)
+}
+
+/// Can a request not meet its limit, be it released the moment it arrives?
+pub(super) fn hopeless(limit: Option<Duration>, expected: f64) -> bool {
+    limit.is_some_and(|limit| limit.as_secs_f64() < expected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_when_the_time_left_is_less_than_expected() {
+        let limit = Duration::from_millis(400);
+        let wait = Duration::from_secs(30);
+        let (at, why) = last_release(Time::from_millis(1000), limit, 0.1, wait);
+        assert_eq!((at, why), (Time::from_millis(1300), ShedReason::Deadline));
+        let (at, why) = patience(Time::from_millis(1000), wait);
+        assert_eq!((at, why), (Time::from_millis(31_000), ShedReason::QueueTimeout));
+        assert!(hopeless(Some(limit), 0.5) && !hopeless(Some(limit), 0.4) && !hopeless(None, 9.0));
+    }
+}

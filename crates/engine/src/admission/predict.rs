@@ -1,0 +1,183 @@
+//! [`crate::Admit::Predict`]: a request that would wait too long is refused at arrival.
+//!
+//! Source: our own, after Quorum's selective dropping (see `deadline`), from which it departs in two ways. It answers at
+//! arrival: the predicted wait is the length of the queue over the rate at which the class is released. And
+//! it tells requests that are owed an answer, those within the guaranteed rate of arrivals and a burst of
+//! a second, from those that are not: an owed one waits as long as it can make its limit; one that is not
+//! is refused as soon as the queue is longer than a small part of the limit. A longer queue would
+//! serve no more requests, it would only move every response time to the limit.
+
+use core::time::Duration;
+
+use super::{AdmissionView, Offer};
+use crate::demand::RESOURCES;
+use crate::discipline::Predict as Figures;
+use crate::index::Table;
+use crate::request::{ClassId, ShedReason};
+use crate::scheduler::{Bucket, Standing};
+use crate::time::{Time, nanos};
+
+/// What it knows of each class.
+#[derive(Clone, Debug)]
+pub(crate) struct Predict {
+    figures: Figures,
+    /// What a class may ask for: an arrival takes a token if there is one, and is owed an answer then.
+    arrivals: Table<ClassId, Bucket>,
+    /// How fast each of its sub-queues is released.
+    paces: Table<ClassId, [Pace; RESOURCES]>,
+    /// Since when requests have waited in each, if any do.
+    backlogged: Table<ClassId, [Time; RESOURCES]>,
+}
+
+impl Predict {
+    pub(super) fn new(now: Time, figures: Figures, classes: usize) -> Predict {
+        Predict {
+            figures,
+            arrivals: Table::filled(classes, Bucket::new(now)),
+            paces: Table::filled(classes, [Pace::NONE; RESOURCES]),
+            backlogged: Table::filled(classes, [now; RESOURCES]),
+        }
+    }
+
+    pub(super) fn open(&mut self, now: Time, class: ClassId) {
+        self.arrivals.put(class, Bucket::new(now));
+        self.paces.put(class, [Pace::NONE; RESOURCES]);
+        self.backlogged.put(class, [now; RESOURCES]);
+    }
+
+    /// A class keeps what was known of it under the old policy.
+    pub(super) fn carry(&mut self, old: &Predict, from: ClassId, to: ClassId) {
+        self.arrivals[to] = old.arrivals[from];
+        self.paces[to] = old.paces[from];
+    }
+
+    /// A request has arrived: is it owed an answer?
+    pub(super) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
+        let Offer { class, sub_queue, .. } = *offer;
+        let mut standing = Standing::Surplus;
+        if let Some(rate) = view.classes.spec(class).guarantee.throughput
+            && self.arrivals[class].level(view.now, rate) >= 1.0
+        {
+            standing = Standing::Owed;
+            let tokens = view.cost_ratio(class);
+            // A debt of what it takes beyond the one that is there.
+            self.arrivals[class].take(view.now, rate, tokens, f64::INFINITY);
+        }
+        if view.classes[class].queue.sub_queues[sub_queue].len > 0 {
+            self.paces[class][sub_queue].roll(view.now, self.figures.fresh);
+        }
+        standing
+    }
+
+    /// Would it wait too long?
+    pub(super) fn predicted(&self, view: &AdmissionView<'_>, offer: &Offer, standing: Standing) -> Option<ShedReason> {
+        let Offer { class, sub_queue, .. } = *offer;
+        let waiting = view.classes[class].queue.sub_queues[sub_queue].len;
+        if waiting == 0 {
+            return None;
+        }
+        let spec = view.classes.spec(class);
+        let outlook = Outlook {
+            waiting,
+            backlogged: view.now.as_nanos() - self.backlogged[class][sub_queue].as_nanos(),
+            owed: standing == Standing::Owed,
+            guaranteed: spec.guarantee.throughput.unwrap_or(0.0),
+            limit: spec.guarantee.response_time.map(|rt| rt.limit),
+            max_wait: spec.queue.max_wait,
+            expected: view.classes[class].expected.guaranteed().unwrap_or(0.0),
+            pace: self.paces[class][sub_queue],
+        };
+        too_long(self.figures, &outlook)
+    }
+
+    /// Requests have waited in a sub-queue since then.
+    pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize, since: Time) {
+        self.backlogged[class][sub_queue] = since;
+    }
+
+    pub(super) fn released(&mut self, now: Time, class: ClassId, sub_queue: usize) {
+        self.paces[class][sub_queue].released(now, self.figures.fresh);
+    }
+
+    /// What may be expected of a compute time that eats up a limit. `alone` says that nothing of the class is in flight.
+    pub(super) fn expected(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
+        // One must get through, or it never becomes known that the class is fast again.
+        if alone { 0.0 } else { expected.min(self.figures.most_compute * limit.as_secs_f64()) }
+    }
+}
+
+/// What [`Predict`] needs to know of a class at an arrival.
+#[derive(Clone, Copy, Debug)]
+struct Outlook {
+    /// The request is within the guaranteed rate.
+    owed: bool,
+    /// Requests that wait already, more than none.
+    waiting: u32,
+    /// For how long there has been a queue, in nanoseconds.
+    backlogged: u64,
+    /// Guaranteed requests per second, 0 for none.
+    guaranteed: f64,
+    /// Limit of the response time, if there is one, and of the wait.
+    limit: Option<Duration>,
+    max_wait: Duration,
+    /// Expected compute time in seconds.
+    expected: f64,
+    /// The class's pace, rolled up to now.
+    pace: Pace,
+}
+
+/// Would a request that arrives now wait too long? Says why.
+fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
+    let young = outlook.backlogged < nanos(figures.young);
+    if young && (outlook.owed || outlook.guaranteed == 0.0) {
+        return None;
+    }
+    // A young queue may be one only because the class asked for less until now.
+    let pace = if young { outlook.pace.rate.max(outlook.guaranteed) } else { outlook.pace.rate };
+    // And at least one could be released in the time that the queue has existed.
+    let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
+    let wait = f64::from(outlook.waiting) / pace.max(1e-9);
+    let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
+    let compute = if outlook.limit.is_some() { outlook.expected.min(figures.most_compute * patience) } else { 0.0 };
+    let hard = figures.margin * patience - compute;
+    let soft = (figures.soft_share * patience).max(figures.soft_least.as_secs_f64());
+    if (!outlook.owed || outlook.backlogged > nanos(figures.old)) && wait > soft && soft < hard {
+        return Some(ShedReason::Overload);
+    }
+    (wait > hard).then_some(ShedReason::Deadline)
+}
+
+/// The rate at which a class is released.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    period: u64,
+    count: u32,
+    /// Requests per second, over the last few tenths of a second.
+    rate: f64,
+}
+
+impl Pace {
+    /// Nanoseconds of a period: short against any limit worth a prediction.
+    const PERIOD: u64 = 100_000_000;
+
+    const NONE: Pace = Pace { period: 0, count: 0, rate: 0.0 };
+
+    /// Brings it up to `now`.
+    fn roll(&mut self, now: Time, fresh: f64) {
+        let period = now.as_nanos() / Pace::PERIOD;
+        let passed = period.saturating_sub(self.period);
+        if passed == 0 {
+            return;
+        }
+        self.period = period;
+        let rate = f64::from(core::mem::take(&mut self.count)) * (1e9 / Pace::PERIOD as f64);
+        let empty = (passed - 1).min(10_000) as i32;
+        self.rate = (self.rate + fresh * (rate - self.rate)) * (1.0 - fresh).powi(empty);
+    }
+
+    /// One more release.
+    fn released(&mut self, now: Time, fresh: f64) {
+        self.roll(now, fresh);
+        self.count += 1;
+    }
+}
