@@ -254,6 +254,7 @@ impl Engine {
     }
 
     /// Is a request refused at this step?
+    #[inline]
     fn decide(&mut self, offer: &Offer, standing: Standing, step: Step) -> Result<(), ShedReason> {
         let (admission, view, random) = self.admitting();
         admission.decide(&view, offer, standing, step, random).map_or(Ok(()), Err)
@@ -382,6 +383,7 @@ impl Engine {
     }
 
     /// Admission, and what it sees.
+    #[inline]
     fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
         let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, scheduler, random } = self;
         let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes, limit, scheduler };
@@ -389,6 +391,7 @@ impl Engine {
     }
 
     /// The scheduler, and what it sees.
+    #[inline]
     fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
         let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, .. } = self;
         (scheduler, SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit })
@@ -489,6 +492,7 @@ impl Engine {
     }
 
     /// Load control, and what it sees.
+    #[inline]
     pub(crate) fn limiting(&mut self) -> (&mut Limit, LimitView<'_>) {
         let Engine { now, classes, nodes, limit, scheduler, .. } = self;
         (limit, LimitView { now: *now, classes, nodes, scheduler })

@@ -39,8 +39,9 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
     }
 
     /// The heaps that are not empty, each with its smallest key and that key's item.
-    pub(crate) fn tops(&self) -> impl Iterator<Item = (usize, (K, I))> + '_ {
-        self.heaps.iter().enumerate().filter_map(|(heap, slots)| Some((heap, *slots.first()?)))
+    #[inline]
+    pub(crate) fn tops(&self) -> impl Iterator<Item = (usize, &(K, I))> + '_ {
+        self.heaps.iter().enumerate().filter_map(|(heap, slots)| Some((heap, slots.first()?)))
     }
 
     /// Is `item` in a heap?
@@ -77,9 +78,9 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
 
     /// The least of `heap` of which `fits` holds. Looks behind an item only if it does not fit: one step for each that is
     /// passed over.
-    pub(crate) fn first_where(&self, heap: usize, mut fits: impl FnMut(I) -> bool) -> Option<(K, I)> {
+    pub(crate) fn first_where(&self, heap: usize, mut fits: impl FnMut(I) -> bool) -> Option<&(K, I)> {
         let slots = &self.heaps[heap];
-        let top = *slots.first()?;
+        let top = slots.first()?;
         if fits(top.1) {
             return Some(top);
         }
@@ -136,13 +137,13 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
 }
 
 /// Finds the least that fits from `place` down, if it is less than `best`. As deep as the heap is high.
-fn search<K: Copy + PartialOrd, I: Id>(
-    slots: &[(K, I)],
+fn search<'a, K: Copy + PartialOrd, I: Id>(
+    slots: &'a [(K, I)],
     place: usize,
     fits: &mut impl FnMut(I) -> bool,
-    best: &mut Option<(K, I)>,
+    best: &mut Option<&'a (K, I)>,
 ) {
-    let Some(slot) = slots.get(place).copied() else { return };
+    let Some(slot) = slots.get(place) else { return };
     if best.is_some_and(|best| best < slot) {
         return;
     }

@@ -13,6 +13,7 @@ use crate::time::{Time, nanos};
 
 /// The last instant at which a request may be released, and what to call its drop afterwards. `limit` is its response-time
 /// limit and `expected` its expected compute time in seconds.
+#[inline]
 pub(super) fn last_release(arrived: Time, limit: Duration, expected: f64, max_wait: Duration) -> (Time, ShedReason) {
     let patience = patience(arrived, max_wait);
     let expected = if expected >= 1e9 { u64::MAX } else { (expected * 1e9) as u64 };
@@ -22,11 +23,13 @@ pub(super) fn last_release(arrived: Time, limit: Duration, expected: f64, max_wa
 }
 
 /// The same for a request without a deadline: a queue has a longest wait.
+#[inline]
 pub(super) fn patience(arrived: Time, max_wait: Duration) -> (Time, ShedReason) {
     (arrived + max_wait, ShedReason::QueueTimeout)
 }
 
 /// Can a request not meet its limit, be it released the moment it arrives?
+#[inline]
 pub(super) fn hopeless(limit: Option<Duration>, expected: f64) -> bool {
     limit.is_some_and(|limit| limit.as_secs_f64() < expected)
 }

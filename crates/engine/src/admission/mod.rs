@@ -106,6 +106,7 @@ impl Admission {
     }
 
     /// A request has arrived that some node can take. Is it within what its class is guaranteed?
+    #[inline]
     pub(crate) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
         match self {
             Admission::Predict(method) => method.offered(view, offer),
@@ -114,6 +115,7 @@ impl Admission {
     }
 
     /// Is it refused at this step, and why?
+    #[inline]
     pub(crate) fn decide(
         &mut self,
         view: &AdmissionView<'_>,
@@ -149,6 +151,7 @@ impl Admission {
     }
 
     /// Requests have waited in a sub-queue since then.
+    #[inline]
     pub(crate) fn waits(&mut self, class: ClassId, sub_queue: usize, since: Time) {
         if let Admission::Predict(method) = self {
             method.waits(class, sub_queue, since);
@@ -156,6 +159,7 @@ impl Admission {
     }
 
     /// A request is released.
+    #[inline]
     pub(crate) fn released(&mut self, now: Time, class: ClassId, sub_queue: usize) {
         if let Admission::Predict(method) = self {
             method.released(now, class, sub_queue);
@@ -164,6 +168,7 @@ impl Admission {
 
     /// The last instant at which a request of the class that arrived then may be released, and the reason of its drop
     /// afterwards.
+    #[inline]
     pub(crate) fn deadline(&self, classes: &Classes, class: ClassId, arrived: Time) -> (Time, ShedReason) {
         let (state, spec) = (&classes[class], classes.spec(class));
         let max_wait = spec.queue.max_wait;

@@ -91,15 +91,18 @@ impl Predict {
     }
 
     /// Requests have waited in a sub-queue since then.
+    #[inline]
     pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize, since: Time) {
         self.backlogged[class][sub_queue] = since;
     }
 
+    #[inline]
     pub(super) fn released(&mut self, now: Time, class: ClassId, sub_queue: usize) {
         self.paces[class][sub_queue].released(now, self.figures.fresh);
     }
 
     /// What may be expected of a compute time that eats up a limit. `alone` says that nothing of the class is in flight.
+    #[inline]
     pub(super) fn expected(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
         // One must get through, or it never becomes known that the class is fast again.
         if alone { 0.0 } else { expected.min(self.figures.most_compute * limit.as_secs_f64()) }

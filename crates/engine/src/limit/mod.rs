@@ -218,41 +218,49 @@ impl Limit {
     }
 
     /// The windows that requests of a sub-queue are counted in, one per group.
+    #[inline]
     pub(crate) fn windows_of(&self, sub_queue: usize) -> &[Window] {
         &self.windows[self.first(sub_queue)..][..self.groups]
     }
 
+    #[inline]
     fn first(&self, sub_queue: usize) -> usize {
         if self.windows.len() == self.groups { 0 } else { sub_queue * self.groups }
     }
 
     /// The window that requests of a sub-queue are counted in while they are in flight in a group.
+    #[inline]
     pub(crate) fn window_of(&self, sub_queue: usize, group: GroupId) -> u32 {
         self.first(sub_queue) as u32 + group.0
     }
 
     /// Sub-queue and group of a window.
+    #[inline]
     fn place_of(&self, window: usize) -> (usize, GroupId) {
         (window / self.groups, GroupId::of(window % self.groups))
     }
 
     /// The group of a window.
+    #[inline]
     pub(crate) fn group_of(&self, window: u32) -> GroupId {
         self.place_of(window as usize).1
     }
 
     /// Is there room for a request of this pool and sub-queue? `kept` is a group in which it has a slot already.
+    #[inline]
     pub(crate) fn room(&self, nodes: &Nodes, pool: usize, sub_queue: usize, kept: Option<GroupId>) -> bool {
         nodes.has_room(pool, self.windows_of(sub_queue), kept)
     }
 
     /// May a request of this class be released in this standing, if there is room? The place for methods that hold back a
     /// particular class, or its surplus alone.
+    #[inline]
     pub(crate) fn admits(&self, _class: ClassId, _sub_queue: usize, _standing: Standing) -> bool {
         true
     }
 
     /// What is left of the nodes' resources, where that bounds what is in flight.
+    #[inline]
     pub(crate) fn resources(&self) -> Option<&Resources> {
         match &self.method {
             Method::Resources(method) => Some(method),
@@ -268,11 +276,13 @@ impl Limit {
     }
 
     /// Cost that a request of a pool counts with.
+    #[inline]
     pub(crate) fn cost(&self, pool: usize, demand: Demand) -> Demand {
         self.resources().map_or(demand, |resources| resources.estimated(pool, demand))
     }
 
     /// A class has asked for something. `limit` is its response-time limit.
+    #[inline]
     pub(crate) fn offered(&mut self, now: Time, class: ClassId, limit: Option<ResponseTime>) {
         if let Method::Linear(method) = &mut self.method {
             method.see(now, class, limit);
@@ -280,6 +290,7 @@ impl Limit {
     }
 
     /// A request is in flight from now on.
+    #[inline]
     pub(crate) fn enters(&mut self, now: Time, window: u32, nodes: &Nodes, node: NodeId, demand: Demand) {
         if let Method::Resources(method) = &mut self.method {
             method.take(nodes, node, demand, true);
@@ -288,12 +299,14 @@ impl Limit {
     }
 
     /// A request is no longer in flight.
+    #[inline]
     pub(crate) fn leaves(&mut self, now: Time, window: u32, nodes: &Nodes, node: NodeId, demand: Demand) {
         self.lets_go(nodes, node, demand);
         self.count(now, window, false);
     }
 
     /// A request has left its node and keeps its slot.
+    #[inline]
     pub(crate) fn lets_go(&mut self, nodes: &Nodes, node: NodeId, demand: Demand) {
         if let Method::Resources(method) = &mut self.method
             && node != NodeId::NONE
@@ -313,6 +326,7 @@ impl Limit {
         }
     }
 
+    #[inline]
     fn count(&mut self, now: Time, window: u32, enters: bool) {
         let state = &mut self.windows[window as usize];
         if let Method::Adaptive(method) = &mut self.method {
@@ -326,6 +340,7 @@ impl Limit {
     }
 
     /// A request was answered well.
+    #[inline]
     pub(crate) fn completed(&mut self, view: &mut LimitView<'_>, completion: &Completion) {
         match &mut self.method {
             Method::Linear(method) => {
@@ -341,11 +356,14 @@ impl Limit {
     /// It also does if it only turns requests aside to a group that holds others back.
     pub(crate) fn held_back(&mut self, now: Time, waiting: bool, nodes: &Nodes, scheduler: &Scheduler) {
         let groups = &nodes.groups;
-        for window in 0..self.windows.len() {
-            let (sub_queue, group) = self.place_of(window);
-            let full = waiting && !self.windows[window].has_room();
-            let holds = full && groups[group].pools.iter().any(|pool| scheduler.any(*pool, sub_queue));
-            self.hold(now, window, holds);
+        let (mut window, mut sub_queue) = (0, 0);
+        while window < self.windows.len() {
+            for members in groups {
+                let full = waiting && !self.windows[window].has_room();
+                self.hold(now, window, full && members.pools.iter().any(|pool| scheduler.any(*pool, sub_queue)));
+                window += 1;
+            }
+            sub_queue += 1;
         }
         if !waiting || groups.len() == 1 {
             return;
@@ -364,6 +382,7 @@ impl Limit {
         }
     }
 
+    #[inline]
     fn hold(&mut self, now: Time, window: usize, holding: bool) {
         let state = &mut self.windows[window];
         state.held_back |= holding;
@@ -372,6 +391,7 @@ impl Limit {
         }
     }
 
+    #[inline]
     fn holds(&self, window: usize) -> bool {
         match &self.method {
             Method::Adaptive(method) => method.holds(window),
@@ -380,6 +400,7 @@ impl Limit {
     }
 
     /// When the next step is due, or [`Time::NEVER`] if none ever is.
+    #[inline]
     pub(crate) fn due(&self) -> Time {
         match &self.method {
             Method::Linear(method) => method.next,

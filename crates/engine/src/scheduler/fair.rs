@@ -24,17 +24,20 @@ impl Fair {
         self.virtual_start.put(class, 0.0);
     }
 
+    #[inline]
     pub(super) fn start_of(&self, class: ClassId) -> f64 {
         self.virtual_start[class]
     }
 
     /// A class begins to ask for something: it does not catch up on what it did not use.
+    #[inline]
     pub(super) fn begin(&mut self, class: ClassId, weight: u64) {
         let start = &mut self.virtual_start[class];
         *start = start.max(self.virtual_time[usize::from(weight == 0)]);
     }
 
     /// Charges a release with its expected cost.
+    #[inline]
     pub(super) fn charge(&mut self, class: ClassId, weight: u64, seconds: f64) {
         let start = &mut self.virtual_start[class];
         let time = &mut self.virtual_time[usize::from(weight == 0)];
@@ -43,6 +46,7 @@ impl Fair {
     }
 
     /// Corrects a charge of `charged` slot-seconds to what was used.
+    #[inline]
     pub(super) fn settle(&mut self, class: ClassId, weight: u64, charged: f64, used: f64) {
         self.virtual_start[class] += (used - charged) / slots(weight);
     }

@@ -155,12 +155,14 @@ impl Scheduler {
     }
 
     /// A class has its first request: it claims its part from now on.
+    #[inline]
     pub(crate) fn active(&mut self, classes: &Classes, class: ClassId) {
         self.claims(classes, class);
         self.begins(classes, class);
     }
 
     /// A class has requests.
+    #[inline]
     pub(crate) fn claims(&mut self, classes: &Classes, class: ClassId) {
         if let Scheduler::WeightedFair(method) = self {
             method.claimed += classes[class].weight;
@@ -168,6 +170,7 @@ impl Scheduler {
     }
 
     /// A class has nothing waiting or in flight any more.
+    #[inline]
     pub(crate) fn idle(&mut self, classes: &Classes, class: ClassId) {
         if let Scheduler::WeightedFair(method) = self {
             method.claimed -= classes[class].weight;
@@ -175,6 +178,7 @@ impl Scheduler {
     }
 
     /// The weight of a class that has requests is another.
+    #[inline]
     pub(crate) fn reweighed(&mut self, old: u64, new: u64) {
         if let Scheduler::WeightedFair(method) = self {
             method.claimed = method.claimed - old + new;
@@ -182,6 +186,7 @@ impl Scheduler {
     }
 
     /// A sub-queue of the class was empty and is not any more.
+    #[inline]
     pub(crate) fn begins(&mut self, classes: &Classes, class: ClassId) {
         match self {
             Scheduler::WeightedFair(method) => method.fair.begin(class, classes[class].weight),
@@ -191,6 +196,7 @@ impl Scheduler {
     }
 
     /// A sub-queue waits, or something that it is ordered by changed while it waits.
+    #[inline]
     pub(crate) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
         match self {
             Scheduler::Fifo(method) => method.waits(view, claim),
@@ -204,6 +210,7 @@ impl Scheduler {
     }
 
     /// A sub-queue waits no longer.
+    #[inline]
     pub(crate) fn gone(&mut self, class: ClassId, pool: usize, sub_queue: usize) {
         match self {
             Scheduler::Fifo(Fifo { waiting })
@@ -217,6 +224,7 @@ impl Scheduler {
     }
 
     /// Does a class of the pool wait in this sub-queue? Methods by resources know no window that could hold it back.
+    #[inline]
     pub(crate) fn any(&self, pool: usize, sub_queue: usize) -> bool {
         match self {
             Scheduler::Fifo(Fifo { waiting })
@@ -229,6 +237,7 @@ impl Scheduler {
     }
 
     /// A waiting class whose standing is another since some instant up to `now`: to be told again that it waits.
+    #[inline]
     pub(crate) fn promoted(&self, now: Time) -> Option<ClassId> {
         match self {
             Scheduler::Tokens(method) => method.promoted(now),
@@ -237,6 +246,7 @@ impl Scheduler {
     }
 
     /// The class and sub-queue whose head is released next, if one may be.
+    #[inline]
     pub(crate) fn next(&mut self, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         match self {
             Scheduler::Fifo(method) => method.next(view),
@@ -258,6 +268,7 @@ impl Scheduler {
     }
 
     /// Will the next release of a class's sub-queue be charged to its virtual start?
+    #[inline]
     pub(crate) fn charges(&self, class: ClassId, sub_queue: usize) -> bool {
         match self {
             Scheduler::Tokens(method) => method.charges(class, sub_queue),
@@ -266,6 +277,7 @@ impl Scheduler {
     }
 
     /// A request is released. `charged` are the slot-seconds that its class is charged in advance.
+    #[inline]
     pub(crate) fn released(&mut self, view: &SchedulerView<'_>, release: &Release, charged: Option<f64>) {
         match self {
             Scheduler::WeightedFair(method) => {
@@ -284,6 +296,7 @@ impl Scheduler {
     }
 
     /// A request of which `charged` slot-seconds were charged in advance has used `used`.
+    #[inline]
     pub(crate) fn settled(&mut self, classes: &Classes, class: ClassId, charged: f64, used: f64) {
         match self {
             Scheduler::WeightedFair(method) => method.fair.settle(class, classes[class].weight, charged, used),

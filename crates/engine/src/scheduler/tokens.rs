@@ -76,6 +76,7 @@ impl TokenBuckets {
     }
 
     /// φ for fair queueing: a class without a throughput has a small part of everybody's.
+    #[inline]
     pub(super) fn weight(&self, classes: &Classes, class: ClassId) -> u64 {
         match classes[class].weight {
             0 => ((self.figures.best_effort_share * classes.total_weight as f64) as u64).max(1),
@@ -84,6 +85,7 @@ impl TokenBuckets {
     }
 
     /// Tokens a second.
+    #[inline]
     fn rate(&self, classes: &Classes, class: ClassId) -> f64 {
         classes.spec(class).guarantee.throughput.unwrap_or(self.figures.best_effort_rate)
     }
@@ -145,11 +147,13 @@ impl TokenBuckets {
         self.promotions.remove(0, class.0 * self.sub_queues + sub_queue as u32);
     }
 
+    #[inline]
     pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
         self.owed.any(pool, sub_queue) || self.surplus.any(pool, sub_queue)
     }
 
     /// A class whose token has become whole by `now`.
+    #[inline]
     pub(super) fn promoted(&self, now: Time) -> Option<ClassId> {
         self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, item)| ClassId(item / self.sub_queues))
     }
@@ -160,6 +164,7 @@ impl TokenBuckets {
     }
 
     /// Is the next release of a class's sub-queue one of the surplus?
+    #[inline]
     pub(super) fn charges(&self, class: ClassId, sub_queue: usize) -> bool {
         self.surplus.contains(class, sub_queue)
     }

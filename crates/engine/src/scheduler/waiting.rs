@@ -25,45 +25,65 @@ impl<K: Copy + PartialOrd> Waiting<K> {
         self.heaps.grow(classes * self.sub_queues);
     }
 
+    #[inline]
     fn item(&self, class: ClassId, sub_queue: usize) -> u32 {
         class.0 * self.sub_queues as u32 + sub_queue as u32
     }
 
+    #[inline]
     fn heap(&self, pool: usize, sub_queue: usize) -> usize {
         pool * self.sub_queues + sub_queue
     }
 
     /// A sub-queue waits with this key from now on.
+    #[inline]
     pub(super) fn set(&mut self, pool: usize, class: ClassId, sub_queue: usize, key: K) {
         self.heaps.set(self.heap(pool, sub_queue), self.item(class, sub_queue), key);
     }
 
     /// A sub-queue waits no longer.
+    #[inline]
     pub(super) fn remove(&mut self, pool: usize, class: ClassId, sub_queue: usize) {
         self.heaps.remove(self.heap(pool, sub_queue), self.item(class, sub_queue));
     }
 
+    #[inline]
     pub(super) fn contains(&self, class: ClassId, sub_queue: usize) -> bool {
         self.heaps.contains(self.item(class, sub_queue))
     }
 
     /// Does a class of the pool wait in this sub-queue?
+    #[inline]
     pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
         self.heaps.peek(self.heap(pool, sub_queue)).is_some()
     }
 
     /// The first that may be released in this standing, with its key.
     pub(super) fn first(&self, view: &SchedulerView<'_>, standing: Standing) -> Option<(K, (ClassId, usize))> {
-        let subs = self.sub_queues;
-        let split = |item: u32| (ClassId(item / subs as u32), item as usize % subs);
-        let open = self.heaps.tops().filter(|(heap, _)| view.room(heap / subs, heap % subs));
-        let first = open.filter_map(|(heap, _)| {
-            self.heaps.first_where(heap, |item| {
-                let (class, sub_queue) = split(item);
+        let mut best: Option<&(K, u32)> = None;
+        for (heap, top) in self.heaps.tops() {
+            if best.is_some_and(|best| best <= top) || !view.room(heap / self.sub_queues, heap % self.sub_queues) {
+                continue;
+            }
+            let admits = |item: u32| {
+                let (class, sub_queue) = self.split(item);
                 view.admits(class, sub_queue, standing)
-            })
-        });
-        let best = first.min_by(|a, b| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal));
-        best.map(|(key, item)| (key, split(item)))
+            };
+            let found = if admits(top.1) { Some(top) } else { self.heaps.first_where(heap, admits) };
+            if let Some(found) = found
+                && best.is_none_or(|best| found < best)
+            {
+                best = Some(found);
+            }
+        }
+        best.map(|(key, item)| (*key, self.split(*item)))
+    }
+
+    #[inline]
+    fn split(&self, item: u32) -> (ClassId, usize) {
+        match self.sub_queues {
+            1 => (ClassId(item), 0),
+            subs => (ClassId(item / subs as u32), item as usize % subs),
+        }
     }
 }

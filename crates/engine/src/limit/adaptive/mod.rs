@@ -57,12 +57,14 @@ impl Adaptive {
     }
 
     /// The number in flight is about to change.
+    #[inline]
     pub(super) fn note(&mut self, now: Time, window: u32, in_flight: u32) {
         let swing = &mut self.swings[window as usize];
         let holding = swing.holding();
         swing.note(now, in_flight, holding);
     }
 
+    #[inline]
     pub(super) fn hold(&mut self, now: Time, window: usize, in_flight: u32, holding: bool) {
         let swing = &mut self.swings[window];
         if swing.holding() != holding {
@@ -70,6 +72,7 @@ impl Adaptive {
         }
     }
 
+    #[inline]
     pub(super) fn holds(&self, window: usize) -> bool {
         self.swings[window].holding()
     }
