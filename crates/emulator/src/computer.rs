@@ -91,6 +91,8 @@ pub struct Usage {
     pub disk: f64,
     /// Nanoseconds during which the link was.
     pub link: f64,
+    /// Nanoseconds for which requests held workers.
+    pub held: f64,
     /// Objects found in memory.
     pub hits: u64,
     /// Objects that had to be read.
@@ -103,6 +105,7 @@ impl std::ops::AddAssign for Usage {
         self.done += other.done;
         self.disk += other.disk;
         self.link += other.link;
+        self.held += other.held;
         self.hits += other.hits;
         self.misses += other.misses;
     }
@@ -201,7 +204,18 @@ impl Computer {
         let (hits, misses, disk) =
             self.storage.as_ref().map_or((0, 0, 0.0), |storage| (storage.hits, storage.misses, storage.reads.busy()));
         let link = self.link.as_ref().map_or(0.0, |link| link.sends.busy());
-        Usage { busy: self.station.busy(), done: self.station.done(), disk, link, hits, misses }
+        let held = self.station.held_at(self.now);
+        Usage { busy: self.station.busy(), done: self.station.done(), disk, link, held, hits, misses }
+    }
+
+    /// For how many nanoseconds CPUs, disk and link were occupied until `at`, and workers held. Nothing may happen here
+    /// before `at`: call [`Computer::advance`] to every event first. The computer itself does not move on, so that who
+    /// looks changes no figure.
+    #[must_use]
+    pub fn occupied_at(&self, at: u64) -> [f64; 4] {
+        let disk = self.storage.as_ref().map_or(0.0, |storage| storage.reads.busy_at(at));
+        let link = self.link.as_ref().map_or(0.0, |link| link.sends.busy_at(at));
+        [self.station.busy_at(at), disk, link, self.station.held_at(at)]
     }
 
     /// Takes request `id`. Call [`Computer::advance`] to the present first.
@@ -345,7 +359,10 @@ mod tests {
         computer.arrive(2, work(5, Some(7), 2000));
         computer.arrive(3, work(0, None, 2000));
         assert_eq!(finish(&mut computer), [(3, 17 * MS), (2, 22 * MS)]);
-        assert_eq!(computer.usage(), Usage { busy: 10e6, done: 10e6, disk: 12e6, link: 0.0, hits: 1, misses: 1 });
+        assert_eq!(
+            computer.usage(),
+            Usage { busy: 10e6, done: 10e6, disk: 12e6, link: 0.0, held: 10e6, hits: 1, misses: 1 }
+        );
     }
 
     #[test]

@@ -45,6 +45,14 @@ impl<T> Cpus<T> {
         }
     }
 
+    /// The same at `at`, before which nothing enters or leaves.
+    pub(crate) fn busy_at(&self, at: u64) -> f64 {
+        match self.classes.as_slice() {
+            [one] => one.busy_at(at),
+            all => all.iter().map(|class| class.done_at(at)).sum(),
+        }
+    }
+
     /// Nanoseconds of a nominal CPU that were handed out.
     pub(crate) fn done(&self) -> f64 {
         self.classes.iter().map(Processor::done).sum()

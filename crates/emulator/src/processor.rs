@@ -118,6 +118,18 @@ impl<T> Processor<T> {
         self.done
     }
 
+    /// [`Processor::busy`] at `at`, before which nothing enters or leaves. The processor itself does not move on.
+    #[must_use]
+    pub fn busy_at(&self, at: u64) -> f64 {
+        self.busy + at.saturating_sub(self.now) as f64 * (self.inside.len() as f64).min(f64::from(self.cpus))
+    }
+
+    /// [`Processor::done`] at `at`, in the same way.
+    #[must_use]
+    pub fn done_at(&self, at: u64) -> f64 {
+        self.done + at.saturating_sub(self.now) as f64 * self.rate * self.inside.len() as f64
+    }
+
     /// From now on `count` requests are in the node and at none of its CPUs; they count for thrashing.
     pub fn set_beside(&mut self, count: usize) {
         if self.beside != count {

@@ -33,6 +33,8 @@ pub struct Station {
     cpus: Cpus<(u64, u64)>,
     io: BinaryHeap<Reverse<(u64, u64)>>,
     inside: usize,
+    /// Nanoseconds that requests have held workers, up to `now`.
+    held: f64,
     now: u64,
     stalled: bool,
     left_cpus: Vec<((u64, u64), u64)>,
@@ -48,6 +50,7 @@ impl Station {
             cpus: Cpus::new(now, cpus, thrashing),
             io: BinaryHeap::new(),
             inside: 0,
+            held: 0.0,
             now,
             stalled: false,
             left_cpus: Vec::new(),
@@ -97,6 +100,18 @@ impl Station {
         self.cpus.done()
     }
 
+    /// [`Station::busy`] at `at`, before which nothing happens here. The station itself does not move on.
+    #[must_use]
+    pub fn busy_at(&self, at: u64) -> f64 {
+        self.cpus.busy_at(at)
+    }
+
+    /// Nanoseconds for which requests have held workers until `at`, in the same way.
+    #[must_use]
+    pub fn held_at(&self, at: u64) -> f64 {
+        self.held + at.saturating_sub(self.now) as f64 * self.inside as f64
+    }
+
     /// Takes request `id`. Call [`Station::advance`] to the present first.
     pub fn arrive(&mut self, id: u64, demand: Demand) {
         self.arrive_of(0, id, demand);
@@ -125,7 +140,7 @@ impl Station {
         while let Some(at) = self.next_event()
             && at <= to
         {
-            self.now = at;
+            self.pass(at);
             let before = finished.len();
             self.cpus.advance(at, &mut self.left_cpus);
             for ((id, io), _) in self.left_cpus.drain(..) {
@@ -141,7 +156,7 @@ impl Station {
             self.cpus.set_beside(self.io.len());
             self.fill();
         }
-        self.now = self.now.max(to);
+        self.pass(to);
         // Nothing leaves on this last stretch; it only hands out service.
         self.cpus.coast(to);
     }
@@ -177,6 +192,12 @@ impl Station {
         self.io.clear();
         self.cpus.set_beside(0);
         self.inside = 0;
+    }
+
+    /// Time passes until `to`, before which no worker is taken or given back.
+    fn pass(&mut self, to: u64) {
+        self.held = self.held_at(to);
+        self.now = self.now.max(to);
     }
 
     /// Gives free workers to those that wait.

@@ -8,6 +8,7 @@
 mod beliefs;
 mod compress;
 pub mod condition;
+mod idle;
 mod judge;
 pub mod oracle;
 pub mod random;
@@ -19,9 +20,10 @@ pub mod traffic;
 pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::compressed;
 pub use condition::{Condition, Turn, condition, turns};
+pub use idle::{Idle, IdleMeter, KINDS, Occupied};
 pub use judge::{
-    CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost, LearnedRoute, LearnedTable,
-    Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes, ShedLatency, Sheds, Verdict,
-    ViolationFound, Word, judge, judge_against_oracle,
+    Avoidable, AvoidableVerdict, CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost,
+    LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes,
+    ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
 };
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};

@@ -41,6 +41,8 @@ const BEST_EFFORT: f64 = 0.01;
 pub struct Cluster {
     /// Per machine what it does in a second, faults taken off.
     pub capacity: Vec<Work>,
+    /// Per machine how many requests may be in it at once, faults taken off; infinite without a limit.
+    pub workers: Vec<f64>,
     /// Per class of the policy, then per template, the machines of its pool.
     pub reach: Vec<Vec<usize>>,
 }
@@ -123,6 +125,10 @@ impl Cluster {
             let servers = f64::from(machine.servers);
             [f64::from(machine.cpus) * servers * machine.speed * cpu, servers * disk, servers * link]
         };
+        let workers = |(index, machine): (usize, &weirgate_config::Machine)| {
+            let [_, alive, _] = availability(experiment, index, from, to);
+            machine.concurrency.map_or(f64::INFINITY, |limit| f64::from(limit) * f64::from(machine.servers)) * alive
+        };
         let policy = &experiment.site.policy;
         let machines = |pool: usize| {
             let nodes = policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
@@ -133,8 +139,24 @@ impl Cluster {
         };
         Cluster {
             capacity: experiment.machines.iter().enumerate().map(capacity).collect(),
+            workers: experiment.machines.iter().enumerate().map(workers).collect(),
             reach: classes(policy).map(|class| machines(class.pool)).collect(),
         }
+    }
+
+    /// The cluster without faults.
+    #[must_use]
+    pub fn nominal(experiment: &Experiment) -> Cluster {
+        Cluster::live(experiment, Duration::ZERO, Duration::ZERO)
+    }
+
+    /// What the machines of a class's pool do in a second.
+    #[must_use]
+    pub fn reached(&self, class: usize) -> Work {
+        let machines = self.reach.get(class).into_iter().flatten();
+        machines.fold([0.0; RESOURCES], |sum, machine| {
+            std::array::from_fn(|resource| sum[resource] + self.capacity[*machine][resource])
+        })
     }
 
     /// What all machines together do in a second.
@@ -158,6 +180,14 @@ impl Cluster {
         })
     }
 
+    /// Are there workers for so many requests at once, per class on average?
+    #[must_use]
+    pub fn holds(&self, held: &[f64]) -> bool {
+        let (flow, asked) =
+            self.network(|class| held.get(class).copied().unwrap_or(0.0), |machine| self.workers[machine]);
+        flow == asked
+    }
+
     /// The part that the oracle serves of what each class asks for, 0 to 1; all of what takes nothing.
     #[must_use]
     pub fn shares(&self, demand: &Demand, weights: &[f64]) -> Vec<f64> {
@@ -178,12 +208,18 @@ impl Cluster {
 
     /// Maximum flow of one resource and what was asked for, in units.
     fn flow(&self, work: &[Work], resource: usize) -> (u64, u64) {
+        let asked = |class: usize| work.get(class).map_or(0.0, |work| work[resource]);
+        self.network(asked, |machine| self.capacity[machine][resource])
+    }
+
+    /// Maximum flow of what classes ask for to what machines have, and all that was asked for, in units.
+    fn network(&self, work: impl Fn(usize) -> f64, has: impl Fn(usize) -> f64) -> (u64, u64) {
         let (classes, machines) = (self.reach.len(), self.capacity.len());
         let (source, sink) = (classes + machines, classes + machines + 1);
         let mut network = Network::new(classes + machines + 2);
         let mut asked = 0;
         for (class, reach) in self.reach.iter().enumerate() {
-            let units = (work.get(class).map_or(0.0, |work| work[resource]).max(0.0) * UNIT) as u64;
+            let units = (work(class).max(0.0) * UNIT) as u64;
             asked += units;
             network.edge(source, class, units);
             for machine in reach {
@@ -193,8 +229,9 @@ impl Cluster {
         if asked == 0 {
             return (0, 0);
         }
-        for (machine, capacity) in self.capacity.iter().enumerate() {
-            network.edge(classes + machine, sink, (capacity[resource].max(0.0) * UNIT).ceil() as u64);
+        for machine in 0..machines {
+            // What is not limited takes all that can come.
+            network.edge(classes + machine, sink, ((has(machine).max(0.0) * UNIT).ceil() as u64).min(asked));
         }
         (network.maximum(source, sink), asked)
     }
@@ -261,9 +298,22 @@ mod tests {
         parts.iter().zip(offered).map(|(part, offered)| part * offered).collect()
     }
 
+    /// Without limits on what is inside.
+    fn of(capacity: Vec<Work>, reach: Vec<Vec<usize>>) -> Cluster {
+        Cluster { workers: vec![f64::INFINITY; capacity.len()], capacity, reach }
+    }
+
+    #[test]
+    fn workers_hold_what_waits_inside() {
+        let cluster = Cluster { workers: vec![4.0, f64::INFINITY, 0.0], ..cluster() };
+        assert!(cluster.holds(&[4.0, 1e9, 0.0]) && cluster.holds(&[1e9, 0.0, 4.0]));
+        let first = Cluster { workers: vec![4.0, 2.0, 1.0], ..cluster };
+        assert!(first.holds(&[3.0, 2.0, 2.0]) && !first.holds(&[3.0, 2.0, 2.1]) && !first.holds(&[0.0, 3.1, 0.0]));
+    }
+
     /// Three machines: class 0 on the first two, class 1 on the last two, class 2 on all.
     fn cluster() -> Cluster {
-        Cluster { capacity: cpu(&[2.0, 2.0, 4.0]), reach: vec![vec![0, 1], vec![1, 2], vec![0, 1, 2]] }
+        of(cpu(&[2.0, 2.0, 4.0]), vec![vec![0, 1], vec![1, 2], vec![0, 1, 2]])
     }
 
     #[test]
@@ -278,7 +328,7 @@ mod tests {
 
     #[test]
     fn floors_come_first_then_the_rest_by_weight() {
-        let cluster = Cluster { capacity: cpu(&[10.0]), reach: vec![vec![0], vec![0], vec![0]] };
+        let cluster = of(cpu(&[10.0]), vec![vec![0], vec![0], vec![0]]);
         let (owed, weights) = ([2.0, 1.0, 0.0], [3.0, 3.0, 1.0]);
         near(&served(&cluster, &owed, &[9.0, 1.0, 20.0], &weights), &[7.25, 1.0, 1.75]);
         // What is not asked for goes to who asks.
@@ -287,7 +337,7 @@ mod tests {
 
     #[test]
     fn what_is_owed_and_does_not_fit_is_cut_by_one_fraction() {
-        let cluster = Cluster { capacity: cpu(&[12.0]), reach: vec![vec![0], vec![0]] };
+        let cluster = of(cpu(&[12.0]), vec![vec![0], vec![0]]);
         near(&served(&cluster, &[9.0, 6.0], &[15.0, 6.0], &[1.0, 1.0]), &[7.2, 4.8]);
     }
 
@@ -299,7 +349,7 @@ mod tests {
 
     #[test]
     fn what_is_served_must_fit_every_resource() {
-        let cluster = Cluster { capacity: vec![[2.0, 1.0, 1.0]], reach: vec![vec![0], vec![0], vec![0]] };
+        let cluster = of(vec![[2.0, 1.0, 1.0]], vec![vec![0], vec![0], vec![0]]);
         // Both need the disk: the CPU alone would carry them.
         let work = vec![[0.4, 0.6, 0.0], [0.4, 0.5, 0.0], [0.0; 3]];
         assert!(!cluster.carries(&work) && cluster.carries(&[[2.0, 0.5, 0.0], [0.0, 0.5, 1.0]]));

@@ -1,6 +1,7 @@
 //! What a run leaves behind: one record per request and one per page, samples of the state, what was believed, violations.
 
 use crate::beliefs::RouteBeliefs;
+use crate::idle::Idle;
 
 /// How many resources the machines of an experiment have: those of [`weirgate_config::RESOURCE_NAMES`].
 pub const RESOURCES: usize = weirgate_config::RESOURCE_NAMES.len();
@@ -126,6 +127,8 @@ pub struct Run {
     pub pages: Vec<Page>,
     /// Every half second from 0 on, and at the end of each phase.
     pub samples: Vec<Sample>,
+    /// What the machines left undone over time; empty if nothing measured it.
+    pub idle: Idle,
     /// What a page table that is learned took for true; without one empty.
     pub beliefs: Vec<RouteBeliefs>,
     /// What the checkers found; empty is good.

@@ -215,6 +215,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         records: sent.records,
         pages: sent.pages,
         samples,
+        idle: weirgate_experiment::Idle::default(),
         beliefs,
     };
     let verdict = judge(experiment, &run);

@@ -13,8 +13,8 @@ use weirgate_emulator::computer::{Computer, Usage, Work};
 use weirgate_emulator::random::Random;
 use weirgate_emulator::{Disk, Thrashing};
 
-use weirgate_experiment::Condition;
 use weirgate_experiment::random::{Purpose, generator};
+use weirgate_experiment::{Condition, Occupied};
 
 /// A machine and what is wrong with it now.
 #[derive(Debug)]
@@ -154,6 +154,17 @@ impl Machines {
             }
         }
         sums
+    }
+
+    /// Per machine what it was occupied with until `now`, before which nothing happens in any. No server moves on.
+    pub(crate) fn occupied_until(&self, now: u64) -> Vec<Occupied> {
+        let mut all = vec![[0.0; 4]; self.hosts.len()];
+        for (computer, host) in self.servers.iter().zip(&self.host_of) {
+            all[*host as usize].iter_mut().zip(computer.occupied_at(now)).for_each(|(sum, nanos)| *sum += nanos / 1e9);
+        }
+        let occupied =
+            |[cpu, disk, link, workers]: [f64; 4]| Occupied { resources: [cpu, disk, link], workers: Some(workers) };
+        all.into_iter().map(occupied).collect()
     }
 
     /// The seconds for which a machine's CPUs, disks and links were occupied, as far as it was moved on. That is what an

@@ -19,7 +19,7 @@ use std::thread;
 use weirgate_config::Experiment;
 
 use weirgate_experiment::scale::{Group, groups, scale_cluster, scale_guarantees};
-use weirgate_experiment::{Kind, PhaseVerdict, Verdict, judge};
+use weirgate_experiment::{Kind, Verdict, judge};
 
 use crate::run;
 
@@ -65,11 +65,12 @@ pub struct Broken {
     pub class: String,
     /// When.
     pub phase: String,
-    /// Throughput or response time.
+    /// Throughput, response time or avoidable refusals.
     pub kind: Kind,
-    /// Requests per second owed, or the limit in milliseconds.
+    /// Requests per second owed, the limit in milliseconds, or the share of what is owed that may be refused though machines
+    /// idle.
     pub promised: f64,
-    /// Requests per second that count as served, or the statistic in milliseconds.
+    /// Requests per second that count as served, the statistic in milliseconds, or the share that was refused.
     pub got: f64,
     /// With this seed.
     pub seed: u64,
@@ -252,34 +253,16 @@ fn broken(verdict: &Verdict) -> Result<Option<Broken>, String> {
         let (at, seed) = (violation.at_s, verdict.seed);
         return Err(format!("seed {seed}, {at} s: invariant {}: {}", violation.invariant, violation.what));
     }
-    let judged = verdict.phases.iter().filter(|phase| phase.judged);
-    let missed = judged.flat_map(|phase| missed(phase, verdict.seed));
-    Ok(missed.max_by(|a, b| a.by().total_cmp(&b.by())))
-}
-
-/// Every guarantee missed in a phase, floors of an infeasible one too.
-fn missed(phase: &PhaseVerdict, seed: u64) -> impl Iterator<Item = Broken> + '_ {
-    phase.classes.iter().flat_map(move |class| {
-        let broken = |kind, promised, got| {
-            let (class, phase) = (class.class.clone(), phase.name.clone());
-            Broken { class, phase, kind, promised, got, seed }
-        };
-        let floor = class.part.floor.filter(|floor| !floor.ok);
-        let floor = floor.map(|floor| broken(Kind::Floor, floor.owed_per_s, floor.counted_per_s));
-        let ceiling = class.part.ceiling.as_ref().filter(|ceiling| !ceiling.ok);
-        let ceiling = ceiling.map(|c| broken(Kind::Ceiling, c.limit_ms, c.value_ms.unwrap_or(f64::INFINITY)));
-        floor.into_iter().chain(ceiling)
-    })
-}
-
-impl Broken {
-    /// By what share it is missed.
-    fn by(&self) -> f64 {
-        match self.kind {
-            Kind::Floor => 1.0 - self.got / self.promised,
-            Kind::Ceiling => 1.0 - self.promised / self.got,
-        }
-    }
+    // A cluster that cannot carry what is owed is too small.
+    let missed = verdict.all_misses(true).max_by(|a, b| a.by().total_cmp(&b.by()));
+    Ok(missed.map(|miss| Broken {
+        class: miss.class.class.clone(),
+        phase: miss.phase.name.clone(),
+        kind: miss.kind,
+        promised: miss.promised,
+        got: miss.got,
+        seed: verdict.seed,
+    }))
 }
 
 #[cfg(test)]

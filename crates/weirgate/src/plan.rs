@@ -172,7 +172,13 @@ fn told(broken: &Broken) -> String {
     let Broken { class, phase, kind, promised, got, seed } = broken;
     match kind {
         Kind::Floor => format!("{class} gets {got:.0}/s of {promised:.0}/s owed in `{phase}` (seed {seed})"),
-        Kind::Ceiling => format!("{class} takes {got:.0} ms, promised {promised:.0} ms, in `{phase}` (seed {seed})"),
+        Kind::Avoidable => format!(
+            "{class} is refused {:.2} % of what it is owed though machines idle, most in `{phase}` (seed {seed})",
+            got * 100.0
+        ),
+        Kind::Ceiling | Kind::Settling => {
+            format!("{class} takes {got:.0} ms, promised {promised:.0} ms, in `{phase}` (seed {seed})")
+        }
     }
 }
 
@@ -258,7 +264,8 @@ impl<'a> BrokenReport<'a> {
     fn new(broken: &'a Broken) -> BrokenReport<'a> {
         let (guarantee, unit) = match broken.kind {
             Kind::Floor => ("floor", "per_s"),
-            Kind::Ceiling => ("ceiling", "ms"),
+            Kind::Ceiling | Kind::Settling => ("ceiling", "ms"),
+            Kind::Avoidable => ("avoidable refusals", "share"),
         };
         BrokenReport {
             class: &broken.class,

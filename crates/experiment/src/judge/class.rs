@@ -9,12 +9,14 @@
 
 use std::ops::Range;
 
-use weirgate_engine::Class;
+use weirgate_engine::{Class, Statistic};
 
+use super::avoidable::Lacking;
 use super::bucket::Bucket;
+use super::owed::Declared;
 use super::pages::Pages;
-use super::statistic::{mean, percentile, statistic};
-use super::verdict::{CeilingVerdict, FloorVerdict, Part, ResponseTimes, ShedLatency, Sheds};
+use super::statistic::{in_time, mean, percentile, statistic};
+use super::verdict::{Avoidable, CeilingVerdict, FloorVerdict, Part, ResponseTimes, ShedLatency, Sheds};
 use crate::run::{Fate, RESOURCES, Record, Work};
 
 /// One in a hundred may be lost to the grain of counting.
@@ -26,19 +28,42 @@ const ENOUGH_IN_A_WINDOW: f64 = 0.9;
 /// How long a window is in which the reaction is judged, in nanoseconds.
 const WINDOW: u64 = 2_000_000_000;
 
+/// How long a request without a limit that can be kept may wait, in nanoseconds: the burst of the bucket that covers it.
+const PATIENCE: u64 = 1_000_000_000;
+
 /// Milliseconds per nanosecond.
 const MILLIS: f64 = 1e-6;
+
+/// What holds for a class all through a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) class: &'a Class,
+    /// Guaranteed requests per second. A template's keys are not told apart, so it has none.
+    pub(crate) floor: Option<f64>,
+    /// What its service time declares.
+    pub(crate) declared: Option<Declared>,
+    /// What its pool has of each resource.
+    pub(crate) has: Work,
+    /// Seconds that a second of nominal CPU time takes on the idle machines of the pool.
+    pub(crate) pace: f64,
+    /// The same on the quickest of them.
+    pub(crate) best_pace: f64,
+    /// The way to a machine and back, in nanoseconds.
+    pub(crate) way: u64,
+    /// How long after a stretch its requests may still be served, in nanoseconds.
+    pub(crate) grace: u64,
+    /// The end of the run.
+    pub(crate) end: u64,
+}
 
 /// A class, and all its requests.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
-    class: &'a Class,
-    /// Guaranteed requests per second. A template's keys are not told apart, so it has none.
-    floor: Option<f64>,
-    /// Seconds that a second of nominal CPU time takes on an unloaded node of the pool.
-    pace: f64,
-    /// How long after a stretch its requests may still be served.
-    grace: u64,
+    terms: Terms<'a>,
+    /// Two for each phase, one after the other: while it settles, and then.
+    stretches: Vec<Range<u64>>,
+    /// Per stretch how many tokens of the guaranteed rate one of its requests takes.
+    tokens: Vec<f64>,
     /// In order of arrival.
     attempts: Vec<Attempt>,
     /// When requests were served, in order, each with the work served up to it.
@@ -53,35 +78,49 @@ struct Attempt {
     arrived: u64,
     ended: u64,
     fate: Fate,
+    /// It went to a machine.
+    released: bool,
     /// What it takes of each resource.
     work: Work,
-    /// Time without a CPU, in seconds.
-    beside: f64,
+    /// Time that it waits inside for something else, in seconds.
+    io: f64,
     /// It arrived within the guaranteed rate.
     covered: bool,
     /// It was shed although its class had not had its guaranteed rate.
     wronged: bool,
+    /// It was not in time: of the slowest, without which the guaranteed statistic would have held.
+    late: bool,
+    /// Idle machines could have served it in time, and it was owed.
+    avoidable: bool,
     /// It is neither owed nor served: the end of the run came too soon after it.
     excused: bool,
+}
+
+impl Attempt {
+    /// How long it takes on an idle machine with this pace, in seconds.
+    fn alone(&self, pace: f64) -> f64 {
+        self.work[0] * pace + self.work[1] + self.work[2] + self.io
+    }
+
+    /// Nanoseconds from its arrival to its end; as good as for ever if it was not served.
+    fn took(&self) -> u64 {
+        if self.fate == Fate::Served { self.ended.saturating_sub(self.arrived) } else { u64::MAX }
+    }
 }
 
 /// What a class asked for and got over a stretch.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Account {
-    /// Requests within the guaranteed rate, and of these as many as the agreed cost pays for.
+    /// Requests within the guaranteed rate, as many as the declared cost pays for.
     owed: f64,
     /// Requests that count as served.
     counted: f64,
 }
 
 impl<'a> Subject<'a> {
-    /// `pace`: see the field. `grace` and `end` (of the run) in nanoseconds. `stretches` follow one another;
-    /// over each of them the mean cost of requests is taken.
+    /// `stretches` follow one another, two for each phase; over each of them the mean cost of requests is taken.
     pub(crate) fn new(
-        class: &'a Class,
-        floor: Option<f64>,
-        pace: f64,
-        (grace, end): (u64, u64),
+        terms: Terms<'a>,
         records: impl Iterator<Item = &'a Record>,
         stretches: &[Range<u64>],
     ) -> Subject<'a> {
@@ -89,11 +128,14 @@ impl<'a> Subject<'a> {
             arrived: record.arrived,
             ended: record.ended,
             fate: record.fate,
+            released: record.released > 0,
             work: record.work(),
-            beside: record.beside_cpu(),
+            io: f64::from(record.io),
             covered: false,
             wronged: false,
-            excused: record.fate == Fate::Cut && record.arrived.saturating_add(grace) >= end,
+            late: false,
+            avoidable: false,
+            excused: record.fate == Fate::Cut && record.arrived.saturating_add(terms.grace) >= terms.end,
         });
         let attempts: Vec<Attempt> = attempts.collect();
         let ended = attempts.iter().filter(|a| a.fate == Fate::Served).map(|a| (a.ended, a.work));
@@ -104,8 +146,10 @@ impl<'a> Subject<'a> {
             sums.iter_mut().zip(*work).for_each(|(sum, work)| *sum += work);
             *work = sums;
         }
-        let mut subject = Subject { class, floor, pace, grace, attempts, served, pages: None };
-        subject.cover(stretches);
+        let stretches = stretches.to_vec();
+        let mut subject = Subject { terms, tokens: Vec::new(), stretches, attempts, served, pages: None };
+        subject.tokens = subject.stretches.iter().map(|stretch| subject.tokens_of(stretch)).collect();
+        subject.cover();
         subject
     }
 
@@ -114,60 +158,173 @@ impl<'a> Subject<'a> {
         Subject { pages, ..self }
     }
 
+    /// Says in which stretches workers are short, so that holding one is a cost.
+    pub(crate) fn pay_for_workers(&mut self, short: &[bool]) {
+        let Some(declared) = self.terms.declared.filter(|_| short.contains(&true)) else { return };
+        for (index, stretch) in self.stretches.iter().enumerate().filter(|(index, _)| short[*index]) {
+            let held = self.mean(stretch, |attempt| attempt.work[0] * self.terms.pace + attempt.io);
+            self.tokens[index] = self.tokens[index].max(declared.tokens_of_worker(held));
+        }
+        self.cover();
+    }
+
+    /// How many tokens of the guaranteed rate a request of this stretch takes: its cost over the declared one.
+    fn tokens_of(&self, stretch: &Range<u64>) -> f64 {
+        let Some(declared) = self.terms.declared else { return 1.0 };
+        let unit = [self.terms.pace, 1.0, 1.0];
+        let work =
+            std::array::from_fn(|resource| self.mean(stretch, |attempt| attempt.work[resource]) * unit[resource]);
+        declared.tokens(&work, &self.terms.has)
+    }
+
+    /// The mean of a figure over the requests of a stretch; 0 without any.
+    fn mean(&self, stretch: &Range<u64>, figure: impl Fn(&Attempt) -> f64) -> f64 {
+        let attempts = self.between(stretch);
+        attempts.iter().map(figure).sum::<f64>() / attempts.len().max(1) as f64
+    }
+
     /// Marks what the guaranteed rate covers, and what was shed wrongly.
     ///
-    /// What is covered is decided by arrivals alone: each takes a token if there is one. Whether a shed is wrong
-    /// depends on what the class got: every request that was let in takes tokens, as many as agreed requests
-    /// fit in it, from a second bucket, which may run into debt; a shed is wrong if the tokens for it are
-    /// there, and takes them. So an overloaded class that is served at its rate is not wronged by
-    /// any shed, whichever requests it hits, and one that is served less is wronged by as many as it lacks.
-    fn cover(&mut self, stretches: &[Range<u64>]) {
-        let Some(rate) = self.floor else { return };
-        let dearness: Vec<f64> = stretches.iter().map(|s| 1.0 / self.cheapness(self.between(s))).collect();
-        let dearest = dearness.iter().copied().fold(1.0, f64::max);
-        let (mut requests, mut costs) = (Bucket::new(rate, 1.0), Bucket::new(rate, dearest));
-        let mut stretch = 0;
-        for attempt in &mut self.attempts {
-            while stretches.get(stretch).is_some_and(|s| s.end <= attempt.arrived) {
-                stretch += 1;
-            }
-            attempt.covered = requests.take(attempt.arrived, 1.0);
-            let cost = dearness.get(stretch).copied().unwrap_or(1.0);
+    /// What is covered is decided by arrivals alone: each takes its tokens if they are there, more than one if its class
+    /// became more expensive. Whether a shed is wrong depends on what the class got: every request that was let in takes
+    /// tokens from a second bucket, which may run into debt; a shed is wrong if the tokens for it are there, and takes them.
+    /// So an overloaded class that is served at its rate is not wronged by any shed, whichever requests it hits, and
+    /// one that is served less is wronged by as many as it lacks.
+    fn cover(&mut self) {
+        let Some(rate) = self.terms.floor else { return };
+        let most = self.tokens.iter().copied().fold(1.0, f64::max);
+        let (mut arrivals, mut served) = (Bucket::new(rate, most), Bucket::new(rate, most));
+        let Subject { attempts, tokens, stretches, .. } = self;
+        for (attempt, tokens) in with_tokens(attempts, tokens, stretches) {
+            attempt.covered = arrivals.take(attempt.arrived, tokens);
             match attempt.fate {
-                Fate::Shed => attempt.wronged = costs.take(attempt.arrived, cost),
-                _ => costs.charge(attempt.arrived, cost),
+                Fate::Shed => attempt.wronged = served.take(attempt.arrived, tokens),
+                _ => served.charge(attempt.arrived, tokens),
             }
         }
+    }
+
+    /// Marks the requests that were late, by phases: the slowest, without which the guaranteed statistic would have held. So a
+    /// p95 lets one in twenty be late before any counts, and where a mean holds all are in time. Requests that waited for
+    /// longer than the limit and were never served are the slowest of all. Where no gateway can keep the limit nothing is late,
+    /// nor where limits are on pages, of which requests are parts.
+    pub(crate) fn mark_late(&mut self) {
+        let Some(promised) = self.terms.class.guarantee.response_time.filter(|_| self.pages.is_none()) else { return };
+        let limit = promised.limit.as_nanos() as f64;
+        let waited = |a: &Attempt| {
+            let gave_up = a.fate == Fate::Left && !a.released || a.fate == Fate::Cut && !a.excused;
+            a.fate == Fate::Served || gave_up && a.ended.saturating_sub(a.arrived) as f64 > limit
+        };
+        let phases: Vec<Range<u64>> = self.stretches.chunks(2).map(|pair| pair[0].start..pair[1].end).collect();
+        for phase in &phases {
+            if self.is_impossible(phase) {
+                continue;
+            }
+            let first = self.index(phase.start);
+            let attempts = self.between(phase).iter().zip(first..);
+            let mut times: Vec<(u64, usize)> =
+                attempts.filter(|(a, _)| waited(a)).map(|(a, i)| (a.took(), i)).collect();
+            times.sort_unstable();
+            let sorted: Vec<u64> = times.iter().map(|(took, _)| *took).collect();
+            let count = in_time(&sorted, promised.statistic, limit);
+            times[count..].iter().for_each(|(_, index)| self.attempts[*index].late = true);
+        }
+    }
+
+    /// The requests that were owed and not served in time, each with its number.
+    ///
+    /// Which of them were owed is decided as for wrong sheds: a request that was in time takes tokens and may run the bucket
+    /// into debt, one that was refused or late lacks if the tokens for it are there, and takes them.
+    pub(crate) fn lacking(&mut self) -> Vec<(usize, Lacking)> {
+        let Some(rate) = self.terms.floor else { return Vec::new() };
+        let most = self.tokens.iter().copied().fold(1.0, f64::max);
+        let mut served = Bucket::new(rate, most);
+        let terms = self.terms;
+        let promised = terms.class.guarantee.response_time;
+        let phases = self.stretches.chunks(2).map(|pair| pair[0].start..pair[1].end);
+        let impossible: Vec<(u64, bool)> = phases.map(|phase| (phase.end, self.is_impossible(&phase))).collect();
+        let mut found = Vec::new();
+        let Subject { attempts, tokens, stretches, .. } = self;
+        for (index, (attempt, tokens)) in with_tokens(attempts, tokens, stretches).enumerate() {
+            let is_refused = attempt.fate == Fate::Shed || attempt.late;
+            if !is_refused || attempt.excused {
+                served.charge(attempt.arrived, tokens);
+                continue;
+            }
+            if !served.take(attempt.arrived, tokens) {
+                continue;
+            }
+            let alone = attempt.alone(terms.pace);
+            let own = (alone * 1e9) as u64;
+            let is_impossible = impossible.iter().find(|(end, _)| attempt.arrived < *end).is_some_and(|(_, is)| *is);
+            let time = match promised.filter(|_| !is_impossible) {
+                None => PATIENCE + own,
+                Some(promised) => {
+                    let limit = (promised.limit.as_nanos() as u64).saturating_sub(terms.way);
+                    // Some may take longer than a mean.
+                    if promised.statistic == Statistic::Average { limit.max(own) } else { limit }
+                }
+            };
+            let takes = [attempt.work[0], attempt.work[1], attempt.work[2], attempt.work[0] * terms.pace + attempt.io];
+            let time = (attempt.arrived, attempt.arrived.saturating_add(time));
+            found.push((index, Lacking { pool: terms.class.pool, time, takes, alone }));
+        }
+        found
+    }
+
+    /// Idle machines could have served request number `index` in time.
+    pub(crate) fn mark_avoidable(&mut self, index: usize) {
+        self.attempts[index].avoidable = true;
+    }
+
+    /// What of the requests that arrived in a stretch was owed, and what of it was refused or late though machines idled.
+    pub(crate) fn avoidable(&self, stretch: &Range<u64>) -> Avoidable {
+        let attempts = self.between(stretch);
+        let count = |is: &dyn Fn(&Attempt) -> bool| attempts.iter().filter(|attempt| is(attempt)).count() as u64;
+        Avoidable {
+            owed: count(&|a| a.covered && !a.excused),
+            refused: count(&|a| a.avoidable && a.fate == Fate::Shed),
+            late: count(&|a| a.avoidable && a.fate != Fate::Shed),
+        }
+    }
+
+    /// Does the class have a limit below what the statistic is of its own requests, each alone on the quickest machine?
+    fn is_impossible(&self, stretch: &Range<u64>) -> bool {
+        let promised = self.terms.class.guarantee.response_time;
+        promised.is_some_and(|promised| self.alone(stretch) > Some(promised.limit.as_nanos() as f64))
+    }
+
+    /// The guaranteed statistic over all that was asked for in a stretch, each request (page) alone on the quickest machine, in
+    /// nanoseconds.
+    fn alone(&self, stretch: &Range<u64>) -> Option<f64> {
+        let promised = self.terms.class.guarantee.response_time?;
+        let alone = |a: &Attempt| (a.alone(self.terms.best_pace) * 1e9) as u64 + self.terms.way;
+        let mut times: Vec<u64> = match &self.pages {
+            Some(pages) => pages.alone(stretch).collect(),
+            None => self.between(stretch).iter().map(alone).collect(),
+        };
+        times.sort_unstable();
+        statistic(&times, promised.statistic)
+    }
+
+    /// The number of the first request that arrived at `at` or later.
+    fn index(&self, at: u64) -> usize {
+        self.attempts.partition_point(|a| a.arrived < at)
     }
 
     /// Requests that arrived in a stretch.
     fn between(&self, stretch: &Range<u64>) -> &[Attempt] {
-        let index = |at: u64| self.attempts.partition_point(|a| a.arrived < at);
-        &self.attempts[index(stretch.start)..index(stretch.end).max(index(stretch.start))]
-    }
-
-    /// min(1, agreed cost / mean cost).
-    fn cheapness(&self, attempts: &[Attempt]) -> f64 {
-        let agreed = self.class.service_time.map(|time| time.as_secs_f64());
-        match (agreed, self.mean_cost(attempts)) {
-            (Some(agreed), Some(actual)) if actual > agreed => agreed / actual,
-            _ => 1.0,
-        }
-    }
-
-    /// Mean time that a request takes on an unloaded node, in seconds.
-    fn mean_cost(&self, attempts: &[Attempt]) -> Option<f64> {
-        let sum: f64 = attempts.iter().map(|a| a.work[0] * self.pace + a.beside).sum();
-        (!attempts.is_empty()).then(|| sum / attempts.len() as f64)
+        let first = self.index(stretch.start);
+        &self.attempts[first..self.index(stretch.end).max(first)]
     }
 
     fn account(&self, stretch: &Range<u64>) -> Account {
         let attempts = self.between(stretch);
         let covered = attempts.iter().filter(|a| a.covered && !a.excused).count();
-        let last = stretch.end.saturating_add(self.grace);
+        let last = stretch.end.saturating_add(self.terms.grace);
         let in_time = attempts.iter().filter(|a| a.fate == Fate::Served && a.ended <= last).count();
         let ended = self.served_in(stretch).len();
-        Account { owed: covered as f64 * self.cheapness(attempts), counted: ended.max(in_time) as f64 }
+        Account { owed: covered as f64, counted: ended.max(in_time) as f64 }
     }
 
     fn served_in(&self, stretch: &Range<u64>) -> &[(u64, Work)] {
@@ -180,7 +337,7 @@ impl<'a> Subject<'a> {
         let served = self.between(stretch).iter().filter(|a| a.fate == Fate::Served);
         let mut times: Vec<u64> = match &self.pages {
             Some(pages) => pages.times(stretch).map(|(_, took)| took).collect(),
-            None => served.map(|a| a.ended.saturating_sub(a.arrived)).collect(),
+            None => served.map(Attempt::took).collect(),
         };
         times.sort_unstable();
         times
@@ -195,30 +352,31 @@ impl<'a> Subject<'a> {
         let times = self.response_times(stretch);
         let millis = |percent: f64| percentile(&times, percent) as f64 * MILLIS;
         let account = self.account(stretch);
-        let limit = self
-            .class
-            .guarantee
-            .response_time
-            .map_or(u64::MAX, |promised| u64::try_from(promised.limit.as_nanos()).unwrap_or(u64::MAX));
+        let promised = self.terms.class.guarantee.response_time;
+        let in_time = promised
+            .map_or(times.len(), |promised| in_time(&times, promised.statistic, promised.limit.as_nanos() as f64));
         Part {
             offered_per_s: per_second(attempts.len() as f64),
             served_per_s: per_second(self.served_in(stretch).len() as f64),
-            in_time_per_s: per_second(times.partition_point(|time| *time <= limit) as f64),
-            floor: self.floor.map(|rate| FloorVerdict {
+            in_time_per_s: per_second(in_time as f64),
+            floor: self.terms.floor.map(|rate| FloorVerdict {
                 guaranteed_per_s: rate,
                 owed_per_s: per_second(account.owed),
                 counted_per_s: per_second(account.counted),
                 ok: account.counted >= ENOUGH * account.owed,
             }),
-            ceiling: self.class.guarantee.response_time.map(|promised| {
+            ceiling: promised.map(|promised| {
                 let value = statistic(&times, promised.statistic);
+                let alone = self.alone(stretch).filter(|alone| *alone > promised.limit.as_nanos() as f64);
                 CeilingVerdict {
                     statistic: promised.statistic.to_string(),
                     limit_ms: promised.limit.as_secs_f64() * 1e3,
                     value_ms: value.map(|v| v * MILLIS),
                     ok: value.is_none_or(|v| v <= promised.limit.as_nanos() as f64),
+                    impossible_ms: alone.map(|alone| alone * MILLIS),
                 }
             }),
+            avoidable: self.avoidable(stretch),
             shed: sheds(attempts),
             failed: count(Fate::Failed),
             left: count(Fate::Left),
@@ -239,12 +397,14 @@ impl<'a> Subject<'a> {
     ///
     /// A window is held to less than a phase. It is owed no more than two seconds of the rate: the burst of
     /// a whole second that a class may have saved up need not be served in the same two seconds. Nine in ten are
-    /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one.
+    /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one. A limit that is
+    /// impossible by itself does not count.
     pub(crate) fn reaction(&self, phase: &Range<u64>) -> Option<f64> {
         let windows = phase.end.saturating_sub(phase.start) / WINDOW;
+        let is_impossible = self.is_impossible(phase);
         let bad = (0..windows).rev().find(|i| {
             let from = phase.start + i * WINDOW;
-            !self.held_in(&(from..from + WINDOW))
+            !self.held_in(&(from..from + WINDOW), is_impossible)
         });
         match bad {
             None => Some(0.0),
@@ -253,17 +413,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn held_in(&self, window: &Range<u64>) -> bool {
-        let floor = self.floor.is_none_or(|rate| {
+    fn held_in(&self, window: &Range<u64>, is_impossible: bool) -> bool {
+        let floor = self.terms.floor.is_none_or(|rate| {
             let account = self.account(window);
-            let cheapness = self.cheapness(self.between(window));
-            let owed = account.owed.min(rate * seconds(window) * cheapness);
+            let stretch = self.stretches.iter().position(|stretch| window.start < stretch.end);
+            let tokens = stretch.map_or(1.0, |stretch| self.tokens[stretch]);
+            let owed = account.owed.min(rate * seconds(window) / tokens);
             account.counted + 1.0 >= ENOUGH_IN_A_WINDOW * owed
         });
-        let ceiling = self.class.guarantee.response_time.is_none_or(|promised| {
+        let ceiling = self.terms.class.guarantee.response_time.is_none_or(|promised| {
             let mut times = self.response_times(window);
             times.pop();
-            statistic(&times, promised.statistic).is_none_or(|v| v <= promised.limit.as_nanos() as f64)
+            is_impossible || statistic(&times, promised.statistic).is_none_or(|v| v <= promised.limit.as_nanos() as f64)
         });
         floor && ceiling
     }
@@ -283,18 +444,44 @@ impl<'a> Subject<'a> {
         let attempts = self.between(stretch);
         let offered = std::array::from_fn(|resource| attempts.iter().map(|a| a.work[resource]).sum());
         let owed = if attempts.is_empty() { 0.0 } else { self.account(stretch).owed / attempts.len() as f64 };
-        (offered, if self.floor.is_some() { owed } else { 0.0 })
+        (offered, if self.terms.floor.is_some() { owed } else { 0.0 })
+    }
+
+    /// Seconds of workers that what is owed of a stretch holds.
+    pub(crate) fn owed_workers(&self, stretch: &Range<u64>) -> f64 {
+        let held = self.mean(stretch, |attempt| attempt.work[0] * self.terms.pace + attempt.io);
+        if self.terms.floor.is_some() { self.account(stretch).owed * held } else { 0.0 }
     }
 
     /// Mean time of the requests of a stretch on an unloaded node, in seconds; 0 without requests.
     pub(crate) fn cost(&self, stretch: &Range<u64>) -> f64 {
-        self.mean_cost(self.between(stretch)).unwrap_or(0.0)
+        self.mean(stretch, |attempt| attempt.alone(self.terms.pace))
+    }
+
+    /// Is it promised a throughput?
+    pub(crate) fn has_floor(&self) -> bool {
+        self.terms.floor.is_some()
     }
 
     /// The class's name.
     pub(crate) fn name(&self) -> &str {
-        &self.class.name
+        &self.terms.class.name
     }
+}
+
+/// Every attempt with the tokens that one of its stretch takes.
+fn with_tokens<'s>(
+    attempts: &'s mut [Attempt],
+    tokens: &'s [f64],
+    stretches: &'s [Range<u64>],
+) -> impl Iterator<Item = (&'s mut Attempt, f64)> {
+    let mut stretch = 0;
+    attempts.iter_mut().map(move |attempt| {
+        while stretches.get(stretch).is_some_and(|s| s.end <= attempt.arrived) {
+            stretch += 1;
+        }
+        (attempt, tokens.get(stretch).copied().unwrap_or(1.0))
+    })
 }
 
 /// The length of a stretch.

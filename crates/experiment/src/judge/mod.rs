@@ -16,9 +16,11 @@
 //! A request that the end of the run cuts off is neither owed nor served, unless it had the larger of the
 //! settling time and its class's limit to be served in: then it is owed.
 
+mod avoidable;
 mod bucket;
 mod class;
 pub(crate) mod learned;
+mod owed;
 mod pages;
 mod resources;
 mod statistic;
@@ -36,13 +38,16 @@ use weirgate_engine::{Class, Policy};
 pub use learned::{BAND, CostChange, LearnedCost, LearnedRoute, LearnedTable, PhaseCost};
 pub use resources::{ClassUse, Portion, ResourceUse};
 pub use verdict::{
-    CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part, PhaseVerdict, ResponseTimes, ShedLatency,
-    Sheds, Verdict, ViolationFound, Word,
+    Avoidable, AvoidableVerdict, CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part,
+    PhaseVerdict, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word,
 };
 
+use crate::idle::Idle;
 use crate::oracle::{Cluster, Demand, classes, weights};
-use crate::run::{Run, Sample, Work};
-use class::{Subject, seconds};
+use crate::run::{Record, Run, Sample, Work};
+use avoidable::Lacking;
+use class::{Subject, Terms, seconds};
+pub(crate) use owed::Declared;
 pub(crate) use pages::Pages;
 pub(crate) use statistic::statistic;
 
@@ -66,6 +71,9 @@ pub(crate) fn subject_of(policy: &Policy, target: &TrafficClass) -> usize {
     }
 }
 
+/// The first second of a run, in which nobody has seen anything yet, is told apart.
+const FIRST_SECOND: u64 = 1_000_000_000;
+
 struct Judge<'a> {
     experiment: &'a Experiment,
     run: &'a Run,
@@ -79,16 +87,37 @@ impl<'a> Judge<'a> {
         let phases = 0..experiment.phases.len();
         let stretches: Vec<Range<u64>> = phases.flat_map(|phase| split(experiment, phase)).collect();
         let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
+        let nominal = Cluster::nominal(experiment);
         let subject = |(index, class): (usize, &'a Class)| {
             let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
-            // The keys of a template are told apart by the engine, not by the records.
-            let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
             let limit = class.guarantee.response_time.map_or(Duration::ZERO, |promised| promised.limit);
-            let grace = nanos(experiment.settle.max(limit));
-            let pages = Pages::of(experiment, run, index);
-            Subject::new(class, floor, pace(experiment, class.pool), (grace, end), records, &stretches).in_pages(pages)
+            let (pace, best_pace) = paces(experiment, class.pool);
+            let terms = Terms {
+                class,
+                // The keys of a template are told apart by the engine, not by the records.
+                floor: class.guarantee.throughput.filter(|_| index < policy.classes.len()),
+                declared: Declared::of(experiment, run, index, (class.service_time, pace)),
+                has: nominal.reached(index),
+                pace,
+                best_pace,
+                way: nanos(experiment.network_delay).saturating_mul(2),
+                grace: nanos(experiment.settle.max(limit)),
+                end,
+            };
+            let pages = Pages::of(experiment, run, index, |record: &Record| {
+                let work = f64::from(record.cpu) * best_pace + record.beside_cpu();
+                (work * 1e9) as u64 + terms.way
+            });
+            Subject::new(terms, records, &stretches).in_pages(pages)
         };
-        let subjects = classes(policy).enumerate().map(subject).collect();
+        let mut subjects: Vec<Subject<'a>> = classes(policy).enumerate().map(subject).collect();
+        let short = |stretch: &Range<u64>| owed::short_of_workers(&live(experiment, stretch), &subjects, stretch);
+        let short: Vec<Vec<bool>> = stretches.iter().map(short).collect();
+        for (index, subject) in subjects.iter_mut().enumerate() {
+            subject.pay_for_workers(&short.iter().map(|short| short[index]).collect::<Vec<bool>>());
+            subject.mark_late();
+        }
+        mark_avoidable(&run.idle, &mut subjects);
         Judge { experiment, run, subjects }
     }
 
@@ -104,6 +133,7 @@ impl<'a> Judge<'a> {
             discipline: self.run.discipline.clone(),
             seed: self.run.seed,
             phases: phases.collect(),
+            avoidable: self.subjects.iter().filter(|subject| subject.has_floor()).map(|s| self.avoidable(s)).collect(),
             learned: learned::table(self.experiment, self.run),
             violations: violations.collect(),
             verdict: Word::Held,
@@ -122,13 +152,11 @@ impl<'a> Judge<'a> {
         let asked = self.subjects.iter().map(|subject| subject.asked_work(&judged));
         let (offered, owed) = asked.map(|(offered, owed)| (per_second(offered), owed)).unzip();
         let demand = Demand { offered, owed };
-        let cluster = Cluster::live(
-            self.experiment,
-            Duration::from_nanos(judged.start),
-            Duration::from_nanos(judged.end.max(judged.start)),
-        );
+        let cluster = live(self.experiment, &judged);
         let owed: Vec<Work> =
             demand.offered.iter().zip(&demand.owed).map(|(offered, owed)| offered.map(|work| work * owed)).collect();
+        let held = self.subjects.iter().map(|subject| subject.owed_workers(&judged) / length.max(1e-9));
+        let holds = length <= 0.0 || cluster.holds(&held.collect::<Vec<f64>>());
         let oracle = against_oracle.then(|| self.oracle_rates(&cluster, &demand, &judged));
         let classes = self.subjects.iter().enumerate().map(|(i, subject)| ClassVerdict {
             class: subject.name().to_owned(),
@@ -144,12 +172,26 @@ impl<'a> Judge<'a> {
             to_s: phase.until.as_secs_f64(),
             judged_from_s: judged.start as f64 / 1e9,
             judged: phase.judged && length > 0.0,
-            feasible: cluster.carries(&owed),
+            unsettled: phase.judged && length <= 0.0,
+            feasible: holds && cluster.carries(&owed),
             utilisation: self.utilisation(&cluster, &judged),
             served_over_oracle: self.over_oracle(&cluster.most(&demand.offered), &judged),
             resources: resources::used(self.experiment, self.run, &cluster, &judged),
             classes: classes.collect(),
         }
+    }
+
+    /// What of a class's owed requests was refused or late though machines idled, in the phases that are to be judged.
+    fn avoidable(&self, subject: &Subject<'_>) -> AvoidableVerdict {
+        let after = |from: u64| {
+            let phases = (0..self.experiment.phases.len()).filter(|index| self.experiment.phases[*index].judged);
+            let phases = phases.map(|index| split(self.experiment, index)).map(|[first, last]| first.start..last.end);
+            let late = phases.map(|phase| subject.avoidable(&(phase.start.max(from)..phase.end.max(from))));
+            late.fold(Avoidable::default(), |sum, own| sum + own)
+        };
+        let (whole, after_first_second) = (after(0), after(FIRST_SECOND));
+        let ok = [whole, after_first_second].iter().all(|of| of.share() <= verdict::MOST_AVOIDABLE);
+        AvoidableVerdict { class: subject.name().to_owned(), whole, after_first_second, ok }
     }
 
     /// What the oracle serves each class, in requests per second.
@@ -209,15 +251,36 @@ fn split(experiment: &Experiment, phase: usize) -> [Range<u64>; 2] {
     [from..border, border..to]
 }
 
-/// Seconds that a second of nominal CPU time takes on unloaded nodes of a pool, work spread by capacity.
-pub(crate) fn pace(experiment: &Experiment, pool: usize) -> f64 {
+/// Marks which owed requests idle machines could have served in time.
+fn mark_avoidable(idle: &Idle, subjects: &mut [Subject<'_>]) {
+    let lacking = subjects.iter_mut().enumerate();
+    let lacking =
+        lacking.flat_map(|(subject, of)| of.lacking().into_iter().map(move |(index, what)| (what, (subject, index))));
+    let mut lacking: Vec<(Lacking, (usize, usize))> = lacking.collect();
+    lacking.sort_by_key(|(what, whose)| (what.time, *whose));
+    let (requests, whose): (Vec<Lacking>, Vec<(usize, usize)>) = lacking.into_iter().unzip();
+    let served = avoidable::avoidable(idle, &requests);
+    for ((subject, index), _) in whose.into_iter().zip(served).filter(|(_, served)| *served) {
+        subjects[subject].mark_avoidable(index);
+    }
+}
+
+/// The cluster in a stretch of time.
+fn live(experiment: &Experiment, stretch: &Range<u64>) -> Cluster {
+    let end = stretch.end.max(stretch.start);
+    Cluster::live(experiment, Duration::from_nanos(stretch.start), Duration::from_nanos(end))
+}
+
+/// Seconds that a second of nominal CPU time takes on idle nodes of a pool, work spread by capacity, and on the quickest
+/// of them. Contention and faults are not in it: they cost time and no work.
+pub(crate) fn paces(experiment: &Experiment, pool: usize) -> (f64, f64) {
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
     let machines = nodes.map(|(_, machine)| &experiment.machines[*machine]);
-    let (cpus, speed) = machines.fold((0.0, 0.0), |(cpus, speed), machine| {
+    let (cpus, speed, best) = machines.fold((0.0, 0.0, 0.0_f64), |(cpus, speed, best), machine| {
         let own = f64::from(machine.cpus) * f64::from(machine.servers);
-        (cpus + own, speed + own * machine.speed)
+        (cpus + own, speed + own * machine.speed, best.max(machine.speed))
     });
-    if speed > 0.0 { cpus / speed } else { 1.0 }
+    if speed > 0.0 { (cpus / speed, 1.0 / best) } else { (1.0, 1.0) }
 }
 
 fn nanos(time: Duration) -> u64 {

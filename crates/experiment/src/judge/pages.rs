@@ -12,19 +12,26 @@ use weirgate_config::Experiment;
 use super::class::seconds;
 use super::subject_of;
 use super::verdict::PageCounts;
-use crate::run::{Fate, Page, Run};
+use crate::run::{Fate, Page, Record, Run};
 
 /// All pages of a class.
 #[derive(Debug)]
 pub(crate) struct Pages {
     /// In order of arrival.
     all: Vec<Page>,
+    /// Per page the nanoseconds that it takes at least: its own request and then its longest object, alone on a machine.
+    alone: Vec<u64>,
 }
 
 impl Pages {
     /// Those of the class or template number `subject`, in the order of [`crate::oracle::classes`]; `None` if nothing
-    /// of it comes as pages.
-    pub(crate) fn of(experiment: &Experiment, run: &Run, subject: usize) -> Option<Pages> {
+    /// of it comes as pages. `alone` says how long a request takes at least, in nanoseconds.
+    pub(crate) fn of(
+        experiment: &Experiment,
+        run: &Run,
+        subject: usize,
+        alone: impl Fn(&Record) -> u64,
+    ) -> Option<Pages> {
         let policy = &experiment.site.policy;
         let is_ours =
             |traffic: usize| experiment.traffic.get(traffic).is_some_and(|t| subject_of(policy, &t.class) == subject);
@@ -33,18 +40,31 @@ impl Pages {
             return None;
         }
         let is_ours = |traffic: u32| ours.get(traffic as usize).copied().unwrap_or(false);
-        let pages = run.pages.iter().filter(|page| is_ours(page.traffic)).copied();
+        // Per page the longest attempt of its own request, and of its objects.
+        let mut parts = vec![[0; 2]; run.pages.len()];
+        for record in &run.records {
+            let Some(page) = record.page.map(|page| page as usize) else { continue };
+            if let Some((parts, of)) = parts.get_mut(page).zip(run.pages.get(page)) {
+                let part = &mut parts[usize::from(record.traffic != of.traffic)];
+                *part = alone(record).max(*part);
+            }
+        }
+        let pages = run.pages.iter().zip(parts).filter(|(page, _)| is_ours(page.traffic));
+        let pages = pages.map(|(page, parts)| (*page, parts.iter().sum()));
         let single = run.records.iter().filter(|record| record.page.is_none() && is_ours(record.traffic));
-        let single = single.map(|record| Page {
-            traffic: record.traffic,
-            fate: record.fate,
-            arrived: record.arrived,
-            ended: record.ended,
-            objects: 0,
+        let single = single.map(|record| {
+            let Record { traffic, fate, arrived, ended, .. } = *record;
+            (Page { traffic, fate, arrived, ended, objects: 0 }, alone(record))
         });
-        let mut all: Vec<Page> = pages.chain(single).collect();
-        all.sort_by_key(|page| page.arrived);
-        Some(Pages { all })
+        let mut all: Vec<(Page, u64)> = pages.chain(single).collect();
+        all.sort_by_key(|(page, _)| page.arrived);
+        let (all, alone) = all.into_iter().unzip();
+        Some(Pages { all, alone })
+    }
+
+    /// How long the pages of a stretch take at least, complete or not, in nanoseconds.
+    pub(crate) fn alone(&self, stretch: &Range<u64>) -> impl Iterator<Item = u64> {
+        self.alone[self.range(stretch)].iter().copied()
     }
 
     /// Those that complete pages of a stretch took, each with its arrival.
@@ -72,7 +92,11 @@ impl Pages {
     }
 
     fn between(&self, stretch: &Range<u64>) -> &[Page] {
+        &self.all[self.range(stretch)]
+    }
+
+    fn range(&self, stretch: &Range<u64>) -> Range<usize> {
         let index = |at: u64| self.all.partition_point(|page| page.arrived < at);
-        &self.all[index(stretch.start)..index(stretch.end).max(index(stretch.start))]
+        index(stretch.start)..index(stretch.end).max(index(stretch.start))
     }
 }

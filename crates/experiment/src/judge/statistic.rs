@@ -29,6 +29,28 @@ pub(crate) fn statistic(sorted: &[u64], which: Statistic) -> Option<f64> {
     })
 }
 
+/// How many of the sorted times count as within `limit` nanoseconds: the most of them, quickest first, over which the
+/// statistic is within it. A percentile leaves its rest to be late, and a mean what the quicker ones did not use, so that all
+/// are in time where the statistic holds.
+pub(crate) fn in_time(sorted: &[u64], which: Statistic, limit: f64) -> usize {
+    match which {
+        Statistic::Percentile(percent) => {
+            let within = sorted.partition_point(|time| *time as f64 <= limit);
+            let most = (within as f64 / (percent / 100.0) + 1e-9) as usize;
+            if within == 0 { 0 } else { most.min(sorted.len()) }
+        }
+        Statistic::Average => {
+            let mut sum = 0.0;
+            let means = sorted.iter().zip(1..).map(|(time, count): (_, u32)| {
+                sum += *time as f64;
+                sum / f64::from(count)
+            });
+            // Means of the quickest only grow.
+            means.take_while(|mean| *mean <= limit).count()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,6 +62,25 @@ mod tests {
         assert_eq!([50.0, 99.9].map(|p| percentile(&[7], p)), [7, 7]);
         assert_eq!(percentile(&[1, 2, 3], 50.0), 2);
         assert_eq!(percentile(&[], 95.0), 0);
+    }
+
+    #[test]
+    fn as_many_are_in_time_as_the_statistic_allows() {
+        let times: Vec<u64> = (1..=100).collect();
+        let p90 = |limit: f64| in_time(&times, Statistic::Percentile(90.0), limit);
+        assert_eq!([0.5, 45.0, 89.0, 90.0, 95.0].map(p90), [0, 50, 98, 100, 100]);
+        let avg = |limit: f64| in_time(&times, Statistic::Average, limit);
+        assert_eq!([0.5, 1.0, 25.0, 50.5].map(avg), [0, 1, 49, 100]);
+        // The most of which the statistic holds: one more and it does not.
+        for which in [Statistic::Percentile(90.0), Statistic::Percentile(50.0), Statistic::Average] {
+            for limit in 1..100 {
+                let limit = f64::from(limit);
+                let count = in_time(&times, which, limit);
+                assert!(statistic(&times[..count], which).is_none_or(|value| value <= limit), "{which} {limit}");
+                assert!(count == 100 || statistic(&times[..=count], which).is_some_and(|value| value > limit));
+            }
+        }
+        assert_eq!(in_time(&[], Statistic::Average, 1.0), 0);
     }
 
     #[test]

@@ -105,6 +105,7 @@ pub(crate) fn run(parts: Vec<Vec<Record>>) -> Run {
         records,
         pages: Vec::new(),
         samples: Vec::new(),
+        idle: Idle::default(),
         beliefs: Vec::new(),
         violations: Vec::new(),
     }
@@ -159,26 +160,90 @@ fn a_floor_is_owed_up_to_the_rate_and_its_burst() {
 }
 
 #[test]
-fn a_dear_class_is_owed_its_capacity() {
-    let dear = |share| {
-        let mut records = requests(1, 250, 0..60, of_ten(share));
-        records.iter_mut().for_each(|r| (r.cpu, r.io) = (0.01, 0.01));
+fn a_class_that_is_more_expensive_than_declared_is_owed_its_capacity() {
+    // At twice the declared CPU time; what it waits inside costs nothing.
+    let expensive = |rate, share| {
+        let mut records = requests(1, rate, 0..60, of_ten(share));
+        records.iter_mut().for_each(|r| (r.cpu, r.io) = (0.02, 0.5));
         judge(&experiment(), &run(vec![records]))
     };
-    let held = dear(4);
+    let held = expensive(250, 4);
     let b = part(&held, "surge", "B");
     let floor = b.part.floor.expect("a floor");
     assert!(held.sound() && (99.9..=100.1).contains(&floor.owed_per_s), "{floor:?}");
     // 100/s at twice the cost is all that the rate pays for: no shed is wrong.
     assert!(b.part.shed.count == 15 * 150 && b.part.shed.wrong <= 2, "{:?}", b.part.shed);
-    assert!(!dear(3).sound());
-    // The same demand on machines twice as fast and the same wait outside the CPU: 15 ms for 10 ms.
+    assert!(!expensive(250, 3).sound());
+    // A class that asks for less than its rate is owed the same capacity, and not half of what it asks for.
+    let floor = part(&expensive(125, 8), "surge", "B").part.floor.expect("a floor");
+    assert!(floor.ok && (99.9..=100.1).contains(&floor.owed_per_s), "{floor:?}");
+    // The same demand on machines twice as fast.
     let mut fast = experiment();
     fast.machines.iter_mut().for_each(|m| m.speed = 2.0);
     let mut records = requests(1, 250, 0..60, of_ten(8));
-    records.iter_mut().for_each(|r| (r.cpu, r.io) = (0.01, 0.01));
+    records.iter_mut().for_each(|r| r.cpu = 0.03);
     let floor = part(&judge(&fast, &run(vec![records])), "surge", "B").part.floor.expect("a floor");
     assert!((133.2..=133.5).contains(&floor.owed_per_s), "{floor:?}");
+}
+
+#[test]
+fn a_class_that_waits_longer_for_a_database_is_owed_as_much_as_before() {
+    let owed = |concurrency, (cpu, io)| {
+        let mut experiment = experiment();
+        // 10 ms are declared: 4 of CPU time and 6 of waiting.
+        let demand = &mut experiment.traffic[1].demand[0];
+        (demand.cpu, demand.io) = [4, 6].map(|ms| Distribution::Fixed(Duration::from_millis(ms))).into();
+        experiment.machines.iter_mut().for_each(|machine| machine.concurrency = concurrency);
+        let mut records = requests(1, 100, 0..60, served(5));
+        records.iter_mut().for_each(|r| (r.cpu, r.io) = (cpu, io));
+        let verdict = judge(&experiment, &run(vec![records]));
+        (part(&verdict, "surge", "B").part.floor.expect("a floor").owed_per_s, verdict.phases[1].feasible)
+    };
+    assert_eq!(owed(None, (0.004, 0.150)), (100.0, true));
+    assert_eq!(owed(Some(150), (0.004, 0.150)), (100.0, true));
+    // Ten times the CPU time, of which 4 ms are declared: 20/s.
+    let (expensive, feasible) = owed(None, (0.040, 0.006));
+    assert!((19.9..=20.1).contains(&expensive) && feasible, "{expensive}");
+    // Eight workers, each held for 154 ms: now they are what is short, and 200/s × 10/154 is what was declared of them.
+    let (short, feasible) = owed(Some(4), (0.004, 0.150));
+    assert!((12.9..=13.1).contains(&short) && feasible, "{short}");
+}
+
+#[test]
+fn a_mean_lets_single_requests_be_late_and_a_percentile_its_rest() {
+    // C is promised a mean of 50 ms: one in four takes 110 ms.
+    let slow =
+        |ms: u64, one_in: u64| move |i: u64| (if i.is_multiple_of(one_in) { ms * MS } else { 10 * MS }, Fate::Served);
+    let in_time = |class: u32, what: &dyn Fn(u64) -> (u64, Fate)| {
+        let verdict = judge(&experiment(), &run(vec![requests(class, 80, 0..60, what)]));
+        part(&verdict, "surge", ["A", "B", "C"][class as usize]).part.in_time_per_s
+    };
+    assert_eq!(in_time(2, &slow(110, 4)), 80.0);
+    // Of a quarter at 210 ms as many are in time as leave the mean of all that are at 50 ms.
+    assert_eq!(in_time(2, &slow(210, 4)), 75.0);
+    // A is promised a p95 of 400 ms.
+    assert_eq!(in_time(0, &slow(500, 20)), 80.0);
+    assert_eq!(in_time(0, &slow(500, 10)), (72.0_f64 * 15.0 / 0.95).floor() / 15.0);
+}
+
+#[test]
+fn a_limit_below_the_requests_own_time_is_impossible_and_all_else_is_judged() {
+    let play = |seconds: f32, share| {
+        let mut records = requests(0, 80, 0..60, of_ten(share));
+        records.iter_mut().for_each(|r| (r.io, r.ended) = (seconds, r.arrived + 600 * MS));
+        judge(&experiment(), &run(vec![records]))
+    };
+    let verdict = play(0.4, 10);
+    let ceiling = part(&verdict, "surge", "A").part.ceiling.clone().expect("a ceiling");
+    assert!(
+        !ceiling.ok && ceiling.is_impossible() && ceiling.impossible_ms.is_some_and(|ms| (ms - 410.0).abs() < 0.01)
+    );
+    assert!(verdict.sound(), "{:?}", missed(&verdict));
+    assert_eq!((part(&verdict, "surge", "A").reaction_s, verdict.judged()), (Some(0.0), 3));
+    // The floor counts as ever; and at 390 ms the limit does.
+    assert_eq!(missed(&play(0.4, 9))[0], ("before", "A", Kind::Floor));
+    let verdict = play(0.38, 10);
+    assert_eq!(missed(&verdict)[0], ("before", "A", Kind::Ceiling));
 }
 
 #[test]
@@ -233,7 +298,8 @@ fn a_phase_that_is_too_short_or_a_warm_up_does_not_count() {
 
 /// A class with A's ceiling over no time at all.
 fn empty() -> Part {
-    let ceiling = CeilingVerdict { statistic: "p95".into(), limit_ms: 400.0, value_ms: None, ok: true };
+    let ceiling =
+        CeilingVerdict { statistic: "p95".into(), limit_ms: 400.0, value_ms: None, ok: true, impossible_ms: None };
     Part { ceiling: Some(ceiling), ..Part::default() }
 }
 

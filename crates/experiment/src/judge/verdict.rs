@@ -16,6 +16,9 @@ pub struct Verdict {
     pub seed: u64,
     /// Every phase, in order of time.
     pub phases: Vec<PhaseVerdict>,
+    /// Per class with a guaranteed throughput what was refused or late over the whole run though machines idled.
+    #[serde(default)]
+    pub avoidable: Vec<AvoidableVerdict>,
     /// What the page table believed that requests take, beside the truth, where it is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedTable>,
@@ -29,7 +32,8 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// Every floor of every feasible judged phase, and every ceiling of every judged phase.
+    /// Every floor of every feasible judged phase, and every possible ceiling of every judged phase; and hardly a refusal
+    /// was avoidable.
     Held,
     /// At least one was not.
     Broken,
@@ -51,6 +55,9 @@ pub struct PhaseVerdict {
     pub judged_from_s: f64,
     /// Does it count? A warm-up does not, nor does a phase that ends before it has settled.
     pub judged: bool,
+    /// It would count if it did not end before it has settled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsettled: bool,
     /// Can the live machines carry what all classes together are owed? Else floors do not count.
     pub feasible: bool,
     /// CPU-seconds done over CPU-seconds that the live machines had.
@@ -99,14 +106,17 @@ pub struct Part {
     /// Requests per second whose last byte came in the stretch, whenever they arrived.
     #[serde(serialize_with = "rounded")]
     pub served_per_s: f64,
-    /// Arrivals per second that were served within the limit on response times, or at all without one; of pages where
-    /// there are `pages`.
+    /// Arrivals per second that were served in time: the most of them, quickest first, of which the guaranteed statistic
+    /// is within its limit; all without one. Of pages where there are `pages`.
     #[serde(default, serialize_with = "rounded")]
     pub in_time_per_s: f64,
     /// The throughput guarantee, if there is one.
     pub floor: Option<FloorVerdict>,
     /// The response-time guarantee, if there is one.
     pub ceiling: Option<CeilingVerdict>,
+    /// What was owed, and refused or late though machines idled that could have served it.
+    #[serde(default)]
+    pub avoidable: Avoidable,
     /// Requests turned away.
     pub shed: Sheds,
     /// Requests that a node failed, or that timed out.
@@ -175,6 +185,35 @@ pub struct CeilingVerdict {
     pub value_ms: Option<f64>,
     /// Was it held?
     pub ok: bool,
+    /// The statistic over all that was asked for, each request alone on an idle machine, if that is above the limit: then
+    /// the limit is *impossible by itself*, and that it was not held is no miss.
+    #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
+    pub impossible_ms: Option<f64>,
+}
+
+/// Owed requests that were refused or late while machines that could have served them idled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Avoidable {
+    /// Requests that were owed.
+    pub owed: u64,
+    /// Of these, refused.
+    pub refused: u64,
+    /// Of these, served late or given up by their clients.
+    pub late: u64,
+}
+
+/// The same over the judged phases of a run, what is before they settle included.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AvoidableVerdict {
+    /// The class.
+    pub class: String,
+    /// All of it.
+    #[serde(flatten)]
+    pub whole: Avoidable,
+    /// Of requests that arrived after the first second of the run.
+    pub after_first_second: Avoidable,
+    /// Are they few enough, of both?
+    pub ok: bool,
 }
 
 /// Requests turned away.
@@ -239,6 +278,10 @@ pub struct Miss<'a> {
     pub class: &'a ClassVerdict,
     /// Which of its guarantees.
     pub kind: Kind,
+    /// Requests per second owed, milliseconds, or the share of owed requests that may be refused though machines idle.
+    pub promised: f64,
+    /// What it was instead; infinite if nothing was served.
+    pub got: f64,
 }
 
 /// Which guarantee.
@@ -248,12 +291,113 @@ pub enum Kind {
     Floor,
     /// Response time.
     Ceiling,
+    /// Too many avoidable refusals over the run. The phase is the one that has most of them.
+    Avoidable,
+    /// Throughput or response time before the phase had settled: reported, and does not break a run.
+    Settling,
+}
+
+/// Share of what is owed of a class that may be refused though machines idle: a tenth of the hundredth that a floor allows for
+/// the grain of counting, as idle seconds are counted in ticks.
+pub(super) const MOST_AVOIDABLE: f64 = 0.001;
+
+impl Miss<'_> {
+    /// By what share it was missed, 0 to 1.
+    #[must_use]
+    pub fn by(&self) -> f64 {
+        let (less, more) = (self.got.min(self.promised), self.got.max(self.promised));
+        if more > 0.0 { 1.0 - less / more } else { 0.0 }
+    }
+}
+
+impl Avoidable {
+    /// Refused or late.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.refused + self.late
+    }
+
+    /// Their share of what was owed, 0 to 1.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.count() as f64 / self.owed.max(1) as f64
+    }
+}
+
+impl std::ops::Add for Avoidable {
+    type Output = Avoidable;
+
+    fn add(self, other: Avoidable) -> Avoidable {
+        let Avoidable { owed, refused, late } = other;
+        Avoidable { owed: self.owed + owed, refused: self.refused + refused, late: self.late + late }
+    }
+}
+
+impl CeilingVerdict {
+    /// Can no gateway keep it, because the class's own requests take longer?
+    #[must_use]
+    pub fn is_impossible(&self) -> bool {
+        self.impossible_ms.is_some()
+    }
+
+    /// It was not held although it could have been.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        !self.ok && !self.is_impossible()
+    }
+}
+
+impl ClassVerdict {
+    /// Owed requests of the whole phase that were refused or late though machines idled.
+    #[must_use]
+    pub fn avoidable(&self) -> Avoidable {
+        self.part.avoidable + self.settling.avoidable
+    }
 }
 
 impl Verdict {
-    /// Every guarantee that was missed where it counts, in order of phases and classes.
+    /// Everything that breaks the run: every guarantee that was missed where it counts, in order of phases and classes, and
+    /// then the classes with too many avoidable refusals.
     pub fn misses(&self) -> impl Iterator<Item = Miss<'_>> {
-        self.phases.iter().flat_map(PhaseVerdict::misses)
+        self.all_misses(false)
+    }
+
+    /// The same, floors of infeasible phases included if `infeasible`: for who asks whether a cluster is large enough.
+    pub fn all_misses(&self, infeasible: bool) -> impl Iterator<Item = Miss<'_>> {
+        let judged = self.phases.iter().filter(|phase| phase.judged);
+        let guarantees = judged.flat_map(move |phase| phase.misses(infeasible));
+        let avoidable = self.avoidable.iter().filter(|of| !of.ok).filter_map(|of| {
+            let (phase, class) = self.most_avoidable(&of.class)?;
+            let got = of.whole.share().max(of.after_first_second.share());
+            Some(Miss { phase, class, kind: Kind::Avoidable, promised: MOST_AVOIDABLE, got })
+        });
+        guarantees.chain(avoidable)
+    }
+
+    /// Guarantees that were missed before their phases had settled, which breaks nothing: no control is instant.
+    pub fn settling_misses(&self) -> impl Iterator<Item = Miss<'_>> {
+        self.phases.iter().filter(|phase| phase.is_judged()).flat_map(|phase| {
+            phase.classes.iter().filter_map(move |class| {
+                let (_, promised, got) = class.settling.missed(phase.feasible).next()?;
+                Some(Miss { phase, class, kind: Kind::Settling, promised, got })
+            })
+        })
+    }
+
+    /// The phase in which most of a class's refusals were avoidable, and the class in it; the first of those with equally
+    /// many.
+    #[must_use]
+    pub fn most_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
+        let phases = self.phases.iter().filter(|phase| phase.is_judged());
+        let of =
+            phases.flat_map(|phase| phase.classes.iter().filter(|own| own.class == class).map(move |own| (phase, own)));
+        of.reduce(|most, next| if next.1.avoidable().count() > most.1.avoidable().count() { next } else { most })
+    }
+
+    /// Guarantees that were missed where they count.
+    #[must_use]
+    pub fn missed(&self) -> usize {
+        self.misses().filter(|miss| matches!(miss.kind, Kind::Floor | Kind::Ceiling)).count()
     }
 
     /// Guarantees that count.
@@ -261,7 +405,7 @@ impl Verdict {
     pub fn judged(&self) -> usize {
         let of = |phase: &PhaseVerdict, class: &ClassVerdict| {
             usize::from(class.part.floor.is_some_and(|f| phase.feasible && f.owed_per_s > 0.0))
-                + usize::from(class.part.ceiling.as_ref().is_some_and(|c| c.value_ms.is_some()))
+                + usize::from(class.part.ceiling.as_ref().is_some_and(|c| c.value_ms.is_some() && !c.is_impossible()))
         };
         let phases = self.phases.iter().filter(|phase| phase.judged);
         phases.map(|phase| phase.classes.iter().map(|class| of(phase, class)).sum::<usize>()).sum()
@@ -275,14 +419,29 @@ impl Verdict {
 }
 
 impl PhaseVerdict {
-    /// Every guarantee that was missed in this phase, if it counts.
-    pub fn misses(&self) -> impl Iterator<Item = Miss<'_>> {
-        let classes = self.classes.iter().filter(|_| self.judged);
-        classes.flat_map(move |class| {
-            let floor = class.part.floor.is_some_and(|f| !f.ok && self.feasible).then_some(Kind::Floor);
-            let ceiling = class.part.ceiling.as_ref().is_some_and(|c| !c.ok).then_some(Kind::Ceiling);
-            floor.into_iter().chain(ceiling).map(move |kind| Miss { phase: self, class, kind })
+    /// Does the experiment want it judged, if only what is before it has settled?
+    #[must_use]
+    pub fn is_judged(&self) -> bool {
+        self.judged || self.unsettled
+    }
+
+    /// Every guarantee that was missed in the judged part.
+    fn misses(&self, infeasible: bool) -> impl Iterator<Item = Miss<'_>> {
+        self.classes.iter().flat_map(move |class| {
+            let missed = class.part.missed(self.feasible || infeasible);
+            missed.map(move |(kind, promised, got)| Miss { phase: self, class, kind, promised, got })
         })
+    }
+}
+
+impl Part {
+    /// Which guarantees were missed, each with what was promised and what it was; floors only if they count.
+    pub fn missed(&self, floors: bool) -> impl Iterator<Item = (Kind, f64, f64)> + use<> {
+        let floor = self.floor.filter(|floor| floors && !floor.ok);
+        let floor = floor.map(|floor| (Kind::Floor, floor.owed_per_s, floor.counted_per_s));
+        let ceiling = self.ceiling.as_ref().filter(|ceiling| ceiling.is_missed());
+        let ceiling = ceiling.map(|c| (Kind::Ceiling, c.limit_ms, c.value_ms.unwrap_or(f64::INFINITY)));
+        floor.into_iter().chain(ceiling)
     }
 }
 

@@ -21,7 +21,7 @@ pub mod text;
 
 use weirgate_config::Experiment;
 
-use crate::judge::Verdict;
+use crate::judge::{Avoidable, Verdict, Word};
 
 pub use curve::Curve;
 pub use drawings::{Drawing, drawings};
@@ -79,9 +79,21 @@ impl Group {
     #[must_use]
     pub fn missed(&self) -> Kept {
         Kept {
-            missed: self.verdicts.iter().map(|verdict| verdict.misses().count()).sum(),
+            missed: self.verdicts.iter().map(Verdict::missed).sum(),
             runs: self.verdicts.iter().map(Verdict::judged).sum(),
         }
+    }
+
+    /// Was any run broken?
+    #[must_use]
+    pub fn broken(&self) -> bool {
+        self.verdicts.iter().any(|verdict| verdict.verdict == Word::Broken)
+    }
+
+    /// Avoidable refusals of all classes in all runs together.
+    #[must_use]
+    pub fn avoidable(&self) -> Avoidable {
+        self.verdicts.iter().flat_map(|verdict| &verdict.avoidable).fold(Avoidable::default(), |sum, of| sum + of.whole)
     }
 
     /// Violations of invariants in all runs together.

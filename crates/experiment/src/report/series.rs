@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use weirgate_config::{Experiment, RESOURCE_NAMES};
 use weirgate_engine::{Class, ResponseTime};
 
-use crate::judge::{Pages, pace, statistic, subject_of};
+use crate::judge::{Declared, Pages, paces, statistic, subject_of};
 use crate::oracle::{Cluster, classes};
-use crate::run::{Fate, Record, Run, Sample};
+use crate::run::{Fate, RESOURCES, Record, Run, Sample, Work};
 
 /// Length of a point, in seconds: the windows in which the judge reads reactions.
 const STEP: f64 = 2.0;
@@ -81,12 +81,15 @@ impl Series {
         let points = (length / step).ceil() as usize;
         let policy = &experiment.site.policy;
         let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
+        let nominal = Cluster::nominal(experiment);
         let series = |(index, class): (usize, &Class)| {
             let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
             let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
             let mut tally = Tally::new(points, step, length);
-            records.for_each(|record| tally.add(record, pace(experiment, class.pool)));
-            if let Some(pages) = Pages::of(experiment, run, index) {
+            let (pace, _) = paces(experiment, class.pool);
+            records.for_each(|record| tally.add(record, pace));
+            // How long pages take alone is not drawn.
+            if let Some(pages) = Pages::of(experiment, run, index, |_| 0) {
                 tally.times.iter_mut().for_each(Vec::clear);
                 pages.times(&(0..u64::MAX)).for_each(|(arrived, took)| tally.took(arrived, took));
             }
@@ -96,7 +99,11 @@ impl Series {
                 Vec::new()
             };
             let cpu = cpu_line(experiment, &run.samples, index);
-            tally.any().then(|| ClassSeries { cpu, ..tally.series(index, class, floor, waiting) })
+            let declared = Declared::of(experiment, run, index, (class.service_time, pace));
+            let has = nominal.reached(index);
+            let normal = |rate: f64, work: &Work| declared.map_or(rate, |declared| rate / declared.tokens(work, &has));
+            let guaranteed = floor.map(|rate| tally.costs().map(|work| normal(rate, &work)).collect());
+            tally.any().then(|| ClassSeries { cpu, guaranteed, ..tally.series(index, class, waiting) })
         };
         Series {
             seed: run.seed,
@@ -115,7 +122,8 @@ struct Tally {
     step: f64,
     length: f64,
     arrived: Vec<u64>,
-    cost: Vec<f64>,
+    /// Sums of what requests take.
+    cost: Vec<Work>,
     served: Vec<u64>,
     times: Vec<Vec<u64>>,
 }
@@ -123,7 +131,7 @@ struct Tally {
 impl Tally {
     fn new(points: usize, step: f64, length: f64) -> Tally {
         let (arrived, served) = (vec![0; points], vec![0; points]);
-        Tally { step, length, arrived, cost: vec![0.0; points], served, times: vec![Vec::new(); points] }
+        Tally { step, length, arrived, cost: vec![[0.0; RESOURCES]; points], served, times: vec![Vec::new(); points] }
     }
 
     fn add(&mut self, record: &Record, pace: f64) {
@@ -131,7 +139,8 @@ impl Tally {
         let (from, to) = (point(record.arrived), point(record.ended));
         if let (Some(arrived), Some(cost)) = (self.arrived.get_mut(from), self.cost.get_mut(from)) {
             *arrived += 1;
-            *cost += f64::from(record.cpu) * pace + record.beside_cpu();
+            let [cpu, disk, link] = record.work();
+            cost.iter_mut().zip([cpu * pace, disk, link]).for_each(|(sum, takes)| *sum += takes);
         }
         if record.fate == Fate::Served {
             // The last point may be short, and on real sockets replies come after the end.
@@ -150,19 +159,20 @@ impl Tally {
         }
     }
 
+    /// What a request takes in the mean, in each point.
+    fn costs(&self) -> impl Iterator<Item = Work> {
+        let mean = |(cost, arrived): (&Work, &u64)| cost.map(|sum| sum / (*arrived).max(1) as f64);
+        self.cost.iter().zip(&self.arrived).map(mean)
+    }
+
     fn any(&self) -> bool {
         self.arrived.iter().any(|n| *n > 0)
     }
 
-    fn series(self, index: usize, class: &Class, floor: Option<f64>, waiting: Vec<(f64, f64)>) -> ClassSeries {
+    fn series(&self, index: usize, class: &Class, waiting: Vec<(f64, f64)>) -> ClassSeries {
         let rates = |counts: &[u64]| -> Vec<f64> {
             let seconds = |i: usize| (self.length - i as f64 * self.step).min(self.step);
             counts.iter().enumerate().map(|(i, n)| *n as f64 / seconds(i)).collect()
-        };
-        let agreed = class.service_time.as_ref().map(Duration::as_secs_f64);
-        let cheapness = |(cost, arrived): (&f64, &u64)| match agreed {
-            Some(agreed) if *arrived > 0 && *cost > 0.0 => (agreed * *arrived as f64 / cost).min(1.0),
-            _ => 1.0,
         };
         let which = class.guarantee.response_time;
         let mut times = self.times.clone();
@@ -175,7 +185,7 @@ impl Tally {
             index,
             offered: rates(&self.arrived),
             served: rates(&self.served),
-            guaranteed: floor.map(|rate| self.cost.iter().zip(&self.arrived).map(|c| rate * cheapness(c)).collect()),
+            guaranteed: None,
             response_ms: response.map(|nanos| nanos.map(|n| n / 1e6)).collect(),
             statistic: which.map_or("avg".to_owned(), |r| r.statistic.to_string()),
             limit_ms: which.map(|r| r.limit.as_secs_f64() * 1e3),

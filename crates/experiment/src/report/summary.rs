@@ -190,12 +190,23 @@ impl<'a> ClassRuns<'a> {
         (kept.runs > 0).then_some(kept)
     }
 
-    /// `None` also where nothing was served, of which there is no time to judge.
+    /// `None` also where nothing was served, of which there is no time to judge, and where the limit is impossible by
+    /// itself.
     #[must_use]
     pub fn ceiling(&self) -> Option<Kept> {
-        let timed = self.ceilings().filter(|c| c.value_ms.is_some()).count();
-        let kept = Kept { missed: self.ceilings().filter(|c| !c.ok).count(), runs: timed };
+        let timed = self.ceilings().filter(|c| c.value_ms.is_some() && !c.is_impossible()).count();
+        let kept = Kept { missed: self.ceilings().filter(|c| c.is_missed()).count(), runs: timed };
         (kept.runs > 0).then_some(kept)
+    }
+
+    /// The same for people.
+    #[must_use]
+    pub fn ceiling_text(&self) -> String {
+        let impossible = self.ceilings().any(CeilingVerdict::is_impossible);
+        match self.ceiling() {
+            Some(kept) => kept.text(),
+            None => (if impossible { "impossible" } else { "" }).to_owned(),
+        }
     }
 
     /// When the class's guarantees held for good; `None` if they did not in some run.

@@ -6,7 +6,7 @@ use super::summary::{Kept, PhaseRuns, Spread};
 use super::svg::figure_text;
 use super::table::Table;
 use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, learned, pages, resources};
-use crate::judge::{ClassVerdict, Kind};
+use crate::judge::{Avoidable, ClassVerdict, Kind};
 
 /// Misses that are listed one by one; more are counted.
 const MOST_LISTED: usize = 20;
@@ -128,6 +128,7 @@ fn classes(report: &Report<'_>, phase: usize) -> Table {
         "",
         "shed",
         "wrong",
+        "avoidable",
         "shed after, ms",
         "failed",
         "left",
@@ -163,9 +164,10 @@ fn classes(report: &Report<'_>, phase: usize) -> Table {
                 if ceiling.is_some() || response.is_some() { runs.statistic_text() } else { String::new() },
                 show(response, 1),
                 ceiling.map_or(String::new(), |c| figure_text(c.limit_ms)),
-                runs.ceiling().map_or(String::new(), |kept| kept.text()),
+                runs.ceiling_text(),
                 total(|c| c.part.shed.count),
                 total(|c| c.part.shed.wrong),
+                nonzero(total(|c| c.avoidable().count())),
                 if after[0].is_empty() { String::new() } else { after.join(" / ") },
                 nonzero(total(|c| c.part.failed)),
                 nonzero(total(|c| c.part.left)),
@@ -259,24 +261,86 @@ fn result(outline: &Outline, group: &Group) -> String {
         }
     }
     text += &listed(misses(group, false), "  ");
+    text += &avoidable(group);
+    text += &impossible(group);
     let apart = misses(group, true);
     if !apart.is_empty() {
         let first = outline.settle_s;
-        let _ = writeln!(text, "  missed in the first {first} s of a phase, which do not count:");
+        let _ = writeln!(text, "  missed while a phase settles (its first {first} s), which breaks nothing:");
         text += &listed(apart, "    ");
     }
     let missed = group.missed();
     let word = match (missed.runs, missed.missed) {
         (0, _) => "nothing was judged: no guarantee in any judged phase".to_owned(),
+        (all, 0) if group.broken() => format!("BROKEN: all {all} guarantees held"),
         (all, 0) => format!("HELD: all {all} guarantees"),
         (all, missed) => format!("BROKEN: {missed} of {all} guarantees missed"),
+    };
+    let refusals = match group.avoidable().count() {
+        0 => String::new(),
+        1 => ", 1 avoidable refusal".to_owned(),
+        n => format!(", {n} avoidable refusals"),
     };
     let violations = match group.violations() {
         0 => String::new(),
         1 => ", 1 VIOLATION".to_owned(),
         n => format!(", {n} VIOLATIONS"),
     };
-    format!("\n{}, {}: {word}{violations}\n{text}", group.discipline, group.seeds())
+    format!("\n{}, {}: {word}{refusals}{violations}\n{text}", group.discipline, group.seeds())
+}
+
+/// A line per class of whose owed requests some were refused or late though machines idled, with the worst of its seeds.
+fn avoidable(group: &Group) -> String {
+    let mut text = String::new();
+    for index in 0..group.verdicts.iter().map(|verdict| verdict.avoidable.len()).max().unwrap_or(0) {
+        let runs = group.verdicts.iter().filter_map(|verdict| Some((verdict, verdict.avoidable.get(index)?)));
+        let Some((verdict, worst)) = runs.max_by(|(_, a), (_, b)| a.whole.share().total_cmp(&b.whole.share())) else {
+            continue;
+        };
+        if worst.whole.count() == 0 {
+            continue;
+        }
+        let Avoidable { owed, refused, late } = worst.whole;
+        let _ = writeln!(
+            text,
+            "  {} {}: {refused} refused and {late} late of {owed} owed though machines idled: {:.2} %, {:.2} % after the first \
+             second{} (seed {})",
+            if worst.ok { "few avoidable refusals," } else { "AVOIDABLE refusals," },
+            worst.class,
+            worst.whole.share() * 100.0,
+            worst.after_first_second.share() * 100.0,
+            verdict
+                .most_avoidable(&worst.class)
+                .map_or(String::new(), |(phase, _)| format!(", most in {}", phase.name)),
+            verdict.seed
+        );
+    }
+    text
+}
+
+/// A line per class and phase whose limit no gateway can keep.
+fn impossible(group: &Group) -> String {
+    let mut text = String::new();
+    let Some(verdict) = group.verdicts.first() else { return text };
+    let classes = verdict.phases.iter().filter(|phase| phase.is_judged());
+    let classes = classes.flat_map(|phase| phase.classes.iter().map(move |class| (phase, class)));
+    let impossible = classes.filter_map(|(phase, class)| {
+        let ceiling = class.part.ceiling.as_ref()?;
+        Some((phase, class, ceiling, ceiling.impossible_ms?))
+    });
+    for (number, (phase, class, ceiling, alone)) in impossible.enumerate() {
+        if number == MOST_LISTED {
+            text += "  … and more that are impossible by themselves\n";
+            break;
+        }
+        let _ = writeln!(
+            text,
+            "  {} {}: {} of {} ms is impossible by itself, as its requests take {alone:.2} ms alone on an idle machine: it does \
+             not count",
+            phase.name, class.class, ceiling.statistic, ceiling.limit_ms
+        );
+    }
+    text
 }
 
 /// A guarantee that was missed, with every seed that missed it.
@@ -289,20 +353,15 @@ struct Missed {
     statistic: String,
 }
 
-/// What was missed in the judged parts, or in those that are reported apart; seeds together.
+/// What was missed in the judged parts, or while phases settle; seeds together.
 fn misses(group: &Group, apart: bool) -> Vec<Missed> {
     let mut all: Vec<Missed> = Vec::new();
     for verdict in &group.verdicts {
-        for (phase, class) in
-            verdict.phases.iter().filter(|p| p.judged).flat_map(|p| p.classes.iter().map(move |c| (p, c)))
-        {
+        let phases = verdict.phases.iter().filter(|phase| if apart { phase.is_judged() } else { phase.judged });
+        for (phase, class) in phases.flat_map(|p| p.classes.iter().map(move |c| (p, c))) {
             let part = if apart { &class.settling } else { &class.part };
-            let floor =
-                part.floor.filter(|f| !f.ok && phase.feasible).map(|f| (Kind::Floor, f.counted_per_s, f.owed_per_s));
-            let ceiling = part.ceiling.as_ref().filter(|c| !c.ok);
-            let ceiling = ceiling.map(|c| (Kind::Ceiling, c.value_ms.unwrap_or(0.0), c.limit_ms));
-            for (kind, figure, bound) in floor.into_iter().chain(ceiling) {
-                let seed = (verdict.seed, figure, bound);
+            for (kind, promised, got) in part.missed(phase.feasible) {
+                let seed = (verdict.seed, got, promised);
                 match all.iter_mut().find(|m| m.phase == phase.name && m.class == class.class && m.kind == kind) {
                     Some(missed) => missed.seeds.push(seed),
                     None => all.push(Missed {
@@ -325,12 +384,12 @@ fn listed(missed: Vec<Missed>, indent: &str) -> String {
     for one in missed.iter().take(MOST_LISTED) {
         let off = |(_, figure, bound): &&(u64, f64, f64)| match one.kind {
             Kind::Floor => bound / figure.max(f64::MIN_POSITIVE),
-            Kind::Ceiling => *figure,
+            _ => *figure,
         };
         let Some((seed, figure, bound)) = one.seeds.iter().max_by(|a, b| off(a).total_cmp(&off(b))) else { continue };
         let what = match one.kind {
             Kind::Floor => format!("served {figure:.1}/s of {bound:.1}/s owed"),
-            Kind::Ceiling => format!("{} {figure:.2} of {bound} ms", one.statistic),
+            _ => format!("{} {figure:.2} of {bound} ms", one.statistic),
         };
         let seeds = match one.seeds.len() {
             1 => format!("seed {seed}"),

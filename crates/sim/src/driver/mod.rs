@@ -31,7 +31,7 @@ use reserves::Managed;
 use weirgate_experiment::random::{Purpose, generator, seed_for};
 use weirgate_experiment::traffic::visits::{VisitId, Visits};
 use weirgate_experiment::traffic::{Event, Stream};
-use weirgate_experiment::{Beliefs, Fate, Record, Run, Sample, Turn, Violation, turns};
+use weirgate_experiment::{Beliefs, Fate, Idle, IdleMeter, Record, Run, Sample, Turn, Violation, turns};
 
 /// Between two samples: a quarter of the two-second windows in which guarantees are read.
 const SAMPLE_EVERY: u64 = 500_000_000;
@@ -52,6 +52,7 @@ pub fn run(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) -
             records: Vec::new(),
             pages: Vec::new(),
             samples: Vec::new(),
+            idle: Idle::default(),
             beliefs: Vec::new(),
             violations: vec![Violation { at: 0, invariant: "policy", what: invalid.to_string() }],
         },
@@ -104,6 +105,7 @@ struct Driver<'a> {
     active: Vec<usize>,
     sample_times: Vec<u64>,
     samples: Vec<Sample>,
+    idle: IdleMeter<'a>,
     beliefs: Beliefs,
 }
 
@@ -168,6 +170,7 @@ struct Sources {
     engine: usize,
     streams: usize,
     samples: usize,
+    idle: usize,
 }
 
 impl Sources {
@@ -184,6 +187,7 @@ impl Sources {
             engine: errands + 1,
             streams: errands + 2,
             samples: errands + 2 + streams,
+            idle: errands + 3 + streams,
         }
     }
 }
@@ -217,7 +221,7 @@ impl<'a> Driver<'a> {
             now: 0,
             delay: nanos(experiment.network_delay),
             checks: Checks::new(policy),
-            agenda: Agenda::new(sources.samples + 1),
+            agenda: Agenda::new(sources.idle + 1),
             streams: (0..traffic.len()).map(|index| Stream::new(experiment, index, seed)).collect(),
             coming: vec![None; traffic.len()],
             specs: traffic.iter().map(|t| spec(&t.class)).collect(),
@@ -234,6 +238,7 @@ impl<'a> Driver<'a> {
             active: Vec::new(),
             sample_times: sample_times(experiment),
             samples: Vec::new(),
+            idle: IdleMeter::new(experiment),
             beliefs: Beliefs::new(experiment.duration()),
             engine,
             engine_at: u64::MAX,
@@ -265,6 +270,7 @@ impl<'a> Driver<'a> {
         self.checks.look(&self.engine.snapshot(Time::ZERO));
         self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
+        self.agenda.set(self.sources.idle, Some(self.idle.every()));
         self.settle();
     }
 
@@ -340,7 +346,11 @@ impl<'a> Driver<'a> {
                     self.come(stream, event);
                 }
             }
-            _ => self.sample(),
+            _ if source == sources.samples => self.sample(),
+            _ => {
+                self.read_idle();
+                self.agenda.set(source, Some(self.now.saturating_add(self.idle.every())));
+            }
         }
     }
 
@@ -414,6 +424,11 @@ impl<'a> Driver<'a> {
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
     }
 
+    /// Looks at what the machines were occupied with. It changes nothing in them.
+    fn read_idle(&mut self) {
+        self.idle.read(self.now, &self.machines.occupied_until(self.now));
+    }
+
     /// Per class of the policy the CPU-seconds done for it on all machines; empty without shares.
     fn usage(&self) -> Vec<f64> {
         let Some(reserves) = &self.experiment.reserves else { return Vec::new() };
@@ -431,6 +446,7 @@ impl<'a> Driver<'a> {
         for record in open.map(|(_, request)| request.record) {
             self.records[record as usize].ended = self.now;
         }
+        self.read_idle();
         self.checks.look(&self.engine.snapshot(self.time()));
         let counts = self.engine.classes(self.time(), ClassId(0), usize::MAX);
         self.checks.guarantees(&self.experiment.site.policy, &counts);
@@ -443,6 +459,7 @@ impl<'a> Driver<'a> {
             records: self.records,
             pages,
             samples: self.samples,
+            idle: self.idle.finish(),
             beliefs: self.beliefs.into_routes(),
             violations: self.checks.violations,
         }

@@ -49,7 +49,7 @@ pub struct Missed {
     pub class: String,
     /// When.
     pub phase: String,
-    /// What was promised: requests per second, milliseconds, the share of wrong sheds, or seconds at zero. Where resources are
+    /// What was promised: requests per second, milliseconds, the share of avoidable refusals or wrong sheds, or seconds at zero. Where resources are
     /// managed: node-seconds of others before its turn, node-seconds by weight, or the share of machines in use.
     pub promised: f64,
     /// What it was instead.
@@ -68,6 +68,8 @@ pub enum Lapse {
     Ceiling,
     /// A response-time guarantee of a class that sends more, or costs more, than agreed.
     CeilingBeyond,
+    /// Too many owed requests were refused or late though machines idled that could have served them.
+    Avoidable,
     /// More than 0.5 % of the requests of classes that keep to their guarantee were turned away.
     WrongSheds,
     /// A class got nothing for more than a second while no machine failed. Where resources are managed: nobody did.
@@ -78,21 +80,25 @@ pub enum Lapse {
     Shares,
     /// Where resources are managed: machines did too little while somebody waited.
     Unused,
+    /// A guarantee before its phase had settled. It does not count.
+    Settling,
     /// Any of these, of a class whose own service time is declared wrongly. It does not count.
     Excused,
 }
 
 impl Lapse {
     /// All of them, in the order of the columns.
-    pub const ALL: [Lapse; 9] = [
+    pub const ALL: [Lapse; 11] = [
         Lapse::Floor,
         Lapse::Ceiling,
         Lapse::CeilingBeyond,
+        Lapse::Avoidable,
         Lapse::WrongSheds,
         Lapse::Starved,
         Lapse::Turns,
         Lapse::Shares,
         Lapse::Unused,
+        Lapse::Settling,
         Lapse::Excused,
     ];
 
@@ -103,20 +109,28 @@ impl Lapse {
             Lapse::Floor => "floor",
             Lapse::Ceiling => "ceiling",
             Lapse::CeilingBeyond => "ceiling beyond",
+            Lapse::Avoidable => "avoidable",
             Lapse::WrongSheds => "wrong sheds",
             Lapse::Starved => "starved",
             Lapse::Turns => "turns",
             Lapse::Shares => "shares",
             Lapse::Unused => "unused",
+            Lapse::Settling => "(settling)",
             Lapse::Excused => "(excused)",
         }
+    }
+
+    /// Does a miss of this kind count?
+    #[must_use]
+    pub fn counts(self) -> bool {
+        !matches!(self, Lapse::Settling | Lapse::Excused)
     }
 }
 
 impl Outcome {
     /// Misses that count.
     pub fn lapses(&self) -> impl Iterator<Item = &Missed> {
-        self.misses.iter().filter(|missed| missed.kind != Lapse::Excused)
+        self.misses.iter().filter(|missed| missed.kind.counts())
     }
 
     /// Is something broken, whatever was promised?
@@ -162,7 +176,7 @@ pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
         _ => unkept(scenario, run, verdict),
     };
     for missed in &mut misses {
-        if scenario.excused.contains(&missed.class) {
+        if scenario.excused.contains(&missed.class) && missed.kind.counts() {
             missed.kind = Lapse::Excused;
         }
     }
@@ -179,7 +193,7 @@ pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
 
 /// What was promised by guarantees and not kept.
 fn unkept(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
-    let mut misses: Vec<Missed> = verdict.misses().map(|miss| missed(&miss)).collect();
+    let mut misses: Vec<Missed> = verdict.misses().chain(verdict.settling_misses()).map(|miss| missed(&miss)).collect();
     misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
     for starved in starved(&scenario.experiment, run) {
         let phase = &verdict.phases[starved.phase];
@@ -204,19 +218,15 @@ fn unshared(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
 }
 
 fn missed(miss: &Miss<'_>) -> Missed {
-    let part = &miss.class.part;
-    let (kind, promised, got, by) = match (miss.kind, &part.floor, &part.ceiling) {
-        (Kind::Floor, Some(floor), _) => {
-            (Lapse::Floor, floor.owed_per_s, floor.counted_per_s, 1.0 - floor.counted_per_s / floor.owed_per_s)
-        }
-        (_, _, Some(ceiling)) => {
-            let kind = if is_within(miss.class) { Lapse::Ceiling } else { Lapse::CeilingBeyond };
-            let got = ceiling.value_ms.unwrap_or(f64::INFINITY);
-            (kind, ceiling.limit_ms, got, 1.0 - ceiling.limit_ms / got)
-        }
-        _ => (Lapse::Floor, 0.0, 0.0, 0.0),
+    let kind = match miss.kind {
+        Kind::Floor => Lapse::Floor,
+        Kind::Ceiling if is_within(miss.class) => Lapse::Ceiling,
+        Kind::Ceiling => Lapse::CeilingBeyond,
+        Kind::Avoidable => Lapse::Avoidable,
+        Kind::Settling => Lapse::Settling,
     };
-    Missed { kind, class: miss.class.class.clone(), phase: miss.phase.name.clone(), promised, got, by }
+    let (class, phase) = (miss.class.class.clone(), miss.phase.name.clone());
+    Missed { kind, class, phase, promised: miss.promised, got: miss.got, by: miss.by() }
 }
 
 /// Does the class keep to its guarantee?

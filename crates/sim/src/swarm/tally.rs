@@ -86,7 +86,7 @@ impl Tally {
     #[must_use]
     pub fn misses(&self) -> u64 {
         let counted = |row: &Row| {
-            row.misses.iter().zip(Lapse::ALL).filter(|(_, k)| *k != Lapse::Excused).map(|(n, _)| n).sum::<u64>()
+            row.misses.iter().zip(Lapse::ALL).filter(|(_, kind)| kind.counts()).map(|(n, _)| n).sum::<u64>()
         };
         self.families.iter().map(counted).sum()
     }
@@ -155,6 +155,7 @@ impl fmt::Display for Missed {
         match kind {
             Lapse::Floor => write!(f, "{got:.1}/s of {promised:.1}/s"),
             Lapse::Ceiling | Lapse::CeilingBeyond => write!(f, "{got:.0} ms, promised {promised:.0} ms"),
+            Lapse::Avoidable => write!(f, "{:.2} % of what was owed", got * 100.0),
             Lapse::WrongSheds => write!(f, "{:.2} % of all classes within their guarantee", got * 100.0),
             Lapse::Starved => write!(f, "nothing for {got:.1} s"),
             Lapse::Turns => write!(f, "{got:.2} node-seconds of others before it, at most {promised:.2}"),
@@ -162,7 +163,7 @@ impl fmt::Display for Missed {
             Lapse::Unused => {
                 write!(f, "{:.0} % of the machines in use, at least {:.0} %", got * 100.0, promised * 100.0)
             }
-            Lapse::Excused => write!(f, "{got:.1}, promised {promised:.1}"),
+            Lapse::Settling | Lapse::Excused => write!(f, "{got:.1}, promised {promised:.1}"),
         }
     }
 }
@@ -209,7 +210,7 @@ mod tests {
         let forth = tally(&outcomes);
         outcomes.reverse();
         assert_eq!(forth.to_string(), tally(&outcomes).to_string());
-        assert_eq!(forth.families[0].misses, [1, 1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(forth.families[0].misses, [1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!((forth.families[0].runs, forth.families[0].runs_with_misses), (3, 1));
         assert_eq!((forth.misses(), forth.unsafe_seeds.as_slice()), (3, [36].as_slice()));
         assert_eq!(forth.worst.iter().map(|o| o.seed).collect::<Vec<_>>(), [3, 18]);

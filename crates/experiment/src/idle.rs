@@ -1,0 +1,236 @@
+//! What machines left undone over time: the idle seconds of CPUs, disks, links and workers that the judge holds against
+//! refusals.
+//!
+//! Machines that serve the same pools are one *group*, as a request of these pools may go to any of them, and every
+//! group has one entry for each short span of time (a *tick*). So the size does not depend on the number of
+//! machines, and a run of any length has at most [`MOST_TICKS`] entries for each group.
+//!
+//! A machine is idle as far as it is alive: faults are taken off, for as long as they last, as the oracle does. Where
+//! its workers are limited and all are taken, it has no idle CPUs either: nothing more can use them.
+
+use std::time::Duration;
+
+use weirgate_config::Experiment;
+
+use crate::oracle::availability;
+use crate::run::RESOURCES;
+
+/// CPUs, disks and links, and last the workers.
+pub const KINDS: usize = RESOURCES + 1;
+
+/// Longest tick. Half of the shortest burst that experiments describe, and a fraction of what clients wait for.
+const LONGEST: Duration = Duration::from_millis(100);
+
+/// Shortest tick: ticks cost a run a few percent of its time where each machine serves 100 requests a second.
+const SHORTEST: Duration = Duration::from_millis(10);
+
+/// A request that has to be served within a limit sees at least so many ticks until then: idle seconds of one tick are
+/// taken to be spread evenly over it.
+const TICKS_IN_A_LIMIT: u32 = 4;
+
+/// Most ticks of a run; longer runs have longer ones. With four figures of four bytes a group has a megabyte.
+const MOST_TICKS: u64 = 1 << 16;
+
+/// What a machine was occupied with since the start of the run, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Occupied {
+    /// Seconds of its CPUs (whatever their speed), its disks and its links.
+    pub resources: [f64; RESOURCES],
+    /// Seconds for which requests held its workers; `None` if that is not known, which counts as all of them.
+    pub workers: Option<f64>,
+}
+
+/// The idle seconds of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Idle {
+    /// Per group the pools that its machines serve, in rising order.
+    pub groups: Vec<Vec<usize>>,
+    /// When each tick ended, in nanoseconds from the start; the first began at 0.
+    pub ends: Vec<u64>,
+    /// Per tick and group, groups of a tick side by side: seconds of nominal CPUs, of disks, of links and of workers.
+    /// Infinite where workers are not limited.
+    pub seconds: Vec<[f32; KINDS]>,
+}
+
+/// Turns what machines were occupied with into what they left.
+#[derive(Clone, Debug)]
+pub struct IdleMeter<'a> {
+    experiment: &'a Experiment,
+    every: u64,
+    /// Per machine its group; `None` serves no pool.
+    group_of: Vec<Option<usize>>,
+    before: Vec<Occupied>,
+    idle: Idle,
+}
+
+impl Idle {
+    /// What the groups left in tick number `tick`.
+    #[must_use]
+    pub fn tick(&self, tick: usize) -> &[[f32; KINDS]] {
+        let groups = self.groups.len();
+        self.seconds.get(tick * groups..(tick + 1) * groups).unwrap_or_default()
+    }
+}
+
+impl<'a> IdleMeter<'a> {
+    /// Nothing read yet.
+    #[must_use]
+    pub fn new(experiment: &'a Experiment) -> IdleMeter<'a> {
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let group = |machine: usize| {
+            let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of);
+            let mut pools: Vec<usize> = nodes.filter(|(_, of)| **of == machine).map(|(node, _)| node.pool).collect();
+            pools.sort_unstable();
+            pools.dedup();
+            if pools.is_empty() {
+                return None;
+            }
+            Some(groups.iter().position(|known| *known == pools).unwrap_or_else(|| {
+                groups.push(pools);
+                groups.len() - 1
+            }))
+        };
+        let group_of = (0..experiment.machines.len()).map(group).collect();
+        IdleMeter {
+            experiment,
+            every: every(experiment),
+            group_of,
+            before: vec![Occupied::default(); experiment.machines.len()],
+            idle: Idle { groups, ..Idle::default() },
+        }
+    }
+
+    /// Nanoseconds from one reading to the next.
+    #[must_use]
+    pub fn every(&self) -> u64 {
+        self.every
+    }
+
+    /// What every machine was occupied with until `at`, in nanoseconds from the start. A reading that does not come after
+    /// the last one is left out.
+    pub fn read(&mut self, at: u64, machines: &[Occupied]) {
+        let from = self.idle.ends.last().copied().unwrap_or(0);
+        if at <= from {
+            return;
+        }
+        let first = self.idle.seconds.len();
+        self.idle.ends.push(at);
+        self.idle.seconds.resize(first + self.idle.groups.len(), [0.0; KINDS]);
+        for (index, now) in machines.iter().enumerate().take(self.group_of.len()) {
+            let before = std::mem::replace(&mut self.before[index], *now);
+            let Some(group) = self.group_of[index] else { continue };
+            let left = left(self.experiment, index, (from, at), &before, now);
+            for (sum, left) in self.idle.seconds[first + group].iter_mut().zip(left) {
+                *sum += left as f32;
+            }
+        }
+    }
+
+    /// All that was read.
+    #[must_use]
+    pub fn finish(self) -> Idle {
+        self.idle
+    }
+}
+
+/// What machine number `index` left between two readings.
+fn left(
+    experiment: &Experiment,
+    index: usize,
+    (from, to): (u64, u64),
+    before: &Occupied,
+    now: &Occupied,
+) -> [f64; KINDS] {
+    let machine = &experiment.machines[index];
+    let length = (to - from) as f64 / 1e9;
+    let strikes = experiment.faults.iter().any(|fault| fault.machines.contains(&index));
+    let available = match strikes {
+        true => availability(experiment, index, Duration::from_nanos(from), Duration::from_nanos(to)),
+        false => [1.0; RESOURCES],
+    };
+    let servers = f64::from(machine.servers);
+    // The part of the time for which it is alive; of its CPUs that includes how slow they are.
+    let alive = available[1];
+    let workers = match (machine.concurrency, now.workers) {
+        (None, _) if alive > 0.0 => f64::INFINITY,
+        (Some(concurrency), Some(held)) => {
+            let had = f64::from(concurrency) * servers * length * alive;
+            (had - (held - before.workers.unwrap_or(0.0))).max(0.0)
+        }
+        _ => 0.0,
+    };
+    let unit = |resource: usize, had: f64| {
+        (had * length * alive - (now.resources[resource] - before.resources[resource])).max(0.0)
+    };
+    // A request uses one CPU at a time, and holds a worker meanwhile.
+    let cpus = unit(0, f64::from(machine.cpus) * servers).min(workers);
+    let pace = if alive > 0.0 { machine.speed * available[0] / alive } else { 0.0 };
+    [cpus * pace, unit(1, servers), unit(2, servers), workers]
+}
+
+/// How long ticks are, in nanoseconds: short against the tightest limit, unless the run is very long.
+fn every(experiment: &Experiment) -> u64 {
+    let policy = &experiment.site.policy;
+    let limits = policy.classes.iter().filter_map(|class| class.guarantee.response_time);
+    let tightest = limits.map(|promised| promised.limit / TICKS_IN_A_LIMIT).min().unwrap_or(LONGEST);
+    let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let wanted = nanos(tightest.clamp(SHORTEST, LONGEST));
+    wanted.max(nanos(experiment.duration()).div_ceil(MOST_TICKS))
+}
+
+#[cfg(test)]
+mod tests {
+    use weirgate_config::{Fault, FaultKind};
+
+    use super::*;
+    use crate::judge::tests::experiment;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn occupied(cpu: f64, workers: Option<f64>) -> Occupied {
+        Occupied { resources: [cpu, 0.0, 0.0], workers }
+    }
+
+    #[test]
+    fn what_is_not_occupied_is_idle_as_far_as_machines_live_and_workers_are_free() {
+        // Two machines of two CPUs; both serve the only pool.
+        let mut experiment = experiment();
+        experiment.machines[1].speed = 0.5;
+        experiment.machines[1].concurrency = Some(2);
+        experiment.faults.push(Fault {
+            at: Duration::from_secs(1),
+            until: Some(Duration::from_secs(2)),
+            kind: FaultKind::Crash,
+            machines: vec![0],
+        });
+        let mut meter = IdleMeter::new(&experiment);
+        assert_eq!(meter.every(), 12_500_000);
+        meter.read(SECOND, &[occupied(0.5, Some(0.5)), occupied(0.0, Some(1.0))]);
+        // The first is gone; all workers of the second wait for something.
+        meter.read(2 * SECOND, &[occupied(0.5, Some(0.5)), occupied(0.0, Some(3.0))]);
+        meter.read(2 * SECOND, &[occupied(9.0, None), occupied(9.0, None)]);
+        meter.read(3 * SECOND, &[occupied(2.5, None), occupied(0.0, None)]);
+        let idle = meter.finish();
+        assert_eq!((idle.groups.as_slice(), idle.ends.len()), ([vec![0]].as_slice(), 3));
+        assert_eq!(idle.tick(0), [[1.5 + 0.5, 2.0, 2.0, f32::INFINITY]]);
+        assert_eq!(idle.tick(1), [[0.0, 1.0, 1.0, 0.0]]);
+        // Of what is not known nothing is idle.
+        assert_eq!(idle.tick(2), [[0.0, 2.0, 2.0, f32::INFINITY]]);
+        assert_eq!(idle.tick(3), [[0.0; KINDS]; 0]);
+    }
+
+    #[test]
+    fn ticks_are_short_against_limits_and_few() {
+        let mut experiment = experiment();
+        let limit = |experiment: &mut Experiment, ms| {
+            let promised = experiment.site.policy.classes[2].guarantee.response_time.as_mut().expect("a limit");
+            promised.limit = Duration::from_millis(ms);
+        };
+        for (ms, every) in [(50, 12_500_000), (8, 10_000_000), (4_000, 100_000_000)] {
+            limit(&mut experiment, ms);
+            assert_eq!(IdleMeter::new(&experiment).every(), every, "{ms} ms");
+        }
+        experiment.phases[2].until = Duration::from_secs(1 << 16);
+        assert_eq!(IdleMeter::new(&experiment).every(), SECOND);
+    }
+}
