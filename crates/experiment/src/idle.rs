@@ -100,6 +100,12 @@ impl<'a> IdleMeter<'a> {
         }
     }
 
+    /// The same with ticks this many times as long.
+    #[must_use]
+    pub fn with_ticks(self, times: f64) -> IdleMeter<'a> {
+        IdleMeter { every: (self.every as f64 * times) as u64, ..self }
+    }
+
     /// Nanoseconds from one reading to the next.
     #[must_use]
     pub fn every(&self) -> u64 {

@@ -24,6 +24,6 @@ pub use idle::{Idle, IdleMeter, KINDS, Occupied};
 pub use judge::{
     Avoidable, AvoidableVerdict, CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost,
     LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes,
-    ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle,
+    Rules, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle, judge_by,
 };
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};

@@ -14,4 +14,4 @@ pub mod plan;
 mod requests;
 pub mod swarm;
 
-pub use driver::run;
+pub use driver::{run, run_metered};

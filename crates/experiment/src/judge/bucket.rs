@@ -1,5 +1,7 @@
 //! A token bucket over the arrivals of one class: which of them its guaranteed rate covers.
 
+use std::time::Duration;
+
 /// A bucket that is full at the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
@@ -17,11 +19,11 @@ pub(crate) struct Bucket {
 const ROUNDING: f64 = 1e-6;
 
 impl Bucket {
-    /// `rate` tokens per second, and as many as come in one second at most. The bucket of a class that is
-    /// promised less than one request a second holds `largest`, what its largest request takes: else
+    /// `rate` tokens per second, and as many as come in the time of `burst` at most. The bucket of a class that is
+    /// promised less than one request in that time holds `largest`, what its largest request takes: else
     /// nothing would ever be covered.
-    pub(crate) fn new(rate: f64, largest: f64) -> Bucket {
-        let burst = rate.max(largest);
+    pub(crate) fn new(rate: f64, burst: Duration, largest: f64) -> Bucket {
+        let burst = (rate * burst.as_secs_f64()).max(largest);
         Bucket { rate: rate / 1e9, burst, level: burst, at: 0 }
     }
 
@@ -52,6 +54,8 @@ impl Bucket {
 mod tests {
     use super::*;
 
+    const BURST: Duration = Duration::from_secs(1);
+
     fn covered(mut bucket: Bucket, gap: u64, n: u64, tokens: f64) -> usize {
         (0..n).filter(|i| bucket.take(i * gap, tokens)).count()
     }
@@ -59,20 +63,20 @@ mod tests {
     #[test]
     fn a_class_at_its_rate_is_covered_whole_and_above_it_by_rate_and_burst() {
         // 300 does not divide a second into whole nanoseconds.
-        assert_eq!(covered(Bucket::new(300.0, 1.0), 3_333_334, 30_000, 1.0), 30_000);
+        assert_eq!(covered(Bucket::new(300.0, BURST, 1.0), 3_333_334, 30_000, 1.0), 30_000);
         // Twice the rate for ten seconds: ten seconds of it and the burst.
-        let twice = covered(Bucket::new(300.0, 1.0), 1_666_667, 6_000, 1.0);
+        let twice = covered(Bucket::new(300.0, BURST, 1.0), 1_666_667, 6_000, 1.0);
         assert!((3_299..=3_300).contains(&twice), "{twice}");
     }
 
     #[test]
     fn dear_requests_take_more() {
-        assert_eq!(covered(Bucket::new(100.0, 5.0), 10_000_000, 1_000, 5.0), 219);
+        assert_eq!(covered(Bucket::new(100.0, BURST, 5.0), 10_000_000, 1_000, 5.0), 219);
     }
 
     #[test]
     fn a_debt_is_forgotten_after_a_second() {
-        let mut bucket = Bucket::new(100.0, 1.0);
+        let mut bucket = Bucket::new(100.0, BURST, 1.0);
         (0..1_000).for_each(|_| bucket.charge(0, 1.0));
         assert!(!bucket.take(1_000_000_000, 1.0));
         assert!(bucket.take(1_010_000_000, 1.0) && !bucket.take(1_010_000_000, 1.0));
@@ -80,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_rate_below_one_covers_a_whole_request_now_and_then() {
-        assert_eq!(covered(Bucket::new(0.1, 1.0), 1_000_000_000, 101, 1.0), 11);
-        assert_eq!(covered(Bucket::new(1.0, 4.0), 1_000_000_000, 9, 4.0), 3);
+        assert_eq!(covered(Bucket::new(0.1, BURST, 1.0), 1_000_000_000, 101, 1.0), 11);
+        assert_eq!(covered(Bucket::new(1.0, BURST, 4.0), 1_000_000_000, 9, 4.0), 3);
     }
 }

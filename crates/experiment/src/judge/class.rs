@@ -15,21 +15,10 @@ use super::avoidable::Lacking;
 use super::bucket::Bucket;
 use super::owed::Declared;
 use super::pages::Pages;
+use super::rules::Rules;
 use super::statistic::{in_time, mean, percentile, statistic};
 use super::verdict::{Avoidable, CeilingVerdict, FloorVerdict, Part, ResponseTimes, ShedLatency, Sheds};
 use crate::run::{Fate, RESOURCES, Record, Work};
-
-/// One in a hundred may be lost to the grain of counting.
-const ENOUGH: f64 = 0.99;
-
-/// In windows of two seconds one in ten may be.
-const ENOUGH_IN_A_WINDOW: f64 = 0.9;
-
-/// How long a window is in which the reaction is judged, in nanoseconds.
-const WINDOW: u64 = 2_000_000_000;
-
-/// How long a request without a limit that can be kept may wait, in nanoseconds: the burst of the bucket that covers it.
-const PATIENCE: u64 = 1_000_000_000;
 
 /// Milliseconds per nanosecond.
 const MILLIS: f64 = 1e-6;
@@ -54,6 +43,8 @@ pub(crate) struct Terms<'a> {
     pub(crate) grace: u64,
     /// The end of the run.
     pub(crate) end: u64,
+    /// By which figures it is judged.
+    pub(crate) rules: Rules,
 }
 
 /// A class, and all its requests.
@@ -100,6 +91,10 @@ impl Attempt {
     /// How long it takes on an idle machine with this pace, in seconds.
     fn alone(&self, pace: f64) -> f64 {
         self.work[0] * pace + self.work[1] + self.work[2] + self.io
+    }
+
+    fn is_in_time(&self) -> bool {
+        self.fate == Fate::Served && !self.late
     }
 
     /// Nanoseconds from its arrival to its end; as good as for ever if it was not served.
@@ -193,7 +188,8 @@ impl<'a> Subject<'a> {
     fn cover(&mut self) {
         let Some(rate) = self.terms.floor else { return };
         let most = self.tokens.iter().copied().fold(1.0, f64::max);
-        let (mut arrivals, mut served) = (Bucket::new(rate, most), Bucket::new(rate, most));
+        let burst = self.terms.rules.burst;
+        let (mut arrivals, mut served) = (Bucket::new(rate, burst, most), Bucket::new(rate, burst, most));
         let Subject { attempts, tokens, stretches, .. } = self;
         for (attempt, tokens) in with_tokens(attempts, tokens, stretches) {
             attempt.covered = arrivals.take(attempt.arrived, tokens);
@@ -215,7 +211,7 @@ impl<'a> Subject<'a> {
             let gave_up = a.fate == Fate::Left && !a.released || a.fate == Fate::Cut && !a.excused;
             a.fate == Fate::Served || gave_up && a.ended.saturating_sub(a.arrived) as f64 > limit
         };
-        let phases: Vec<Range<u64>> = self.stretches.chunks(2).map(|pair| pair[0].start..pair[1].end).collect();
+        let phases: Vec<Range<u64>> = self.phases().collect();
         for phase in &phases {
             if self.is_impossible(phase) {
                 continue;
@@ -234,42 +230,66 @@ impl<'a> Subject<'a> {
     /// The requests that were owed and not served in time, each with its number.
     ///
     /// Which of them were owed is decided as for wrong sheds: a request that was in time takes tokens and may run the bucket
-    /// into debt, one that was refused or late lacks if the tokens for it are there, and takes them.
-    pub(crate) fn lacking(&mut self) -> Vec<(usize, Lacking)> {
+    /// into debt, one that was refused or late lacks if the tokens for it are there, and takes them. Of a class that sends
+    /// more than its rate no more lack in a window of the reaction than it was served too few there: a burst that it had
+    /// saved up need not be served at once, and that it is served in lumps does not wrong it.
+    pub(crate) fn lacking(&self) -> Vec<(usize, Lacking)> {
         let Some(rate) = self.terms.floor else { return Vec::new() };
         let most = self.tokens.iter().copied().fold(1.0, f64::max);
-        let mut served = Bucket::new(rate, most);
-        let terms = self.terms;
-        let promised = terms.class.guarantee.response_time;
-        let phases = self.stretches.chunks(2).map(|pair| pair[0].start..pair[1].end);
-        let impossible: Vec<(u64, bool)> = phases.map(|phase| (phase.end, self.is_impossible(&phase))).collect();
+        let mut served = Bucket::new(rate, self.terms.rules.burst, most);
+        let length = self.terms.rules.window.as_nanos() as u64;
+        let impossible: Vec<bool> = self.phases().map(|phase| self.is_impossible(&phase)).collect();
         let mut found = Vec::new();
-        let Subject { attempts, tokens, stretches, .. } = self;
-        for (index, (attempt, tokens)) in with_tokens(attempts, tokens, stretches).enumerate() {
-            let is_refused = attempt.fate == Fate::Shed || attempt.late;
-            if !is_refused || attempt.excused {
+        let (mut stretch, mut window, mut room) = (0, None, 0.0);
+        for (index, attempt) in self.attempts.iter().enumerate() {
+            while self.stretches.get(stretch).is_some_and(|s| s.end <= attempt.arrived) {
+                stretch += 1;
+            }
+            let tokens = self.tokens.get(stretch).copied().unwrap_or(1.0);
+            if window != Some(attempt.arrived / length) {
+                window = Some(attempt.arrived / length);
+                let from = attempt.arrived / length * length;
+                let all = self.between(&(from..from + length)).iter().filter(|a| !a.excused);
+                let (covered, in_time) = all.fold((0.0, 0.0), |(covered, in_time): (f64, f64), a| {
+                    (covered + f64::from(u8::from(a.covered)), in_time + f64::from(u8::from(a.is_in_time())))
+                });
+                room = covered.min((rate * self.terms.rules.window.as_secs_f64() / tokens).max(1.0)) - in_time;
+            }
+            if attempt.excused || attempt.fate != Fate::Shed && !attempt.late {
                 served.charge(attempt.arrived, tokens);
-                continue;
+            } else if served.take(attempt.arrived, tokens) && room > 0.0 {
+                room -= 1.0;
+                found.push((index, self.lack(attempt, impossible.get(stretch / 2) == Some(&true))));
             }
-            if !served.take(attempt.arrived, tokens) {
-                continue;
-            }
-            let alone = attempt.alone(terms.pace);
-            let own = (alone * 1e9) as u64;
-            let is_impossible = impossible.iter().find(|(end, _)| attempt.arrived < *end).is_some_and(|(_, is)| *is);
-            let time = match promised.filter(|_| !is_impossible) {
-                None => PATIENCE + own,
-                Some(promised) => {
-                    let limit = (promised.limit.as_nanos() as u64).saturating_sub(terms.way);
-                    // Some may take longer than a mean.
-                    if promised.statistic == Statistic::Average { limit.max(own) } else { limit }
-                }
-            };
-            let takes = [attempt.work[0], attempt.work[1], attempt.work[2], attempt.work[0] * terms.pace + attempt.io];
-            let time = (attempt.arrived, attempt.arrived.saturating_add(time));
-            found.push((index, Lacking { pool: terms.class.pool, time, takes, alone }));
         }
         found
+    }
+
+    /// When a request could have been served, and what that takes.
+    fn lack(&self, attempt: &Attempt, is_impossible: bool) -> Lacking {
+        let terms = &self.terms;
+        let alone = attempt.alone(terms.pace);
+        let own = (alone * 1e9) as u64;
+        let time = match terms.class.guarantee.response_time.filter(|_| !is_impossible) {
+            // As long as the bucket covers it.
+            None => terms.rules.burst.as_nanos() as u64 + own,
+            Some(promised) => {
+                let limit = (promised.limit.as_nanos() as u64).saturating_sub(terms.way);
+                // Some may take longer than a mean.
+                if promised.statistic == Statistic::Average { limit.max(own) } else { limit }
+            }
+        };
+        let [cpu, disk, link] = attempt.work;
+        Lacking {
+            pool: terms.class.pool,
+            time: (attempt.arrived, attempt.arrived.saturating_add(time)),
+            takes: [cpu, disk, link, cpu * terms.pace + attempt.io],
+            alone,
+        }
+    }
+
+    fn phases(&self) -> impl Iterator<Item = Range<u64>> {
+        self.stretches.chunks(2).map(|pair| pair[0].start..pair[1].end)
     }
 
     /// Idle machines could have served request number `index` in time.
@@ -363,7 +383,7 @@ impl<'a> Subject<'a> {
                 guaranteed_per_s: rate,
                 owed_per_s: per_second(account.owed),
                 counted_per_s: per_second(account.counted),
-                ok: account.counted >= ENOUGH * account.owed,
+                ok: account.counted >= self.terms.rules.enough * account.owed,
             }),
             ceiling: promised.map(|promised| {
                 let value = statistic(&times, promised.statistic);
@@ -400,16 +420,17 @@ impl<'a> Subject<'a> {
     /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one. A limit that is
     /// impossible by itself does not count.
     pub(crate) fn reaction(&self, phase: &Range<u64>) -> Option<f64> {
-        let windows = phase.end.saturating_sub(phase.start) / WINDOW;
+        let length = self.terms.rules.window.as_nanos() as u64;
+        let windows = phase.end.saturating_sub(phase.start) / length;
         let is_impossible = self.is_impossible(phase);
         let bad = (0..windows).rev().find(|i| {
-            let from = phase.start + i * WINDOW;
-            !self.held_in(&(from..from + WINDOW), is_impossible)
+            let from = phase.start + i * length;
+            !self.held_in(&(from..from + length), is_impossible)
         });
         match bad {
             None => Some(0.0),
             Some(last) if last + 1 == windows => None,
-            Some(index) => Some(seconds(&(0..(index + 1) * WINDOW))),
+            Some(index) => Some(seconds(&(0..(index + 1) * length))),
         }
     }
 
@@ -419,7 +440,7 @@ impl<'a> Subject<'a> {
             let stretch = self.stretches.iter().position(|stretch| window.start < stretch.end);
             let tokens = stretch.map_or(1.0, |stretch| self.tokens[stretch]);
             let owed = account.owed.min(rate * seconds(window) / tokens);
-            account.counted + 1.0 >= ENOUGH_IN_A_WINDOW * owed
+            account.counted + 1.0 >= self.terms.rules.enough_in_a_window * owed
         });
         let ceiling = self.terms.class.guarantee.response_time.is_none_or(|promised| {
             let mut times = self.response_times(window);

@@ -17,12 +17,15 @@
 //! settling time and its class's limit to be served in: then it is owed.
 
 mod avoidable;
+#[cfg(test)]
+mod brute;
 mod bucket;
 mod class;
 pub(crate) mod learned;
 mod owed;
 mod pages;
 mod resources;
+mod rules;
 mod statistic;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -37,6 +40,7 @@ use weirgate_engine::{Class, Policy};
 
 pub use learned::{BAND, CostChange, LearnedCost, LearnedRoute, LearnedTable, PhaseCost};
 pub use resources::{ClassUse, Portion, ResourceUse};
+pub use rules::Rules;
 pub use verdict::{
     Avoidable, AvoidableVerdict, CeilingVerdict, ClassVerdict, FloorVerdict, Kind, Miss, PageCounts, Part,
     PhaseVerdict, ResponseTimes, ShedLatency, Sheds, Verdict, ViolationFound, Word,
@@ -54,13 +58,19 @@ pub(crate) use statistic::statistic;
 /// Judges a run of an experiment.
 #[must_use]
 pub fn judge(experiment: &Experiment, run: &Run) -> Verdict {
-    Judge::new(experiment, run).verdict(false)
+    judge_by(experiment, run, &Rules::default())
+}
+
+/// Judges a run by other figures.
+#[must_use]
+pub fn judge_by(experiment: &Experiment, run: &Run, rules: &Rules) -> Verdict {
+    Judge::new(experiment, run, rules).verdict(false)
 }
 
 /// Judges a run, and says what an oracle would have served each class.
 #[must_use]
 pub fn judge_against_oracle(experiment: &Experiment, run: &Run) -> Verdict {
-    Judge::new(experiment, run).verdict(true)
+    Judge::new(experiment, run, &Rules::default()).verdict(true)
 }
 
 /// Index of whose requests a traffic source sends, in the order of [`classes`].
@@ -71,17 +81,15 @@ pub(crate) fn subject_of(policy: &Policy, target: &TrafficClass) -> usize {
     }
 }
 
-/// The first second of a run, in which nobody has seen anything yet, is told apart.
-const FIRST_SECOND: u64 = 1_000_000_000;
-
 struct Judge<'a> {
     experiment: &'a Experiment,
     run: &'a Run,
     subjects: Vec<Subject<'a>>,
+    rules: Rules,
 }
 
 impl<'a> Judge<'a> {
-    fn new(experiment: &'a Experiment, run: &'a Run) -> Judge<'a> {
+    fn new(experiment: &'a Experiment, run: &'a Run, rules: &Rules) -> Judge<'a> {
         let policy = &experiment.site.policy;
         let end = nanos(experiment.duration());
         let phases = 0..experiment.phases.len();
@@ -103,6 +111,7 @@ impl<'a> Judge<'a> {
                 way: nanos(experiment.network_delay).saturating_mul(2),
                 grace: nanos(experiment.settle.max(limit)),
                 end,
+                rules: *rules,
             };
             let pages = Pages::of(experiment, run, index, |record: &Record| {
                 let work = f64::from(record.cpu) * best_pace + record.beside_cpu();
@@ -118,11 +127,13 @@ impl<'a> Judge<'a> {
             subject.mark_late();
         }
         mark_avoidable(&run.idle, &mut subjects);
-        Judge { experiment, run, subjects }
+        Judge { experiment, run, subjects, rules: *rules }
     }
 
     fn verdict(&self, against_oracle: bool) -> Verdict {
         let phases = (0..self.experiment.phases.len()).map(|index| self.phase(index, against_oracle));
+        let phases: Vec<PhaseVerdict> = phases.collect();
+        let promised = self.subjects.iter().filter(|subject| subject.has_floor());
         let violations = self.run.violations.iter().map(|violation| ViolationFound {
             at_s: violation.at as f64 / 1e9,
             invariant: violation.invariant.to_owned(),
@@ -132,8 +143,8 @@ impl<'a> Judge<'a> {
             experiment: self.experiment.name.clone(),
             discipline: self.run.discipline.clone(),
             seed: self.run.seed,
-            phases: phases.collect(),
-            avoidable: self.subjects.iter().filter(|subject| subject.has_floor()).map(|s| self.avoidable(s)).collect(),
+            avoidable: promised.map(|subject| self.avoidable(subject, &phases)).collect(),
+            phases,
             learned: learned::table(self.experiment, self.run),
             violations: violations.collect(),
             verdict: Word::Held,
@@ -181,17 +192,20 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What of a class's owed requests was refused or late though machines idled, in the phases that are to be judged.
-    fn avoidable(&self, subject: &Subject<'_>) -> AvoidableVerdict {
+    /// What of a class's owed requests was refused or late though machines idled, in the phases that are to be judged
+    /// and in which all that is owed fits.
+    fn avoidable(&self, subject: &Subject<'_>, phases: &[PhaseVerdict]) -> AvoidableVerdict {
         let after = |from: u64| {
-            let phases = (0..self.experiment.phases.len()).filter(|index| self.experiment.phases[*index].judged);
-            let phases = phases.map(|index| split(self.experiment, index)).map(|[first, last]| first.start..last.end);
-            let late = phases.map(|phase| subject.avoidable(&(phase.start.max(from)..phase.end.max(from))));
-            late.fold(Avoidable::default(), |sum, own| sum + own)
+            let phases = phases.iter().enumerate().filter(|(_, phase)| phase.is_judged() && phase.feasible);
+            let phases =
+                phases.map(|(index, _)| split(self.experiment, index)).map(|[first, last]| first.start..last.end);
+            let all = phases.map(|phase| subject.avoidable(&(phase.start.max(from)..phase.end.max(from))));
+            all.fold(Avoidable::default(), |sum, own| sum + own)
         };
-        let (whole, after_first_second) = (after(0), after(FIRST_SECOND));
-        let ok = [whole, after_first_second].iter().all(|of| of.share() <= verdict::MOST_AVOIDABLE);
-        AvoidableVerdict { class: subject.name().to_owned(), whole, after_first_second, ok }
+        let (whole, after_first_second) = (after(0), after(nanos(self.rules.beginning)));
+        let allowed = self.rules.most_avoidable;
+        let ok = [whole, after_first_second].iter().all(|of| of.share() <= allowed);
+        AvoidableVerdict { class: subject.name().to_owned(), whole, after_first_second, allowed, ok }
     }
 
     /// What the oracle serves each class, in requests per second.
@@ -253,7 +267,7 @@ fn split(experiment: &Experiment, phase: usize) -> [Range<u64>; 2] {
 
 /// Marks which owed requests idle machines could have served in time.
 fn mark_avoidable(idle: &Idle, subjects: &mut [Subject<'_>]) {
-    let lacking = subjects.iter_mut().enumerate();
+    let lacking = subjects.iter().enumerate();
     let lacking =
         lacking.flat_map(|(subject, of)| of.lacking().into_iter().map(move |(index, what)| (what, (subject, index))));
     let mut lacking: Vec<(Lacking, (usize, usize))> = lacking.collect();

@@ -202,7 +202,7 @@ pub struct Avoidable {
     pub late: u64,
 }
 
-/// The same over the judged phases of a run, what is before they settle included.
+/// The same over the judged phases of a run in which all that is owed fits, what is before they settle included.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AvoidableVerdict {
     /// The class.
@@ -212,6 +212,8 @@ pub struct AvoidableVerdict {
     pub whole: Avoidable,
     /// Of requests that arrived after the first second of the run.
     pub after_first_second: Avoidable,
+    /// The share of what was owed that is not too much.
+    pub allowed: f64,
     /// Are they few enough, of both?
     pub ok: bool,
 }
@@ -297,10 +299,6 @@ pub enum Kind {
     Settling,
 }
 
-/// Share of what is owed of a class that may be refused though machines idle: a tenth of the hundredth that a floor allows for
-/// the grain of counting, as idle seconds are counted in ticks.
-pub(super) const MOST_AVOIDABLE: f64 = 0.001;
-
 impl Miss<'_> {
     /// By what share it was missed, 0 to 1.
     #[must_use]
@@ -369,7 +367,7 @@ impl Verdict {
         let avoidable = self.avoidable.iter().filter(|of| !of.ok).filter_map(|of| {
             let (phase, class) = self.most_avoidable(&of.class)?;
             let got = of.whole.share().max(of.after_first_second.share());
-            Some(Miss { phase, class, kind: Kind::Avoidable, promised: MOST_AVOIDABLE, got })
+            Some(Miss { phase, class, kind: Kind::Avoidable, promised: of.allowed, got })
         });
         guarantees.chain(avoidable)
     }

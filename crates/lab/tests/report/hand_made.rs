@@ -22,6 +22,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
             limit_ms: 50.0,
             value_ms: Some(p95),
             ok: p95 <= 50.0,
+            impossible_ms: None,
         });
         let part = Part {
             offered_per_s: 150.0,
@@ -48,6 +49,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
         to_s,
         judged_from_s: from_s + 5.0,
         judged,
+        unsettled: false,
         feasible: true,
         utilisation: 0.875,
         served_over_oracle: Some(0.98),
@@ -59,6 +61,7 @@ pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdi
         discipline: approach.into(),
         seed,
         phases: PHASES.map(phase).to_vec(),
+        avoidable: Vec::new(),
         learned: None,
         violations: Vec::new(),
         verdict: Word::Held,

@@ -44,7 +44,12 @@ const MOST_RECORDS: usize = 1 << 27;
 ///
 /// A policy that the engine refuses (the loader makes none) gives an empty run with one violation.
 pub fn run(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) -> Run {
-    match Driver::new(experiment, seed) {
+    run_metered(experiment, seed, IdleMeter::new(experiment), progress)
+}
+
+/// The same, with another meter of what machines leave idle.
+pub fn run_metered(experiment: &Experiment, seed: u64, meter: IdleMeter<'_>, progress: impl FnMut(Duration)) -> Run {
+    match Driver::new(experiment, seed, meter) {
         Ok(driver) => driver.play(progress),
         Err(invalid) => Run {
             seed,
@@ -193,7 +198,7 @@ impl Sources {
 }
 
 impl<'a> Driver<'a> {
-    fn new(experiment: &'a Experiment, seed: u64) -> Result<Driver<'a>, InvalidPolicy> {
+    fn new(experiment: &'a Experiment, seed: u64, idle: IdleMeter<'a>) -> Result<Driver<'a>, InvalidPolicy> {
         let policy = &experiment.site.policy;
         let engine = Engine::new(Time::ZERO, policy.clone(), seed_for(seed, Purpose::Engine, 0))?;
         let machines = Machines::new(experiment, seed);
@@ -238,7 +243,7 @@ impl<'a> Driver<'a> {
             active: Vec::new(),
             sample_times: sample_times(experiment),
             samples: Vec::new(),
-            idle: IdleMeter::new(experiment),
+            idle,
             beliefs: Beliefs::new(experiment.duration()),
             engine,
             engine_at: u64::MAX,

@@ -8,7 +8,7 @@ use weirgate_config::Distribution;
 use weirgate_engine::Statistic;
 
 use super::draw::Draw;
-use super::rule::MOST_OWED;
+use super::rule::{MOST_OWED, declared_cpu};
 use super::sketch::{ClassSketch, MachineSketch, Shape, Sketch, Stream, tidy, tidy_down, tidy_up};
 use super::slots;
 
@@ -79,10 +79,12 @@ struct Work {
 impl Work {
     fn new(class: &ClassSketch, sketch: &Sketch) -> Work {
         let io = class.io.map_or(0.0, |(io, _)| io);
+        let first = class.dearer.first().copied().unwrap_or(1.0);
+        let declared = class.declared.map(|declared| declared_cpu(declared * (1.0 + io), [first, io]));
         let owed = |dearer: &f64| match sketch.at_true_cost {
             // Whichever part of a declared time is CPU time: at least the normal cost is owed.
             true => class.declared.map_or(*dearer, |d| (d * (1.0 + io)).max(1.0).min(*dearer)),
-            false => class.declared.map_or(1.0, |d| (d * (1.0 + io) / (dearer + io)).min(1.0)) * dearer,
+            false => declared.map_or(*dearer, |declared| declared.min(*dearer)),
         };
         let machines = &sketch.pools[class.pool].machines;
         Work {
@@ -192,12 +194,14 @@ fn class_figures(
     let normal_ms = class.shape.of(mean_ms).mean() * 1e3;
     let service_ms = class.declared.map(|declared| tidy((normal_ms + io_ms) * declared));
     // With the rounded figures: the rule must hold for what the file says.
+    let first_ms = cpu.first().map_or(normal_ms, |cpu| cpu.mean() * 1e3);
+    let declared_ms = service_ms.map(|service| declared_cpu(service, [first_ms, io_ms]));
     let owed_ms = cpu.iter().map(|cpu| {
         let cpu_ms = cpu.mean() * 1e3;
         if sketch.at_true_cost {
             return service_ms.map_or(cpu_ms, |declared| declared.max(normal_ms).min(cpu_ms));
         }
-        service_ms.map_or(1.0, |agreed| (agreed / (cpu_ms + io_ms)).min(1.0)) * cpu_ms
+        declared_ms.map_or(cpu_ms, |declared| declared.min(cpu_ms))
     });
     let owed_ms = owed_ms.fold(0.0, f64::max);
     let throughput = work.share.map(|share| tidy_down(room * share / (owed_ms / 1e3 * work.keys)));

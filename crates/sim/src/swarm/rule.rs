@@ -2,8 +2,8 @@
 //! that is owed at most is at most 92 % of what the machines of these pools can do, and so are the slot-seconds that it holds where
 //! worker slots are limited.
 //!
-//! What is owed is g × min(1, agreed/actual mean cost) requests of the actual CPU time: a class that is dearer than
-//! agreed is owed its capacity, not its rate. Looking at every set of pools is Hall's condition: it holds
+//! What is owed is g × min(1, declared/actual) requests of the actual CPU time: a class that is more expensive than
+//! declared is owed its capacity, not its rate. The judge says what is declared of the CPU. Looking at every set of pools is Hall's condition: it holds
 //! iff work can be split over shared machines so that everything fits.
 
 use weirgate_config::{DemandFrom, Experiment, FaultKind, TrafficClass};
@@ -35,11 +35,16 @@ impl Usable for FaultKind {
 /// What a declared service time means for what is owed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// The declared time over the true one, waiting included, scales the guaranteed rate.
+    /// As the judge reads it: the CPU time that it declares over the actual CPU time scales the guaranteed rate.
     Declared,
     /// The guaranteed rate is owed at the cost that requests have at first. A class that becomes more expensive is owed this
     /// capacity, or what it declared if that is more. Machines that fail some of their requests have none.
     TrueCost,
+}
+
+/// The CPU time that a service time declares, given the CPU time and the other time of a request when the experiment begins.
+pub(crate) fn declared_cpu(service: f64, [cpu, others]: [f64; 2]) -> f64 {
+    (service - others).max(cpu.min(service))
 }
 
 /// The largest share of any set of pools' CPUs or worker slots that is owed in phase `phase`. Infinite if something is owed
@@ -57,17 +62,19 @@ pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f6
             TrafficClass::Template { template, keys } => (&policy.templates[template].class, f64::from(keys)),
         };
         let Some(rate) = class.guarantee.throughput else { continue };
-        let agreed = class.service_time.map(|time| time.as_secs_f64());
+        let service = class.service_time.map(|time| time.as_secs_f64());
         let from = experiment.phase_from(phase);
         let until = experiment.phases[phase].until;
         let first = traffic.demand.iter().rposition(|demand| demand.at <= from).unwrap_or(0);
         let during = traffic.demand[first..].iter().take_while(|demand| demand.at < until);
         let normal = traffic.demand[0].cpu.mean();
+        let waits = |demand: &DemandFrom| demand.io.mean() + demand.disk.mean() + demand.link.mean();
+        let declared = service.map(|service| declared_cpu(service, [normal, waits(&traffic.demand[0])]));
         let owed = |demand: &DemandFrom| {
-            let (cpu, io) = (demand.cpu.mean(), demand.io.mean() + demand.disk.mean() + demand.link.mean());
+            let (cpu, io) = (demand.cpu.mean(), waits(demand));
             let part = match reading {
-                Reading::Declared => agreed.map_or(1.0, |agreed| agreed / (cpu + io)),
-                Reading::TrueCost => agreed.map_or(1.0, |agreed| agreed.max(normal) / cpu),
+                Reading::Declared => declared.map_or(1.0, |declared| declared / cpu),
+                Reading::TrueCost => service.map_or(1.0, |service| service.max(normal) / cpu),
             };
             (part.min(1.0) * cpu, part.min(1.0) * (cpu + io))
         };
