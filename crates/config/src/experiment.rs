@@ -113,8 +113,10 @@ pub struct Machine {
     pub name: String,
     /// CPUs of each server; a request occupies at most one at a time.
     pub cpus: u32,
-    /// 1 is nominal: a demand of 8 ms takes 8 ms of a CPU.
+    /// At the start of the run. 1 is nominal: a demand of 8 ms takes 8 ms of a CPU.
     pub speed: f64,
+    /// How it changes: the factor by which the speed differs from that at the start, > 0. Its first knot is 1 at 0.
+    pub drift: Profile,
     /// Servers hidden behind the address, at least 1. They take turns.
     pub servers: u32,
     /// Requests that each server works on at once; more wait in its own queue. `None` is no limit.
@@ -425,6 +427,25 @@ impl Experiment {
     }
 }
 
+impl Machine {
+    /// One server with so many CPUs of nominal speed and no limits.
+    #[must_use]
+    pub fn nominal(name: &str, cpus: u32) -> Machine {
+        Machine {
+            name: name.to_owned(),
+            cpus,
+            speed: 1.0,
+            drift: Profile::constant(1.0),
+            servers: 1,
+            concurrency: None,
+            backlog: None,
+            thrashing: None,
+            disk: None,
+            service: Service::Emulated,
+        }
+    }
+}
+
 impl Profile {
     /// The same figure for ever.
     #[must_use]
@@ -443,6 +464,25 @@ impl Profile {
             value += (knot.value - value) * done;
         }
         value
+    }
+
+    /// Its mean from one instant to a later one; the figure then, if they are the same.
+    #[must_use]
+    pub fn mean(&self, from: Duration, to: Duration) -> f64 {
+        let mut borders: Vec<Duration> = self.0.iter().flat_map(|knot| [knot.at, knot.at + knot.over]).collect();
+        borders.retain(|at| from < *at && *at < to);
+        borders.extend([from, to]);
+        borders.sort_unstable();
+        // Between two borders it is a straight line, whose mean is its middle.
+        let area = |pair: &[Duration]| self.at(pair[0] + (pair[1] - pair[0]) / 2) * (pair[1] - pair[0]).as_secs_f64();
+        let length = to.saturating_sub(from).as_secs_f64();
+        if length > 0.0 { borders.windows(2).map(area).sum::<f64>() / length } else { self.at(from) }
+    }
+
+    /// Does it ever change?
+    #[must_use]
+    pub fn is_constant(&self) -> bool {
+        self.0.len() == 1 && self.0[0].over.is_zero()
     }
 }
 

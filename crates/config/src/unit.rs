@@ -44,6 +44,10 @@ pub(crate) struct Whole(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Amount(pub(crate) f64);
 
+/// How fast a machine is, as a multiple of a nominal one: a number of zero or more.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Speed(pub(crate) f64);
+
 /// A name of the operator's choice: a label of metrics and logs, so it is short and plain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Name(pub(crate) String);
@@ -272,6 +276,14 @@ impl FromText for Amount {
     }
 }
 
+impl FromText for Speed {
+    const EXPECTED: &'static str = Amount::EXPECTED;
+
+    fn from_text(text: &str) -> Result<Self, Complaint> {
+        Amount::from_text(text).map(|Amount(speed)| Speed(speed))
+    }
+}
+
 impl FromText for Name {
     const EXPECTED: &'static str = "a name";
 
@@ -339,6 +351,7 @@ text_schema! {
     Count: { "type": "integer", "minimum": 1, "maximum": 4_294_967_295u32 };
     Whole: { "type": "integer", "minimum": 0, "maximum": 4_294_967_295u32 };
     Amount: { "type": "number", "minimum": 0 };
+    Speed: { "type": "number", "exclusiveMinimum": 0 };
     Name: { "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$", "maxLength": 64 };
     Answer: { "enum": ["yes", "no", true, false] };
     Text: { "type": ["string", "number", "boolean"] };

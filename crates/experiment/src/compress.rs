@@ -12,7 +12,7 @@ use weirgate_config::{Experiment, Profile, Source};
 /// a second or two of a few hundred requests each, enough for a 95th percentile.
 const LEAST_PHASE: f64 = 1.5;
 
-/// `experiment` with all instants (phases, faults, changes of rates, users and demands) divided by `factor`. Traces
+/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by `factor`. Traces
 /// keep their pace and are cut at the end.
 ///
 /// # Errors
@@ -47,6 +47,7 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
             shrink(&mut knot.over);
         }
     };
+    experiment.machines.iter_mut().for_each(|machine| profile(&mut machine.drift));
     let end = experiment.duration();
     for traffic in &mut experiment.traffic {
         match &mut traffic.source {

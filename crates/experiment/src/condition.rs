@@ -1,8 +1,17 @@
-//! What is wrong with a machine at an instant: the faults of an experiment, when they begin and end, and added up.
+//! What is wrong with a machine at an instant: the faults of an experiment, when they begin and end, and added up; and how
+//! far its speed has drifted.
+//!
+//! Departure: a speed that changes in a straight line is played as a stair of steps of at most [`STEP`], each with the
+//! mean speed of its stretch. So the work that a machine does is exact at the end of every step.
 
 use std::time::Duration;
 
-use weirgate_config::{Experiment, FaultKind};
+use weirgate_config::{Experiment, FaultKind, Knot, Profile};
+
+/// Longest step of a speed that ramps. Inside a step the work done is off by at most slope × step² / 8: for a speed
+/// that halves in ten seconds 16 µs of CPU time, less than any request takes. Twenty orders a second are little for
+/// the lab.
+pub const STEP: Duration = Duration::from_millis(50);
 
 /// What is wrong with a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,7 +22,7 @@ pub struct Condition {
     pub crashed: bool,
     /// It does no work.
     pub stalled: bool,
-    /// Share of its speed.
+    /// Share of its speed at the start of the run; more than 1 if it became faster.
     pub speed: f64,
     /// Share of requests that it answers 500.
     pub fails: f64,
@@ -24,11 +33,17 @@ impl Condition {
     pub const WELL: Condition = Condition { removed: false, crashed: false, stalled: false, speed: 1.0, fails: 0.0 };
 }
 
-/// What is wrong with `machine` while the faults `active` are in force: slow-downs multiply, of the shares
+/// What is wrong with `machine` at `at` while the faults `active` are in force: slow-downs multiply, of the shares
 /// that fail the largest counts.
 #[must_use]
-pub fn condition(machine: usize, active: impl Iterator<Item = usize>, experiment: &Experiment) -> Condition {
-    let mut condition = Condition::WELL;
+pub fn condition(
+    machine: usize,
+    at: Duration,
+    active: impl Iterator<Item = usize>,
+    experiment: &Experiment,
+) -> Condition {
+    let drift = experiment.machines.get(machine).map_or(1.0, |machine| stair(&machine.drift, at));
+    let mut condition = Condition { speed: drift, ..Condition::WELL };
     for fault in active.map(|index| &experiment.faults[index]).filter(|fault| fault.machines.contains(&machine)) {
         match fault.kind {
             FaultKind::Removed => condition.removed = true,
@@ -42,31 +57,71 @@ pub fn condition(machine: usize, active: impl Iterator<Item = usize>, experiment
     condition
 }
 
-/// A fault begins or ends.
+/// Something about the machines changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
     /// When, from the start of the run.
     pub at: Duration,
-    /// It begins; otherwise it ends.
-    pub begins: bool,
-    /// Index into [`Experiment::faults`].
-    pub fault: usize,
+    /// What.
+    pub what: Change,
 }
 
-/// When faults begin and end, in order; at equal instants ends come first, so that one may follow another.
+/// What changes. At equal instants ends come first, so that one fault may follow another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Change {
+    /// This fault ends, an index into [`Experiment::faults`].
+    Ends(usize),
+    /// This fault begins.
+    Begins(usize),
+    /// This machine has another speed, an index into [`Experiment::machines`].
+    Drifts(usize),
+}
+
+/// When faults begin and end and speeds change, in order.
 #[must_use]
 pub fn turns(experiment: &Experiment) -> Vec<Turn> {
     let mut turns = Vec::new();
     for (fault, spec) in experiment.faults.iter().enumerate() {
-        turns.push(Turn { at: spec.at, begins: true, fault });
-        turns.extend(spec.until.map(|until| Turn { at: until, begins: false, fault }));
+        turns.push(Turn { at: spec.at, what: Change::Begins(fault) });
+        turns.extend(spec.until.map(|until| Turn { at: until, what: Change::Ends(fault) }));
     }
-    turns.sort_by_key(|turn| (turn.at, turn.begins));
+    let end = experiment.duration();
+    for (machine, spec) in experiment.machines.iter().enumerate() {
+        // A machine starts as its first knot says.
+        for knot in spec.drift.0.iter().skip(1) {
+            let border = |step: u32| Turn { at: border(knot, step), what: Change::Drifts(machine) };
+            turns.extend((0..=steps(knot)).map(border).filter(|turn| turn.at < end));
+        }
+    }
+    turns.sort_by_key(|turn| (turn.at, turn.what));
     turns
+}
+
+/// The steps in which a change is played; none if it is one itself.
+fn steps(knot: &Knot) -> u32 {
+    u32::try_from(knot.over.as_nanos().div_ceil(STEP.as_nanos())).unwrap_or(u32::MAX)
+}
+
+/// Where step number `step` of a change begins.
+fn border(knot: &Knot, step: u32) -> Duration {
+    knot.at + knot.over * step / steps(knot).max(1)
+}
+
+/// The figure of `profile` at `at`, where every line is a stair of steps at the mean of their stretches.
+fn stair(profile: &Profile, at: Duration) -> f64 {
+    let Some(knot) = profile.0.iter().rfind(|knot| knot.at <= at && at < knot.at + knot.over) else {
+        return profile.at(at);
+    };
+    // The last step that begins not after `at`: near where a division puts it, which may be one off.
+    let guess = (at - knot.at).as_nanos() * u128::from(steps(knot)) / knot.over.as_nanos();
+    let guess = u32::try_from(guess).unwrap_or(u32::MAX);
+    let step = if border(knot, guess + 1) <= at { guess + 1 } else { guess };
+    profile.mean(border(knot, step), border(knot, step + 1))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use weirgate_config::Fault;
 
     use super::*;
@@ -89,9 +144,65 @@ mod tests {
         };
         let mut experiment = crate::judge::tests::experiment();
         experiment.faults = faults.iter().map(fault).collect();
-        let all = |machine| condition(machine, 0..faults.len(), &experiment);
+        let all = |machine| condition(machine, Duration::ZERO, 0..faults.len(), &experiment);
         assert_eq!(all(0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
         assert_eq!(all(1), Condition { speed: 0.5, stalled: true, ..Condition::WELL });
-        assert_eq!(condition(0, [4, 5].into_iter(), &experiment), Condition::WELL);
+        assert_eq!(condition(0, Duration::ZERO, [4, 5].into_iter(), &experiment), Condition::WELL);
+    }
+
+    const S: fn(u64) -> Duration = Duration::from_secs;
+
+    fn drifting(knots: &[(u64, u64, f64)]) -> Experiment {
+        let mut experiment = crate::judge::tests::experiment();
+        let knot = |&(at, over, value): &(u64, u64, f64)| Knot { at: S(at), over: S(over), value };
+        experiment.machines[1].drift = Profile(knots.iter().map(knot).collect());
+        experiment
+    }
+
+    #[test]
+    fn a_speed_that_changes_at_once_is_one_turn_and_one_that_ramps_a_stair() {
+        let experiment = drifting(&[(0, 0, 1.0), (10, 0, 0.5), (20, 1, 1.5), (70, 0, 9.0)]);
+        let turns = turns(&experiment);
+        // Ten seconds after the end of the run nothing happens.
+        assert_eq!(turns.len(), 1 + 21);
+        assert!(turns.iter().all(|turn| turn.what == Change::Drifts(1)) && turns.is_sorted_by_key(|turn| turn.at));
+        let speed = |at| condition(1, at, std::iter::empty(), &experiment).speed;
+        assert_eq!([0, 9, 10, 15, 21, 59].map(|at| speed(S(at))), [1.0, 1.0, 0.5, 0.5, 1.5, 1.5]);
+        assert!((speed(S(20)) - 0.525).abs() < 1e-9 && (speed(S(21) - Duration::from_nanos(1)) - 1.475).abs() < 1e-9);
+        assert_eq!(condition(0, S(20), std::iter::empty(), &experiment), Condition::WELL);
+    }
+
+    proptest! {
+        /// The stair does the work of the line: at the end of every step exactly, as a numeric integration of the line has
+        /// it, and never further away than the last step allows.
+        #[test]
+        fn the_work_of_a_stair_is_that_of_the_line(
+            start in 0u64..5_000, over in 1u64..9_000, from in 0.05f64..3.0, to in 0.05f64..3.0,
+        ) {
+            let ms = Duration::from_millis;
+            let mut experiment = drifting(&[(0, 0, 1.0)]);
+            experiment.machines[1].drift = Profile(vec![
+                Knot { at: Duration::ZERO, over: Duration::ZERO, value: 1.0 },
+                Knot { at: ms(start / 2), over: Duration::ZERO, value: from },
+                Knot { at: ms(start), over: ms(over), value: to },
+            ]);
+            let line = experiment.machines[1].drift.clone();
+            let (mut at, mut done, mut exact) = (Duration::ZERO, 0.0, 0.0);
+            let mut speed = condition(1, at, std::iter::empty(), &experiment).speed;
+            for turn in turns(&experiment) {
+                let length = turn.at - at;
+                done += speed * length.as_secs_f64();
+                for slice in 0..64 {
+                    let middle = at + length * (2 * slice + 1) / 128;
+                    exact += line.at(middle) * length.as_secs_f64() / 64.0;
+                }
+                at = turn.at;
+                speed = condition(1, at, std::iter::empty(), &experiment).speed;
+                prop_assert!((done - exact).abs() < 1e-6, "{done} of {exact} until {at:?}");
+                prop_assert!((line.mean(Duration::ZERO, at) * at.as_secs_f64() - exact).abs() < 1e-6);
+                let slope = (to - from).abs() / ms(over).as_secs_f64();
+                prop_assert!((speed - line.at(at)).abs() <= slope * STEP.as_secs_f64() / 2.0 + 1e-9);
+            }
+        }
     }
 }

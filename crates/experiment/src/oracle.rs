@@ -61,7 +61,8 @@ pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
     policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
 }
 
-/// Share of its work that a machine can do on average between two instants, per resource.
+/// Share of its work that a machine can do on average between two instants, per resource; more than all of it for one whose
+/// CPUs became faster.
 #[must_use]
 pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> Work {
     let end = experiment.duration();
@@ -79,7 +80,9 @@ pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to:
     for pair in borders.windows(2) {
         let in_force = faults.iter().filter(|(fault, until)| fault.at <= pair[0] && pair[0] < *until);
         let left = left(in_force.map(|(fault, _)| fault.kind));
-        sums.iter_mut().zip(left).for_each(|(sum, left)| *sum += left * (pair[1] - pair[0]).as_secs_f64());
+        let drift = experiment.machines[machine].drift.mean(pair[0], pair[1]);
+        let share = [left[0] * drift, left[1], left[2]];
+        sums.iter_mut().zip(share).for_each(|(sum, share)| *sum += share * (pair[1] - pair[0]).as_secs_f64());
     }
     let length = to.saturating_sub(from).as_secs_f64();
     sums.map(|sum| if length > 0.0 { sum / length } else { 1.0 })

@@ -194,6 +194,12 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
             pool.name
         ));
     }
+    if let Some(machine) = experiment.machines.iter().find(|machine| !machine.drift.is_constant()) {
+        return Err(format!(
+            "the speed of machine {} changes, which a real one's cannot; make the machines emulated, or write one `speed:`",
+            machine.name
+        ));
+    }
     let strikes = |kind: &FaultKind| !matches!(kind, FaultKind::Removed | FaultKind::Reload | FaultKind::LostReports);
     match experiment.faults.iter().find(|fault| strikes(&fault.kind)) {
         Some(fault) => Err(format!(

@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use weirgate_config::{Experiment, FaultKind, RESOURCE_NAMES, admin};
 use weirgate_emulator::clock;
-use weirgate_experiment::{Belief, Beliefs, Condition, Run, Sample, Turn, Verdict, condition, judge, turns};
+use weirgate_experiment::{Belief, Beliefs, Change, Condition, Run, Sample, Turn, Verdict, condition, judge, turns};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};
@@ -239,20 +239,24 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// A fault begins or ends.
+    /// A fault begins or ends, or a machine has another speed.
     fn turn(&mut self, turn: Turn) -> Result<(), String> {
         let experiment = self.experiment;
-        let fault = &experiment.faults[turn.fault];
-        let before: Vec<Condition> = fault.machines.iter().map(|&machine| self.condition(machine)).collect();
-        match turn.begins {
-            true => self.active.push(turn.fault),
-            false => self.active.retain(|active| *active != turn.fault),
+        let fault = match turn.what {
+            Change::Drifts(machine) => return self.backing.set_condition(machine, self.condition(machine, turn.at)),
+            Change::Begins(fault) | Change::Ends(fault) => &experiment.faults[fault],
+        };
+        let before: Vec<Condition> = fault.machines.iter().map(|&machine| self.condition(machine, turn.at)).collect();
+        match turn.what {
+            Change::Begins(fault) => self.active.push(fault),
+            Change::Ends(fault) => self.active.retain(|active| *active != fault),
+            Change::Drifts(_) => {}
         }
-        if fault.kind == FaultKind::Reload && turn.begins {
+        if fault.kind == FaultKind::Reload && matches!(turn.what, Change::Begins(_)) {
             self.gateway.reload()?;
         }
         for (&machine, before) in fault.machines.iter().zip(before) {
-            let now = self.condition(machine);
+            let now = self.condition(machine, turn.at);
             if now.removed != before.removed {
                 let nodes = experiment.machine_of.iter().enumerate().filter(|(_, of)| **of == machine);
                 for (node, _) in nodes {
@@ -271,8 +275,8 @@ impl Stage<'_> {
         Duration::from_nanos(clock::now().saturating_sub(self.start))
     }
 
-    fn condition(&self, machine: usize) -> Condition {
-        condition(machine, self.active.iter().copied(), self.experiment)
+    fn condition(&self, machine: usize, at: Duration) -> Condition {
+        condition(machine, at, self.active.iter().copied(), self.experiment)
     }
 
     fn sample(&mut self) -> Result<Sample, String> {

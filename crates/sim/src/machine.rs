@@ -235,17 +235,8 @@ mod tests {
             upstreams: { web: { nodes: ['a:1'] } }
             classes: [{ name: A }]";
         let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
-        let machine = Machine {
-            name: "a".into(),
-            cpus: 1,
-            speed: 2.0,
-            servers,
-            concurrency: Some(1),
-            backlog: Some(1),
-            thrashing: None,
-            disk: None,
-            service: weirgate_config::Service::Emulated,
-        };
+        let nominal = Machine::nominal("a", 1);
+        let machine = Machine { speed: 2.0, servers, concurrency: Some(1), backlog: Some(1), ..nominal };
         Experiment {
             name: "test".into(),
             title: String::new(),

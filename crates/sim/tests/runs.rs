@@ -264,3 +264,20 @@ fn a_trace_is_replayed() {
     assert_eq!(seen, [(0, 5), (1, 6), (7, 10)]);
     assert_eq!(run.records[0].released, 1, "0 says never");
 }
+
+/// A machine that slows down from 1 to a half in ten seconds has done 7.5 s of CPU time by then; the half second that is left
+/// takes one more.
+#[test]
+fn a_speed_that_ramps_does_the_work_of_its_line() {
+    let mut experiment = experiment(&policy(1, "none", "", "classes: [{ name: A }]"), 1, 20);
+    let knot = |at, over, value| Knot { at: s(at), over: s(over), value };
+    experiment.machines[0].drift = Profile(vec![knot(0, 0, 1.0), knot(0, 10, 0.5)]);
+    experiment.traffic = vec![open(0, 0.0, Distribution::Fixed(s(8)))];
+    experiment.traffic[0].source = Source::Trace(vec![ms(0)]);
+    let run = sound(&experiment, 1);
+    let took = run.records[0].ended as f64 / 1e9;
+    assert!((took - 11.0).abs() < 1e-6, "{took} s");
+    let busy = |at: u64| run.samples.iter().find(|sample| sample.at == at * 1_000_000_000).expect("a sample").busy[0];
+    // ∫ (1 − t/20) dt up to 5 s, and up to 10.
+    assert!((busy(5) - 4.375).abs() < 1e-6 && (busy(10) - 7.5).abs() < 1e-6, "{} and {}", busy(5), busy(10));
+}

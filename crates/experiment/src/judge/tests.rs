@@ -21,17 +21,7 @@ classes:
 ";
 
 fn machine(name: &str) -> Machine {
-    Machine {
-        name: name.into(),
-        cpus: 2,
-        speed: 1.0,
-        servers: 1,
-        concurrency: None,
-        backlog: None,
-        thrashing: None,
-        disk: None,
-        service: weirgate_config::Service::Emulated,
-    }
+    Machine::nominal(name, 2)
 }
 
 /// Phases `before`, `surge`, `after` of 20 seconds each; classes A, B, C with a source each.

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use weirgate_config::{Experiment, Fault, FaultKind};
+use weirgate_config::{Experiment, Fault, FaultKind, Machine};
 
 use super::svg::figure_text;
 
@@ -142,7 +142,7 @@ impl Outline {
             classes: classes.collect(),
             machines: machines(experiment),
             network_ms: experiment.network_delay.as_secs_f64() * 1e3,
-            faults: faults.collect(),
+            faults: faults.chain(drifts(experiment)).collect(),
             published: published.collect(),
         }
     }
@@ -161,10 +161,34 @@ fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
     };
     let name = |index: &usize| experiment.machines.get(*index).map_or("?", |machine| machine.name.as_str());
     let names: Vec<&str> = fault.machines.iter().map(name).collect();
+    subjects(&names, &what)
+}
+
+/// Of a few machines the names, of many how many there are.
+fn subjects(names: &[&str], what: &str) -> String {
     match names.len() {
         0..=3 => format!("{} {what}", names.join(", ")),
         n => format!("{n} machines {what}"),
     }
+}
+
+/// Changes of speeds; machines whose speed changes in the same way are one entry.
+fn drifts(experiment: &Experiment) -> impl Iterator<Item = OutlinedFault> + '_ {
+    let is_first = |index: usize| {
+        let drift = |machine: &Machine| (machine.speed, machine.drift.clone());
+        let own = drift(&experiment.machines[index]);
+        experiment.machines.iter().position(|machine| drift(machine) == own) == Some(index)
+    };
+    (0..experiment.machines.len()).filter(move |index| is_first(*index)).flat_map(move |first| {
+        let own = &experiment.machines[first];
+        let same = |machine: &&Machine| machine.speed == own.speed && machine.drift == own.drift;
+        let names: Vec<&str> = experiment.machines.iter().filter(same).map(|machine| machine.name.as_str()).collect();
+        own.drift.0.iter().skip(1).map(move |knot| OutlinedFault {
+            from_s: knot.at.as_secs_f64(),
+            to_s: (!knot.over.is_zero()).then(|| (knot.at + knot.over).as_secs_f64()),
+            what: subjects(&names, &format!("to speed {}", figure_text(own.speed * knot.value))),
+        })
+    })
 }
 
 /// Like machines are counted, not listed.

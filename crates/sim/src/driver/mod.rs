@@ -104,8 +104,8 @@ struct Driver<'a> {
     /// Per place in the tallies the queues of its two time limits.
     limits: Vec<[usize; 2]>,
     watches: Vec<Option<Watch>>,
-    faults: Vec<Turn>,
-    next_fault: usize,
+    turns: Vec<Turn>,
+    next_turn: usize,
     /// Indices of the faults in force.
     active: Vec<usize>,
     sample_times: Vec<u64>,
@@ -238,8 +238,8 @@ impl<'a> Driver<'a> {
             wire: VecDeque::new(),
             failing: VecDeque::new(),
             watches: (0..policy.nodes.len()).map(watch).collect(),
-            faults: turns(experiment),
-            next_fault: 0,
+            turns: turns(experiment),
+            next_turn: 0,
             active: Vec::new(),
             sample_times: sample_times(experiment),
             samples: Vec::new(),
@@ -273,7 +273,7 @@ impl<'a> Driver<'a> {
         self.plan_window();
         self.plan_lesson();
         self.checks.look(&self.engine.snapshot(Time::ZERO));
-        self.agenda.set(Sources::FAULTS, self.faults.first().map(|turn| nanos(turn.at)));
+        self.agenda.set(Sources::FAULTS, self.turns.first().map(|turn| nanos(turn.at)));
         self.agenda.set(self.sources.samples, self.sample_times.first().copied());
         self.agenda.set(self.sources.idle, Some(self.idle.every()));
         self.settle();

@@ -1,7 +1,9 @@
-//! Faults and health checks: what happens to the machines, and how the gateway learns of it.
+//! Faults, speeds that change, and health checks: what happens to the machines, and how the gateway learns of it.
 //!
 //! Nodes that the operator takes out are *drained* and later *resumed*, not reported down: down is what
 //! health checks say, and the next good check would bring a removed node back.
+
+use std::time::Duration;
 
 use weirgate_config::FaultKind;
 use weirgate_emulator::computer::Work;
@@ -10,21 +12,30 @@ use weirgate_engine::{NodeEvent, NodeId};
 use super::{CHECK, Driver, Errand, Message, News, Sources, nanos};
 use crate::machine::Reception;
 use crate::requests::Place;
-use weirgate_experiment::{Turn, condition};
+use weirgate_experiment::{Change, Turn, condition};
 
 impl Driver<'_> {
-    /// A fault begins or ends.
+    /// A fault begins or ends, or a machine has another speed.
     pub(super) fn turn(&mut self) {
-        let Some(Turn { begins, fault, .. }) = self.faults.get(self.next_fault).copied() else { return };
-        self.next_fault += 1;
-        self.agenda.set(Sources::FAULTS, self.faults.get(self.next_fault).map(|turn| nanos(turn.at)));
-        if begins {
-            self.active.push(fault);
-        } else {
-            self.active.retain(|active| *active != fault);
-        }
+        let Some(Turn { what, .. }) = self.turns.get(self.next_turn).copied() else { return };
+        self.next_turn += 1;
+        self.agenda.set(Sources::FAULTS, self.turns.get(self.next_turn).map(|turn| nanos(turn.at)));
+        let fault = match what {
+            Change::Drifts(machine) => {
+                self.change(machine);
+                return self.settle();
+            }
+            Change::Begins(fault) => {
+                self.active.push(fault);
+                fault
+            }
+            Change::Ends(fault) => {
+                self.active.retain(|active| *active != fault);
+                fault
+            }
+        };
         let spec = &self.experiment.faults[fault];
-        if spec.kind == FaultKind::Reload && begins {
+        if spec.kind == FaultKind::Reload && what == Change::Begins(fault) {
             let policy = self.experiment.site.policy.clone();
             if let Err(invalid) = self.engine.reconfigure(self.time(), policy) {
                 self.checks.note("policy", invalid.to_string());
@@ -39,7 +50,8 @@ impl Driver<'_> {
     /// What is wrong with a machine is another.
     fn change(&mut self, machine: usize) {
         let before = self.machines.condition(machine);
-        let after = condition(machine, self.active.iter().copied(), self.experiment);
+        let at = Duration::from_nanos(self.now);
+        let after = condition(machine, at, self.active.iter().copied(), self.experiment);
         let servers = self.machines.servers_of(machine);
         for server in servers.clone() {
             self.machines.advance(self.now, server);

@@ -32,17 +32,7 @@ pub fn policy(nodes: usize, discipline: &str, upstream: &str, more: &str) -> Str
 /// An experiment with this policy, a machine of `cpus` CPUs per node, nothing to do yet.
 pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
     let site = weirgate_config::load("test", policy, false).unwrap_or_else(|e| panic!("{e}")).site;
-    let machine = |name: &String| Machine {
-        name: name.clone(),
-        cpus,
-        speed: 1.0,
-        servers: 1,
-        concurrency: None,
-        backlog: None,
-        thrashing: None,
-        disk: None,
-        service: weirgate_config::Service::Emulated,
-    };
+    let machine = |name: &String| Machine::nominal(name, cpus);
     let names: Vec<String> = site.policy.nodes.iter().map(|node| node.machine.clone()).collect();
     Experiment {
         name: "test".into(),

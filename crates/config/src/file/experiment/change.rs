@@ -8,7 +8,7 @@ use super::demand::Demand;
 use crate::decode::{At, Context, Decode, Defaulted, Required, StepName, record};
 use crate::errors::Complaint;
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Frequency, Moment};
+use crate::unit::{Amount, Frequency, Moment, Speed};
 
 /// A figure over time, in the order of the file; at least one step.
 #[derive(Clone, Debug)]
@@ -80,6 +80,14 @@ figure! {
     DemandFrom {
         /// What a request takes.
         demand: Demand
+    }
+}
+
+figure! {
+    /// A speed from an instant on.
+    SpeedFrom {
+        /// As a multiple of a nominal CPU.
+        speed: Speed
     }
 }
 

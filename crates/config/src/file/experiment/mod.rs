@@ -15,7 +15,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use super::{Discipline, PolicyFile};
 use crate::decode::{At, Context, Decode, Defaulted, Named, OneOrMany, Optional, Required, Switch, record, words};
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Text, Whole};
+use crate::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Speed, Text, Whole};
 
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use count::Numbers;
@@ -75,8 +75,8 @@ record! {
         machine: Optional<OneOrMany<Text>>,
         /// CPUs of each server; a request occupies one at a time.
         cpus: Defaulted<Count> = 1,
-        /// Speed of a CPU: 2 does in 4 ms what takes a nominal one 8 ms.
-        speed: Defaulted<Amount> = 1,
+        /// Speed of a CPU: 2 does in 4 ms what takes a nominal one 8 ms. Or a list of speeds with `at` and `over`.
+        speed: Defaulted<Changing<Speed>> = 1,
         /// Servers hidden behind the address, which take turns.
         servers: Defaulted<Count> = 1,
         /// Requests that each server works on at once; more wait in its own queue. A number, or `off`.

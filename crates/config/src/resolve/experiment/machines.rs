@@ -1,11 +1,14 @@
 //! Machines: what stands behind the nodes.
 
+use std::time::Duration;
+
 use super::names::Names;
+use super::traffic::profile;
 use crate::decode::{At, Context, Defaulted, Mark, Switch};
 use crate::errors::{Complaint, quoted};
-use crate::experiment::{Disk, Machine, Service, Thrashing};
+use crate::experiment::{Disk, Knot, Machine, Profile, Service, Thrashing};
 use crate::file::{ExperimentFile, MachineForm, ServiceWord};
-use crate::unit::{Amount, Bytes, Count, Moment, Whole};
+use crate::unit::{Amount, Bytes, Count, Moment, Speed, Whole};
 
 /// Most CPUs of a server and servers behind an address: more is a typing error.
 const MAX_CPUS: u32 = 4_096;
@@ -14,12 +17,12 @@ const MAX_CPUS: u32 = 4_096;
 const MAX_SPEED: f64 = 1_000.0;
 
 /// One for each name, in the same order.
-pub(super) fn machines(file: &ExperimentFile, names: &Names, cx: &mut Context) -> Vec<Machine> {
+pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duration>, cx: &mut Context) -> Vec<Machine> {
     let mut described: Vec<Option<Mark>> = vec![None; names.machines.len()];
-    let mut machines: Vec<Machine> = names.machines.iter().map(|machine| nominal(&machine.name)).collect();
+    let mut machines: Vec<Machine> = names.machines.iter().map(|machine| Machine::nominal(&machine.name, 1)).collect();
     let mut rest: Option<(Machine, Mark)> = None;
     for At { value: form, mark, .. } in file.machines.get().map_or(&[][..], |entries| &entries.0) {
-        let machine = machine(form, cx);
+        let machine = machine(form, end, cx);
         let Some(words) = form.machine.get() else {
             if form.machine.given {
                 continue;
@@ -54,23 +57,8 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, cx: &mut Context) -
     machines
 }
 
-/// A machine that no entry describes.
-fn nominal(name: &str) -> Machine {
-    Machine {
-        name: name.to_owned(),
-        cpus: 1,
-        speed: 1.0,
-        servers: 1,
-        concurrency: None,
-        backlog: None,
-        thrashing: None,
-        disk: None,
-        service: Service::Emulated,
-    }
-}
-
 /// A machine as described, without its name.
-fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
+fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machine {
     let few = |field: &Defaulted<Count>, cx: &mut Context| {
         let Count(number) = *field.get();
         if number > MAX_CPUS {
@@ -79,11 +67,7 @@ fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
         }
         number
     };
-    let Amount(speed) = *form.speed.get();
-    if !(speed > 0.0 && speed <= MAX_SPEED) {
-        let mend = "write the speed as a multiple of a nominal CPU, above 0 and at most 1000";
-        cx.fail(form.speed.mark, Complaint::new("a machine cannot have this speed", mend));
-    }
+    let (speed, drift) = speed(form, end, cx);
     let concurrency = switched(form.concurrency.get()).map(|&Count(most)| most);
     let backlog = switched(form.backlog.get()).map(|&Whole(most)| most);
     if let (Some(_), None, false) = (backlog, concurrency, form.concurrency.bad) {
@@ -109,7 +93,28 @@ fn machine(form: &MachineForm, cx: &mut Context) -> Machine {
         ServiceWord::Tomcat => Service::Tomcat,
         ServiceWord::Xapian => Service::Xapian,
     };
-    Machine { name: String::new(), cpus, speed, servers, concurrency, backlog, thrashing, disk, service }
+    Machine { name: String::new(), cpus, speed, drift, servers, concurrency, backlog, thrashing, disk, service }
+}
+
+/// The speed at the start, and the factor by which it changes.
+fn speed(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> (f64, Profile) {
+    let changing = form.speed.get();
+    for step in &changing.0 {
+        if !(step.value.figure.0 > 0.0 && step.value.figure.0 <= MAX_SPEED) {
+            let mend = "write the speed as a multiple of a nominal CPU, above 0 and at most 1000";
+            cx.fail(step.mark, Complaint::new("a machine cannot have this speed", mend));
+        }
+    }
+    if let Some(first) = changing.0.first()
+        && first.value.over.0 > Duration::ZERO
+    {
+        let what = "there is no speed before this to change from";
+        cx.fail(first.mark, Complaint::new(what, "write the speed at the start of the run before it"));
+    }
+    let speeds = profile(changing, |&Speed(speed)| speed, end, cx);
+    let first = speeds.0.first().map_or(1.0, |knot| knot.value);
+    let factor = |knot: Knot| Knot { value: knot.value / first, ..knot };
+    (first, Profile(speeds.0.into_iter().map(factor).collect()))
 }
 
 fn switched<T>(switch: &Switch<T>) -> Option<&T> {

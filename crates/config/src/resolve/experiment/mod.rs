@@ -40,9 +40,9 @@ pub(crate) fn resolve_experiment(
         }
     }
     let names = Names::of(file, policy.as_ref().map(|resolved| &resolved.site));
-    let machines = machines::machines(file, &names, cx);
     let phases = phases::phases(file, cx);
     let end = phases.last().map(|phase| phase.until).filter(|_| !file.phases.bad);
+    let machines = machines::machines(file, &names, end, cx);
     let traffic = traffic::traffic(file, &names, end, folder, cx);
     let faults = faults::faults(file, &names, end, cx);
     let published = phases::published(file, &phases, &names, cx);

@@ -48,7 +48,7 @@ pub(super) fn traffic(
         let session = pages::session(form, cx);
         let (Some(class), Some(source), Some(demand)) = (class, source, demand) else { continue };
         let expected = match &source {
-            Source::Open { rate, .. } => end.map_or(0.0, |end| events(rate, end)),
+            Source::Open { rate, .. } => end.map_or(0.0, |end| rate.mean(Duration::ZERO, end) * end.as_secs_f64()),
             Source::Trace(instants) => instants.len() as f64,
             // Users are bounded by themselves: they wait for replies.
             Source::Users { .. } | Source::Objects { .. } | Source::Part { .. } => 0.0,
@@ -230,7 +230,7 @@ fn arrivals(form: &TrafficForm, cx: &mut Context) -> Option<Arrivals> {
 }
 
 /// A figure over time, its steps in order.
-fn profile<T: Figure>(
+pub(super) fn profile<T: Figure>(
     changing: &Changing<T>,
     figure: fn(&T) -> f64,
     end: Option<Duration>,
@@ -279,7 +279,7 @@ fn in_order<T: Figure>(changing: &Changing<T>, end: Option<Duration>, cx: &mut C
                     format!("this change begins at {}, the one before ends at {}", span_text(at), span_text(free));
                 cx.fail(*mark, Complaint::new(what, "put the changes in order of time"));
             }
-            Some(_) if at.is_zero() => {
+            Some(_) if at.is_zero() && over.is_zero() => {
                 let what = format!("two {field}s are given for the start of the run");
                 cx.fail(*mark, Complaint::new(what, "say from when on this one holds: `at: 60s`"));
             }
@@ -291,18 +291,4 @@ fn in_order<T: Figure>(changing: &Changing<T>, end: Option<Duration>, cx: &mut C
         }
         free = Some(free.unwrap_or_default().max(at.saturating_add(over)));
     }
-}
-
-/// Expected events of `rate` up to `end`.
-fn events(rate: &Profile, end: Duration) -> f64 {
-    let mut total = 0.0;
-    let mut value = 0.0;
-    for (index, knot) in rate.0.iter().enumerate() {
-        let until = rate.0.get(index + 1).map_or(end, |next| next.at.min(end));
-        let length = until.saturating_sub(knot.at).as_secs_f64();
-        let ramp = knot.over.as_secs_f64().min(length);
-        total += f64::midpoint(value, knot.value) * ramp + knot.value * (length - ramp);
-        value = knot.value;
-    }
-    total
 }
