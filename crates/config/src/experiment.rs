@@ -168,6 +168,8 @@ pub struct Traffic {
     /// What a request takes, over time: the entry in force at its arrival, the last with `at` ≤ then. The
     /// first one is at 0.
     pub demand: Vec<DemandFrom>,
+    /// Beside that what the lines of a trace say, for each of its instants; empty if they say nothing.
+    pub traced: Vec<[u64; PARTS]>,
     /// How long a client waits for the last byte of a reply before it leaves; `None` is for ever.
     pub patience: Option<Distribution>,
     /// Times a client tries again after a shed, a failure or its own leaving.
@@ -315,6 +317,9 @@ pub struct Knot {
     pub value: f64,
 }
 
+/// What a demand consists of: CPU, I/O, disk, link, in this order where times are listed, in nanoseconds.
+pub const PARTS: usize = 4;
+
 /// What a request takes from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DemandFrom {
@@ -405,7 +410,9 @@ impl Experiment {
     #[must_use]
     pub fn takes_disk_or_link(&self, traffic: usize) -> bool {
         let never = Distribution::Fixed(Duration::ZERO);
-        self.traffic[traffic].demand.iter().any(|demand| demand.disk != never || demand.link != never)
+        let Traffic { demand, traced, .. } = &self.traffic[traffic];
+        demand.iter().any(|demand| demand.disk != never || demand.link != never)
+            || traced.iter().any(|[_, _, disk, link]| disk + link > 0)
     }
 
     /// Do requests take something of disks and links as well as of CPUs?

@@ -128,7 +128,7 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 let in_force =
                     experiment.faults.iter().filter(|f| f.at <= at && f.until.is_none_or(|until| until > at));
                 let struck = in_force.filter(|fault| fault.machines.contains(&index));
-                let (mut speed, mut works) = (machine.speed, 1.0);
+                let (mut speed, mut works) = (machine.speed * machine.drift.at(at), 1.0);
                 struck.for_each(|f| if let FaultKind::Slow(share) = f.kind { speed *= share } else { works = 0.0 });
                 let servers = f64::from(machine.servers) * works;
                 let has = [servers * f64::from(machine.cpus) * speed, servers, servers];
@@ -143,7 +143,16 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                     continue;
                 }
                 let demand = traffic.demand.iter().rfind(|d| d.at <= at).expect("one from 0 on");
-                let mean = means(demand).iter().sum::<f64>() + demand.io.mean();
+                let mut takes = means(demand);
+                let mut mean = takes.iter().sum::<f64>() + demand.io.mean();
+                if !traffic.traced.is_empty() {
+                    let traced = |part: usize| {
+                        let sum: f64 = traffic.traced.iter().map(|cost| cost[part] as f64 / 1e9).sum();
+                        sum / traffic.traced.len() as f64
+                    };
+                    takes.iter_mut().zip([0, 2, 3]).for_each(|(takes, part)| *takes += traced(part));
+                    mean += (0..4).map(traced).sum::<f64>();
+                }
                 let rate = match &traffic.source {
                     Source::Open { rate, .. } => rate.at(at),
                     // No user has more than one request at a time.
@@ -152,12 +161,17 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                         let Source::Open { rate, .. } = &experiment.traffic[*page].source else { panic!("no clients") };
                         rate.at(at) * count.mean()
                     }
-                    Source::Trace(_) | Source::Part { .. } => panic!("none is owed anything yet"),
+                    Source::Trace(instants) => {
+                        let from = experiment.phase_from(index);
+                        let inside = instants.iter().filter(|at| (from..phase.until).contains(*at)).count();
+                        inside as f64 / (phase.until - from).as_secs_f64()
+                    }
+                    Source::Part { .. } => panic!("none is owed anything yet"),
                 };
                 let (all, inside, work) = &mut asked[class];
                 *all += rate;
                 *inside += rate * mean;
-                work.iter_mut().zip(means(demand)).for_each(|(sum, mean)| *sum += rate * mean);
+                work.iter_mut().zip(takes).for_each(|(sum, mean)| *sum += rate * mean);
             }
             // The streams of a class share its guarantee as they ask.
             let mut owed = [0.0; 3];

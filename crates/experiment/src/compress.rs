@@ -53,7 +53,10 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
         match &mut traffic.source {
             Source::Open { rate, .. } => profile(rate),
             Source::Users { users, .. } => profile(users),
-            Source::Trace(instants) => instants.retain(|at| *at < end),
+            Source::Trace(instants) => {
+                instants.retain(|at| *at < end);
+                traffic.traced.truncate(instants.len());
+            }
             Source::Objects { .. } | Source::Part { .. } => {}
         }
         for demand in &mut traffic.demand {

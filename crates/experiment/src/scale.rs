@@ -131,21 +131,28 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
             Source::Open { rate: figure, .. } | Source::Users { users: figure, .. } => {
                 figure.0.iter_mut().for_each(|knot| knot.value *= factor);
             }
-            Source::Trace(instants) => *instants = denser(instants, factor),
+            Source::Trace(instants) => {
+                let (at, of): (Vec<Duration>, Vec<usize>) = denser(instants, factor).into_iter().unzip();
+                *instants = at;
+                if !traffic.traced.is_empty() {
+                    traffic.traced = of.into_iter().map(|original| traffic.traced[original]).collect();
+                }
+            }
             Source::Objects { .. } | Source::Part { .. } => {}
         }
     }
     scaled
 }
 
-/// `factor` times as many instants: some left out, or more of them spread evenly up to the next one.
-fn denser(instants: &[Duration], factor: f64) -> Vec<Duration> {
+/// `factor` times as many instants: some left out, or more of them spread evenly up to the next one. Each with the place of
+/// the one that it was made of.
+fn denser(instants: &[Duration], factor: f64) -> Vec<(Duration, usize)> {
     let until = |index: usize| (index as f64 * factor) as u32;
     let mut all = Vec::with_capacity(until(instants.len()) as usize);
     for (index, &at) in instants.iter().enumerate() {
         let count = until(index + 1) - until(index);
         let gap = instants.get(index + 1).map_or(Duration::ZERO, |next| next.saturating_sub(at));
-        all.extend((0..count).map(|part| at + gap * part / count));
+        all.extend((0..count).map(|part| (at + gap * part / count, index)));
     }
     all
 }
@@ -157,12 +164,14 @@ mod tests {
     #[test]
     fn a_trace_becomes_denser_or_thinner_and_keeps_its_shape() {
         let instants: Vec<Duration> = (0..10).map(Duration::from_secs).collect();
-        let twice = denser(&instants, 2.0);
+        let of = |factor| denser(&instants, factor).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+        let twice = of(2.0);
         assert_eq!(twice.len(), 20);
         assert_eq!(twice[..4], [0, 500, 1000, 1500].map(Duration::from_millis));
-        assert_eq!(denser(&instants, 0.5), [1, 3, 5, 7, 9].map(Duration::from_secs));
-        assert_eq!(denser(&instants, 1.0), instants);
+        assert_eq!(of(0.5), [1, 3, 5, 7, 9].map(Duration::from_secs));
+        assert_eq!(of(1.0), instants);
         assert!(denser(&instants, 1.3).is_sorted());
+        assert_eq!(denser(&instants, 0.5).iter().map(|(_, of)| *of).collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub(crate) fn experiment() -> Experiment {
             disk: fixed(0),
             link: fixed(0),
         }],
+        traced: Vec::new(),
         session: None,
         documents: None,
         patience: None,

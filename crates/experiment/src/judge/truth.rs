@@ -6,7 +6,8 @@
 //! second, where a CPU of half the speed is occupied for twice as long. Of machines that differ it is the mean by weight.
 //!
 //! Departures: faults are left out, although a machine that is slowed down makes requests dearer while it lasts; and of
-//! requests for documents on disks nothing is known here, as it depends on what is in memory.
+//! requests for documents on disks nothing is known here, as it depends on what is in memory, nor of those whose costs a
+//! trace says one by one.
 
 use std::time::Duration;
 
@@ -78,7 +79,10 @@ impl Truth {
             }
         }
         let requests = counts.iter().flatten().sum();
-        let is_known = streams.iter().all(|stream| experiment.traffic[*stream].documents.is_none());
+        let is_known = streams.iter().all(|stream| {
+            let traffic = &experiment.traffic[*stream];
+            traffic.documents.is_none() && traffic.traced.is_empty()
+        });
         let units: Vec<[f64; RESOURCES]> = streams.iter().map(|stream| unit(experiment, *stream)).collect();
         let stretch = |(ends, counts): (&[Duration], &Vec<u64>)| {
             let all: u64 = counts.iter().sum();

@@ -163,7 +163,12 @@ impl<'a> Stream<'a> {
 
     /// What the next request is like, sent at `at` by `user` (or [`NOBODY`]).
     pub fn draw(&mut self, at: u64, user: u32) -> Draw {
-        let demand = self.demands.next(at);
+        let mut demand = self.demands.next(at);
+        // Of a trace the request drawn now is that of the next line.
+        if let Some(cost) = self.traffic.traced.get(self.drawn as usize) {
+            let Demand { cpu, io, disk, link } = &mut demand;
+            [cpu, io, disk, link].into_iter().zip(cost).for_each(|(part, cost)| *part = part.saturating_add(*cost));
+        }
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
         let key = if self.popularity.is_empty() { 0.0 } else { self.keys.unit() };
         // Clients of an open loop send one request each.

@@ -20,6 +20,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         class,
         source,
         demand,
+        traced: Vec::new(),
         session: None,
         documents: None,
         patience: None,
@@ -89,4 +90,23 @@ fn users_come_at_once_and_go_when_they_would_send_again() {
     assert_eq!(stream.want_users(2), [], "user 1 never went");
     assert!(stream.is_wanted(1) && !stream.is_wanted(2));
     assert_eq!(stream.next_event(), None);
+}
+
+#[test]
+fn a_request_of_a_trace_takes_what_its_line_says() {
+    let mut experiment = experiment(TrafficClass::Class(0), Source::Trace(vec![S, S, 3 * S]));
+    experiment.traffic[0].traced = vec![[1, 2, 0, 0], [3, 4, 0, 5], [6, 7, 8, 9]];
+    let [still, zero] = [Duration::from_nanos(100), Duration::ZERO].map(Distribution::Fixed);
+    let DemandFrom { cpu, io, disk, link, .. } = &mut experiment.traffic[0].demand[0];
+    (*cpu, *io, *disk, *link) = (still, still, zero, zero);
+    let mut stream = Stream::new(&experiment, 0, 7);
+    let mut takes = Vec::new();
+    let mut next = stream.next_event();
+    while let Some((at, _)) = next {
+        // Whoever plays it looks ahead.
+        next = stream.next_event();
+        let Demand { cpu, io, disk, link } = stream.draw(at, NOBODY).demand;
+        takes.push([cpu, io, disk, link]);
+    }
+    assert_eq!(takes, [[101, 102, 0, 0], [103, 104, 0, 5], [106, 107, 8, 9]]);
 }

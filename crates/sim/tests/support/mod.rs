@@ -57,6 +57,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         class: TrafficClass::Class(class),
         source: Source::Open { arrivals: Arrivals::Poisson, rate: Profile::constant(rate) },
         demand: demand(cpu),
+        traced: Vec::new(),
         session: None,
         documents: None,
         patience: None,

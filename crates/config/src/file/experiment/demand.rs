@@ -4,18 +4,18 @@ use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::decode::{Context, Decode, FromText as _, Mark, Optional, Required, record};
+use crate::decode::{Context, Decode, FromText as _, Mark, Named, Optional, Required, record};
 use crate::distribution::{Distribution, Tail};
 use crate::errors::Complaint;
 use crate::tree::{Node, Value};
-use crate::unit::{Amount, Share, Span};
+use crate::unit::{Amount, Share, Span, Text};
 
 /// A distribution of times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times(pub(crate) Distribution);
 
 /// What a request takes.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Demand {
     /// Of a nominal CPU.
     pub(crate) cpu: Distribution,
@@ -25,6 +25,40 @@ pub(crate) struct Demand {
     pub(crate) disk: Distribution,
     /// Of a network link, last of all.
     pub(crate) link: Distribution,
+    /// Beside these what the lines of a trace say, each with its place.
+    pub(crate) traced: Vec<(Traced, Mark)>,
+}
+
+/// What the lines of a trace say that their requests take of one part.
+#[derive(Clone, Debug)]
+pub(crate) struct Traced {
+    /// Which: CPU, I/O, disk, link.
+    pub(crate) part: usize,
+    /// Names or numbers of columns, with the time for each unit of their figures.
+    pub(crate) columns: Vec<(String, Duration)>,
+    /// The longest, if one is given.
+    pub(crate) most: Option<Duration>,
+}
+
+/// What a request takes of one part.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    /// Drawn.
+    Times(Times),
+    /// As the lines of a trace say.
+    Columns(Box<ColumnsForm>),
+}
+
+record! {
+    /// What the lines of a trace say: so much for each unit of the figures in their columns, all added.
+    pub(crate) struct ColumnsForm {
+        /// Columns, by the names in the trace's head or by their numbers, each with the time for one unit.
+        columns: Required<Named<Text, Span>>,
+        /// What is added to it: a time. Nothing by default.
+        plus: Optional<Times>,
+        /// Longest of what the columns say: what would be longer takes this long.
+        most: Optional<Span>,
+    }
 }
 
 record! {
@@ -105,14 +139,14 @@ record! {
         /// CPU time with a log-normal distribution, as SURGE's sizes of files.
         lognormal: Optional<LogNormalForm>,
         /// CPU time. None by default.
-        cpu: Optional<Times>,
+        cpu: Optional<Part>,
         /// Time that the request then spends in the machine without a CPU: it waits for a database or a disk. None
         /// by default.
-        io: Optional<Times>,
+        io: Optional<Part>,
         /// Time for which it keeps the machine's disk busy, before the CPU. None by default.
-        disk: Optional<Times>,
+        disk: Optional<Part>,
         /// Time for which its reply keeps the machine's network link busy, last of all. None by default.
-        link: Optional<Times>,
+        link: Optional<Part>,
     }
 }
 
@@ -133,6 +167,7 @@ const RUBIS: Demand = Demand {
     },
     disk: NOTHING,
     link: NOTHING,
+    traced: Vec::new(),
 };
 
 const TIMES: &str = "a time such as `8ms`, `{ exponential: 8ms }` or `{ hyper_exponential: … }`";
@@ -274,7 +309,44 @@ impl Decode for Times {
 
 impl Demand {
     fn of_cpu(cpu: Distribution) -> Demand {
-        Demand { cpu, io: NOTHING, disk: NOTHING, link: NOTHING }
+        Demand { cpu, io: NOTHING, disk: NOTHING, link: NOTHING, traced: Vec::new() }
+    }
+}
+
+/// What is drawn of part number `part`; what a trace says of it goes to `traced`.
+fn drawn(part: usize, field: &Optional<Part>, traced: &mut Vec<(Traced, Mark)>) -> Distribution {
+    match field.get() {
+        None => NOTHING,
+        Some(&Part::Times(Times(times))) => times,
+        Some(Part::Columns(form)) => {
+            let named = form.columns.get().map_or(&[][..], |named| &named.items);
+            let column = named.iter().filter_map(|item| Some((item.name.0.clone(), item.value.get()?.0)));
+            let most = form.most.get().map(|&Span(most)| most);
+            traced.push((Traced { part, columns: column.collect(), most }, field.mark));
+            form.plus.get().map_or(NOTHING, |&Times(times)| times)
+        }
+    }
+}
+
+impl Decode for Part {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match node.field("columns") {
+            Some(_) => ColumnsForm::decode(node, cx).map(|form| Part::Columns(Box::new(form))),
+            None => Times::decode(node, cx).map(Part::Times),
+        }
+    }
+}
+
+impl JsonSchema for Part {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Part".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "What a request takes of one part: a distribution of times, or what the lines of a trace say.",
+            "anyOf": [generator.subschema_for::<Times>(), generator.subschema_for::<ColumnsForm>()],
+        })
     }
 }
 
@@ -292,9 +364,9 @@ impl Decode for Demand {
                 match (parts.iter().any(|part| part.given), written.count()) {
                     (false, 1) => written.times(cx).map(Demand::of_cpu),
                     (true, 0) => {
-                        let times = |field: &Optional<Times>| field.get().map_or(NOTHING, |&Times(times)| times);
-                        let [cpu, io, disk, link] = parts.map(times);
-                        sound.then_some(Demand { cpu, io, disk, link })
+                        let mut traced = Vec::new();
+                        let [cpu, io, disk, link] = std::array::from_fn(|part| drawn(part, parts[part], &mut traced));
+                        sound.then_some(Demand { cpu, io, disk, link, traced })
                     }
                     _ if !sound => None,
                     _ => {

@@ -19,7 +19,7 @@ use crate::unit::{Amount, Answer, Bytes, Count, Moment, Name, Share, Span, Speed
 
 pub(crate) use change::{Changing, Figure, Step};
 pub(crate) use count::Numbers;
-pub(crate) use demand::{Demand, Times};
+pub(crate) use demand::{Demand, Times, Traced};
 pub(crate) use published::{Curve, PublishedForm};
 pub(crate) use traffic::{Arrivals, DocumentsForm, ObjectsForm, RequestForm, TrafficForm};
 

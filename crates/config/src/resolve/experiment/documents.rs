@@ -81,7 +81,8 @@ pub(super) fn add_parts(all: &mut Vec<Traffic>, parts: Vec<(usize, Part)>) {
             documents.parts.push((number, share));
         }
         let request = RequestShape { host: None, ..home.request.clone() };
-        let part = Traffic { class, source: Source::Part { of }, documents: None, request, ..home.clone() };
+        let source = Source::Part { of };
+        let part = Traffic { class, source, documents: None, traced: Vec::new(), request, ..home.clone() };
         all.push(part);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::names::Names;
-use super::traffic::{class_named, demands, request};
+use super::traffic::{class_named, demands, refuse_traced, request};
 use crate::decode::{Context, Mark};
 use crate::distribution::Counts;
 use crate::errors::{Complaint, quoted};
@@ -56,6 +56,7 @@ pub(super) fn objects(
         within_bounds(count, "objects", form.count.mark, cx);
     }
     let demand = form.demand.get().map(|demand| demands(demand, end, cx));
+    refuse_traced(form.demand.get(), "these objects are no lines of a trace", "write a time", cx);
     let request = match form.request.get() {
         Some(form) => request(form, cx),
         // Another path it certainly is; host and headers are the page's if they lead to the same class.
@@ -69,6 +70,7 @@ pub(super) fn objects(
         session: None,
         documents: None,
         demand: demand?,
+        traced: Vec::new(),
         request,
         patience: page.patience,
         retries: page.retries,

@@ -1,4 +1,4 @@
-//! Trace files: the instants of a log.
+//! Trace files: the instants of a log, and what its lines say that their requests take.
 //!
 //! A log is text, or gzip (RFC 1952), with a request in each line; [`Instant`] is what its instants may look like. Blank
 //! lines and those that begin with `#` are passed over, and so is a first line without an instant: the names of the
@@ -7,6 +7,7 @@
 //! Where the first instant is, there are all: in a date in brackets, as in access logs, or in that column. A number
 //! elsewhere is never taken for one.
 
+mod columns;
 mod instant;
 
 use std::collections::BinaryHeap;
@@ -18,6 +19,8 @@ use std::time::Duration;
 use flate2::bufread::MultiGzDecoder;
 
 use crate::errors::{Complaint, quoted};
+use crate::file::Traced;
+use columns::{Columns, Cost};
 use instant::{Instant, Origin, is_separator};
 
 /// Longest line. An access log's are far shorter.
@@ -31,15 +34,22 @@ const MAX_SECONDS: u64 = 10_000_000_000;
 
 const SAY_WHEN: &str = "write seconds, such as `12.345`, or a date, such as `2023-11-16T18:17:03Z`";
 
-/// Reads the instants before `end` of the trace at `path`, played `speed` times as fast, in order; at most `most`.
+/// Reads the instants before `end` of the trace at `path`, played `speed` times as fast, in order; at most `most`. With them
+/// for each instant what the lines say of what is `wanted`, or nothing if nothing is.
 ///
 /// Dates and seconds since 1970 count from the earliest in the file, other seconds from the start of the run. If the whole
 /// log has whole seconds, those that are equal are spread evenly over their second: they did not come at once, the
-/// log only does not say when. The order of lines makes no difference.
+/// log only does not say when. The order of lines makes no difference, but among those that come at one instant.
 ///
 /// # Errors
 /// What is wrong with the file, with the line, and how to mend it.
-pub(super) fn read(path: &Path, speed: f64, end: Duration, most: usize) -> Result<Vec<Duration>, Complaint> {
+pub(super) fn read(
+    path: &Path,
+    speed: f64,
+    end: Duration,
+    most: usize,
+    wanted: &[Traced],
+) -> Result<(Vec<Duration>, Vec<Cost>), Complaint> {
     let name = quoted(&path.display().to_string());
     let unreadable = |mend: &'static str| {
         let name = name.clone();
@@ -50,7 +60,7 @@ pub(super) fn read(path: &Path, speed: f64, end: Duration, most: usize) -> Resul
     let mut reader = unpacked(BufReader::new(file)).map_err(&broken)?;
     let played = |since: Duration| Duration::from_nanos((since.as_nanos() as f64 / speed).round() as u64);
 
-    let mut log = Log::default();
+    let (mut log, mut columns) = (Log::default(), Columns::new(wanted));
     // Those before the end, as far as is known: the earliest may come last.
     let (mut instants, mut earliest, mut whole) = (BinaryHeap::new(), None::<Duration>, true);
     let mut line = Vec::new();
@@ -67,16 +77,27 @@ pub(super) fn read(path: &Path, speed: f64, end: Duration, most: usize) -> Resul
         let text = String::from_utf8_lossy(&line);
         let since = match log.instant(&text) {
             Ok(Some(since)) => since,
-            Ok(None) => continue,
+            Ok(None) => {
+                if !columns.is_empty() {
+                    columns.passed_over(&text);
+                }
+                continue;
+            }
             Err((what, mend)) => return Err(Complaint::new(format!("line {number} of the trace {name} {what}"), mend)),
+        };
+        let cost = match columns.is_empty() {
+            true => None,
+            false => Some(columns.cost(&text, log.is_spaced()).map_err(|Complaint { what, mend }| {
+                Complaint::new(format!("line {number} of the trace {name} {what}"), mend)
+            })?),
         };
         whole &= since.subsec_nanos() == 0;
         earliest = Some(earliest.map_or(since, |earliest| earliest.min(since)));
         let start = log.start(earliest);
         if played(since - start) < end {
-            instants.push(since);
+            instants.push((since, number, cost.map(Box::new)));
         }
-        while instants.peek().is_some_and(|&last| played(last - start) >= end) {
+        while instants.peek().is_some_and(|(last, ..)| played(*last - start) >= end) {
             instants.pop();
         }
         if instants.len() > most {
@@ -95,11 +116,15 @@ pub(super) fn read(path: &Path, speed: f64, end: Duration, most: usize) -> Resul
         ));
     }
     let start = log.start(earliest);
-    let mut instants = instants.into_sorted_vec();
+    let (mut instants, costs): (Vec<Duration>, Vec<_>) =
+        instants.into_sorted_vec().into_iter().map(|(since, _, cost)| (since, cost)).unzip();
     if whole {
         spread(&mut instants);
     }
-    Ok(instants.into_iter().map(|since| played(since - start)).filter(|&at| at < end).collect())
+    let instants: Vec<Duration> =
+        instants.into_iter().map(|since| played(since - start)).take_while(|&at| at < end).collect();
+    let costs = costs.into_iter().take(instants.len()).flatten().map(|cost| *cost).collect();
+    Ok((instants, costs))
 }
 
 /// The text of `reader`, unpacked if it is gzip.
@@ -145,6 +170,11 @@ impl Log {
             Some((_, Origin::Epoch)) => earliest.unwrap_or_default(),
             _ => Duration::ZERO,
         }
+    }
+
+    /// Do spaces separate the fields of its lines, whatever else is in them?
+    fn is_spaced(&self) -> bool {
+        matches!(self.form, Some((Place::Brackets, _)))
     }
 
     /// The instant of the next line; `None` if it is passed over.

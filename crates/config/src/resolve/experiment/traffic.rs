@@ -7,8 +7,8 @@ use super::names::{Names, index_of};
 use super::{documents, pages, trace};
 use crate::decode::{At, Context, Mark, Optional, Switch};
 use crate::errors::{Complaint, listed, quoted};
-use crate::experiment::{Arrivals, DemandFrom, Knot, Profile, RequestShape, Source, Traffic, TrafficClass};
-use crate::file::{self, Changing, ExperimentFile, Figure, RequestForm, Step, Times, TrafficForm};
+use crate::experiment::{Arrivals, DemandFrom, Knot, PARTS, Profile, RequestShape, Source, Traffic, TrafficClass};
+use crate::file::{self, Changing, ExperimentFile, Figure, RequestForm, Step, Times, Traced, TrafficForm};
 use crate::resolve::{number_text, span_text};
 use crate::unit::{Amount, Count, Frequency, Moment, Share, Span, Text, Whole};
 
@@ -46,7 +46,7 @@ pub(super) fn traffic(
         }
         let Times(retry_after) = *form.retry_after.get();
         let session = pages::session(form, cx);
-        let (Some(class), Some(source), Some(demand)) = (class, source, demand) else { continue };
+        let (Some(class), Some((source, traced)), Some(demand)) = (class, source, demand) else { continue };
         let expected = match &source {
             Source::Open { rate, .. } => end.map_or(0.0, |end| rate.mean(Duration::ZERO, end) * end.as_secs_f64()),
             Source::Trace(instants) => instants.len() as f64,
@@ -57,7 +57,8 @@ pub(super) fn traffic(
         let files =
             form.documents.get().and_then(|files| documents::documents(files, form, (all.len(), &class), names, cx));
         let (documents, others) = files.unzip();
-        let traffic = Traffic { class, source, session, documents, demand, patience, retries, retry_after, request };
+        let traffic =
+            Traffic { class, source, session, documents, demand, traced, patience, retries, retry_after, request };
         let objects = form.objects.get().and_then(|form| pages::objects(form, (all.len(), &traffic), names, end, cx));
         let of_a_page = 1.0 + objects.as_ref().map_or(0.0, objects_mean);
         let expected = expected * session.map_or(1.0, |session| session.pages.mean()) * of_a_page;
@@ -135,8 +136,14 @@ pub(super) fn class_named(name: &str, names: &Names, mark: Mark, cx: &mut Contex
     index_of("class", name, &known, names.all_classes, mark, cx).map(TrafficClass::Class)
 }
 
-/// When requests come: exactly one of three.
-fn source(form: &TrafficForm, mark: Mark, end: Option<Duration>, folder: &Path, cx: &mut Context) -> Option<Source> {
+/// When requests come, exactly one of three, and what a trace says that each takes.
+fn source(
+    form: &TrafficForm,
+    mark: Mark,
+    end: Option<Duration>,
+    folder: &Path,
+    cx: &mut Context,
+) -> Option<(Source, Vec<[u64; PARTS]>)> {
     let given: Vec<&str> = [("rate", form.rate.given), ("users", form.users.given), ("trace", form.trace.given)]
         .into_iter()
         .filter_map(|(name, given)| given.then_some(name))
@@ -163,11 +170,21 @@ fn source(form: &TrafficForm, mark: Mark, end: Option<Duration>, folder: &Path, 
             cx.fail(mark, Complaint::new(what, "remove it"));
         }
     }
+    if *source != "trace" {
+        let mend = "write a time, or give these requests a `trace:`";
+        refuse_traced(form.demand.get(), "there is no trace to take this from", mend, cx);
+    } else if form.demand.get().is_some_and(|steps| steps.0.len() > 1) {
+        let what = "what a trace says that its requests take does not change";
+        refuse_traced(form.demand.get(), what, "write one demand, not a list", cx);
+    } else if form.session.given || form.objects.given {
+        let what = "a line of the trace is one request here, not a page or a visit";
+        refuse_traced(form.demand.get(), what, "write a time, or remove `session:` and `objects:`", cx);
+    }
     match *source {
         "rate" => {
             let arrivals = arrivals(form, cx);
             let rate = profile(form.rate.get()?, |&Frequency(rate)| rate, end, cx);
-            Some(Source::Open { arrivals: arrivals?, rate })
+            Some((Source::Open { arrivals: arrivals?, rate }, Vec::new()))
         }
         "users" => {
             let users = profile(form.users.get()?, |&Amount(users)| users, end, cx);
@@ -181,7 +198,7 @@ fn source(form: &TrafficForm, mark: Mark, end: Option<Duration>, folder: &Path, 
                 }
                 return None;
             };
-            Some(Source::Users { users, think })
+            Some((Source::Users { users, think }, Vec::new()))
         }
         _ => {
             let Amount(speed) = *form.speed.get();
@@ -190,14 +207,27 @@ fn source(form: &TrafficForm, mark: Mark, end: Option<Duration>, folder: &Path, 
                 return None;
             }
             let Text(path) = form.trace.get()?;
-            match trace::read(&folder.join(path), speed, end?, MAX_REQUESTS as usize) {
-                Ok(instants) => Some(Source::Trace(instants)),
+            let wanted: Vec<Traced> = traced(form).map(|(traced, _)| traced.clone()).collect();
+            match trace::read(&folder.join(path), speed, end?, MAX_REQUESTS as usize, &wanted) {
+                Ok((instants, costs)) => Some((Source::Trace(instants), costs)),
                 Err(complaint) => {
                     cx.fail(form.trace.mark, complaint);
                     None
                 }
             }
         }
+    }
+}
+
+/// What the lines of a trace are to say that requests take, each with its place.
+fn traced(form: &TrafficForm) -> impl Iterator<Item = &(Traced, Mark)> {
+    form.demand.get().into_iter().flat_map(|steps| &steps.0).flat_map(|step| &step.value.figure.traced)
+}
+
+/// Complains about every part of a demand that a trace should say.
+pub(super) fn refuse_traced(demand: Option<&Changing<file::Demand>>, what: &str, mend: &str, cx: &mut Context) {
+    for (_, mark) in demand.into_iter().flat_map(|steps| &steps.0).flat_map(|step| &step.value.figure.traced) {
+        cx.fail(*mark, Complaint::new(what, mend));
     }
 }
 
@@ -254,8 +284,9 @@ pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, 
         cx.fail(first.mark, Complaint::new(what, "remove `over:`"));
     }
     let from = |step: &At<Step<file::Demand>>| {
-        let Step { at: Moment(at), over: Moment(over), figure: file::Demand { cpu, io, disk, link } } = step.value;
-        DemandFrom { at, over, cpu, io, disk, link }
+        let Step { at: Moment(at), over: Moment(over), figure } = &step.value;
+        let &file::Demand { cpu, io, disk, link, .. } = figure;
+        DemandFrom { at: *at, over: *over, cpu, io, disk, link }
     };
     changing.0.iter().map(from).collect()
 }

@@ -38,14 +38,15 @@ fn packed(text: &str) -> Vec<u8> {
 /// The instants of a log, in milliseconds.
 fn millis(content: impl AsRef<[u8]>) -> Vec<u128> {
     let trace = Trace::new(content.as_ref());
-    let instants = read(&trace.0, 1.0, DAY, 1000).unwrap_or_else(|error| panic!("{error:?}"));
+    let (instants, costs) = read(&trace.0, 1.0, DAY, 1000, &[]).unwrap_or_else(|error| panic!("{error:?}"));
+    assert!(costs.is_empty());
     instants.iter().map(Duration::as_millis).collect()
 }
 
 /// What is said about a log, without its name.
 fn refused(content: impl AsRef<[u8]>, most: usize) -> String {
     let trace = Trace::new(content.as_ref());
-    let complaint = read(&trace.0, 1.0, DAY, most).expect_err("it is broken");
+    let complaint = read(&trace.0, 1.0, DAY, most, &[]).expect_err("it is broken");
     let name = quoted(&trace.0.display().to_string());
     format!("{}; {}", complaint.what, complaint.mend).replace(&name, "T")
 }
@@ -103,7 +104,7 @@ fn the_requests_of_a_whole_second_are_spread_over_it() {
 fn the_run_ends_also_within_a_second_and_speed_divides() {
     let trace = Trace::new(b"1700000004\n1700000000\n1700000000\n1700000001\n1700000001\n1700000001\n1700000001\n");
     let read = |speed, end| {
-        let instants = read(&trace.0, speed, Duration::from_millis(end), 1000).unwrap();
+        let (instants, _) = read(&trace.0, speed, Duration::from_millis(end), 1000, &[]).unwrap();
         instants.iter().map(Duration::as_millis).collect::<Vec<_>>()
     };
     assert_eq!(read(1.0, 1_300), [0, 500, 1_000, 1_250]);
@@ -169,7 +170,7 @@ fn a_broken_line_is_named() {
     assert_eq!(refused("1\n3\n2\n", 2), "the trace T has more than 2 requests within the run; make the run shorter");
     // Those after the end do not count.
     let trace = Trace::new(b"1\n90000\n2\n90001\n");
-    assert_eq!(read(&trace.0, 1.0, DAY, 2).unwrap().len(), 2);
+    assert_eq!(read(&trace.0, 1.0, DAY, 2, &[]).unwrap().0.len(), 2);
 }
 
 /// A line of a log in one of its forms.
@@ -201,7 +202,8 @@ proptest! {
             let mut text = String::from(if header { "host time bytes\n" } else { "" });
             text.extend(log.iter().map(|&(seconds, millis)| line(form, seconds, millis, whole) + "\n"));
             let trace = Trace::new(&if whole { packed(&text) } else { text.into_bytes() });
-            read(&trace.0, speed, Duration::from_secs(1200), 1000).map_err(|complaint| complaint.what.replace(
+            let read = read(&trace.0, speed, Duration::from_secs(1200), 1000, &[]);
+            read.map(|(instants, _)| instants).map_err(|complaint| complaint.what.replace(
                 &quoted(&trace.0.display().to_string()), "T"))
         };
         let instants = played(&log);
@@ -220,8 +222,10 @@ proptest! {
             content.splice(..0, [0x1f, 0x8b, 8, 0]);
         }
         let trace = Trace::new(&content);
-        if let Err(complaint) = read(&trace.0, 1.0, DAY, 1000) {
-            prop_assert!(!complaint.what.is_empty());
+        for wanted in [&[][..], &[per("2", 1)]] {
+            if let Err(complaint) = read(&trace.0, 1.0, DAY, 1000, wanted) {
+                prop_assert!(!complaint.what.is_empty());
+            }
         }
     }
 }
@@ -239,20 +243,48 @@ fn shared(name: &str) -> Option<PathBuf> {
 #[test]
 fn the_log_of_kennedy_space_center_is_read() {
     let Some(path) = shared("nasa_19950801.tsv.gz") else { return };
-    let instants = read(&path, 1.0, DAY, 100_000).unwrap_or_else(|error| panic!("{error:?}"));
-    assert_eq!(instants.len(), 30_969);
+    let wanted = [per("bytes", 1)];
+    let (instants, costs) = read(&path, 1.0, DAY, 100_000, &wanted).unwrap_or_else(|error| panic!("{error:?}"));
+    assert_eq!((instants.len(), costs.len()), (30_969, 30_969));
+    // The first replies have 1713, 8677 and 1173 bytes.
+    assert_eq!(costs.iter().take(3).map(|cost| cost[1] / 1000).collect::<Vec<_>>(), [1_713, 8_677, 1_173]);
     assert_eq!((instants[0], instants[30_968].as_secs()), (Duration::ZERO, 807_303_121 - 807_256_800));
     // Whole seconds, spread: none comes with another.
     assert!(instants.windows(2).all(|pair| pair[0] < pair[1]));
-    let hour = read(&path, 10.0, Duration::from_secs(360), 100_000).unwrap_or_else(|error| panic!("{error:?}"));
+    let hour = read(&path, 10.0, Duration::from_secs(360), 100_000, &[]);
+    let (hour, _) = hour.unwrap_or_else(|error| panic!("{error:?}"));
     assert_eq!(hour.len(), instants.iter().filter(|at| at.as_secs() < 3600).count());
 }
 
 #[test]
 fn the_log_of_a_language_model_is_read() {
     let Some(path) = shared("azure_llm_2023_code.csv.gz") else { return };
-    let instants = read(&path, 1.0, DAY, 100_000).unwrap_or_else(|error| panic!("{error:?}"));
-    assert_eq!(instants.len(), 8_819);
+    let wanted = [per("GeneratedTokens", 20_000)];
+    let (instants, costs) = read(&path, 1.0, DAY, 100_000, &wanted).unwrap_or_else(|error| panic!("{error:?}"));
+    assert_eq!((instants.len(), costs.len()), (8_819, 8_819));
+    assert_eq!([costs[0], costs[1], costs[8_818]].map(|cost| cost[1] / 20_000_000), [10, 8, 173]);
     let (last, expected) = (instants[8_818], Duration::new(57 * 60 + 15, 948_056_000));
     assert_eq!((instants[0], instants[1], last), (Duration::ZERO, Duration::from_millis(52), expected));
+}
+
+/// So many microseconds of I/O for each unit of a column.
+fn per(column: &str, micros: u64) -> Traced {
+    Traced { part: 1, columns: vec![(column.to_owned(), Duration::from_micros(micros))], most: None }
+}
+
+#[test]
+fn what_lines_say_stays_with_their_instants() {
+    let costs = |content: &str, end: u64, column: &str| {
+        let trace = Trace::new(content.as_bytes());
+        let read = read(&trace.0, 1.0, Duration::from_secs(end), 1000, &[per(column, 1)]);
+        let (instants, costs) = read.unwrap_or_else(|error| panic!("{error:?}"));
+        assert_eq!(instants.len(), costs.len());
+        costs.iter().map(|cost| cost[1] / 1000).collect::<Vec<_>>()
+    };
+    // Lines of one instant keep their order, and those after the end are left out.
+    assert_eq!(costs("time,bytes\n3,30\n1,12\n1,11\n2,-\n9,90\n", 9, "bytes"), [12, 11, 0, 30]);
+    let log = "h - - [01/Aug/1995:00:00:01 -0400] \"GET /a,b HTTP/1.0\" 200 62\n\
+               h - - [01/Aug/1995:00:00:00 -0400] \"GET / HTTP/1.0\" 304 -\n";
+    assert_eq!(costs(log, 9, "7"), [0, 62]);
+    assert_eq!(costs("#Fields: date time bytes\n2019-12-04\t21:02:31\t39\n", 9, "bytes"), [39]);
 }
