@@ -180,7 +180,7 @@ pub struct Traffic {
     pub request: RequestShape,
 }
 
-/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{id}`, `{key}`, `{word}`,
+/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{stream_us}`, `{id}`, `{key}`, `{word}`,
 /// `{object}`, `{bytes}` in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestShape {
@@ -317,8 +317,8 @@ pub struct Knot {
     pub value: f64,
 }
 
-/// What a demand consists of: CPU, I/O, disk, link, in this order where times are listed, in nanoseconds.
-pub const PARTS: usize = 4;
+/// What a demand consists of: CPU, I/O, disk, link, stream, in this order where times are listed, in nanoseconds.
+pub const PARTS: usize = 5;
 
 /// What a request takes from an instant on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -336,6 +336,8 @@ pub struct DemandFrom {
     pub disk: Distribution,
     /// Time for which its reply keeps a network link busy, last of all. What else is at the link shares it.
     pub link: Distribution,
+    /// Time for which its reply comes, the first byte at its begin. It keeps its worker and uses nothing.
+    pub stream: Distribution,
 }
 
 /// Something goes wrong, or is done on purpose.
@@ -349,6 +351,9 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Which machines; indices into [`Experiment::machines`].
     pub machines: Vec<usize>,
+    /// Of which classes the requests are that fail: indices into the policy's classes, behind these its templates. Empty
+    /// is all requests, health checks too.
+    pub classes: Vec<usize>,
 }
 
 /// What goes wrong.
@@ -412,7 +417,15 @@ impl Experiment {
         let never = Distribution::Fixed(Duration::ZERO);
         let Traffic { demand, traced, .. } = &self.traffic[traffic];
         demand.iter().any(|demand| demand.disk != never || demand.link != never)
-            || traced.iter().any(|[_, _, disk, link]| disk + link > 0)
+            || traced.iter().any(|[_, _, disk, link, _]| disk + link > 0)
+    }
+
+    /// Does a reply to a request of stream `traffic` ever take time from its first byte to its last?
+    #[must_use]
+    pub fn streams(&self, traffic: usize) -> bool {
+        let never = Distribution::Fixed(Duration::ZERO);
+        let Traffic { demand, traced, .. } = &self.traffic[traffic];
+        demand.iter().any(|demand| demand.stream != never) || traced.iter().any(|[.., stream]| *stream > 0)
     }
 
     /// Do requests take something of disks and links as well as of CPUs?

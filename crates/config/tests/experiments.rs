@@ -144,14 +144,14 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 }
                 let demand = traffic.demand.iter().rfind(|d| d.at <= at).expect("one from 0 on");
                 let mut takes = means(demand);
-                let mut mean = takes.iter().sum::<f64>() + demand.io.mean();
+                let mut mean = takes.iter().sum::<f64>() + demand.io.mean() + demand.stream.mean();
                 if !traffic.traced.is_empty() {
                     let traced = |part: usize| {
                         let sum: f64 = traffic.traced.iter().map(|cost| cost[part] as f64 / 1e9).sum();
                         sum / traffic.traced.len() as f64
                     };
                     takes.iter_mut().zip([0, 2, 3]).for_each(|(takes, part)| *takes += traced(part));
-                    mean += (0..4).map(traced).sum::<f64>();
+                    mean += (0..weirgate_config::PARTS).map(traced).sum::<f64>();
                 }
                 let rate = match &traffic.source {
                     Source::Open { rate, .. } => rate.at(at),
@@ -220,7 +220,13 @@ fn the_published_experiments_have_the_published_numbers() {
     let fig10 = load("quorum-fig10", &[]).experiment;
     let demands: Vec<_> = fig10.traffic[0].demand.iter().map(|d| (d.at.as_secs(), d.cpu)).collect();
     assert_eq!(demands, [(0, fixed(8_570)), (120, fixed(40_000)), (180, fixed(8_570))]);
-    let out = |machines| Fault { at: seconds(120), until: Some(seconds(180)), kind: FaultKind::Removed, machines };
+    let out = |machines| Fault {
+        at: seconds(120),
+        until: Some(seconds(180)),
+        kind: FaultKind::Removed,
+        machines,
+        classes: Vec::new(),
+    };
     let fig11 = load("quorum-fig11", &[]).experiment;
     assert_eq!(rate(&fig11, 0).0, [step(0, 1_300.0)]);
     assert_eq!(fig11.faults, [out(vec![0, 1])]);
@@ -261,7 +267,13 @@ fn the_three_services_share_machines_as_published() {
     assert_eq!(rate(&fig13, 1).0, [step(0, 600.0), step(140, 2_600.0), step(220, 600.0)]);
     let auction = fig13.traffic[2].demand[0];
     assert!((auction.cpu.mean() - 0.022).abs() < 1e-9 && (auction.cpu.mean() + auction.io.mean() - 0.149).abs() < 1e-4);
-    let node = Fault { at: seconds(475), until: Some(seconds(595)), kind: FaultKind::Removed, machines: vec![0] };
+    let node = Fault {
+        at: seconds(475),
+        until: Some(seconds(595)),
+        kind: FaultKind::Removed,
+        machines: vec![0],
+        classes: Vec::new(),
+    };
     assert_eq!(fig13.faults, [node]);
 }
 

@@ -62,13 +62,14 @@ impl Cluster {
         if node >= self.nodes {
             return Err(invalid(format!("there is no node {node}")));
         }
-        let Health { speed, fails, .. } = health;
+        let speed = health.speed;
         if !(speed.is_finite() && speed > 0.0) {
             return Err(invalid(format!(
                 "a share of speed must be finite and > 0, not {speed}: to stop a node, stall it"
             )));
         }
-        if !(0.0..=1.0).contains(&fails) {
+        let shares = health.fails_of.iter().map(|(_, share)| *share).chain([health.fails]);
+        if let Some(fails) = shares.into_iter().find(|share| !(0.0..=1.0).contains(share)) {
             return Err(invalid(format!("a share of failures must be 0 to 1, not {fails}")));
         }
         let (answer, answered) = channel();

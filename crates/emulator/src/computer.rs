@@ -289,6 +289,17 @@ impl Computer {
         }
     }
 
+    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the instant.
+    pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
+        self.station.begun()
+    }
+
+    /// Is there any of them?
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.station.has_begun()
+    }
+
     /// The speed of the CPUs from now on: 1 is nominal. At 0 the whole computer stands still.
     pub fn set_speed(&mut self, speed: f64) {
         self.station.set_speed(speed);
@@ -391,7 +402,7 @@ mod tests {
     fn what_a_request_says_it_takes_is_taken_of_disk_cpu_and_link_in_turn() {
         let mut computer = Computer::new(0, 1, None, None);
         let page = |cpu, disk, link| {
-            let demand = Demand { cpu: cpu * MS, io: 0, disk: disk * MS, link: link * MS };
+            let demand = Demand { cpu: cpu * MS, disk: disk * MS, link: link * MS, ..Demand::default() };
             Work { demand, ..Work::default() }
         };
         computer.arrive(1, page(9, 3, 3));

@@ -77,8 +77,11 @@ enum Stage {
     Body(Box<Request>, Body),
     /// The request is inside the node.
     Inside,
-    /// A reply goes out: its head from the position, then so many bytes of filler.
-    Reply { head: Vec<u8>, sent: usize, filler: usize, counts: bool },
+    /// A reply has begun and streams: so many bytes of its body are left.
+    Streaming { left: usize },
+    /// A reply goes out: its head from the position, then so many bytes of filler. If so many bytes are `kept` for later,
+    /// it streams on then.
+    Reply { head: Vec<u8>, sent: usize, filler: usize, counts: bool, kept: usize },
 }
 
 /// What came of going on with a connection.
@@ -110,12 +113,13 @@ impl Connection {
 
     /// A request is inside the node.
     pub(crate) fn is_inside(&self) -> bool {
-        matches!(self.stage, Stage::Inside)
+        matches!(self.stage, Stage::Inside | Stage::Streaming { .. })
     }
 
     /// What is asked for by the request that the node is working on: at work, waiting or being sent.
     pub(crate) fn active(&self) -> Option<Content> {
-        matches!(self.stage, Stage::Inside | Stage::Reply { counts: true, .. }).then_some(self.answer.content)
+        matches!(self.stage, Stage::Inside | Stage::Streaming { .. } | Stage::Reply { counts: true, .. })
+            .then_some(self.answer.content)
     }
 
     /// Begins to answer with a report of so many requests for static and dynamic content, and of the node's `usage`,
@@ -129,12 +133,44 @@ impl Connection {
             body.len(),
             if self.answer.is_head { "" } else { &body }
         );
-        self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true };
+        self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true, kept: 0 };
     }
 
     /// Begins the reply that [`Connection::answer`] says. `X-Inside` is how long the request was in the node, in
     /// microseconds: so a client can tell that from the time that it waited elsewhere.
     pub(crate) fn reply(&mut self, node: &str) {
+        match &mut self.stage {
+            // It has begun: the rest goes out.
+            Stage::Streaming { left } => {
+                let filler = *left;
+                self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler, counts: true, kept: 0 };
+            }
+            Stage::Reply { filler, kept, .. } if *kept > 0 => *filler += std::mem::take(kept),
+            _ => self.answer_whole(node),
+        }
+    }
+
+    /// Begins the reply with its head and a byte of its body, or sends one more of one that has begun; the last waits for
+    /// [`Connection::reply`]. A reply without a body has nothing to begin with.
+    pub(crate) fn begin(&mut self, node: &str) {
+        match &mut self.stage {
+            Stage::Streaming { left } if *left > 1 => {
+                let kept = *left - 1;
+                self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler: 1, counts: true, kept };
+            }
+            Stage::Inside if !self.answer.is_head && self.answer.status == Status::Done => {
+                self.answer_whole(node);
+                if let Stage::Reply { filler, kept, .. } = &mut self.stage
+                    && *filler > 1
+                {
+                    (*filler, *kept) = (1, *filler - 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn answer_whole(&mut self, node: &str) {
         let Answer { status, bytes, is_head, ref id, content: _, since } = self.answer;
         let line = match status {
             Status::Done => "200 OK",
@@ -149,8 +185,13 @@ impl Connection {
             "HTTP/1.1 {line}\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\nX-Node: {node}\r\n\
              X-Inside: {inside}\r\n{echo}{id}{end}{connection}\r\n"
         );
-        self.stage =
-            Stage::Reply { head: head.into_bytes(), sent: 0, filler: if is_head { 0 } else { bytes }, counts: true };
+        self.stage = Stage::Reply {
+            head: head.into_bytes(),
+            sent: 0,
+            filler: if is_head { 0 } else { bytes },
+            counts: true,
+            kept: 0,
+        };
     }
 
     /// Begins to answer with something that is not HTTP, and closes then.
@@ -158,7 +199,7 @@ impl Connection {
         self.keep_alive = false;
         // Neither a status line nor an end of lines for as long as a parser may look for one.
         let head = (0..512u16).map(|i| (i.wrapping_mul(151) % 251) as u8 | 0x80).collect();
-        self.stage = Stage::Reply { head, sent: 0, filler: 0, counts: true };
+        self.stage = Stage::Reply { head, sent: 0, filler: 0, counts: true, kept: 0 };
     }
 
     /// From now on a close resets the connection: what the client has not read yet is lost.
@@ -180,7 +221,7 @@ impl Connection {
     fn drive(&mut self, buffer: &mut [u8]) -> io::Result<Step> {
         loop {
             match &mut self.stage {
-                Stage::Inside => return Ok(Step::Wait),
+                Stage::Inside | Stage::Streaming { .. } => return Ok(Step::Wait),
                 Stage::Reply { .. } => return self.write(),
                 Stage::Head if self.input.is_empty() => {
                     if !self.read(buffer)? {
@@ -247,7 +288,7 @@ impl Connection {
     }
 
     fn write(&mut self) -> io::Result<Step> {
-        let Stage::Reply { head, sent, filler, counts } = &mut self.stage else {
+        let Stage::Reply { head, sent, filler, counts, kept } = &mut self.stage else {
             return Ok(Step::Wait);
         };
         if *sent == 0 && *filler > 0 {
@@ -269,14 +310,18 @@ impl Connection {
                 Err(e) => return Err(e),
             }
         }
-        let counts = *counts;
+        let (counts, kept) = (*counts, *kept);
+        if kept > 0 {
+            self.stage = Stage::Streaming { left: kept };
+            return Ok(Step::Wait);
+        }
         self.stage = Stage::Head;
         if counts && self.keep_alive {
             return Ok(Step::Replied);
         }
         if counts {
             // The reply is complete; closing comes with the next step.
-            self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler: 0, counts: false };
+            self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler: 0, counts: false, kept: 0 };
             return Ok(Step::Replied);
         }
         self.input.clear();
@@ -293,7 +338,7 @@ impl Connection {
             "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
-        self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true };
+        self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true, kept: 0 };
         Step::Bad
     }
 }

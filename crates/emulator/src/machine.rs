@@ -71,15 +71,15 @@ impl Machine {
 
     /// What is wrong with it.
     #[must_use]
-    pub fn health(&self) -> Health {
-        self.health
+    pub fn health(&self) -> &Health {
+        &self.health
     }
 
-    /// Request `id` reaches it. Call [`Machine::advance`] to the present first.
-    pub fn receive(&mut self, id: u64, work: Work) -> Reception {
+    /// Request `id` of `class`, if it says which, reaches it. Call [`Machine::advance`] to the present first.
+    pub fn receive(&mut self, id: u64, class: Option<&str>, work: Work) -> Reception {
         let next = (self.turn + 1) % self.computers.len();
         let computer = &mut self.computers[std::mem::replace(&mut self.turn, next)];
-        let Health { stalled, fails, .. } = self.health;
+        let (stalled, fails) = (self.health.stalled, self.health.fails(class));
         if !stalled && fails > 0.0 && self.random.unit() < fails {
             self.failing.push_back((id, self.now + FAILS_AFTER));
             return Reception::Failed;
@@ -112,9 +112,19 @@ impl Machine {
         }
     }
 
+    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked.
+    pub fn begun(&mut self) -> impl Iterator<Item = u64> + '_ {
+        self.computers.iter_mut().flat_map(|computer| computer.begun().map(|(id, _)| id))
+    }
+
+    /// Is there any of them?
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        self.computers.iter().any(Computer::has_begun)
+    }
+
     /// From now on this is wrong with it. Call [`Machine::advance`] to the present first.
     pub fn set_health(&mut self, health: Health) {
-        self.health = health;
         let speed = if health.stalled { 0.0 } else { self.nominal * health.speed };
         for computer in &mut self.computers {
             computer.set_speed(speed);
@@ -125,6 +135,7 @@ impl Machine {
         if health.crashed {
             self.failing.clear();
         }
+        self.health = health;
     }
 
     /// Request `id` is given up. Call [`Machine::advance`] to the present first. Costs O(n).
@@ -193,7 +204,7 @@ mod tests {
     #[test]
     fn computers_take_turns_and_are_full_one_by_one() {
         let mut machine = machine();
-        let receptions: Vec<Reception> = (0..5).map(|id| machine.receive(id, work())).collect();
+        let receptions: Vec<Reception> = (0..5).map(|id| machine.receive(id, None, work())).collect();
         assert_eq!(receptions, [[Reception::Taken; 4].as_slice(), &[Reception::Full]].concat());
         assert_eq!((machine.inside(), machine.waiting()), (2, 2));
         // Speed 2: 10 ms of work take 5.
@@ -206,14 +217,14 @@ mod tests {
         let mut machine = machine();
         machine.set_health(Health { fails: 1.0, stalled: true, ..Health::WELL });
         for id in 0..9 {
-            assert_eq!(machine.receive(id, work()), Reception::Taken);
+            assert_eq!(machine.receive(id, None, work()), Reception::Taken);
         }
         assert_eq!(machine.next_event(), None);
         let mut finished = Vec::new();
         machine.advance(100 * MS, &mut finished);
         assert!(finished.is_empty());
         machine.set_health(Health { fails: 1.0, ..Health::WELL });
-        assert_eq!(machine.receive(9, work()), Reception::Failed);
+        assert_eq!(machine.receive(9, None, work()), Reception::Failed);
         let finished = finish(&mut machine);
         assert_eq!((finished.len(), finished[0]), (10, (9, 101 * MS)));
     }
@@ -221,7 +232,7 @@ mod tests {
     #[test]
     fn slowness_multiplies_the_nominal_speed_and_ends() {
         let mut machine = machine();
-        machine.receive(0, work());
+        machine.receive(0, None, work());
         machine.set_health(Health { speed: 0.25, ..Health::WELL });
         machine.advance(10 * MS, &mut Vec::new());
         machine.set_health(Health::WELL);
@@ -233,20 +244,31 @@ mod tests {
     fn a_share_of_requests_fails() {
         let mut machine = machine();
         machine.set_health(Health { fails: 0.3, ..Health::WELL });
-        let failed = (0..10_000).filter(|id| machine.receive(*id, work()) == Reception::Failed).count();
+        let failed = (0..10_000).filter(|id| machine.receive(*id, None, work()) == Reception::Failed).count();
         // Four standard deviations of a binomial count are 183.
         assert!(failed.abs_diff(3000) < 183, "{failed}");
     }
 
     #[test]
+    fn a_share_of_the_requests_of_a_class_fails_and_no_others() {
+        let mut machine = machine();
+        let fails_of = vec![("gold".to_owned(), 0.3), ("none".to_owned(), 1.0)];
+        machine.set_health(Health { fails_of, ..Health::WELL });
+        let mut failed =
+            |class| (0..10_000).filter(|id| machine.receive(*id, class, work()) == Reception::Failed).count();
+        assert!(failed(Some("gold")).abs_diff(3000) < 183);
+        assert_eq!([failed(Some("silver")), failed(None), failed(Some("none"))], [0, 0, 10_000]);
+    }
+
+    #[test]
     fn a_crash_forgets_all_and_leaves_the_account() {
         let mut machine = machine();
-        machine.receive(0, work());
+        machine.receive(0, None, work());
         machine.advance(2 * MS, &mut Vec::new());
         machine.set_health(Health { crashed: true, ..Health::WELL });
         assert_eq!((machine.inside(), machine.next_event(), machine.usage().done), (0, None, 4e6));
         machine.set_health(Health::WELL);
-        machine.receive(1, work());
+        machine.receive(1, None, work());
         machine.remove(1);
         assert_eq!((machine.inside(), machine.next_event()), (0, None));
     }

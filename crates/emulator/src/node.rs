@@ -42,7 +42,8 @@ pub struct NodeSpec {
     pub demand: Distribution,
     /// Delay after the CPU time of a request that does not say its own (`X-Io: 20ms` or `?io=20ms`).
     pub io: Distribution,
-    /// Bytes of the reply's body of a request that does not say its own (`X-Bytes: 512` or `?bytes=512`).
+    /// Bytes of the reply's body of a request that does not say its own (`X-Bytes: 512` or `?bytes=512`). For how long it
+    /// streams from its first byte on, each request says for itself (`X-Stream: 30s` or `?stream=30s`).
     pub reply_bytes: usize,
     /// A request whose client has left is dropped at once, with what was done of it, as by a server that
     /// looks at its connections. Otherwise the work goes on, in vain.
@@ -100,7 +101,7 @@ impl NodeSpec {
 }
 
 /// What is wrong with a node, all at once. A crash hides the rest, a stall everything but a crash.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Health {
     /// It is gone: its listeners are closed, its connections reset, and what was inside, its memory
     /// included, is forgotten.
@@ -111,13 +112,23 @@ pub struct Health {
     pub speed: f64,
     /// The share of requests, 0 to 1, that it answers 500 after a millisecond instead of working.
     pub fails: f64,
+    /// The same of requests of single classes (`X-Class: gold` or `?class=gold`); the larger counts.
+    pub fails_of: Vec<(String, f64)>,
     /// It answers bytes that are not HTTP, at once, and closes.
     pub garbles: bool,
 }
 
 impl Health {
     /// Nothing is wrong.
-    pub const WELL: Health = Health { crashed: false, stalled: false, speed: 1.0, fails: 0.0, garbles: false };
+    pub const WELL: Health =
+        Health { crashed: false, stalled: false, speed: 1.0, fails: 0.0, fails_of: Vec::new(), garbles: false };
+
+    /// The share of the requests of `class` that it answers 500.
+    #[must_use]
+    pub fn fails(&self, class: Option<&str>) -> f64 {
+        let own = self.fails_of.iter().filter(|(name, _)| Some(name.as_str()) == class).map(|(_, share)| *share);
+        own.fold(self.fails, f64::max)
+    }
 }
 
 /// The ids of a node's requests.

@@ -32,6 +32,10 @@ pub(crate) struct Request {
     /// Times of an otherwise idle disk and link that it takes beside what its object and its reply do.
     pub(crate) disk: Duration,
     pub(crate) link: Duration,
+    /// Time for which its reply is to come.
+    pub(crate) stream: Duration,
+    /// The class that it says it is of.
+    pub(crate) class: Option<Box<str>>,
     /// Bytes of the reply's body, if the request says so.
     pub(crate) bytes: Option<usize>,
     /// The object that it reads, if it says so.
@@ -86,6 +90,8 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
         io: None,
         disk: Duration::ZERO,
         link: Duration::ZERO,
+        stream: Duration::ZERO,
+        class: None,
         bytes: None,
         object: None,
         id: None,
@@ -141,6 +147,8 @@ impl Request {
             "io" => self.io = Some(duration(value)?),
             "disk" => self.disk = duration(value)?,
             "link" => self.link = duration(value)?,
+            "stream" => self.stream = duration(value)?,
+            "class" => self.class = Some(value.into()),
             "bytes" => {
                 let n = value.parse().ok().filter(|&n| n <= LARGEST_REPLY);
                 self.bytes = Some(n.ok_or_else(|| format!("bytes {value:?}: want a number up to {LARGEST_REPLY}"))?);
@@ -188,13 +196,14 @@ mod tests {
 
     #[test]
     fn demands_come_from_headers_or_the_query() {
-        let text = b"POST /a?demand=250us&io=1.5s&disk=2ms&link=90us&bytes=7&object=31000&id=q HTTP/1.1\r\nHost: x\r\nX-Request-Id: h\r\n\
-            X-DEMAND: 8ms\r\nX-Disk: 3ms\r\ncontent-length: 3\r\nExpect: 100-continue\r\n\r\nabc";
+        let text = b"POST /a?demand=250us&io=1.5s&disk=2ms&link=90us&stream=30s&bytes=7&object=31000&id=q HTTP/1.1\r\nHost: x\r\nX-Request-Id: h\r\n\
+            X-DEMAND: 8ms\r\nx-class: gold\r\nX-Disk: 3ms\r\ncontent-length: 3\r\nExpect: 100-continue\r\n\r\nabc";
         let request = parse(text).unwrap().unwrap();
         assert_eq!(request.head, text.len() - 3);
         assert_eq!(request.demand, Some(Duration::from_millis(8)));
         assert_eq!(request.io, Some(Duration::from_millis(1500)));
         assert_eq!((request.disk, request.link), (Duration::from_millis(3), Duration::from_micros(90)));
+        assert_eq!((request.stream, request.class.as_deref()), (Duration::from_secs(30), Some("gold")));
         assert_eq!((request.bytes, request.object, request.id.as_deref()), (Some(7), Some(31_000), Some("h")));
         assert_eq!(request.body, Body::Length(3));
         assert!(request.keep_alive && request.expects && !request.is_head);

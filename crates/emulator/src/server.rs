@@ -15,7 +15,7 @@ use crate::node::{Health, NodeSpec, NodeStats};
 use crate::port::Port;
 use crate::random::Random;
 use crate::request::{Content, Request};
-use crate::station::Demand;
+use crate::station::{BEAT, Demand};
 
 /// What a [`crate::Cluster`] asks of its thread.
 #[derive(Debug)]
@@ -172,7 +172,7 @@ impl Server {
     /// Works out anew when node `n` has something to do by itself. Call it after everything that concerns it.
     fn schedule(&mut self, n: usize) {
         let node = &self.nodes[n];
-        let leftover = (!node.finished.is_empty()).then_some(0);
+        let leftover = (!node.finished.is_empty() || node.machine.has_begun()).then_some(0);
         self.due[n] = node.machine.next_event().into_iter().chain(node.accept).chain(leftover).min().unwrap_or(NEVER);
     }
 
@@ -184,7 +184,12 @@ impl Server {
             }
             let node = &mut self.nodes[n];
             node.machine.advance(now, &mut node.finished);
-            let mut finished = std::mem::take(&mut node.finished);
+            if node.machine.has_begun() {
+                for id in node.machine.begun().collect::<Vec<u64>>() {
+                    self.begin(n, id);
+                }
+            }
+            let mut finished = std::mem::take(&mut self.nodes[n].finished);
             for (id, at) in finished.drain(..) {
                 self.finish(n, id, now.saturating_sub(at));
             }
@@ -210,6 +215,17 @@ impl Server {
                 self.go_on(place);
             }
             _ => node.stats.unwanted += 1,
+        }
+    }
+
+    /// The reply to a request streams: its first byte goes out, or a sign of life.
+    fn begin(&mut self, n: usize, id: u64) {
+        let (place, generation) = ((id & u64::from(u32::MAX)) as usize, (id >> 32) as u32);
+        if let Some(Some(connection)) = self.connections.get_mut(place)
+            && connection.generation == generation
+        {
+            connection.begin(&self.nodes[n].spec.name);
+            self.go_on(place);
         }
     }
 
@@ -292,14 +308,16 @@ impl Server {
         let cpu = request.demand.unwrap_or_else(|| node.spec.demand.draw(&mut node.random));
         let io = request.io.unwrap_or_else(|| node.spec.io.draw(&mut node.random));
         let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
-        let [cpu, io, disk, link] = [cpu, io, request.disk, request.link].map(clock::nanos);
-        let demand = Demand { cpu, io, disk, link };
+        let [cpu, io, disk, link, stream] = [cpu, io, request.disk, request.link, request.stream].map(clock::nanos);
+        let demand = Demand { cpu, io, disk, link, stream };
+        // A byte for every sign of life, and the last one.
+        let bytes = if stream > 0 { bytes.max(2 + (stream / BEAT) as usize) } else { bytes };
         let sent = if request.is_head { 0 } else { bytes as u64 };
         let work = Work { demand, class: 0, object: request.object, bytes: sent };
         let content = request.content;
         let since = clock::now();
         node.machine.advance(since, &mut node.finished);
-        let Health { garbles, stalled, .. } = node.machine.health();
+        let &Health { garbles, stalled, .. } = node.machine.health();
         if content == Content::Report && !garbles {
             connection.answer = Answer { is_head: request.is_head, content, ..Answer::default() };
             // The agent of a stalled node answers as little as the rest of it.
@@ -311,7 +329,7 @@ impl Server {
         let status = if garbles && !stalled {
             Status::Garbage
         } else {
-            match node.machine.receive(key(connection.generation, place), work) {
+            match node.machine.receive(key(connection.generation, place), request.class.as_deref(), work) {
                 Reception::Taken => Status::Done,
                 Reception::Failed => Status::Failed,
                 Reception::Full => Status::Full,
@@ -396,8 +414,9 @@ impl Server {
     fn set_health(&mut self, n: usize, health: Health) -> io::Result<()> {
         let node = &mut self.nodes[n];
         node.machine.advance(clock::now(), &mut node.finished);
+        let crashed = health.crashed;
         node.machine.set_health(health);
-        if !health.crashed {
+        if !crashed {
             let poll = &self.poll;
             return node.ports.iter_mut().try_for_each(|port| port.reopen(poll));
         }

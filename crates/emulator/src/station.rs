@@ -3,7 +3,7 @@
 //! A request waits in the node's own queue while the node is at its concurrency limit (as in the
 //! backlog of an Apache with all its workers busy), then shares the CPUs, then waits for I/O, a pure
 //! delay (a database or a disk that is never short). It counts as inside, and keeps its worker, until
-//! its I/O is done.
+//! its I/O is done. A reply that streams begins then, shows signs of life, and keeps the worker until it ends.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,21 +23,38 @@ pub struct Demand {
     pub disk: u64,
     /// Time of an otherwise idle link, after everything else.
     pub link: u64,
+    /// Time for which the reply comes after the delay, its first byte at once.
+    pub stream: u64,
 }
+
+/// Between two signs of life of a reply that streams: what the HTML Standard advises for event streams (Sec. 9.2.7: "a comment
+/// line every 15 seconds or so"), so that nobody on the way takes it for dead.
+pub const BEAT: u64 = 15_000_000_000;
 
 /// The inside of a node.
 #[derive(Debug)]
 pub struct Station {
     limit: usize,
     waiting: VecDeque<(u64, u32, Demand)>,
-    cpus: Cpus<(u64, u64)>,
-    io: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Id, and its times without a CPU.
+    cpus: Cpus<(u64, Beside)>,
+    /// When the delay of a request ends, or its stream gives a sign of life; its id, and how much of the stream is left.
+    io: BinaryHeap<Reverse<(u64, u64, u64)>>,
+    /// Replies that have begun or given a sign of life, with the instant.
+    begun: Vec<(u64, u64)>,
     inside: usize,
     /// Nanoseconds that requests have held workers, up to `now`.
     held: f64,
     now: u64,
     stalled: bool,
-    left_cpus: Vec<((u64, u64), u64)>,
+    left_cpus: Vec<((u64, Beside), u64)>,
+}
+
+/// What a request does without a CPU, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Beside {
+    io: u64,
+    stream: u64,
 }
 
 impl Station {
@@ -49,6 +66,7 @@ impl Station {
             waiting: VecDeque::new(),
             cpus: Cpus::new(now, cpus, thrashing),
             io: BinaryHeap::new(),
+            begun: Vec::new(),
             inside: 0,
             held: 0.0,
             now,
@@ -131,7 +149,7 @@ impl Station {
         if self.stalled {
             return None;
         }
-        let io = self.io.peek().map(|Reverse((at, _))| (*at).max(self.now));
+        let io = self.io.peek().map(|Reverse((at, ..))| (*at).max(self.now));
         self.cpus.next_departure().into_iter().chain(io).min()
     }
 
@@ -143,14 +161,20 @@ impl Station {
             self.pass(at);
             let before = finished.len();
             self.cpus.advance(at, &mut self.left_cpus);
-            for ((id, io), _) in self.left_cpus.drain(..) {
-                self.io.push(Reverse((at + io, id)));
+            for ((id, Beside { io, stream }), _) in self.left_cpus.drain(..) {
+                self.io.push(Reverse((at + io, id, stream)));
             }
-            while let Some(&Reverse((end, id))) = self.io.peek()
+            while let Some(&Reverse((end, id, left))) = self.io.peek()
                 && end <= at
             {
                 self.io.pop();
-                finished.push((id, at));
+                if left == 0 {
+                    finished.push((id, at));
+                } else {
+                    self.begun.push((id, at));
+                    let next = left.min(BEAT);
+                    self.io.push(Reverse((at + next, id, left - next)));
+                }
             }
             self.inside -= finished.len() - before;
             self.cpus.set_beside(self.io.len());
@@ -159,6 +183,17 @@ impl Station {
         self.pass(to);
         // Nothing leaves on this last stretch; it only hands out service.
         self.cpus.coast(to);
+    }
+
+    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the instant.
+    pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
+        self.begun.drain(..)
+    }
+
+    /// Is there any of them?
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        !self.begun.is_empty()
     }
 
     /// The speed from now on: 1 is nominal, 0 stalls the CPUs and holds back what I/O has finished.
@@ -175,7 +210,7 @@ impl Station {
             return true;
         }
         let in_io = self.io.len();
-        self.io.retain(|Reverse((_, other))| *other != id);
+        self.io.retain(|Reverse((_, other, _))| *other != id);
         if self.io.len() == in_io && !self.cpus.remove(|(other, _)| *other == id) {
             return false;
         }
@@ -190,6 +225,7 @@ impl Station {
         self.waiting.clear();
         self.cpus.clear();
         self.io.clear();
+        self.begun.clear();
         self.cpus.set_beside(0);
         self.inside = 0;
     }
@@ -211,13 +247,14 @@ impl Station {
 
     fn start(&mut self, id: u64, class: u32, demand: Demand) {
         self.inside += 1;
-        self.cpus.enter(class, (id, demand.io), demand.cpu);
+        self.cpus.enter(class, (id, Beside { io: demand.io, stream: demand.stream }), demand.cpu);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock;
 
     const MS: u64 = 1_000_000;
 
@@ -315,5 +352,27 @@ mod tests {
         station.arrive(2, demand(5, 0));
         station.clear();
         assert_eq!((station.inside(), station.waiting(), station.next_event()), (0, 0, None));
+    }
+
+    #[test]
+    fn a_stream_shows_its_first_byte_and_signs_of_life_and_keeps_its_worker() {
+        let mut station = Station::new(0, 1, Some(1), None);
+        let second = clock::SECOND;
+        station.arrive(1, Demand { stream: 40 * second, ..demand(4, 6) });
+        station.arrive(2, demand(5, 0));
+        let mut finished = Vec::new();
+        station.advance(10 * MS, &mut finished);
+        assert_eq!(station.begun().collect::<Vec<_>>(), [(1, 10 * MS)]);
+        assert_eq!((station.inside(), station.waiting()), (1, 1));
+        station.advance(39 * second, &mut finished);
+        let beats = [15, 30].map(|at| (1, 10 * MS + at * second));
+        assert_eq!((station.begun().collect::<Vec<_>>(), finished.len()), (beats.to_vec(), 0));
+        let end = 10 * MS + 40 * second;
+        assert_eq!(finish(&mut station), [(1, end), (2, end + 5 * MS)]);
+        assert!(!station.has_begun() && station.busy() == 9e6);
+        station.arrive(3, Demand { stream: second, ..demand(0, 0) });
+        station.advance(end + 6 * MS, &mut finished);
+        assert!(station.remove(3), "amid its stream");
+        assert_eq!((station.inside(), station.next_event()), (0, None));
     }
 }

@@ -221,3 +221,39 @@ fn specifications_that_make_no_sense_are_refused() {
     let error = Cluster::start(vec![NodeSpec { addresses: vec![taken], ..NodeSpec::new("b", 1) }], 1).unwrap_err();
     assert!(error.kind() == ErrorKind::AddrInUse && error.to_string().contains("node b"), "{error}");
 }
+
+#[test]
+fn a_stream_begins_at_once_and_ends_in_time() {
+    let (cluster, address) = one(NodeSpec { drops_abandoned: true, ..NodeSpec::new("a", 1) });
+    let mut stream = connect(address);
+    send(&mut stream, "GET /?demand=5ms&stream=600s&bytes=1 HTTP/1.1\r\nHost: x\r\n\r\n");
+    // Of a body of a byte for each sign of life, and the last one.
+    let mut line = String::new();
+    let mut length = String::new();
+    while stream.read_line(&mut line).unwrap() > 2 {
+        if let Some(bytes) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
+            bytes.trim().clone_into(&mut length);
+        }
+        line.clear();
+    }
+    assert_eq!(length, "42");
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    // The first byte is here, and the request is inside still: it has ten minutes to go.
+    let stats = &cluster.stats().unwrap()[0];
+    assert_eq!((first, stats.inside, stats.replies), ([b'w'], 1, 0));
+    drop(stream);
+    wait_for(|| cluster.stats().unwrap()[0].inside == 0);
+    // One that is shorter is whole when it ends, and the connection is good for another.
+    let mut stream = connect(address);
+    let start = clock::now();
+    for target in ["/?stream=100ms&bytes=700", "/?demand=1ms&stream=1ms&bytes=20000"] {
+        send(&mut stream, &format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let (status, _, body) = reply(&mut stream);
+        assert_eq!((status, Some(body.len().to_string().as_str())), (200, target.rsplit('=').next()));
+    }
+    send(&mut stream, "HEAD /?stream=50ms HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut head = String::new();
+    while stream.read_line(&mut head).unwrap() > 2 {}
+    assert!(clock::now() - start >= 151 * clock::SECOND / 1000, "{} ns", clock::now() - start);
+}

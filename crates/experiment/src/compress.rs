@@ -77,7 +77,8 @@ mod tests {
     #[test]
     fn all_instants_shrink_and_nothing_else() {
         let mut experiment = crate::judge::tests::experiment();
-        let fault = Fault { at: S(20), until: Some(S(40)), kind: FaultKind::Stall, machines: vec![0] };
+        let fault =
+            Fault { at: S(20), until: Some(S(40)), kind: FaultKind::Stall, machines: vec![0], classes: Vec::new() };
         experiment.faults = vec![fault];
         let knots = vec![Knot { at: S(0), over: S(0), value: 10.0 }, Knot { at: S(20), over: S(8), value: 90.0 }];
         experiment.traffic[0].source =

@@ -14,7 +14,7 @@ use weirgate_config::{Experiment, FaultKind, Knot, Profile};
 pub const STEP: Duration = Duration::from_millis(50);
 
 /// What is wrong with a machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
     /// The operator took its nodes out.
     pub removed: bool,
@@ -26,11 +26,20 @@ pub struct Condition {
     pub speed: f64,
     /// Share of requests that it answers 500.
     pub fails: f64,
+    /// The same of single classes of the policy, then of templates; each with the larger of the two.
+    pub fails_of: Vec<(usize, f64)>,
 }
 
 impl Condition {
     /// Nothing is wrong.
-    pub const WELL: Condition = Condition { removed: false, crashed: false, stalled: false, speed: 1.0, fails: 0.0 };
+    pub const WELL: Condition =
+        Condition { removed: false, crashed: false, stalled: false, speed: 1.0, fails: 0.0, fails_of: Vec::new() };
+
+    /// The share of the requests of a class that it answers 500; classes count as in [`Condition::fails_of`].
+    #[must_use]
+    pub fn fails(&self, class: usize) -> f64 {
+        self.fails_of.iter().filter(|(own, _)| *own == class).map(|(_, share)| *share).fold(self.fails, f64::max)
+    }
 }
 
 /// What is wrong with `machine` at `at` while the faults `active` are in force: slow-downs multiply, of the shares
@@ -50,7 +59,8 @@ pub fn condition(
             FaultKind::Crash => condition.crashed = true,
             FaultKind::Stall => condition.stalled = true,
             FaultKind::Slow(speed) => condition.speed *= speed,
-            FaultKind::FailFast(share) => condition.fails = condition.fails.max(share),
+            FaultKind::FailFast(share) if fault.classes.is_empty() => condition.fails = condition.fails.max(share),
+            FaultKind::FailFast(share) => condition.fails_of.extend(fault.classes.iter().map(|class| (*class, share))),
             FaultKind::LostReports | FaultKind::Reload => {}
         }
     }
@@ -141,13 +151,19 @@ mod tests {
             until: None,
             kind: *kind,
             machines: machines.to_vec(),
+            classes: Vec::new(),
         };
         let mut experiment = crate::judge::tests::experiment();
         experiment.faults = faults.iter().map(fault).collect();
-        let all = |machine| condition(machine, Duration::ZERO, 0..faults.len(), &experiment);
-        assert_eq!(all(0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
-        assert_eq!(all(1), Condition { speed: 0.5, stalled: true, ..Condition::WELL });
+        let all = |experiment: &Experiment, machine| condition(machine, Duration::ZERO, 0..faults.len(), experiment);
+        assert_eq!(all(&experiment, 0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
+        assert_eq!(all(&experiment, 1), Condition { speed: 0.5, stalled: true, ..Condition::WELL });
         assert_eq!(condition(0, Duration::ZERO, [4, 5].into_iter(), &experiment), Condition::WELL);
+        // Another share fails of single classes.
+        experiment.faults[3].classes = vec![2];
+        experiment.faults[2] = Fault { kind: FaultKind::FailFast(0.05), ..experiment.faults[2].clone() };
+        let found = condition(0, Duration::ZERO, 0..faults.len(), &experiment);
+        assert_eq!([0, 2].map(|class| found.fails(class)), [0.05, 0.1]);
     }
 
     const S: fn(u64) -> Duration = Duration::from_secs;

@@ -79,7 +79,9 @@ pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to:
     let mut sums = [0.0; RESOURCES];
     for pair in borders.windows(2) {
         let in_force = faults.iter().filter(|(fault, until)| fault.at <= pair[0] && pair[0] < *until);
-        let left = left(in_force.map(|(fault, _)| fault.kind));
+        // What fails of single classes takes nothing from the others.
+        let of_all = in_force.filter(|(fault, _)| fault.classes.is_empty());
+        let left = left(of_all.map(|(fault, _)| fault.kind));
         let drift = experiment.machines[machine].drift.mean(pair[0], pair[1]);
         let share = [left[0] * drift, left[1], left[2]];
         sums.iter_mut().zip(share).for_each(|(sum, share)| *sum += share * (pair[1] - pair[0]).as_secs_f64());

@@ -46,6 +46,8 @@ pub enum Purpose {
     Disk,
     /// Time of their replies at the link.
     Link,
+    /// Time for which their replies stream.
+    Stream,
 }
 
 /// The seed for `purpose`, number `index` of its kind, in the run named by `seed`.

@@ -40,7 +40,7 @@ pub struct Record {
     pub ended: u64,
     /// CPU time that it needs, in seconds of a nominal CPU.
     pub cpu: f32,
-    /// Time that it spends inside without a CPU, in seconds.
+    /// Time that it spends inside without a CPU, in seconds; that for which its reply streams too.
     pub io: f32,
     /// Time of a disk that it needs, in seconds.
     pub disk: f32,

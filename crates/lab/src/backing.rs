@@ -200,6 +200,17 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
             machine.name
         ));
     }
+    let streams = |(index, traffic): (usize, &weirgate_config::Traffic)| {
+        let says = traffic.request.path.as_deref().is_some_and(|path| path.contains("{stream_us}"));
+        experiment.streams(index) && !says
+    };
+    if let Some((_, traffic)) = experiment.traffic.iter().enumerate().find(|stream| streams(*stream)) {
+        return Err(format!(
+            "replies to {} stream, and the pages of the real services here come in one piece; make the machines emulated, or \
+             give the traffic a `request:` whose `path` has `{{stream_us}}`",
+            traffic.class.name(&experiment.site.policy)
+        ));
+    }
     let strikes = |kind: &FaultKind| !matches!(kind, FaultKind::Removed | FaultKind::Reload | FaultKind::LostReports);
     match experiment.faults.iter().find(|fault| strikes(&fault.kind)) {
         Some(fault) => Err(format!(

@@ -6,15 +6,15 @@
 //! [`NodeStats::lateness`] says, and that the way to a machine is the loopback interface: the experiment's
 //! `network_delay` is not added.
 //!
-//! What a request takes comes with it (`?demand=8000us&io=0us`, `&disk=…&link=…` where it takes some of these), drawn by the client, so that lab and simulator
+//! What a request takes comes with it (`?demand=8000us&io=0us`, `&disk=…&link=…&stream=…` where it takes some of these), drawn by the client, so that lab and simulator
 //! serve the same requests. One that says nothing, such as a health check, takes nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use weirgate_config::{Experiment, Machine};
 use weirgate_emulator::{Cluster, Disk, Health, NodeSpec, NodeStats, Thrashing};
-use weirgate_experiment::Condition;
 use weirgate_experiment::random::{Purpose, seed_for};
+use weirgate_experiment::{Condition, oracle};
 
 use crate::process::on_cpu;
 
@@ -30,6 +30,8 @@ pub struct Nodes {
     machines: Vec<String>,
     /// Per node of the policy.
     addresses: Vec<SocketAddr>,
+    /// Names of the policy's classes, then of its templates: what requests say in `X-Class`.
+    classes: Vec<String>,
 }
 
 impl Nodes {
@@ -57,7 +59,8 @@ impl Nodes {
         let addresses: Option<Vec<SocketAddr>> = machine_of.iter().map(address).collect();
         let addresses = addresses.ok_or("a node of the policy runs on a machine that the experiment does not have")?;
         let machines = experiment.machines.iter().map(|machine| machine.name.clone()).collect();
-        Ok(Nodes { cluster, machines, addresses })
+        let classes = oracle::classes(&experiment.site.policy).map(|class| class.name.clone()).collect();
+        Ok(Nodes { cluster, machines, addresses, classes })
     }
 
     /// Per node of the policy where it listens. Nodes of one machine have ports of their own and share its CPUs.
@@ -73,8 +76,10 @@ impl Nodes {
     /// There is no such machine, a figure makes no sense, or the system did not give back the ports of a machine
     /// that had crashed.
     pub fn set_condition(&self, machine: usize, condition: Condition) -> Result<(), String> {
-        let Condition { removed: _, crashed, stalled, speed, fails } = condition;
-        let health = Health { crashed, stalled, speed, fails, garbles: false };
+        let Condition { removed: _, crashed, stalled, speed, fails, fails_of } = condition;
+        let name = |(class, share): (usize, f64)| Some((self.classes.get(class)?.clone(), share));
+        let fails_of = fails_of.into_iter().filter_map(name).collect();
+        let health = Health { crashed, stalled, speed, fails, fails_of, garbles: false };
         let name = self.machines.get(machine).map_or("unknown", String::as_str);
         self.cluster.set_health(machine, health).map_err(|error| format!("machine {machine} ({name}): {error}"))
     }

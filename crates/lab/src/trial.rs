@@ -263,7 +263,9 @@ impl Stage<'_> {
                     self.gateway.set_out(node, now.removed)?;
                 }
             }
-            if (Condition { removed: false, ..now }) != (Condition { removed: false, ..before }) {
+            let of_machine = |condition| Condition { removed: false, ..condition };
+            let now = of_machine(now);
+            if now != of_machine(before) {
                 self.backing.set_condition(machine, now)?;
             }
         }

@@ -53,13 +53,20 @@ pub(crate) struct Machines {
     host_of: Vec<u32>,
     /// What has finished and when, in order. Collect it after everything that moves a server on.
     pub(crate) finished: Vec<(u64, u64)>,
+    /// Replies that have begun to stream and are not finished, in order. Collect them before what has finished.
+    pub(crate) begun: Vec<u64>,
 }
 
 impl Machines {
     /// The machines of `experiment`, at instant 0.
     pub(crate) fn new(experiment: &Experiment, seed: u64) -> Machines {
-        let mut machines =
-            Machines { hosts: Vec::new(), servers: Vec::new(), host_of: Vec::new(), finished: Vec::new() };
+        let mut machines = Machines {
+            hosts: Vec::new(),
+            servers: Vec::new(),
+            host_of: Vec::new(),
+            finished: Vec::new(),
+            begun: Vec::new(),
+        };
         let shares = experiment.reserves.as_ref().map(|reserves| with_others(&reserves.shares));
         for (index, machine) in experiment.machines.iter().enumerate() {
             let first = machines.servers.len() as u32;
@@ -86,8 +93,8 @@ impl Machines {
     }
 
     /// What is wrong with a machine.
-    pub(crate) fn condition(&self, machine: usize) -> Condition {
-        self.hosts[machine].condition
+    pub(crate) fn condition(&self, machine: usize) -> &Condition {
+        &self.hosts[machine].condition
     }
 
     /// Request `id` reaches a machine at `now`.
@@ -98,7 +105,8 @@ impl Machines {
         }
         let server = host.first + host.turn;
         host.turn = (host.turn + 1) % host.servers;
-        if host.condition.fails > 0.0 && !host.condition.stalled && host.random.unit() < host.condition.fails {
+        let fails = host.condition.fails(work.class as usize);
+        if fails > 0.0 && !host.condition.stalled && host.random.unit() < fails {
             return Reception::Failed;
         }
         let computer = &mut self.servers[server as usize];
@@ -125,13 +133,16 @@ impl Machines {
 
     /// Moves a server on to `now`.
     pub(crate) fn advance(&mut self, now: u64, server: u32) {
-        self.servers[server as usize].advance(now, &mut self.finished);
+        let computer = &mut self.servers[server as usize];
+        computer.advance(now, &mut self.finished);
+        if computer.has_begun() {
+            self.begun.extend(computer.begun().map(|(id, _)| id));
+        }
     }
 
     /// From now on this is wrong with a machine. Call [`Machines::advance`] for its servers first.
     pub(crate) fn set_condition(&mut self, machine: usize, condition: Condition) {
         let host = &mut self.hosts[machine];
-        host.condition = condition;
         let speed = if condition.stalled { 0.0 } else { host.nominal * condition.speed };
         for server in host.first..host.first + host.servers {
             let computer = &mut self.servers[server as usize];
@@ -140,6 +151,7 @@ impl Machines {
                 computer.clear();
             }
         }
+        host.condition = condition;
     }
 
     /// Per machine the CPU-seconds done until `now`, and the seconds for which its disks and links were busy.

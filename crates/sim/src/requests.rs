@@ -61,6 +61,8 @@ pub(crate) struct Request {
     pub(crate) cost: Option<Cost>,
     /// Where it is.
     pub(crate) place: Place,
+    /// The gateway has the first byte of its reply.
+    pub(crate) begun: bool,
     /// The engine's, while it waits or is inside.
     pub(crate) ticket: Option<Ticket>,
     /// The node it is inside.

@@ -281,3 +281,58 @@ fn a_speed_that_ramps_does_the_work_of_its_line() {
     // ∫ (1 − t/20) dt up to 5 s, and up to 10.
     assert!((busy(5) - 4.375).abs() < 1e-6 && (busy(10) - 7.5).abs() < 1e-6, "{} and {}", busy(5), busy(10));
 }
+
+/// A stream holds its slot until its last byte; its first byte keeps the time limit away.
+#[test]
+fn a_stream_shows_its_first_byte_and_ends_when_it_does() {
+    let limits = "classes: [{ name: A, retry: off, timeouts: { first_byte: 2s, total: 40s } }]";
+    let mut experiment = experiment(&policy(1, "none", "", limits), 1, 60);
+    let streaming = |at: u64, seconds: u64, io: u64| {
+        let mut traffic = open(0, 0.0, Distribution::Fixed(ms(10)));
+        traffic.source = Source::Trace(vec![s(at)]);
+        traffic.demand[0].stream = Distribution::Fixed(s(seconds));
+        traffic.demand[0].io = Distribution::Fixed(ms(io));
+        traffic
+    };
+    experiment.traffic = vec![streaming(0, 30, 0), streaming(1, 50, 0), streaming(2, 5, 3_000), streaming(3, 0, 3_000)];
+    let run = sound(&experiment, 1);
+    let seen: Vec<(Fate, u64)> = run.records.iter().map(|r| (r.fate, r.ended / 1_000_000)).collect();
+    // The second streams for longer than a request may take, the others have no first byte in time.
+    assert_eq!(seen, [(Fate::Served, 30_010), (Fate::Failed, 41_000), (Fate::Failed, 4_000), (Fate::Failed, 5_000)]);
+    assert_eq!(run.records[0].io, 30.0);
+    assert_eq!(run.samples[40].outstanding, 2, "both streams have a slot at 20 s");
+}
+
+/// What has begun to stream is not tried again when its node dies; what has not is.
+#[test]
+fn a_crash_ends_streams_for_good() {
+    let mut experiment = experiment(&policy(2, "none", "", "classes: [{ name: A }]"), 1, 20);
+    let mut traffic = open(0, 0.0, Distribution::Fixed(ms(10)));
+    traffic.source = Source::Trace((0..10).map(s).collect());
+    traffic.demand[0].stream = Distribution::Fixed(s(30));
+    let mut polls = traffic.clone();
+    polls.demand[0].stream = Distribution::Fixed(s(0));
+    polls.demand[0].io = Distribution::Fixed(s(30));
+    experiment.faults = vec![fault(FaultKind::Crash, 10, 12, &[0])];
+    let of = |experiment: &Experiment| {
+        let run = sound(experiment, 1);
+        (count(&run, Fate::Failed), count(&run, Fate::Cut))
+    };
+    experiment.traffic = vec![traffic];
+    let (failed, cut) = of(&experiment);
+    assert!(failed >= 4 && failed + cut == 10, "{failed} of the streams are over, {cut} go on");
+    experiment.traffic = vec![polls];
+    assert_eq!(of(&experiment), (0, 10));
+}
+
+#[test]
+fn a_node_fails_a_share_of_one_class() {
+    let mut experiment = experiment(&policy(1, "none", "", TWO), 4, 60);
+    experiment.traffic = vec![open(0, 100.0, exponential(ms(5))), open(1, 100.0, exponential(ms(5)))];
+    experiment.faults = vec![fault(FaultKind::FailFast(0.3), 10, 40, &[0])];
+    experiment.faults[0].classes = vec![1];
+    let run = sound(&experiment, 2);
+    let failed = |traffic| run.records.iter().filter(|r| r.fate == Fate::Failed && r.traffic == traffic).count();
+    // 3000 requests of each meet it; four standard deviations are 100.
+    assert!(failed(0) == 0 && failed(1).abs_diff(900) < 130, "{} and {}", failed(0), failed(1));
+}

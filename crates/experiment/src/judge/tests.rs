@@ -37,6 +37,7 @@ pub(crate) fn experiment() -> Experiment {
             io: fixed(0),
             disk: fixed(0),
             link: fixed(0),
+            stream: fixed(0),
         }],
         traced: Vec::new(),
         session: None,
@@ -350,6 +351,7 @@ fn floors_that_do_not_fit_do_not_count_and_ceilings_do() {
         until: Some(Duration::from_secs(40)),
         kind: FaultKind::Removed,
         machines: vec![1],
+        classes: Vec::new(),
     });
     let half = || vec![requests(0, 100, 0..60, of_ten(5)), requests(1, 200, 0..60, of_ten(5))];
     let verdict = judge(&experiment, &run(half()));
@@ -372,6 +374,7 @@ fn capacity_is_averaged_over_faults() {
         until: until.map(Duration::from_secs),
         kind,
         machines: vec![0],
+        classes: Vec::new(),
     };
     experiment.faults = vec![
         fault(10, Some(15), FaultKind::Crash),

@@ -205,7 +205,7 @@ mod tests {
     fn entry(at: u64, over: u64, cpu_ms: u64) -> DemandFrom {
         let [cpu, none] = [cpu_ms, 0].map(|ms| Distribution::Fixed(Duration::from_millis(ms)));
         let [at, over] = [at, over].map(Duration::from_secs);
-        DemandFrom { at, over, cpu, io: none, disk: none, link: none }
+        DemandFrom { at, over, cpu, io: none, disk: none, link: none, stream: none }
     }
 
     fn truth(change: impl Fn(&mut Experiment), route: &str) -> Truth {

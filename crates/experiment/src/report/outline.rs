@@ -155,7 +155,14 @@ fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
         FaultKind::Crash => "crashed".to_owned(),
         FaultKind::Stall => "stalled".to_owned(),
         FaultKind::Slow(speed) => format!("at {} % of speed", figure_text(speed * 100.0)),
-        FaultKind::FailFast(share) => format!("{} % fail at once", figure_text(share * 100.0)),
+        FaultKind::FailFast(share) if fault.classes.is_empty() => {
+            format!("{} % fail at once", figure_text(share * 100.0))
+        }
+        FaultKind::FailFast(share) => {
+            let names: Vec<&str> = crate::oracle::classes(&experiment.site.policy).map(|c| c.name.as_str()).collect();
+            let of: Vec<&str> = fault.classes.iter().filter_map(|class| names.get(*class).copied()).collect();
+            format!("{} % of {} fail at once", figure_text(share * 100.0), of.join(", "))
+        }
         FaultKind::LostReports => return "health reports lost".to_owned(),
         FaultKind::Reload => return "policy reloaded".to_owned(),
     };

@@ -109,6 +109,7 @@ fn a_figure_stands_anything() {
         until: None,
         kind,
         machines: vec![0, 1],
+        classes: Vec::new(),
     };
     experiment.faults = (0..).zip(kinds).map(fault).collect();
     let shed = run(vec![requests(0, 1, 0..60, of_ten(0)), requests(2, 1, 0..60, of_ten(0))]);

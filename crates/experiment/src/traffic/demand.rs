@@ -15,8 +15,9 @@ struct Entry {
     parts: [Distribution; PARTS.len()],
 }
 
-/// What a demand consists of, each part with a generator of its own: CPU, I/O, disk, link.
-const PARTS: [Purpose; 4] = [Purpose::Cpu, Purpose::Io, Purpose::Disk, Purpose::Link];
+/// What a demand consists of, each part with a generator of its own: CPU, I/O, disk, link, stream.
+const PARTS: [Purpose; weirgate_config::PARTS] =
+    [Purpose::Cpu, Purpose::Io, Purpose::Disk, Purpose::Link, Purpose::Stream];
 
 /// One draw for each of [`PARTS`].
 pub(crate) type Lots = [Lot; PARTS.len()];
@@ -43,8 +44,11 @@ impl Demands {
     /// Those of stream `index` of the run named by `seed`.
     pub(crate) fn new(entries: &[DemandFrom], seed: u64, index: usize) -> Demands {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let entry =
-            |e: &DemandFrom| Entry { at: nanos(e.at), over: nanos(e.over), parts: [e.cpu, e.io, e.disk, e.link] };
+        let entry = |e: &DemandFrom| Entry {
+            at: nanos(e.at),
+            over: nanos(e.over),
+            parts: [e.cpu, e.io, e.disk, e.link, e.stream],
+        };
         let entries: Vec<Entry> = entries.iter().map(entry).collect();
         let randoms = std::array::from_fn(|part| {
             let is_fixed = entries.iter().all(|entry| matches!(entry.parts[part], Distribution::Fixed(_)));
@@ -59,12 +63,13 @@ impl Demands {
         self.at(at, &lots)
     }
 
-    /// The lots of a request whose draws come from `random` instead. Disk and link, which few streams know, are drawn
+    /// The lots of a request whose draws come from `random` instead. Disk, link and stream, which few know, are drawn
     /// only where they vary.
     pub(crate) fn lots(&self, random: &mut Random, cpu: Lot, io: Lot) -> Lots {
-        let [.., disk, link] = &self.randoms;
-        let [disk, link] = [disk, link].map(|own| own.as_ref().map_or(Lot::NONE, |_| Lot::draw(random)));
-        [cpu, io, disk, link]
+        let [_, _, disk, link, stream] = &self.randoms;
+        let [disk, link, stream] =
+            [disk, link, stream].map(|own| own.as_ref().map_or(Lot::NONE, |_| Lot::draw(random)));
+        [cpu, io, disk, link, stream]
     }
 
     /// What these lots give at `at` (nanoseconds, never falling but by what a generator of load is late).
@@ -86,8 +91,8 @@ impl Demands {
                 *nanos += (of(entry, part) - *nanos) * share;
             }
         }
-        let [cpu, io, disk, link] = nanos.map(whole);
-        Demand { cpu, io, disk, link }
+        let [cpu, io, disk, link, stream] = nanos.map(whole);
+        Demand { cpu, io, disk, link, stream }
     }
 }
 
@@ -103,7 +108,8 @@ mod tests {
         let cpu = Distribution::Fixed(Duration::from_millis(cpu_ms));
         let io = Distribution::Exponential { mean: Duration::from_millis(5) };
         let [disk, link] = [Duration::from_micros(at), Duration::ZERO].map(Distribution::Fixed);
-        DemandFrom { at: Duration::from_secs(at), over: Duration::from_secs(over), cpu, io, disk, link }
+        let stream = link;
+        DemandFrom { at: Duration::from_secs(at), over: Duration::from_secs(over), cpu, io, disk, link, stream }
     }
 
     #[test]

@@ -166,8 +166,11 @@ impl<'a> Stream<'a> {
         let mut demand = self.demands.next(at);
         // Of a trace the request drawn now is that of the next line.
         if let Some(cost) = self.traffic.traced.get(self.drawn as usize) {
-            let Demand { cpu, io, disk, link } = &mut demand;
-            [cpu, io, disk, link].into_iter().zip(cost).for_each(|(part, cost)| *part = part.saturating_add(*cost));
+            let Demand { cpu, io, disk, link, stream } = &mut demand;
+            [cpu, io, disk, link, stream]
+                .into_iter()
+                .zip(cost)
+                .for_each(|(part, cost)| *part = part.saturating_add(*cost));
         }
         let patience = self.traffic.patience.as_ref().map_or(u64::MAX, |p| draw(p, &mut self.patience));
         let key = if self.popularity.is_empty() { 0.0 } else { self.keys.unit() };

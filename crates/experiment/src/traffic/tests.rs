@@ -14,8 +14,15 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         classes: [{ name: T, per: { header: X-Tenant } }, { name: A }]";
     let site = weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site;
     let still = Distribution::Fixed(Duration::from_millis(10));
-    let demand =
-        vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu: still, io: still, disk: still, link: still }];
+    let demand = vec![DemandFrom {
+        at: Duration::ZERO,
+        over: Duration::ZERO,
+        cpu: still,
+        io: still,
+        disk: still,
+        link: still,
+        stream: still,
+    }];
     let traffic = Traffic {
         class,
         source,
@@ -95,18 +102,18 @@ fn users_come_at_once_and_go_when_they_would_send_again() {
 #[test]
 fn a_request_of_a_trace_takes_what_its_line_says() {
     let mut experiment = experiment(TrafficClass::Class(0), Source::Trace(vec![S, S, 3 * S]));
-    experiment.traffic[0].traced = vec![[1, 2, 0, 0], [3, 4, 0, 5], [6, 7, 8, 9]];
+    experiment.traffic[0].traced = vec![[1, 2, 0, 0, 0], [3, 4, 0, 5, 0], [6, 7, 8, 9, 10]];
     let [still, zero] = [Duration::from_nanos(100), Duration::ZERO].map(Distribution::Fixed);
-    let DemandFrom { cpu, io, disk, link, .. } = &mut experiment.traffic[0].demand[0];
-    (*cpu, *io, *disk, *link) = (still, still, zero, zero);
+    let DemandFrom { cpu, io, disk, link, stream, .. } = &mut experiment.traffic[0].demand[0];
+    (*cpu, *io, *disk, *link, *stream) = (still, still, zero, zero, zero);
     let mut stream = Stream::new(&experiment, 0, 7);
     let mut takes = Vec::new();
     let mut next = stream.next_event();
     while let Some((at, _)) = next {
         // Whoever plays it looks ahead.
         next = stream.next_event();
-        let Demand { cpu, io, disk, link } = stream.draw(at, NOBODY).demand;
-        takes.push([cpu, io, disk, link]);
+        let demand = stream.draw(at, NOBODY).demand;
+        takes.push([demand.cpu, demand.io, demand.disk, demand.link, demand.stream]);
     }
-    assert_eq!(takes, [[101, 102, 0, 0], [103, 104, 0, 5], [106, 107, 8, 9]]);
+    assert_eq!(takes, [[101, 102, 0, 0, 0], [103, 104, 0, 5, 0], [106, 107, 8, 9, 10]]);
 }

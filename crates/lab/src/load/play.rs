@@ -312,7 +312,10 @@ impl<'a> Play<'a> {
             let by_node = fate == Fate::Served || matches!(answer, Answer::Node(_));
             let inside = if let Ending::Reply(reply) = ending { reply.inside } else { None };
             let at = at.saturating_sub(self.prepared.start);
-            let released = by_node.then(|| inside.map_or(0, |micros| at.saturating_sub(micros.saturating_mul(1000))));
+            // A node tells how long it had the request until the first byte of the reply.
+            let stream = attempt.request.demand.stream;
+            let since = |micros: u64| at.saturating_sub(micros.saturating_mul(1000).saturating_add(stream));
+            let released = by_node.then(|| inside.map_or(0, since));
             self.close(attempt, fate, at, released);
         }
     }

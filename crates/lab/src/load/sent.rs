@@ -157,7 +157,7 @@ pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
         released: 0,
         ended: arrived,
         cpu: seconds(demand.cpu),
-        io: seconds(demand.io),
+        io: seconds(demand.io.saturating_add(demand.stream)),
         disk: seconds(demand.disk),
         link: seconds(demand.link),
         page: None,

@@ -10,8 +10,8 @@ use super::sent::Id;
 /// The header that every gateway can classify by.
 const CLASS: &str = "x-class";
 
-/// A request without a body, with marks that are filled in for each: `{cpu_us}`, `{io_us}`, `{disk_us}` and `{link_us}`
-/// are its demand in whole microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and `{bytes}` its file and how large that is,
+/// A request without a body, with marks that are filled in for each: `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`
+/// and `{stream_us}` are its demand in whole microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and `{bytes}` its file and how large that is,
 /// `{word}` one of `words`. `X-Request-Id: {id}` is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
@@ -85,6 +85,9 @@ impl Template {
         if experiment.takes_disk_or_link(traffic) {
             path += "&disk={disk_us}us&link={link_us}us";
         }
+        if experiment.streams(traffic) {
+            path += "&stream={stream_us}us";
+        }
         if content == Content::Static {
             path += "&content=static";
         }
@@ -130,8 +133,8 @@ impl Template {
 }
 
 /// The marks of a template.
-const MARKS: [&str; 9] =
-    ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}"];
+const MARKS: [&str; 10] =
+    ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}", "{stream_us}"];
 /// Places in [`MARKS`].
 const ID: usize = 2;
 const WORD: usize = 4;
@@ -139,6 +142,7 @@ const OBJECT: usize = 5;
 const BYTES: usize = 6;
 const DISK: usize = 7;
 const LINK: usize = 8;
+const STREAM: usize = 9;
 
 /// A template that can be sent.
 #[derive(Debug)]
@@ -175,6 +179,7 @@ impl Head {
             BYTES => digits(filling.bytes, out),
             DISK => digits(micros(filling.demand.disk), out),
             LINK => digits(micros(filling.demand.link), out),
+            STREAM => digits(micros(filling.demand.stream), out),
             _ => digits(u64::from(filling.key), out),
         });
     }
@@ -202,7 +207,7 @@ mod tests {
     fn written(template: &Template) -> String {
         let filling = Filling {
             id: Id { traffic: 0, number: 7 },
-            demand: Demand { cpu: 8_000_400, io: 1_500_000, disk: 2_000_000, link: 700_000 },
+            demand: Demand { cpu: 8_000_400, io: 1_500_000, disk: 2_000_000, link: 700_000, stream: 30_000_000_000 },
             key: 3,
             word: 1,
             object: 17,
@@ -230,6 +235,12 @@ mod tests {
         }
         let own = "class: gold, request: { path: '/math?disk={disk_us}us&link={link_us}us' }";
         assert!(written(&Template::emulated(&experiment(own), 0)).starts_with("GET /math?disk=2000us&link=700us HTTP"));
+    }
+
+    #[test]
+    fn nodes_are_told_how_long_replies_stream() {
+        let text = written(&Template::emulated(&taking("class: gold", "cpu: 1ms, stream: 30s"), 0));
+        assert!(text.starts_with("GET /?demand=8000us&io=1500us&stream=30000000us HTTP"), "{text}");
     }
 
     #[test]

@@ -62,7 +62,7 @@ fn what_comes_back_is_told_apart() {
         (Health { garbles: true, ..Health::WELL }, Fate::Failed, Answer::Garbled),
     ] {
         let cluster = node(NodeSpec::new("a", 1));
-        cluster.set_health(0, health).unwrap();
+        cluster.set_health(0, health.clone()).unwrap();
         let sent = play(&experiment, &cluster);
         check(&sent);
         assert_eq!(fates(&sent.records), BTreeMap::from([(fate, sent.records.len())]), "{health:?}");

@@ -88,6 +88,7 @@ fn a_lost_or_doubled_request_is_found() {
         retries: 0,
         record: 0,
         place,
+        begun: false,
         ticket,
         node: node.0,
         life: 0,

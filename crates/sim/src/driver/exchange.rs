@@ -22,7 +22,7 @@ const FAILS_AFTER: u64 = 1_000_000;
 /// Does the time limit of a request that had this stamp concern it no more?
 fn is_over(request: &Request, limit: Limit, stamp: u32) -> bool {
     match limit {
-        Limit::FirstByte => request.attempt != stamp,
+        Limit::FirstByte => request.attempt != stamp || request.begun,
         Limit::Total => request.life != stamp,
     }
 }
@@ -77,6 +77,7 @@ impl Driver<'_> {
             record: 0,
             cost: None,
             place: Place::AtClient,
+            begun: false,
             ticket: None,
             node: 0,
             life: 0,
@@ -194,6 +195,7 @@ impl Driver<'_> {
     fn forward(&mut self, slot: u32, spec: usize, node: NodeId) {
         let request = &mut self.requests[slot];
         request.place = Place::Going;
+        request.begun = false;
         request.node = node.0;
         let stamp = request.attempt;
         self.limit(self.limits[spec][0], slot, stamp);
@@ -252,6 +254,13 @@ impl Driver<'_> {
     /// Sends back what servers have finished.
     #[inline]
     pub(super) fn collect(&mut self) {
+        for place in 0..self.machines.begun.len() {
+            let id = self.machines.begun[place];
+            if let Some(request) = self.requests.get(id) {
+                self.answer(id, request.attempt, News::FirstByte);
+            }
+        }
+        self.machines.begun.clear();
         for place in 0..self.machines.finished.len() {
             let (id, _) = self.machines.finished[place];
             let stamp = self.leaves_server(id);
@@ -288,6 +297,19 @@ impl Driver<'_> {
         }
     }
 
+    /// *observe*: the first byte of a reply has come to the gateway, or a sign of life.
+    pub(super) fn hear_first_byte(&mut self, message: Message) {
+        let request = &mut self.requests[message.id as u32];
+        let is_inside = matches!(request.place, Place::Serving(_) | Place::Returning);
+        if request.attempt != message.stamp || !is_inside || std::mem::replace(&mut request.begun, true) {
+            return;
+        }
+        if let Some(ticket) = request.ticket {
+            self.engine.observe(self.time(), ticket, Outcome::FirstByte);
+            self.settle();
+        }
+    }
+
     /// *observe*: news of a request has come to the gateway.
     pub(super) fn hear(&mut self, message: Message) {
         let Message { id, stamp, news, .. } = message;
@@ -300,8 +322,12 @@ impl Driver<'_> {
             return;
         }
         match news {
-            News::Request => {}
-            News::Broken => self.fail(slot, true),
+            News::Request | News::FirstByte => {}
+            // What has begun cannot be tried again: its client has a part of it.
+            News::Broken => {
+                let retryable = !request.begun;
+                self.fail(slot, retryable);
+            }
             News::Status(status) => {
                 let (served, spec) = (status < 500, request.spec as usize);
                 // Degraded service is not what was promised; but it is an answer, and its client is content.

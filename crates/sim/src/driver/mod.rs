@@ -7,7 +7,7 @@
 //! here.
 //!
 //! A slot is held from release until the news of the reply's last byte has come back to the gateway,
-//! the way there and back included. A reply comes in one piece: its first byte is its last.
+//! the way there and back included. A reply comes in one piece: its first byte is its last, unless it streams.
 
 mod exchange;
 mod pages;
@@ -134,7 +134,9 @@ const CHECK: u64 = 1 << 32;
 enum News {
     /// To a machine: a request.
     Request,
-    /// A reply with this status.
+    /// The first byte of a reply that streams, or a sign of life of it.
+    FirstByte,
+    /// A reply with this status, whole.
     Status(u16),
     /// The connection is refused or broken.
     Broken,
@@ -363,6 +365,7 @@ impl<'a> Driver<'a> {
     fn arrive(&mut self, message: Message) {
         match message.news {
             News::Request => self.reach(message),
+            News::FirstByte => self.hear_first_byte(message),
             News::Status(_) | News::Broken => self.hear(message),
         }
     }
@@ -491,7 +494,7 @@ fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, pa
         released: 0,
         ended: now,
         cpu: seconds(demand.cpu),
-        io: seconds(demand.io),
+        io: seconds(demand.io.saturating_add(demand.stream)),
         disk: seconds(demand.disk),
         link: seconds(demand.link),
         page,

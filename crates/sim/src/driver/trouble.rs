@@ -49,7 +49,7 @@ impl Driver<'_> {
 
     /// What is wrong with a machine is another.
     fn change(&mut self, machine: usize) {
-        let before = self.machines.condition(machine);
+        let before = self.machines.condition(machine).clone();
         let at = Duration::from_nanos(self.now);
         let after = condition(machine, at, self.active.iter().copied(), self.experiment);
         let servers = self.machines.servers_of(machine);
@@ -57,18 +57,19 @@ impl Driver<'_> {
             self.machines.advance(self.now, server);
             self.collect();
         }
+        let (crashed, removed) = (after.crashed, after.removed);
         self.machines.set_condition(machine, after);
-        if after.crashed && !before.crashed {
+        if crashed && !before.crashed {
             self.break_connections(machine);
         }
         for server in servers {
             self.touched(server);
         }
-        if before.removed != after.removed {
+        if before.removed != removed {
             for node in (0u32..).zip(&self.experiment.machine_of).filter(|(_, m)| **m == machine).map(|(node, _)| node)
             {
                 let node = NodeId(node);
-                self.tell(if after.removed { NodeEvent::Draining(node) } else { NodeEvent::Resumed(node) });
+                self.tell(if removed { NodeEvent::Draining(node) } else { NodeEvent::Resumed(node) });
             }
         }
     }

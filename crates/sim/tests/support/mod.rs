@@ -75,11 +75,11 @@ pub fn users(class: usize, users: Profile, think: Distribution, cpu: Distributio
 /// The same demand all the time.
 pub fn demand(cpu: Distribution) -> Vec<DemandFrom> {
     let io = Distribution::Fixed(Duration::ZERO);
-    let [disk, link] = [io; 2];
-    vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io, disk, link }]
+    let [disk, link, stream] = [io; 3];
+    vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io, disk, link, stream }]
 }
 
 /// Something goes wrong with these machines.
 pub fn fault(kind: FaultKind, from: u64, until: u64, machines: &[usize]) -> Fault {
-    Fault { at: s(from), until: Some(s(until)), kind, machines: machines.to_vec() }
+    Fault { at: s(from), until: Some(s(until)), kind, machines: machines.to_vec(), classes: Vec::new() }
 }

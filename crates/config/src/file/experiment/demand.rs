@@ -25,6 +25,8 @@ pub(crate) struct Demand {
     pub(crate) disk: Distribution,
     /// Of a network link, last of all.
     pub(crate) link: Distribution,
+    /// For which its reply comes, from its first byte on.
+    pub(crate) stream: Distribution,
     /// Beside these what the lines of a trace say, each with its place.
     pub(crate) traced: Vec<(Traced, Mark)>,
 }
@@ -32,7 +34,7 @@ pub(crate) struct Demand {
 /// What the lines of a trace say that their requests take of one part.
 #[derive(Clone, Debug)]
 pub(crate) struct Traced {
-    /// Which: CPU, I/O, disk, link.
+    /// Which: CPU, I/O, disk, link, stream.
     pub(crate) part: usize,
     /// Names or numbers of columns, with the time for each unit of their figures.
     pub(crate) columns: Vec<(String, Duration)>,
@@ -128,7 +130,8 @@ record! {
 }
 
 record! {
-    /// What a request takes: a distribution of CPU time, or `cpu`, `io`, `disk` and `link`.
+    /// What a request takes: a distribution of CPU time, or `cpu`, `io`, `disk`, `link` and
+    /// `stream`.
     pub(crate) struct DemandForm {
         /// Exponential CPU time, with this mean.
         exponential: Optional<Span>,
@@ -147,6 +150,9 @@ record! {
         disk: Optional<Part>,
         /// Time for which its reply keeps the machine's network link busy, last of all. None by default.
         link: Optional<Part>,
+        /// Time for which its reply then comes, its first byte at once: an event stream, or a client that reads slowly. It
+        /// keeps its worker and uses nothing. None by default: the reply comes in one piece.
+        stream: Optional<Part>,
     }
 }
 
@@ -167,6 +173,7 @@ const RUBIS: Demand = Demand {
     },
     disk: NOTHING,
     link: NOTHING,
+    stream: NOTHING,
     traced: Vec::new(),
 };
 
@@ -309,7 +316,7 @@ impl Decode for Times {
 
 impl Demand {
     fn of_cpu(cpu: Distribution) -> Demand {
-        Demand { cpu, io: NOTHING, disk: NOTHING, link: NOTHING, traced: Vec::new() }
+        Demand { cpu, io: NOTHING, disk: NOTHING, link: NOTHING, stream: NOTHING, traced: Vec::new() }
     }
 }
 
@@ -360,18 +367,18 @@ impl Decode for Demand {
                 let form = DemandForm::decode(node, cx)?;
                 let written = written!(form);
                 let sound = cx.problems.reports() == before;
-                let parts = [&form.cpu, &form.io, &form.disk, &form.link];
+                let parts = [&form.cpu, &form.io, &form.disk, &form.link, &form.stream];
                 match (parts.iter().any(|part| part.given), written.count()) {
                     (false, 1) => written.times(cx).map(Demand::of_cpu),
                     (true, 0) => {
                         let mut traced = Vec::new();
-                        let [cpu, io, disk, link] = std::array::from_fn(|part| drawn(part, parts[part], &mut traced));
-                        sound.then_some(Demand { cpu, io, disk, link, traced })
+                        let [cpu, io, disk, link, stream] =
+                            std::array::from_fn(|part| drawn(part, parts[part], &mut traced));
+                        sound.then_some(Demand { cpu, io, disk, link, stream, traced })
                     }
                     _ if !sound => None,
                     _ => {
-                        let mend =
-                            "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:` and `link:`";
+                        let mend = "give it one distribution such as `exponential:`, or `cpu:`, `io:`, `disk:`, `link:` and `stream:`";
                         cx.complain(Complaint::new("a demand is written in one way", mend));
                         None
                     }

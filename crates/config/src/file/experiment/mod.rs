@@ -175,6 +175,8 @@ record! {
         speed: Optional<Share>,
         /// The share of requests that `fail_fast` answers with an error.
         share: Defaulted<Share> = "100%",
+        /// The classes of these requests, or templates: a name or a list. All requests by default.
+        class: Optional<OneOrMany<Name>>,
     }
 }
 
@@ -189,7 +191,8 @@ words! {
         Stall = "stall",
         /// It works at a share of its speed: `speed: 20%`.
         Slow = "slow",
-        /// It answers requests with 500 after a millisecond instead of working; `share: 50%` of them.
+        /// It answers requests with 500 after a millisecond instead of working; `share: 50%` of them, `class: gold` only
+        /// those.
         FailFast = "fail_fast",
         /// The gateway gets no word of any health check.
         LostReports = "lost_reports",

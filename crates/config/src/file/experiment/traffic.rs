@@ -94,7 +94,7 @@ record! {
 }
 
 record! {
-    /// A request as it goes over the wire. `{cpu_us}`, `{io_us}`, `{disk_us}` and `{link_us}` are what it takes, `{id}` is
+    /// A request as it goes over the wire. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}` and `{stream_us}` are what it takes, `{id}` is
     /// its id, `{key}` its key of a template, `{word}` a word of the service's, `{object}` and `{bytes}` are its document and its size.
     pub(crate) struct RequestForm {
         /// Its method.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::names::Names;
+use super::names::{Names, index_of};
 use crate::decode::{At, Context, Mark};
 use crate::errors::{Complaint, quoted};
 use crate::experiment::{Fault, FaultKind};
 use crate::file::{ExperimentFile, FaultForm, FaultWord};
 use crate::resolve::span_text;
-use crate::unit::{Moment, Share};
+use crate::unit::{Moment, Name, Share};
 
 /// The faults in order of time; `end` is the end of the run, if it is known.
 pub(super) fn faults(file: &ExperimentFile, names: &Names, end: Option<Duration>, cx: &mut Context) -> Vec<Fault> {
@@ -49,6 +49,7 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
             Vec::new()
         }
     };
+    let classes = classes(form, word, names, cx);
     let until = form.until.get().map(|&Moment(until)| until);
     if until.is_some() && word == Some(FaultWord::Reload) {
         cx.fail(form.until.mark, Complaint::new("a policy is loaded in no time", "remove `until:`"));
@@ -67,7 +68,21 @@ fn fault(form: &FaultForm, mark: Mark, names: &Names, end: Option<Duration>, cx:
             cx.warn(form.until.mark, Complaint::new(what, "leave `until:` out, or make the last phase longer"));
         }
     }
-    Some(Fault { at, until, kind: kind?, machines })
+    Some(Fault { at, until, kind: kind?, machines, classes })
+}
+
+/// The classes whose requests fail, and behind them the templates.
+fn classes(form: &FaultForm, word: Option<FaultWord>, names: &Names, cx: &mut Context) -> Vec<usize> {
+    if form.class.given && word.is_some_and(|word| word != FaultWord::FailFast) {
+        cx.fail(form.class.mark, Complaint::new("only `fault: fail_fast` is of classes", "remove it"));
+    }
+    let known: Vec<String> = names.classes.iter().chain(&names.templates).cloned().collect();
+    let named = form.class.get().map_or(&[][..], |named| &named.0);
+    let of = |At { value, mark, .. }: &At<Name>| index_of("class", &value.0, &known, names.all_classes, *mark, cx);
+    let mut classes: Vec<usize> = named.iter().filter_map(of).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    classes
 }
 
 /// What goes wrong, with its figure.
@@ -110,6 +125,12 @@ fn overlap(fault: &Fault, mark: Mark, other: &Fault, first: Mark, names: &Names,
         return;
     }
     let line = cx.place(first).line;
+    let apart =
+        |a: &Fault, b: &Fault| !a.classes.is_empty() && !a.classes.iter().any(|class| b.classes.contains(class));
+    // Shares of different classes, or of one and of all, may fail at a time.
+    if apart(fault, other) || apart(other, fault) {
+        return;
+    }
     let shared = fault.machines.iter().find(|machine| other.machines.contains(machine));
     let what = match shared.and_then(|&machine| names.machines.get(machine)) {
         Some(machine) => {

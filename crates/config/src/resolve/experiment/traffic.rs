@@ -285,8 +285,8 @@ pub(super) fn demands(changing: &Changing<file::Demand>, end: Option<Duration>, 
     }
     let from = |step: &At<Step<file::Demand>>| {
         let Step { at: Moment(at), over: Moment(over), figure } = &step.value;
-        let &file::Demand { cpu, io, disk, link, .. } = figure;
-        DemandFrom { at: *at, over: *over, cpu, io, disk, link }
+        let &file::Demand { cpu, io, disk, link, stream, .. } = figure;
+        DemandFrom { at: *at, over: *over, cpu, io, disk, link, stream }
     };
     changing.0.iter().map(from).collect()
 }

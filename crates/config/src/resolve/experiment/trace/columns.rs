@@ -185,8 +185,8 @@ mod tests {
         columns.passed_over("# a comment\n");
         columns.passed_over("time;in;out\r\n");
         let micros = |cost: Cost| cost.map(|nanos| nanos / 1000);
-        assert_eq!(micros(columns.cost("1.5;10;3\n", false).unwrap()), [7_000, 0, 0, 3]);
-        assert_eq!(micros(columns.cost("1.5;-;9000\n", false).unwrap()), [18_000_000, 0, 0, 5_000]);
+        assert_eq!(micros(columns.cost("1.5;10;3\n", false).unwrap()), [7_000, 0, 0, 3, 0]);
+        assert_eq!(micros(columns.cost("1.5;-;9000\n", false).unwrap()), [18_000_000, 0, 0, 5_000, 0]);
     }
 
     #[test]
