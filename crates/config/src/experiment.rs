@@ -119,6 +119,9 @@ pub struct Machine {
     pub drift: Profile,
     /// Servers hidden behind the address, at least 1. They take turns.
     pub servers: u32,
+    /// The names of these servers, if they have any: what has the same name behind several addresses is one server. Empty
+    /// for servers of its own.
+    pub shared: Vec<String>,
     /// Requests that each server works on at once; more wait in its own queue. `None` is no limit.
     pub concurrency: Option<u32>,
     /// Requests that wait in each server's own queue; more are answered 503 at once. `None` is no limit.
@@ -457,6 +460,7 @@ impl Machine {
             speed: 1.0,
             drift: Profile::constant(1.0),
             servers: 1,
+            shared: Vec::new(),
             concurrency: None,
             backlog: None,
             thrashing: None,

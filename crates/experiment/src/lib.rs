@@ -19,9 +19,8 @@ pub mod traffic;
 
 pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::compressed;
-pub use condition::{Condition, Turn, condition, turns};
-pub use idle::{Idle, IdleMeter, KINDS, Occupied};
 pub use condition::{Change, Condition, Turn, condition, turns};
+pub use idle::{Idle, IdleMeter, KINDS, Occupied};
 pub use judge::{
     Avoidable, AvoidableVerdict, CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost,
     LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes,

@@ -36,7 +36,8 @@ const HALVINGS: u32 = 40;
 /// Share of all guarantees' weight that a class without one has: the engine's default for best effort.
 const BEST_EFFORT: f64 = 0.01;
 
-/// Which machines work for which class, and how much they can do.
+/// Which machines work for which class, and how much they can do. A server that several addresses share is a machine of its own
+/// here, as available as the best of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     /// Per machine what it does in a second, faults taken off.
@@ -125,26 +126,59 @@ impl Cluster {
     #[must_use]
     pub fn live(experiment: &Experiment, from: Duration, to: Duration) -> Cluster {
         // Every server has a disk and a link of its own.
-        let capacity = |(index, machine): (usize, &weirgate_config::Machine)| {
+        let capacity = |index: usize, servers: u32| {
+            let machine = &experiment.machines[index];
             let [cpu, disk, link] = availability(experiment, index, from, to);
-            let servers = f64::from(machine.servers);
+            let servers = f64::from(servers);
             [f64::from(machine.cpus) * servers * machine.speed * cpu, servers * disk, servers * link]
         };
-        let workers = |(index, machine): (usize, &weirgate_config::Machine)| {
+        let workers = |index: usize, servers: u32| {
             let [_, alive, _] = availability(experiment, index, from, to);
-            machine.concurrency.map_or(f64::INFINITY, |limit| f64::from(limit) * f64::from(machine.servers)) * alive
+            let limit = experiment.machines[index].concurrency;
+            limit.map_or(f64::INFINITY, |limit| f64::from(limit) * f64::from(servers)) * alive
+        };
+        // Behind the machines the servers that addresses share.
+        let mut capacities: Vec<Work> = Vec::new();
+        let mut slots: Vec<f64> = Vec::new();
+        for (index, machine) in experiment.machines.iter().enumerate() {
+            let own = if machine.shared.is_empty() { machine.servers } else { 0 };
+            capacities.push(capacity(index, own));
+            slots.push(if own > 0 { workers(index, own) } else { 0.0 });
+        }
+        let mut shared: Vec<&str> = Vec::new();
+        for (index, machine) in experiment.machines.iter().enumerate() {
+            for server in &machine.shared {
+                let own = capacity(index, 1);
+                match shared.iter().position(|known| known == server) {
+                    Some(place) => {
+                        let place = experiment.machines.len() + place;
+                        capacities[place].iter_mut().zip(own).for_each(|(best, own)| *best = best.max(own));
+                        slots[place] = slots[place].max(workers(index, 1));
+                    }
+                    None => {
+                        shared.push(server);
+                        capacities.push(own);
+                        slots.push(workers(index, 1));
+                    }
+                }
+            }
+        }
+        let behind = |machine: &usize| {
+            let place = |server: &String| shared.iter().position(|known| known == server);
+            let servers = experiment.machines[*machine].shared.iter().filter_map(place);
+            servers.map(|place| experiment.machines.len() + place).chain([*machine]).collect::<Vec<usize>>()
         };
         let policy = &experiment.site.policy;
         let machines = |pool: usize| {
             let nodes = policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
-            let mut machines: Vec<usize> = nodes.map(|(_, machine)| *machine).collect();
+            let mut machines: Vec<usize> = nodes.flat_map(|(_, machine)| behind(machine)).collect();
             machines.sort_unstable();
             machines.dedup();
             machines
         };
         Cluster {
-            capacity: experiment.machines.iter().enumerate().map(capacity).collect(),
-            workers: experiment.machines.iter().enumerate().map(workers).collect(),
+            capacity: capacities,
+            workers: slots,
             reach: classes(policy).map(|class| machines(class.pool)).collect(),
         }
     }

@@ -87,7 +87,9 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
         let machine = scaled.machines.len();
         let name = |of: &str| format!("{of}.{}", number + 2);
         let original = &experiment.machines[old];
-        scaled.machines.push(Machine { name: name(&original.name), ..original.clone() });
+        // A copy brings servers of its own.
+        let shared = original.shared.iter().map(|server| name(server)).collect();
+        scaled.machines.push(Machine { name: name(&original.name), shared, ..original.clone() });
         for node in of_machine(old) {
             let mut copy = policy.nodes[node].clone();
             (copy.name, copy.machine) = (name(&copy.name), name(&original.name));

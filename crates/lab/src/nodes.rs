@@ -42,6 +42,13 @@ impl Nodes {
     /// The experiment has a machine that no node runs on or a figure that makes no sense, there is no such CPU,
     /// or the system has no descriptors left; the message says which.
     pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>) -> Result<Nodes, String> {
+        if let Some(machine) = experiment.machines.iter().find(|machine| !machine.shared.is_empty()) {
+            return Err(format!(
+                "machine {} has servers that other addresses may have too, which emulated nodes have not; play it in the \
+                 simulator, or write how many `servers:` it has",
+                machine.name
+            ));
+        }
         let machine_of = &experiment.machine_of;
         let ports_of = |machine| machine_of.iter().filter(|of| **of == machine).count();
         let machines = experiment.machines.iter().enumerate();

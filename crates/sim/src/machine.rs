@@ -2,11 +2,14 @@
 //!
 //! A server is the emulator's [`Computer`]: a disk with memory before it, processor sharing over k CPUs (by classes,
 //! where these have shares), a concurrency limit with a queue before it, an I/O stage beside the CPUs, thrashing. What it adds is here: several servers may
-//! hide behind one address and take turns; a full queue answers 503; faults act on a whole machine.
+//! hide behind one address and take turns; a server may be behind several addresses; a full queue answers 503; faults act on a
+//! whole machine, or on an address whose servers are shared.
 //!
 //! Departure: a connection that the gateway cuts is known to the server at once, not a network delay
 //! later, and the server then drops the request with what was done of it. (Apache and PHP notice only
 //! when they write; a server that looks at its connections is the kinder case for every discipline.)
+
+use std::collections::BTreeMap;
 
 use weirgate_config::{Experiment, Machine};
 use weirgate_emulator::computer::{Computer, Usage, Work};
@@ -19,11 +22,12 @@ use weirgate_experiment::{Condition, Occupied};
 /// A machine and what is wrong with it now.
 #[derive(Debug)]
 struct Host {
-    /// Its servers are `first..first + servers`.
-    first: u32,
-    servers: u32,
+    /// Its servers.
+    servers: Vec<u32>,
+    /// Other addresses may have them too.
+    shares: bool,
     /// Which of them is next.
-    turn: u32,
+    turn: usize,
     /// Most requests in a server, its queue included.
     most: usize,
     nominal: f64,
@@ -49,7 +53,7 @@ pub(crate) enum Reception {
 pub(crate) struct Machines {
     hosts: Vec<Host>,
     servers: Vec<Computer>,
-    /// Per server its machine.
+    /// Per server its machine; of one behind several addresses the first.
     host_of: Vec<u32>,
     /// What has finished and when, in order. Collect it after everything that moves a server on.
     pub(crate) finished: Vec<(u64, u64)>,
@@ -68,15 +72,25 @@ impl Machines {
             begun: Vec::new(),
         };
         let shares = experiment.reserves.as_ref().map(|reserves| with_others(&reserves.shares));
+        // Servers with names are there once.
+        let mut named: BTreeMap<&str, u32> = BTreeMap::new();
         for (index, machine) in experiment.machines.iter().enumerate() {
-            let first = machines.servers.len() as u32;
-            let servers = machine.servers.max(1);
-            machines.servers.extend((0..servers).map(|_| computer(machine, shares.as_deref())));
-            machines.host_of.extend((0..servers).map(|_| index as u32));
+            let mut servers = Vec::new();
+            for server in 0..machine.servers.max(1) as usize {
+                let known = machine.shared.get(server).and_then(|name| named.get(name.as_str()).copied());
+                let place = known.unwrap_or(machines.servers.len() as u32);
+                if known.is_none() {
+                    machines.servers.push(computer(machine, shares.as_deref()));
+                    machines.host_of.push(index as u32);
+                    named.extend(machine.shared.get(server).map(|name| (name.as_str(), place)));
+                }
+                servers.push(place);
+            }
             let most = machine.concurrency.zip(machine.backlog).map_or(usize::MAX, |(c, b)| c as usize + b as usize);
             let random = generator(seed, Purpose::FailFast, index);
             let (nominal, condition) = (machine.speed, Condition::WELL);
-            machines.hosts.push(Host { first, servers, turn: 0, most, nominal, condition, random });
+            let shares = !machine.shared.is_empty();
+            machines.hosts.push(Host { servers, shares, turn: 0, most, nominal, condition, random });
         }
         machines
     }
@@ -87,9 +101,13 @@ impl Machines {
     }
 
     /// The servers of a machine.
-    pub(crate) fn servers_of(&self, machine: usize) -> std::ops::Range<u32> {
-        let host = &self.hosts[machine];
-        host.first..host.first + host.servers
+    pub(crate) fn servers_of(&self, machine: usize) -> Vec<u32> {
+        self.hosts[machine].servers.clone()
+    }
+
+    /// Does a crash of this machine leave its servers alone, because other addresses may have them?
+    pub(crate) fn shares(&self, machine: usize) -> bool {
+        self.hosts[machine].shares
     }
 
     /// What is wrong with a machine.
@@ -103,8 +121,8 @@ impl Machines {
         if host.condition.crashed {
             return Reception::Refused;
         }
-        let server = host.first + host.turn;
-        host.turn = (host.turn + 1) % host.servers;
+        let server = host.servers[host.turn];
+        host.turn = (host.turn + 1) % host.servers.len();
         let fails = host.condition.fails(work.class as usize);
         if fails > 0.0 && !host.condition.stalled && host.random.unit() < fails {
             return Reception::Failed;
@@ -144,10 +162,10 @@ impl Machines {
     pub(crate) fn set_condition(&mut self, machine: usize, condition: Condition) {
         let host = &mut self.hosts[machine];
         let speed = if condition.stalled { 0.0 } else { host.nominal * condition.speed };
-        for server in host.first..host.first + host.servers {
-            let computer = &mut self.servers[server as usize];
+        for server in &host.servers {
+            let computer = &mut self.servers[*server as usize];
             computer.set_speed(speed);
-            if condition.crashed {
+            if condition.crashed && !host.shares {
                 computer.clear();
             }
         }
@@ -183,15 +201,15 @@ impl Machines {
     /// agent beside it counts: a slow CPU is occupied for longer.
     pub(crate) fn occupied(&self, machine: usize) -> [f64; 3] {
         let mut all = Usage::default();
-        self.servers_of(machine).for_each(|server| all += self.servers[server as usize].usage());
+        self.hosts[machine].servers.iter().for_each(|server| all += self.servers[*server as usize].usage());
         [all.busy, all.disk, all.link].map(|nanos| nanos / 1e9)
     }
 
     /// Per class with a share the CPU-seconds done for it on a machine, as far as the machine was moved on.
     pub(crate) fn done_of(&self, machine: usize) -> Vec<f64> {
         let mut done = Vec::new();
-        for server in self.servers_of(machine) {
-            let own = self.servers[server as usize].done_of();
+        for server in &self.hosts[machine].servers {
+            let own = self.servers[*server as usize].done_of();
             for (class, own) in own.enumerate() {
                 if done.len() <= class {
                     done.push(0.0);
@@ -298,5 +316,31 @@ mod tests {
             (machines.receive(3 * MS, 0, 6, demand()), machines.next_event(0)),
             (Reception::Taken(0), Some(8 * MS))
         );
+    }
+
+    #[test]
+    fn a_server_behind_two_addresses_is_one() {
+        let mut experiment = experiment(2);
+        let shared = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+        experiment.machines[0].shared = shared(["s1", "s2"]);
+        let second = Machine { name: "b".into(), shared: shared(["s2", "s3"]), ..experiment.machines[0].clone() };
+        experiment.machines.push(second);
+        let mut machines = Machines::new(&experiment, 1);
+        assert_eq!((machines.servers(), machines.servers_of(0), machines.servers_of(1)), (3, vec![0, 1], vec![1, 2]));
+        let mut next = 0;
+        let mut receive = |machine| {
+            next += 1;
+            machines.receive(0, machine, next, demand())
+        };
+        // Each address has its own turn; the second server has room for one at work and one that waits, whoever sent them.
+        let taken = Reception::Taken;
+        let found = [0, 0, 1, 1, 0, 0, 1].map(&mut receive);
+        assert_eq!(found, [taken(0), taken(1), taken(1), taken(2), taken(0), Reception::Full, Reception::Full]);
+        // The first address is gone; what came through the other goes on.
+        machines.set_condition(0, Condition { crashed: true, ..Condition::WELL });
+        machines.advance(100 * MS, 1);
+        assert_eq!(machines.receive(100 * MS, 0, 9, demand()), Reception::Refused);
+        assert_eq!(machines.finished.iter().filter(|(id, _)| [2, 3].contains(id)).count(), 2);
+        assert_eq!(machines.receive(100 * MS, 1, 10, demand()), taken(2));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) use dispatch::{Dispatch, Lard};
 pub use experiment::experiment_schema;
 pub(crate) use experiment::{
     Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm,
-    Numbers, ObjectsForm, RequestForm, ServiceWord, Step, Times, Traced, TrafficForm,
+    Numbers, ObjectsForm, RequestForm, Servers, ServiceWord, Step, Times, Traced, TrafficForm,
 };
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use mqos::{MqosPrecedence, ResourceWord};

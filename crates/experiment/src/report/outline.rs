@@ -206,7 +206,9 @@ fn machines(experiment: &Experiment) -> String {
         if (machine.speed - 1.0).abs() > f64::EPSILON {
             let _ = write!(kind, " of speed {}", figure_text(machine.speed));
         }
-        if machine.servers > 1 {
+        if !machine.shared.is_empty() {
+            let _ = write!(kind, " and the servers {} behind one address", machine.shared.join(", "));
+        } else if machine.servers > 1 {
             let _ = write!(kind, " and {} servers behind one address", machine.servers);
         }
         match kinds.iter_mut().find(|(known, _)| *known == kind) {

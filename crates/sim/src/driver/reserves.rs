@@ -78,7 +78,7 @@ impl Driver<'_> {
         }
         while let Some(given) = managed.coordinator.poll_shares() {
             self.machines.set_shares(self.now, given.node, &given.shares);
-            self.machines.servers_of(given.node).for_each(|server| self.touched(server));
+            self.machines.servers_of(given.node).into_iter().for_each(|server| self.touched(server));
             let counters = self.cpu_counters(given.node);
             managed.trackers[given.node].apply(now, given.run, &given.shares, &counters);
         }

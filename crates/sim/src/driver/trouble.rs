@@ -53,8 +53,8 @@ impl Driver<'_> {
         let at = Duration::from_nanos(self.now);
         let after = condition(machine, at, self.active.iter().copied(), self.experiment);
         let servers = self.machines.servers_of(machine);
-        for server in servers.clone() {
-            self.machines.advance(self.now, server);
+        for server in &servers {
+            self.machines.advance(self.now, *server);
             self.collect();
         }
         let (crashed, removed) = (after.crashed, after.removed);
@@ -74,22 +74,20 @@ impl Driver<'_> {
         }
     }
 
-    /// Everything in the servers of a machine is gone, and the gateway hears of it.
+    /// Everything that came through the addresses of a machine to its servers is gone, and the gateway hears of it.
     fn break_connections(&mut self, machine: usize) {
-        let servers = self.machines.servers_of(machine);
-        let is_there = |server: Option<u32>| server.is_some_and(|server| servers.contains(&server));
-        let requests = self.requests.iter().filter(|(_, request)| match request.place {
-            Place::Serving(server) => is_there(Some(server)),
-            _ => false,
+        let came_here = |node: u32| self.machine_of(NodeId(node)) == machine;
+        let in_server = self.requests.iter().filter_map(|(slot, request)| match request.place {
+            Place::Serving(server) if came_here(request.node) => Some((u64::from(slot), server)),
+            _ => None,
         });
-        let mut lost: Vec<u64> = requests.map(|(slot, _)| u64::from(slot)).collect();
-        let watches = (0u64..).zip(&self.watches);
-        lost.extend(
-            watches
-                .filter(|(_, watch)| is_there(watch.as_ref().and_then(|watch| watch.server)))
-                .map(|(node, _)| CHECK + node),
-        );
-        for id in lost {
+        let mut lost: Vec<(u64, u32)> = in_server.collect();
+        let watches = (0u32..).zip(&self.watches).filter(|(node, _)| came_here(*node));
+        lost.extend(watches.filter_map(|(node, watch)| Some((CHECK + u64::from(node), watch.as_ref()?.server?))));
+        for (id, server) in lost {
+            if self.machines.shares(machine) {
+                self.machines.cut(self.now, server, id);
+            }
             let stamp = self.leaves_server(id);
             self.answer(id, stamp, News::Broken);
         }

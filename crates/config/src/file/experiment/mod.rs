@@ -62,6 +62,15 @@ record! {
     }
 }
 
+/// Servers behind an address.
+#[derive(Clone, Debug)]
+pub(crate) enum Servers {
+    /// So many of its own.
+    Count(Count),
+    /// These, which other addresses may have too.
+    Named(Vec<At<Name>>),
+}
+
 /// The policy of an experiment. By the time it is decoded, a path has been replaced by the file.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyHere(pub(crate) Box<PolicyFile>);
@@ -77,8 +86,9 @@ record! {
         cpus: Defaulted<Count> = 1,
         /// Speed of a CPU: 2 does in 4 ms what takes a nominal one 8 ms. Or a list of speeds with `at` and `over`.
         speed: Defaulted<Changing<Speed>> = 1,
-        /// Servers hidden behind the address, which take turns.
-        servers: Defaulted<Count> = 1,
+        /// Servers hidden behind the address, which take turns: how many, or a list of their names. What has the same name
+        /// behind several addresses is one server.
+        servers: Defaulted<Servers> = 1,
         /// Requests that each server works on at once; more wait in its own queue. A number, or `off`.
         concurrency: Defaulted<Switch<Count>> = "off",
         /// Requests that wait in each server's own queue; more are answered with 503 at once. A number, or `off`.
@@ -218,6 +228,27 @@ impl Decode for PolicyHere {
                 None
             }
         }
+    }
+}
+
+impl Decode for Servers {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match node.value {
+            Value::List(_) => OneOrMany::decode(node, cx).map(|OneOrMany(names)| Servers::Named(names)),
+            _ => Count::decode(node, cx).map(Servers::Count),
+        }
+    }
+}
+
+impl JsonSchema for Servers {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Servers".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let name = generator.subschema_for::<Name>();
+        let names = json_schema!({ "type": "array", "items": name, "minItems": 1 });
+        json_schema!({ "anyOf": [generator.subschema_for::<Count>(), names] })
     }
 }
 

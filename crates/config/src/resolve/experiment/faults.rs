@@ -5,16 +5,31 @@ use std::time::Duration;
 use super::names::{Names, index_of};
 use crate::decode::{At, Context, Mark};
 use crate::errors::{Complaint, quoted};
-use crate::experiment::{Fault, FaultKind};
+use crate::experiment::{Fault, FaultKind, Machine};
 use crate::file::{ExperimentFile, FaultForm, FaultWord};
 use crate::resolve::span_text;
 use crate::unit::{Moment, Name, Share};
 
 /// The faults in order of time; `end` is the end of the run, if it is known.
-pub(super) fn faults(file: &ExperimentFile, names: &Names, end: Option<Duration>, cx: &mut Context) -> Vec<Fault> {
+pub(super) fn faults(
+    file: &ExperimentFile,
+    names: &Names,
+    machines: &[Machine],
+    end: Option<Duration>,
+    cx: &mut Context,
+) -> Vec<Fault> {
     let mut faults: Vec<(Fault, Mark)> = Vec::new();
     for At { value: form, mark, .. } in file.faults.get().map_or(&[][..], Vec::as_slice) {
         if let Some(fault) = fault(form, *mark, names, end, cx) {
+            let shares = |machine: &&usize| machines.get(**machine).is_some_and(|machine| !machine.shared.is_empty());
+            if let (FaultKind::Slow(_) | FaultKind::Stall, Some(machine)) =
+                (fault.kind, fault.machines.iter().find(shares))
+            {
+                let what = format!("other addresses may have the servers of machine {}", quoted(&machines[*machine].name));
+                let mend = "write how their `speed:` changes: `[1, { at: 60s, speed: 0.2 }]`; an address can be `removed`, \
+                            `crash` or `fail_fast`";
+                cx.fail(form.fault.mark, Complaint::new(what, mend));
+            }
             for (other, first) in &faults {
                 overlap(&fault, *mark, other, *first, names, cx);
             }

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::names::Names;
 use super::traffic::profile;
-use crate::decode::{At, Context, Defaulted, Mark, Switch};
+use crate::decode::{At, Context, Mark, Switch};
 use crate::errors::{Complaint, quoted};
 use crate::experiment::{Disk, Knot, Machine, Profile, Service, Thrashing};
-use crate::file::{ExperimentFile, MachineForm, ServiceWord};
+use crate::file::{ExperimentFile, MachineForm, Servers, ServiceWord};
 use crate::unit::{Amount, Bytes, Count, Moment, Speed, Whole};
 
 /// Most CPUs of a server and servers behind an address: more is a typing error.
@@ -54,16 +54,39 @@ pub(super) fn machines(file: &ExperimentFile, names: &Names, end: Option<Duratio
             cx.warn(mark, Complaint::new(what, "remove it"));
         }
     }
+    same_servers(&machines, &described, cx);
     machines
+}
+
+/// Complains if addresses that share a server say different things of it.
+fn same_servers(machines: &[Machine], described: &[Option<Mark>], cx: &mut Context) {
+    for (index, machine) in machines.iter().enumerate() {
+        for name in &machine.shared {
+            let Some(first) = machines[..index].iter().position(|other| other.shared.contains(name)) else { continue };
+            let other = &machines[first];
+            let as_other = Machine {
+                name: other.name.clone(),
+                servers: other.servers,
+                shared: other.shared.clone(),
+                ..machine.clone()
+            };
+            if as_other != *other
+                && let Some(mark) = described[index]
+            {
+                let (name, other) = (quoted(name), quoted(&other.name));
+                let what = format!("server {name} is behind machine {other} too, and described otherwise there");
+                cx.fail(mark, Complaint::new(what, "give both entries the same figures, or the server another name"));
+            }
+        }
+    }
 }
 
 /// A machine as described, without its name.
 fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machine {
-    let few = |field: &Defaulted<Count>, cx: &mut Context| {
-        let Count(number) = *field.get();
+    let few = |number: u32, mark: Mark, cx: &mut Context| {
         if number > MAX_CPUS {
             let what = format!("{number} is more than any machine has");
-            cx.fail(field.mark, Complaint::new(what, format!("write at most {MAX_CPUS}")));
+            cx.fail(mark, Complaint::new(what, format!("write at most {MAX_CPUS}")));
         }
         number
     };
@@ -86,14 +109,25 @@ fn machine(form: &MachineForm, end: Option<Duration>, cx: &mut Context) -> Machi
         }
         Some(Disk { access, bytes_per_s: each as f64, memory })
     });
-    let (cpus, servers) = (few(&form.cpus, cx), few(&form.servers, cx));
+    let cpus = few(form.cpus.get().0, form.cpus.mark, cx);
+    let (servers, shared) = match form.servers.get() {
+        Servers::Count(Count(number)) => (*number, Vec::new()),
+        Servers::Named(names) => (names.len() as u32, names.iter().map(|name| name.value.0.clone()).collect()),
+    };
+    let servers = few(servers, form.servers.mark, cx);
+    for (index, name) in shared.iter().enumerate() {
+        if shared[..index].contains(name) {
+            let what = format!("server {} is behind this address twice", quoted(name));
+            cx.fail(form.servers.mark, Complaint::new(what, "name each once"));
+        }
+    }
     let service = match form.service.get() {
         ServiceWord::Emulated => Service::Emulated,
         ServiceWord::ApachePhp => Service::ApachePhp,
         ServiceWord::Tomcat => Service::Tomcat,
         ServiceWord::Xapian => Service::Xapian,
     };
-    Machine { name: String::new(), cpus, speed, drift, servers, concurrency, backlog, thrashing, disk, service }
+    Machine { name: String::new(), cpus, speed, drift, servers, shared, concurrency, backlog, thrashing, disk, service }
 }
 
 /// The speed at the start, and the factor by which it changes.

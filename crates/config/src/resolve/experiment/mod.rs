@@ -44,7 +44,7 @@ pub(crate) fn resolve_experiment(
     let end = phases.last().map(|phase| phase.until).filter(|_| !file.phases.bad);
     let machines = machines::machines(file, &names, end, cx);
     let traffic = traffic::traffic(file, &names, end, folder, cx);
-    let faults = faults::faults(file, &names, end, cx);
+    let faults = faults::faults(file, &names, &machines, end, cx);
     let published = phases::published(file, &phases, &names, cx);
     let reserves = reserves::reserves(file, &names, &machines, cx);
     if cx.problems.reports() > 0 {

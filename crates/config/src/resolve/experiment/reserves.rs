@@ -33,6 +33,10 @@ pub(super) fn reserves(
         let what = format!("machine `{}` thrashes, and shares are of CPUs alone", machine.name);
         cx.fail(file.reserves.mark, Complaint::new(what, "remove its `thrashing:`"));
     }
+    if let Some(machine) = machines.iter().find(|machine| !machine.shared.is_empty()) {
+        let what = format!("machine `{}` has servers that others may have too, and shares are of one machine's", machine.name);
+        cx.fail(file.reserves.mark, Complaint::new(what, "write how many `servers:` it has"));
+    }
     let every = match form.every.get() {
         Switch::Off => None,
         Switch::On(Span(every)) => Some(*every),
