@@ -178,11 +178,13 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
             for ((rate, inside, work), class) in asked.into_iter().zip(&experiment.site.policy.classes) {
                 let Some(floor) = class.guarantee.throughput.filter(|_| rate > 0.0) else { continue };
                 let agreed = class.service_time.map_or(1.0, |agreed| agreed.as_secs_f64() * rate / inside);
-                let part = (floor / rate).min(1.0) * agreed.min(1.0);
+                let part = (floor * agreed.min(1.0) / rate).min(1.0);
                 owed.iter_mut().zip(work).for_each(|(owed, work)| *owed += work * part);
             }
-            // The fullest is the CPU of mqos-guarantees with 96.6 %.
-            let fits = owed.iter().zip(left).all(|(owed, left)| *owed < 0.97 * left || *owed == 0.0);
+            // The fullest is the CPU of mqos-guarantees with 96.6 %, but for Fig. 11: as published, what is asked of the six
+            // nodes that are left, 900/s and 500/s, is just what they serve.
+            let most = if experiment.name == "quorum-fig11" { 1.0 } else { 0.97 };
+            let fits = owed.iter().zip(left).all(|(owed, left)| *owed < most * left || *owed == 0.0);
             assert!(fits, "{} {}: {owed:?} of {left:?}", experiment.name, phase.name);
         }
     }
@@ -213,7 +215,10 @@ fn the_published_experiments_have_the_published_numbers() {
         assert!(figure.machines.len() == 8 && figure.machines.iter().all(|m| m.cpus == 2), "{name}");
         assert_eq!(rate(&figure, 1).0, [step(0, 500.0)], "{name}");
         assert_eq!(figure.traffic[1].demand[0].cpu, fixed(8_570), "{name}");
-        assert!(figure.site.policy.classes.iter().all(|c| c.service_time == Some(Duration::from_millis(8))), "{name}");
+        assert!(
+            figure.site.policy.classes.iter().all(|c| c.service_time == Some(Duration::from_micros(8_570))),
+            "{name}"
+        );
     }
     let fig9 = load("quorum-fig9", &[]).experiment;
     assert_eq!(rate(&fig9, 0).0, [step(0, 600.0), step(120, 2_400.0), step(180, 600.0)]);
@@ -235,6 +240,39 @@ fn the_published_experiments_have_the_published_numbers() {
     assert_eq!(rate(&infeasible, 1).0, [step(0, 850.0), step(60, 1_100.0)]);
     assert_eq!(infeasible.faults, [out(vec![0, 1])]);
     assert_eq!(infeasible.duration(), seconds(210));
+}
+
+#[test]
+fn classes_declare_what_their_requests_take() {
+    for path in yaml(Path::new(EXPERIMENTS)) {
+        let experiment = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
+        for (index, class) in experiment.site.policy.classes.iter().enumerate() {
+            let Some(declared) = class.service_time else { continue };
+            // Its streams as often as they send when the experiment begins; how often users do follows from what they wait.
+            let (mut sum, mut all) = (0.0, 0.0);
+            for traffic in experiment.traffic.iter().filter(|traffic| traffic.class == TrafficClass::Class(index)) {
+                let demand = &traffic.demand[0];
+                let own = means(demand).iter().sum::<f64>() + demand.io.mean();
+                let rate = match &traffic.source {
+                    Source::Open { rate, .. } => rate.at(Duration::ZERO),
+                    Source::Users { users, .. } => users.at(Duration::ZERO),
+                    Source::Objects { page, count, .. } => match &experiment.traffic[*page].source {
+                        Source::Open { rate, .. } => rate.at(Duration::ZERO) * count.mean(),
+                        _ => panic!("objects of pages that nobody asks for"),
+                    },
+                    // What files take depends on what is in memory.
+                    Source::Trace(_) | Source::Part { .. } => continue,
+                };
+                if traffic.documents.is_none() {
+                    (sum, all) = (sum + own * rate, all + rate);
+                }
+            }
+            let (declared, actual) = (declared.as_secs_f64(), if all > 0.0 { sum / all } else { continue });
+            // People write two digits.
+            let off = (declared / actual - 1.0).abs();
+            assert!(off < 0.02, "{} of {}: declares {declared} s and takes {actual}", class.name, experiment.name);
+        }
+    }
 }
 
 #[test]
