@@ -98,6 +98,16 @@ impl Cluster {
         answered.recv().map_err(|_| gone())
     }
 
+    /// For how many seconds the CPUs, the disk and the link of each node were occupied until now, and its workers held.
+    ///
+    /// # Errors
+    /// The thread of the nodes has ended early.
+    pub fn occupied(&self) -> io::Result<Vec<[f64; 4]>> {
+        let (answer, answered) = channel();
+        self.send(Message::Occupied { answer })?;
+        answered.recv().map_err(|_| gone())
+    }
+
     fn send(&self, message: Message) -> io::Result<()> {
         self.messages.send(message).map_err(|_| gone())?;
         self.waker.wake()

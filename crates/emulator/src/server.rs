@@ -26,6 +26,8 @@ pub(crate) enum Message {
     Stats { answer: Sender<Vec<NodeStats>> },
     /// Say what was done, in seconds of a nominal CPU, of a disk, of a link.
     Done { answer: Sender<Vec<[f64; 3]>> },
+    /// Say for how many seconds CPUs, disks and links were occupied, and workers held.
+    Occupied { answer: Sender<Vec<[f64; 4]>> },
     /// End.
     Stop,
 }
@@ -402,6 +404,9 @@ impl Server {
                 Message::Done { answer } => {
                     let _ = answer.send(self.nodes.iter_mut().map(Node::done).collect());
                 }
+                Message::Occupied { answer } => {
+                    let _ = answer.send(self.nodes.iter_mut().map(Node::occupied).collect());
+                }
                 Message::Health { node, health, answer } => {
                     let _ = answer.send(self.set_health(node, health));
                 }
@@ -457,6 +462,12 @@ impl Node {
         self.machine.advance(clock::now(), &mut self.finished);
         let Usage { done, disk, link, .. } = self.machine.usage();
         [done, disk, link].map(|nanos| nanos / clock::SECOND as f64)
+    }
+
+    fn occupied(&mut self) -> [f64; 4] {
+        self.machine.advance(clock::now(), &mut self.finished);
+        let Usage { busy, disk, link, held, .. } = self.machine.usage();
+        [busy, disk, link, held].map(|nanos| nanos / clock::SECOND as f64)
     }
 
     /// What was used, as an agent tells it: busy seconds of CPUs, disks and links, and how many of each there are. Call

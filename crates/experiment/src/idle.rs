@@ -70,6 +70,21 @@ impl Idle {
         let groups = self.groups.len();
         self.seconds.get(tick * groups..(tick + 1) * groups).unwrap_or_default()
     }
+
+    /// The same in longer ticks, `count` to one.
+    #[must_use]
+    pub fn merged(&self, count: usize) -> Idle {
+        let (groups, count) = (self.groups.len(), count.max(1));
+        let sum = |ticks: &[[f32; KINDS]]| {
+            let of = |group: usize, kind: usize| ticks.iter().skip(group).step_by(groups).map(|tick| tick[kind]).sum();
+            (0..groups).map(|group| std::array::from_fn(|kind| of(group, kind))).collect::<Vec<[f32; KINDS]>>()
+        };
+        Idle {
+            groups: self.groups.clone(),
+            ends: self.ends.chunks(count).filter_map(<[u64]>::last).copied().collect(),
+            seconds: self.seconds.chunks((count * groups).max(1)).flat_map(sum).collect(),
+        }
+    }
 }
 
 impl<'a> IdleMeter<'a> {
@@ -223,6 +238,9 @@ mod tests {
         // Of what is not known nothing is idle.
         assert_eq!(idle.tick(2), [[0.0, 2.0, 2.0, f32::INFINITY]]);
         assert_eq!(idle.tick(3), [[0.0; KINDS]; 0]);
+        let merged = idle.merged(2);
+        assert_eq!((merged.ends.as_slice(), merged.seconds.len()), ([2 * SECOND, 3 * SECOND].as_slice(), 2));
+        assert_eq!((merged.tick(0), merged.tick(1)), ([[2.0, 3.0, 3.0, f32::INFINITY]].as_slice(), idle.tick(2)));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weirgate_config::{Experiment, FaultKind, Service, TrafficClass};
 use weirgate_emulator::{IdLog, NodeStats};
-use weirgate_experiment::Condition;
+use weirgate_experiment::{Condition, Occupied};
 
 use crate::load::Template;
 use crate::nodes::Nodes;
@@ -150,6 +150,21 @@ impl Backing {
                     done[service.machine][0] = service.instances.cpu_time().as_secs_f64();
                 }
                 Ok(done)
+            }
+        }
+    }
+
+    /// Per machine what it was occupied with since the start. Of real services the CPU time is known, and not how many of
+    /// their workers are held: where these are limited nothing counts as idle.
+    ///
+    /// # Errors
+    /// The machines have ended early.
+    pub fn occupied(&self) -> Result<Vec<Occupied>, String> {
+        match self {
+            Backing::Emulated(nodes) => nodes.occupied(),
+            Backing::Real { .. } => {
+                let done = self.done()?.into_iter();
+                Ok(done.map(|resources| Occupied { resources, workers: None }).collect())
             }
         }
     }

@@ -14,7 +14,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use weirgate_config::{Experiment, Machine};
 use weirgate_emulator::{Cluster, Disk, Health, NodeSpec, NodeStats, Thrashing};
 use weirgate_experiment::random::{Purpose, seed_for};
-use weirgate_experiment::{Condition, oracle};
+use weirgate_experiment::{Condition, Occupied, oracle};
 
 use crate::process::on_cpu;
 
@@ -98,6 +98,17 @@ impl Nodes {
     /// The thread of the nodes has ended early.
     pub fn done(&self) -> Result<Vec<[f64; 3]>, String> {
         self.cluster.done().map_err(|error| error.to_string())
+    }
+
+    /// Per machine what it was occupied with since the start.
+    ///
+    /// # Errors
+    /// The thread of the nodes has ended early.
+    pub fn occupied(&self) -> Result<Vec<Occupied>, String> {
+        let occupied =
+            |[cpu, disk, link, workers]: [f64; 4]| Occupied { resources: [cpu, disk, link], workers: Some(workers) };
+        let all = self.cluster.occupied().map_err(|error| error.to_string())?;
+        Ok(all.into_iter().map(occupied).collect())
     }
 
     /// Per machine everything that it has counted, the ids of its requests included. They are copied: ask at the

@@ -17,7 +17,9 @@ use std::time::Duration;
 use rustix::process::{Resource, getrlimit};
 use weirgate_config::{Experiment, FaultKind, RESOURCE_NAMES, admin};
 use weirgate_emulator::clock;
-use weirgate_experiment::{Belief, Beliefs, Change, Condition, Run, Sample, Turn, Verdict, condition, judge, turns};
+use weirgate_experiment::{
+    Belief, Beliefs, Change, Condition, IdleMeter, Run, Sample, Turn, Verdict, condition, judge, turns,
+};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};
@@ -136,6 +138,9 @@ const LEAD: Duration = Duration::from_millis(200);
 /// Between two samples, as in the simulator.
 const SAMPLE: Duration = Duration::from_millis(500);
 
+/// Shortest pause between two looks at what the machines are occupied with: the emulated ones are interrupted by them.
+const SHORTEST_TICK: Duration = Duration::from_millis(50);
+
 /// Most connections of one stream of requests. More requests than that wait in the gateway only if it queues
 /// for longer than any limit of ours.
 const CONNECTIONS: usize = 4096;
@@ -179,16 +184,25 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         Stage { experiment, backing: &backing, gateway: gateway.as_mut(), start, active: Vec::new(), beliefs };
     let mut turns = turns(experiment).into_iter().peekable();
     let mut samples = Vec::new();
-    let mut next_sample = Duration::ZERO;
+    let mut idle = IdleMeter::new(experiment);
+    let tick = Duration::from_nanos(idle.every()).max(SHORTEST_TICK);
+    let (mut next_sample, mut next_tick) = (Duration::ZERO, tick);
     let length = experiment.duration();
     while next_sample <= length {
         let turn = turns.peek().map_or(Duration::MAX, |turn| turn.at);
-        let due = start + clock::nanos(next_sample.min(turn));
+        let due = start + clock::nanos(next_sample.min(turn).min(next_tick));
         clock::pause(Duration::from_nanos(due.saturating_sub(clock::now())));
-        if turn <= next_sample {
+        if turn <= next_sample.min(next_tick) {
             if let Some(turn) = turns.next() {
                 stage.turn(turn)?;
             }
+            continue;
+        }
+        if next_tick <= next_sample {
+            let occupied = stage.backing.occupied()?;
+            let now = stage.now();
+            idle.read(clock::nanos(now), &occupied);
+            next_tick = (next_tick + tick).max(now);
             continue;
         }
         samples.push(stage.sample()?);
@@ -198,6 +212,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         let sent = load.progress().traffic.iter().map(|counts| counts.sent).sum();
         watch(&Progress { elapsed: now, length, sent });
     }
+    idle.read(clock::nanos(stage.now()), &stage.backing.occupied()?);
     let beliefs = stage.beliefs.into_routes();
     let sent = load.join().map_err(|error| format!("load generator: {error}"))?;
     let used = gateway.cpu_time().saturating_sub(used_before);
@@ -215,7 +230,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
         records: sent.records,
         pages: sent.pages,
         samples,
-        idle: weirgate_experiment::Idle::default(),
+        idle: idle.finish(),
         beliefs,
     };
     let verdict = judge(experiment, &run);

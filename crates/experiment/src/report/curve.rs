@@ -99,6 +99,13 @@ impl<'a> Curve<'a> {
         self.report.outline.published.iter().find(ours)
     }
 
+    /// Is this place ours alone? The paper has figures of the group, and prints none of them for this place.
+    pub(super) fn is_ours(&self, group: &Group, place: (f64, usize)) -> bool {
+        let is_printed =
+            |place: &(f64, usize)| self.classes.iter().any(|class| self.published(group, class, *place).is_some());
+        !is_printed(&place) && self.places.iter().any(is_printed)
+    }
+
     /// Was its throughput guaranteed here and held, and its response time? A floor that cannot be held does not count.
     pub(super) fn kept(&self, group: &Group, class: &CurveClass<'_>, (_, phase): (f64, usize)) -> [Option<Kept>; 2] {
         let runs = PhaseRuns::new(&group.verdicts, phase);

@@ -21,7 +21,7 @@ pub mod text;
 
 use weirgate_config::Experiment;
 
-use crate::judge::{Avoidable, Verdict, Word};
+use crate::judge::{Avoidable, AvoidableVerdict, Verdict, Word};
 
 pub use curve::Curve;
 pub use drawings::{Drawing, drawings};
@@ -88,6 +88,17 @@ impl Group {
     #[must_use]
     pub fn broken(&self) -> bool {
         self.verdicts.iter().any(|verdict| verdict.verdict == Word::Broken)
+    }
+
+    /// Per class of whose owed requests some were refused or late though machines idled the worst run, with its seed.
+    #[must_use]
+    pub fn worst_avoidable(&self) -> Vec<(u64, &AvoidableVerdict)> {
+        let classes = self.verdicts.iter().map(|verdict| verdict.avoidable.len()).max().unwrap_or(0);
+        let worst = |class: usize| {
+            let runs = self.verdicts.iter().filter_map(|verdict| Some((verdict.seed, verdict.avoidable.get(class)?)));
+            runs.max_by(|(_, a), (_, b)| a.whole.share().total_cmp(&b.whole.share()))
+        };
+        (0..classes).filter_map(worst).filter(|(_, worst)| worst.whole.count() > 0).collect()
     }
 
     /// Avoidable refusals of all classes in all runs together.

@@ -74,7 +74,9 @@ fn over_axis(curve: &Curve<'_>, group: &Group) -> String {
             row.extend([served, floor, show(point.and_then(|p| p.response)), ceiling, shed]);
         }
         let infeasible = PhaseRuns::new(&group.verdicts, place.1).infeasible().missed > 0;
-        row.push(if infeasible { "infeasible: floors do not count".to_owned() } else { String::new() });
+        let infeasible = infeasible.then_some("infeasible: floors do not count");
+        let ours = curve.is_ours(group, *place).then_some("ours: no figure in the paper");
+        row.push(infeasible.into_iter().chain(ours).collect::<Vec<&str>>().join("; "));
         table.row(row);
         let paper = |class| curve.published(group, class, *place);
         if curve.classes.iter().any(|class| paper(class).is_some()) {
@@ -292,27 +294,19 @@ fn result(outline: &Outline, group: &Group) -> String {
 /// A line per class of whose owed requests some were refused or late though machines idled, with the worst of its seeds.
 fn avoidable(group: &Group) -> String {
     let mut text = String::new();
-    for index in 0..group.verdicts.iter().map(|verdict| verdict.avoidable.len()).max().unwrap_or(0) {
-        let runs = group.verdicts.iter().filter_map(|verdict| Some((verdict, verdict.avoidable.get(index)?)));
-        let Some((verdict, worst)) = runs.max_by(|(_, a), (_, b)| a.whole.share().total_cmp(&b.whole.share())) else {
-            continue;
-        };
-        if worst.whole.count() == 0 {
-            continue;
-        }
+    for (seed, worst) in group.worst_avoidable() {
         let Avoidable { owed, refused, late } = worst.whole;
+        let most = group.verdicts.iter().find(|verdict| verdict.seed == seed);
+        let most = most.and_then(|verdict| verdict.most_avoidable(&worst.class));
         let _ = writeln!(
             text,
             "  {} {}: {refused} refused and {late} late of {owed} owed though machines idled: {:.2} %, {:.2} % after the first \
-             second{} (seed {})",
+             second{} (seed {seed})",
             if worst.ok { "few avoidable refusals," } else { "AVOIDABLE refusals," },
             worst.class,
             worst.whole.share() * 100.0,
             worst.after_first_second.share() * 100.0,
-            verdict
-                .most_avoidable(&worst.class)
-                .map_or(String::new(), |(phase, _)| format!(", most in {}", phase.name)),
-            verdict.seed
+            most.map_or(String::new(), |(phase, _)| format!(", most in {}", phase.name)),
         );
     }
     text

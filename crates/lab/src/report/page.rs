@@ -66,7 +66,7 @@ fn total_table(report: &Report<'_>) -> String {
         html += &total_row(&total);
     }
     html + "</table></div><p class=\"note\">All classes together, in the judged part of each phase: dear requests count like \
-            cheap ones. In time are those within their class's limit; Weirgate is compared by them. Utilisation is work done over capacity, served / oracle the work of \
+            cheap ones. In time are as many as keep their class's guaranteed statistic within its limit; Weirgate is compared by them. Utilisation is work done over capacity, served / oracle the work of \
             served requests over the most that could have been served.</p>"
 }
 

@@ -98,6 +98,11 @@ pub(super) fn sentence(report: &Report<'_>) -> String {
         Kept { missed: 0, runs } => format!("{name} held all {runs} guarantees"),
         Kept { missed, runs } => format!("{name} missed {missed} of {runs} guarantees"),
     }];
+    let refused = |group: &&Group| group.verdicts.iter().any(|verdict| verdict.avoidable.iter().any(|of| !of.ok));
+    let refused = report.groups.iter().filter(refused).map(|group| group.discipline.clone()).collect::<Vec<String>>();
+    if !refused.is_empty() {
+        parts.push(format!("owed requests were refused though machines idled by {}", listed(&refused)));
+    }
     let held: Vec<String> = others().filter(|group| holds(group)).map(|group| group.discipline.clone()).collect();
     if !held.is_empty() {
         let all = if holds(reference) { "so did" } else { "all were held by" };
@@ -137,7 +142,7 @@ pub(super) fn sentence(report: &Report<'_>) -> String {
 
 fn holds(group: &Group) -> bool {
     let missed = group.missed();
-    missed.runs > 0 && missed.missed == 0
+    missed.runs > 0 && missed.missed == 0 && !group.broken()
 }
 
 /// `a`, `a and b`, `a, b and c`.

@@ -13,7 +13,7 @@ pub fn curve(report: &Report<'_>) -> String {
     let Some(curve) = Curve::of(report) else { return String::new() };
     let mut html = format!(
         "<h2>Over {}</h2><p class=\"note\">Each point is a judged phase. The dotted line of a class is what it is owed \
-         there, or its limit. Hollow marks are published figures. Of several seeds the median, and the area from the \
+         there, or its limit. Hollow marks are published figures; a place marked <i>ours</i> has none in the paper. Of several seeds the median, and the area from the \
          least to the largest. The pointer on a figure shows its numbers.</p>",
         escape(curve.axis)
     );
@@ -50,7 +50,8 @@ fn table(curve: &Curve<'_>) -> String {
             html += if first { "<tr class=\"first\">" } else { "<tr>" };
             let x = if first { format!("<b>{}</b>", place.0) } else { String::new() };
             first = false;
-            let _ = write!(html, "<td>{x}<td class=\"l\">{}", escape(&group.discipline));
+            let ours = if curve.is_ours(group, *place) { " <span class=\"m\">ours</span>" } else { "" };
+            let _ = write!(html, "<td>{x}<td class=\"l\">{}{ours}", escape(&group.discipline));
             html.extend(curve.classes.iter().map(|class| cells(curve, group, class, *place)));
             html += "</tr>";
             let paper: Vec<_> = curve.classes.iter().map(|class| curve.published(group, class, *place)).collect();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::{escape, figure_text};
-use crate::judge::ClassVerdict;
+use crate::judge::{Avoidable, ClassVerdict};
 use crate::report::{ClassRuns, Kept, Outline, OutlinedClass, OutlinedFigure, PhaseRuns, Report, Spread, pages};
 
 /// A row per phase, class and group.
@@ -17,7 +17,7 @@ pub fn verdicts(report: &Report<'_>) -> String {
     html += &if several { format!("<th class=\"l\">{}", report.by) } else { String::new() };
     html += "<th>offered/s<th>served/s";
     html += if oracle { "<th>oracle/s" } else { "" };
-    html += "<th>owed/s<th><th class=\"l\">response time, ms<th><th>shed<th>wrong<th>shed after, ms\
+    html += "<th>owed/s<th><th class=\"l\">response time, ms<th><th>shed<th>wrong<th>avoidable<th>shed after, ms\
              <th>failed<th>left<th>reaction, s<th>utili&shy;sation<th>served / oracle</tr>";
     for (index, phase) in report.outline.phases.iter().enumerate() {
         let mut first = true;
@@ -45,9 +45,78 @@ pub fn verdicts(report: &Report<'_>) -> String {
         }
     }
     html + "</table></div><p class=\"note\">Judged from the settling time of each phase on. Owed: what arrived within the \
-            guaranteed rate, at the agreed cost. Wrong: shed while the class was owed more. Of several seeds the median, \
-            and the least and the largest.</p>"
+            guaranteed rate, at the declared cost. Wrong: shed while the class was owed more. Avoidable: owed and refused or \
+            late, settling time included, though machines idled that could have served it. Impossible: a limit below what the \
+            class's own requests take alone on an idle machine, which does not count. Of several seeds the median, and the \
+            least and the largest.</p>"
+        + &avoidable(report)
+        + &settling(report)
         + &pages(report)
+}
+
+/// A row per class with a guaranteed throughput and group: its worst run. Empty if nothing was avoidable.
+fn avoidable(report: &Report<'_>) -> String {
+    let mut rows = String::new();
+    for group in report.groups {
+        for (seed, worst) in group.worst_avoidable() {
+            let Avoidable { owed, refused, late } = worst.whole;
+            let percent = |of: &Avoidable| format!("{:.2}", of.share() * 100.0);
+            let kept = Kept { missed: usize::from(!worst.ok), runs: 1 };
+            let _ = write!(
+                rows,
+                "<tr><td class=\"l\">{}<td class=\"l\">{}<td>{owed}<td>{refused}<td>{late}<td>{}<td>{}{}<td>{seed}</tr>",
+                escape(&group.discipline),
+                escape(&worst.class),
+                percent(&worst.whole),
+                percent(&worst.after_first_second),
+                mark(Some(kept))
+            );
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "<h2>Avoidable refusals</h2><div class=\"wide\"><table><tr><th class=\"l\">{}<th class=\"l\">class<th>owed<th>refused\
+         <th>late<th>%<th>%, after the first second<th><th>worst seed</tr>{rows}</table></div><p class=\"note\">Owed requests of \
+         the whole run that were refused or late though machines idled that could have served them.</p>",
+        report.by
+    )
+}
+
+/// A row per guarantee that was missed while its phase settled; empty without any.
+fn settling(report: &Report<'_>) -> String {
+    let mut rows = String::new();
+    for group in report.groups {
+        for verdict in &group.verdicts {
+            for miss in verdict.settling_misses() {
+                let [promised, got] = [miss.promised, miss.got].map(|figure| format!("{figure:.1}"));
+                let _ = write!(
+                    rows,
+                    "<tr><td class=\"l\">{}<td class=\"l\">{}<td class=\"l\">{}<td class=\"l\">{}<td>{promised}<td>{got}<td>{}</tr>",
+                    escape(&group.discipline),
+                    escape(&miss.phase.name),
+                    escape(&miss.class.class),
+                    if miss.class.settling.floor.is_some_and(|floor| !floor.ok && miss.phase.feasible) {
+                        "requests/s"
+                    } else {
+                        "response time, ms"
+                    },
+                    verdict.seed
+                );
+            }
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    format!(
+        "<h2>Missed while a phase settled</h2><div class=\"wide\"><table><tr><th class=\"l\">{}<th class=\"l\">phase<th \
+         class=\"l\">class<th class=\"l\">of<th>promised<th>was<th>seed</tr>{rows}</table></div><p class=\"note\">The first {} s \
+         of each phase. No control is instant: this is reported and breaks no run.</p>",
+        report.by,
+        figure_text(report.outline.settle_s)
+    )
 }
 
 /// A row per phase, class and group whose traffic comes as pages; empty if there are none.
@@ -108,9 +177,13 @@ fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
         median(Spread::of(of.floors().map(|f| f.owed_per_s))),
         mark(of.floor()),
         format!("<td class=\"l\">{response}"),
-        mark(of.ceiling()),
+        match of.ceiling() {
+            None => format!("<td class=\"m\">{}", of.ceiling_text()),
+            kept => mark(kept),
+        },
         total(|c| c.part.shed.count),
         total(|c| c.part.shed.wrong),
+        total(|c| c.avoidable().count()),
         format!("<td>{}", after.map_or(String::new(), |(p50, p95)| format!("{p50} / {p95}"))),
         total(|c| c.part.failed),
         total(|c| c.part.left),
@@ -214,7 +287,7 @@ pub fn configuration(outline: &Outline) -> String {
     html += "</table></div><p class=\"note\">";
     let _ = write!(html, "Machines: {}. ", escape(&outline.machines));
     let _ = write!(html, "Network: {} ms one way. ", figure_text(outline.network_ms));
-    let _ = write!(html, "The first {} s of each phase are not judged.", figure_text(outline.settle_s));
+    let _ = write!(html, "The first {} s of each phase are judged apart.", figure_text(outline.settle_s));
     for fault in &outline.faults {
         let at = figure_text(fault.from_s);
         let what = escape(&fault.what);
