@@ -73,10 +73,16 @@ fn available() -> Vec<Approach> {
         }
         match kind.installed() {
             Ok(()) => approaches.push(Approach::parse(kind.name).expect("its name")),
-            Err(why) => println!("{} is left out: {why}", kind.name),
+            Err(why) => say(&format!("{} is skipped: {why}", kind.name)),
         }
     }
     approaches
+}
+
+/// Prints a line that the test runner does not hold back.
+fn say(line: &str) {
+    // A test goes on if nobody listens.
+    let _ = writeln!(std::io::stderr(), "gateways: {line}");
 }
 
 fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr], directory: &Path) -> Box<dyn Gateway> {
@@ -266,9 +272,13 @@ fn an_overloaded_class_is_limited_where_the_peer_claims_to() {
                 assert!(served(&a) > 0.98 && p95(&a) < 300.0, "{figures}");
                 assert!(b.shed > 0 && p95(&b) < 500.0, "{figures}");
             }
-            "partition" | "nginx" => assert!(served(&a) > 0.98 && p95(&a) < 300.0 && served(&b) < 0.8, "{figures}"),
+            "partition" | "haproxy-classes" | "nginx" => {
+                assert!(served(&a) > 0.98 && p95(&a) < 300.0 && served(&b) < 0.8, "{figures}")
+            }
             // It has a least limit for each, and no queue in which a burst of A could wait.
             "envoy-adaptive" => assert!(b.shed > 0 && served(&a) > 1.5 * served(&b), "{figures}"),
+            // Places and queue are of the class. While it measures, a burst of A finds no more than these.
+            "envoy-classes" => assert!(b.shed > 0 && served(&a) > 0.9 && served(&b) < 0.8, "{figures}"),
             // It rejects whoever misses a deadline, whatever he is owed.
             "envoy-admission" => assert!(b.shed > 0 && p95(&b) < 500.0, "{figures}"),
             other => panic!("nothing is known of {other}"),
@@ -322,10 +332,35 @@ fn what_cannot_be_told_is_said_before_anything_starts() {
         let words = match approach.kind().name {
             "haproxy-tuned" => "haproxy-tuned: pool shared: maxconn: a multiple needs `service_time`",
             "partition" => "partition: class A.1 has no `service_time`",
+            "haproxy-classes" => "haproxy-classes: class A.1: maxconn: a multiple needs `service_time`",
             "nginx" => "nginx: class A.1: conn: a multiple needs",
+            "envoy-classes" => "envoy-classes: class A.1: requests: a multiple needs `service_time`",
             _ => continue,
         };
         let error = approach.start(&setting).err().unwrap_or_else(|| panic!("{approach} has been told"));
         assert!(error.contains(words), "{error}");
+    }
+}
+
+#[test]
+fn without_service_times_a_peer_can_be_told_the_workers() {
+    let mut experiment = experiment("50", "50");
+    experiment.site.policy.nodes.iter_mut().for_each(|node| node.capacity = None);
+    experiment.site.policy.classes.iter_mut().for_each(|class| class.service_time = None);
+    for approach in [
+        "haproxy-tuned:maxconn=workers",
+        "haproxy-classes:maxconn=workers",
+        "nginx:conn=workers,rest=4,max_conns=workers",
+        "envoy-classes:requests=workers",
+    ] {
+        let approach = Approach::parse(approach).expect("it is sound");
+        if let Err(why) = approach.kind().installed() {
+            say(&format!("{approach} is skipped: {why}"));
+            continue;
+        }
+        let (_nodes, addresses) = Recorder::three();
+        let directory = Directory::new(&format!("workers {}", approach.kind().name));
+        let gateway = start(&approach, &experiment, &addresses, &directory.0);
+        assert_eq!(get(gateway.address(), "A.1", "1"), 200, "{approach}");
     }
 }

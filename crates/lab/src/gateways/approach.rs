@@ -24,8 +24,10 @@ const KINDS: &[&Kind] = &[
     &haproxy::LEASTCONN,
     &haproxy::PARTITION,
     &haproxy::TUNED,
+    &haproxy::CLASSES,
     &nginx::NGINX,
     &envoy::ADAPTIVE,
+    &envoy::CLASSES,
     &envoy::ADMISSION,
 ];
 
@@ -186,6 +188,15 @@ mod tests {
     }
 
     #[test]
+    fn no_peer_that_is_told_the_policy_is_tuned_with_more_effort_than_another() {
+        let told = Approach::all().iter().filter(|kind| !kind.is_ours());
+        // Those that only spread load have two knobs, and nothing of the policy in them.
+        for kind in told.filter(|kind| !["haproxy-leastconn", "partition"].contains(&kind.name)) {
+            assert_eq!(kind.sweep.len(), 8, "{}", kind.name);
+        }
+    }
+
+    #[test]
     fn knobs_come_in_the_order_of_the_kind_and_have_defaults() {
         let approach = Approach::parse("haproxy-tuned:queue=25%,maxconn=4").unwrap();
         assert_eq!(approach.to_string(), "haproxy-tuned:maxconn=4,queue=25%");
@@ -197,7 +208,7 @@ mod tests {
     #[test]
     fn what_cannot_be_understood_is_named_with_what_can() {
         for (text, words) in [
-            ("haproxy", &["no approach `haproxy`", "haproxy-tuned, nginx"][..]),
+            ("haproxy", &["no approach `haproxy`", "haproxy-classes, nginx"][..]),
             ("", &["no approach ``"]),
             ("nginx:maxconn=4", &["nginx: there is no knob `maxconn`", "rate, burst"]),
             ("haproxy-tuned:maxconn", &["`maxconn` sets nothing", "knob=value"]),

@@ -22,13 +22,23 @@ pub(super) fn is<T: FromStr<Err = String>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(|_| ())
 }
 
-/// How many requests: `4`, `2x` (so many times what the guarantees take by Little's law), or `off`.
+/// For [`Knob::check`] of the places of a class without a guarantee, which has no load that could be multiplied.
+pub(super) fn is_rest(text: &str) -> Result<(), String> {
+    match text.parse() {
+        Ok(Slots::Times(_)) | Err(_) => Err("write a number such as 1, workers, or off".to_owned()),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// How many requests: `4`, `2x` (so many times what the guarantees take by Little's law), `workers`, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slots {
     /// So many.
     Count(u32),
     /// A multiple, > 0, of the slots that are taken at the guaranteed rates.
     Times(f64),
+    /// As many as the servers work on at once; their operator has configured it.
+    Workers,
     /// No bound.
     Off,
 }
@@ -48,27 +58,31 @@ impl FromStr for Slots {
         let slots = match text.strip_suffix('x') {
             Some(times) => times.parse().ok().filter(sound).map(Slots::Times),
             None if text == "off" => Some(Slots::Off),
+            None if text == "workers" => Some(Slots::Workers),
             None => text.parse().ok().filter(|count| (1..=MOST_SLOTS).contains(count)).map(Slots::Count),
         };
-        slots.ok_or_else(|| "write a number such as 4, a multiple of the guaranteed load such as 2x, or off".into())
+        slots.ok_or_else(|| {
+            "write a number such as 4, a multiple of the guaranteed load such as 2x, workers, or off".into()
+        })
     }
 }
 
 impl Slots {
-    /// The bound where the guaranteed load takes `base` slots; `None` is no bound.
+    /// The bound where the guaranteed load takes `base` slots and servers have so many `workers`; `None` is no bound.
     ///
     /// # Errors
     /// A multiple of an unknown base.
-    pub(super) fn of(self, base: Option<f64>) -> Result<Option<u32>, &'static str> {
+    pub(super) fn of(self, base: Option<f64>, workers: Option<u32>) -> Result<Option<u32>, &'static str> {
         match (self, base) {
             (Slots::Off, _) => Ok(None),
+            (Slots::Workers, _) => Ok(workers),
             (Slots::Count(count), _) => Ok(Some(count)),
             // Half a request is none: rounded up.
             (Slots::Times(times), Some(base)) => {
                 Ok(Some((times * base).ceil().clamp(1.0, f64::from(MOST_SLOTS)) as u32))
             }
             (Slots::Times(_), None) => Err("a multiple needs `service_time` of every class with a floor, or \
-                                            `capacity` of every node; write a number, such as 4"),
+                                            `capacity` of every node; write a number, such as 4, or `workers`"),
         }
     }
 }
@@ -128,14 +142,17 @@ mod tests {
         assert_eq!("4".parse(), Ok(Slots::Count(4)));
         assert_eq!("1.5x".parse(), Ok(Slots::Times(1.5)));
         assert_eq!("off".parse(), Ok(Slots::Off));
+        assert_eq!("workers".parse(), Ok(Slots::Workers));
         for bad in ["", "0", "-1", "4.5", "x", "0x", "-2x", "nanx", "infx", "70000"] {
             assert!(bad.parse::<Slots>().is_err(), "{bad}");
         }
-        assert_eq!(Slots::Times(2.0).of(Some(1.8)), Ok(Some(4)));
-        assert_eq!(Slots::Times(2.0).of(Some(0.0)), Ok(Some(1)));
-        assert_eq!(Slots::Count(3).of(None), Ok(Some(3)));
-        assert_eq!(Slots::Off.of(None), Ok(None));
-        assert!(Slots::Times(2.0).of(None).is_err_and(|why| why.contains("service_time")));
+        assert_eq!(Slots::Times(2.0).of(Some(1.8), None), Ok(Some(4)));
+        assert_eq!(Slots::Times(2.0).of(Some(0.0), None), Ok(Some(1)));
+        assert_eq!(Slots::Count(3).of(None, Some(8)), Ok(Some(3)));
+        assert_eq!(Slots::Off.of(None, Some(8)), Ok(None));
+        assert_eq!(Slots::Workers.of(Some(1.8), Some(8)), Ok(Some(8)));
+        assert_eq!(Slots::Workers.of(Some(1.8), None), Ok(None));
+        assert!(Slots::Times(2.0).of(None, Some(8)).is_err_and(|why| why.contains("service_time")));
     }
 
     #[test]

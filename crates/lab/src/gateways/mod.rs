@@ -7,6 +7,8 @@
 
 mod approach;
 mod envoy;
+#[cfg(test)]
+mod golden;
 mod haproxy;
 mod knob;
 mod launch;

@@ -84,6 +84,12 @@ impl Class<'_> {
     pub(super) fn slots(&self) -> Option<f64> {
         Some(self.floor? * self.service?.as_secs_f64())
     }
+
+    /// The part of them in `server` of `pool`, by its weight.
+    pub(super) fn slots_in(&self, server: &Server<'_>, pool: &Pool<'_>) -> Option<f64> {
+        let weight: u32 = pool.servers.iter().map(|server| server.weight).sum();
+        Some(self.slots()? * f64::from(server.weight) / f64::from(weight))
+    }
 }
 
 impl Pool<'_> {
@@ -91,6 +97,11 @@ impl Pool<'_> {
     pub(super) fn strictest(&self) -> Duration {
         let limits = self.classes.iter().filter_map(|class| class.limit).min();
         limits.or_else(|| self.classes.iter().map(|class| class.max_wait).min()).unwrap_or(Duration::MAX)
+    }
+
+    /// The servers' workers together; `None` if one has no limit.
+    pub(super) fn workers(&self) -> Option<u32> {
+        self.servers.iter().map(|server| server.workers).sum()
     }
 
     /// The servers' slots together; `None` if one is unknown.

@@ -15,10 +15,56 @@ pub(super) const MEASURED: &str = "measured";
 /// How the admin interface shows a host that is out by the endpoints file.
 pub(super) const DRAINING: &str = "/eds_status_draining";
 
+/// A set of servers with the classes that use it.
+pub(super) struct Cluster<'p> {
+    /// Unique.
+    pub(super) name: String,
+    pub(super) pool: &'p Pool<'p>,
+    pub(super) classes: Vec<&'p Class<'p>>,
+    /// `None`: a filter decides how much goes in.
+    pub(super) breakers: Option<Breakers>,
+}
+
+impl Cluster<'_> {
+    /// Places of all servers together; `None` is no bound.
+    fn places(&self) -> Option<u32> {
+        let servers = u32::try_from(self.pool.servers.len()).unwrap_or(u32::MAX);
+        Some(self.breakers?.each?.saturating_mul(servers))
+    }
+}
+
+/// What bounds a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Breakers {
+    /// Connections to each server, which are requests in it: HTTP/1.1 has one at a time; `None` is no bound.
+    pub(super) each: Option<u32>,
+    /// Requests that wait for a connection.
+    pub(super) pending: u32,
+}
+
 /// The filter that is compared, with its figures.
 pub(super) enum Filter {
-    Adaptive { per_class: bool, rtt: Option<f64>, buffer: f64, min: Slots, update: Duration },
-    Admission { per_class: bool, deadline: f64, threshold: f64, aggression: f64, window: Duration, rejection: f64 },
+    /// None; routes give up what takes longer than so many times the limit.
+    Off {
+        deadline: f64,
+    },
+    Adaptive {
+        per_class: bool,
+        rtt: Option<f64>,
+        buffer: f64,
+        min: Slots,
+        update: Duration,
+        /// Routes of guaranteed classes give up after so many times the limit, and the others have no filter.
+        deadline: Option<f64>,
+    },
+    Admission {
+        per_class: bool,
+        deadline: f64,
+        threshold: f64,
+        aggression: f64,
+        window: Duration,
+        rejection: f64,
+    },
 }
 
 impl Filter {
@@ -28,7 +74,8 @@ impl Filter {
             text => Some(text.parse::<Share>()?.0),
         };
         let (Share(buffer), Span(update)) = (approach.knob("buffer")?, approach.knob("update")?);
-        Ok(Filter::Adaptive { per_class: per_class(approach)?, rtt, buffer, min: approach.knob("min")?, update })
+        let min = approach.knob("min")?;
+        Ok(Filter::Adaptive { per_class: per_class(approach)?, rtt, buffer, min, update, deadline: None })
     }
 
     pub(super) fn admission(approach: &Approach) -> Result<Filter, String> {
@@ -46,19 +93,29 @@ impl Filter {
 
     fn per_class(&self) -> bool {
         match *self {
+            Filter::Off { .. } => true,
             Filter::Adaptive { per_class, .. } | Filter::Admission { per_class, .. } => per_class,
         }
     }
 
-    /// The filter by which `class` of `pool` goes.
-    fn name(&self, pool: &Pool<'_>, class: &Class<'_>) -> String {
-        if self.per_class() { format!("class-{}", class.name) } else { format!("pool-{}", pool.name) }
+    /// The filter by which `class` of `pool` goes, if it goes by one.
+    fn name(&self, pool: &Pool<'_>, class: &Class<'_>) -> Option<String> {
+        let goes = match self {
+            Filter::Off { .. } => false,
+            // A class without a guarantee has a small fixed bound already, in its cluster.
+            Filter::Adaptive { deadline: Some(_), .. } => class.floor.is_some(),
+            Filter::Adaptive { .. } | Filter::Admission { .. } => true,
+        };
+        let name = if self.per_class() { format!("class-{}", class.name) } else { format!("pool-{}", pool.name) };
+        goes.then_some(name)
     }
 
     /// From a request's last byte to the last of its answer.
     fn timeout(&self, class: &Class<'_>) -> Duration {
         match (self, class.limit) {
-            (Filter::Admission { deadline, .. }, Some(limit)) => limit.mul_f64(*deadline),
+            (Filter::Off { deadline }, Some(limit))
+            | (Filter::Adaptive { deadline: Some(deadline), .. }, Some(limit))
+            | (Filter::Admission { deadline, .. }, Some(limit)) => limit.mul_f64(*deadline),
             _ => class.timeouts.total,
         }
     }
@@ -80,7 +137,7 @@ impl fmt::Display for Seconds {
 /// The servers of a pool, as Envoy's endpoint discovery knows them.
 #[derive(Debug)]
 pub(super) struct Endpoints {
-    pool: String,
+    pub(super) pool: String,
     /// Where Envoy reads them: a file holds one pool.
     pub(super) file: PathBuf,
     /// Node of the policy, its name, address and weight.
@@ -95,10 +152,10 @@ impl Endpoints {
         Endpoints { pool: pool.name.to_owned(), file, servers: servers.collect() }
     }
 
-    /// What the admin interface calls a node's host.
-    pub(super) fn of_node(&self, node: usize) -> impl Iterator<Item = String> {
+    /// What the admin interface calls a node's host in `cluster`.
+    pub(super) fn of_node(&self, node: usize, cluster: &str) -> impl Iterator<Item = String> {
         let servers = self.servers.iter().filter(move |(of, ..)| *of == node);
-        servers.map(|(_, _, address, _)| format!("{}::{address}", self.pool))
+        servers.map(move |(_, _, address, _)| format!("{cluster}::{address}"))
     }
 
     /// The file's text; who is out drains.
@@ -133,7 +190,7 @@ resources:
 pub(super) fn text(
     approach: &Approach,
     filter: &Filter,
-    pools: &[Pool<'_>],
+    clusters: &[Cluster<'_>],
     address: SocketAddr,
     admin: &Path,
     endpoints: &[Endpoints],
@@ -168,8 +225,8 @@ static_resources:
         ip = address.ip(),
         port = address.port(),
     );
-    for (name, classes) in filters(filter, pools) {
-        write_filter(&mut text, filter, &name, &classes);
+    for (name, cluster, classes) in filters(filter, clusters) {
+        write_filter(&mut text, filter, &name, cluster, &classes);
     }
     text.push_str(
         "          - name: router
@@ -183,30 +240,38 @@ static_resources:
               routes:
 ",
     );
-    routes(&mut text, filter, pools);
+    routes(&mut text, filter, clusters);
     text.push_str("  clusters:\n");
-    for (pool, endpoints) in pools.iter().zip(endpoints) {
-        cluster(&mut text, pool, &endpoints.file);
+    for cluster in clusters {
+        if let Some(endpoints) = endpoints.iter().find(|of| of.pool == cluster.pool.name) {
+            write_cluster(&mut text, cluster, &endpoints.file);
+        }
     }
     text
 }
 
 /// Every filter with the classes that go by it.
-fn filters<'p>(filter: &Filter, pools: &'p [Pool<'p>]) -> Vec<(String, Vec<&'p Class<'p>>)> {
-    let mut filters: Vec<(String, Vec<&Class<'_>>)> = Vec::new();
-    for (pool, class) in pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class))) {
-        let name = filter.name(pool, class);
-        match filters.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, classes)) => classes.push(class),
-            None => filters.push((name, vec![class])),
+fn filters<'a, 'p>(filter: &Filter, clusters: &'a [Cluster<'p>]) -> Vec<(String, &'a Cluster<'p>, Vec<&'p Class<'p>>)> {
+    let mut filters: Vec<(String, &Cluster<'_>, Vec<&Class<'_>>)> = Vec::new();
+    for (cluster, class) in members(clusters) {
+        let Some(name) = filter.name(cluster.pool, class) else { continue };
+        match filters.iter_mut().find(|(other, ..)| *other == name) {
+            Some((.., classes)) => classes.push(class),
+            None => filters.push((name, cluster, vec![class])),
         }
     }
     filters
 }
 
-fn write_filter(text: &mut String, filter: &Filter, name: &str, classes: &[&Class<'_>]) {
+/// Every class with its cluster.
+fn members<'a, 'p>(clusters: &'a [Cluster<'p>]) -> impl Iterator<Item = (&'a Cluster<'p>, &'p Class<'p>)> {
+    clusters.iter().flat_map(|cluster| cluster.classes.iter().map(move |class| (cluster, *class)))
+}
+
+fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluster<'_>, classes: &[&Class<'_>]) {
     let _ = write!(text, "          - name: \"{name}\"\n            disabled: true\n            typed_config:\n");
     match filter {
+        Filter::Off { .. } => {}
         Filter::Adaptive { rtt, buffer, min, update, .. } => {
             let ideal = match rtt.and_then(|share| Some(ideal(classes)?.mul_f64(share))) {
                 Some(ideal) => format!(
@@ -223,14 +288,19 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, classes: &[&Clas
             };
             let owed =
                 classes.iter().filter(|class| class.floor.is_some()).map(|class| class.slots()).sum::<Option<f64>>();
-            // What is unknown or not owed has Envoy's own least limit.
-            let least = match min.of(owed.filter(|slots| *slots > 0.0)) {
-                Ok(Some(least)) => format!(
+            let owed = owed.filter(|slots| *slots > 0.0);
+            // What is unknown or not owed has Envoy's own least limit. Breakers have set theirs by the same multiple.
+            let least = match (cluster.breakers, min.of(owed, cluster.pool.workers())) {
+                (Some(_), _) => cluster.places(),
+                (None, least) => least.ok().flatten(),
+            };
+            let least = match least {
+                Some(least) => format!(
                     "
                   # The limit does not fall below what the guaranteed rates need.
                   min_concurrency: {least}"
                 ),
-                Ok(None) | Err(_) => String::new(),
+                None => String::new(),
             };
             let _ = write!(
                 text,
@@ -281,30 +351,34 @@ fn ideal(classes: &[&Class<'_>]) -> Option<Duration> {
     Some(Duration::from_secs_f64(time / rate))
 }
 
-fn routes(text: &mut String, filter: &Filter, pools: &[Pool<'_>]) {
-    let classes = || pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class)));
-    for (pool, class) in classes() {
+fn routes(text: &mut String, filter: &Filter, clusters: &[Cluster<'_>]) {
+    for (cluster, class) in members(clusters) {
         let condition = format!(", headers: [{{ name: x-class, string_match: {{ exact: \"{}\" }} }}]", class.name);
-        route(text, filter, pool, class, &condition);
+        route(text, filter, cluster, class, &condition);
     }
-    if let Some((pool, class)) = classes().find(|(_, class)| class.last) {
+    if let Some((cluster, class)) = members(clusters).find(|(_, class)| class.last) {
         text.push_str("              # A request of no class that is listed is one of the last, as in the policy.\n");
-        route(text, filter, pool, class, "");
+        route(text, filter, cluster, class, "");
     }
 }
 
-fn route(text: &mut String, filter: &Filter, pool: &Pool<'_>, class: &Class<'_>, condition: &str) {
+fn route(text: &mut String, filter: &Filter, cluster: &Cluster<'_>, class: &Class<'_>, condition: &str) {
+    let _ = writeln!(text, "              - match: {{ prefix: \"/\"{condition} }}");
+    if let Some(name) = filter.name(cluster.pool, class) {
+        let _ = write!(
+            text,
+            "                typed_per_filter_config:
+                  \"{name}\": {{ \"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {{}} }}
+"
+        );
+    }
     let _ = write!(
         text,
-        "              - match: {{ prefix: \"/\"{condition} }}
-                typed_per_filter_config:
-                  \"{name}\": {{ \"@type\": type.googleapis.com/envoy.config.route.v3.FilterConfig, config: {{}} }}
-                route:
-                  cluster: \"{pool}\"
+        "                route:
+                  cluster: \"{cluster}\"
                   timeout: {timeout}
 ",
-        name = filter.name(pool, class),
-        pool = pool.name,
+        cluster = cluster.name,
         timeout = Seconds(filter.timeout(class)),
     );
     if class.retry.max_retries > 0 {
@@ -316,9 +390,10 @@ fn route(text: &mut String, filter: &Filter, pool: &Pool<'_>, class: &Class<'_>,
     }
 }
 
-fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
-    let longest = |time: fn(&Class<'_>) -> Duration| Seconds(pool.classes.iter().map(time).max().unwrap_or_default());
-    let ratio = pool.classes.iter().map(|class| class.retry.ratio).fold(0.0, f64::max);
+fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
+    let (pool, classes) = (cluster.pool, || cluster.classes.iter().copied());
+    let longest = |time: fn(&Class<'_>) -> Duration| Seconds(classes().map(time).max().unwrap_or_default());
+    let ratio = classes().map(|class| class.retry.ratio).fold(0.0, f64::max);
     let health = pool.health;
     let _ = write!(
         text,
@@ -326,6 +401,7 @@ fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
     connect_timeout: {connect}
     type: EDS
     eds_cluster_config:
+      service_name: \"{pool}\"
       eds_config:
         path_config_source: {{ path: \"{file}\", watched_directory: {{ path: \"{directory}\" }} }}
     # The server with the fewest requests of all, not of two drawn at random.
@@ -345,13 +421,7 @@ fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
       timeout: {timeout}
       unhealthy_threshold: {fall}
       healthy_threshold: {rise}
-    # The filter decides how much goes in: Envoy's own bound of 1024 must not. Retries as the policy says.
-    circuit_breakers:
-      thresholds:
-      - max_connections: 65535
-        max_pending_requests: 65535
-        max_requests: 65535
-        retry_budget: {{ budget_percent: {{ value: {budget} }} }}
+{breakers}        retry_budget: {{ budget_percent: {{ value: {budget} }} }}
     # Idle connections are closed before a server closes them.
     typed_extension_protocol_options:
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
@@ -359,7 +429,9 @@ fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
         common_http_protocol_options: {{ idle_timeout: {idle} }}
         explicit_http_config: {{ http_protocol_options: {{}} }}
 ",
-        name = pool.name,
+        name = cluster.name,
+        pool = pool.name,
+        breakers = breakers(cluster),
         connect = longest(|class| class.timeouts.connect),
         file = endpoints.display(),
         directory = endpoints.parent().unwrap_or(Path::new("/")).display(),
@@ -388,4 +460,37 @@ fn cluster(text: &mut String, pool: &Pool<'_>, endpoints: &Path) {
             share = (pool.ejection.max_share * 100.0).round(),
         );
     }
+}
+
+/// The circuit breakers, to which the retry budget is added.
+fn breakers(cluster: &Cluster<'_>) -> String {
+    let Some(Breakers { each, pending }) = cluster.breakers else {
+        return "    # The filter decides how much goes in: Envoy's own bound of 1024 must not. Retries as the policy says.
+    circuit_breakers:
+      thresholds:
+      - max_connections: 65535
+        max_pending_requests: 65535
+        max_requests: 65535
+"
+        .to_owned();
+    };
+    let each = each.map(|each| {
+        format!(
+            "      # Over HTTP/1.1 a connection is a request: few are in a server at once, and the excess waits here.
+      per_host_thresholds: [{{ max_connections: {each} }}]
+"
+        )
+    });
+    let requests = cluster.places().unwrap_or(65_535);
+    format!(
+        "    # This class alone has these places and this queue. Retries as the policy says.
+    circuit_breakers:
+{each}      thresholds:
+      - max_connections: {requests}
+        max_requests: {requests}
+        # More than wait here are answered with 503 at once.
+        max_pending_requests: {pending}
+",
+        each = each.unwrap_or_default(),
+    )
 }

@@ -1,8 +1,10 @@
-//! Envoy, twice: its adaptive concurrency filter and its admission control filter.
+//! Envoy, three times: its adaptive concurrency filter, its admission control filter, and a cluster with circuit
+//! breakers for each class.
 //!
-//! Source: envoyproxy.io, "Adaptive Concurrency", "Admission Control", and "Endpoint discovery service (EDS)" with
-//! file subscriptions, through which nodes are taken out.
+//! Source: envoyproxy.io, "Adaptive Concurrency", "Admission Control", "Circuit breaking", and "Endpoint discovery
+//! service (EDS)" with file subscriptions, through which nodes are taken out.
 
+mod classes;
 mod config;
 
 use std::io::{Read, Write};
@@ -12,10 +14,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use self::config::{Endpoints, Filter};
-use super::knob::{Knob, Share, Slots, Span, is};
+use self::config::{Cluster, Endpoints, Filter};
+use super::knob::{Knob, Share, Slots, Span, is, is_rest};
 use super::launch::{Peer, SocketPath, check, subdirectory, version, write};
-use super::terms::pools;
+use super::terms::{Pool, pools};
 use super::{Approach, Gateway, Kind, Setting};
 use crate::programs::Program;
 
@@ -60,8 +62,17 @@ pub(super) const ADAPTIVE: Kind = Kind {
         },
         Knob { name: "update", default: "100ms", about: "time between two changes of the limit", check: is::<Span> },
     ],
-    sweep: &["per=pool", "rtt=measured", "rtt=200%", "rtt=400%", "min=2x", "min=8x", "per=pool,rtt=measured,min=off"],
-    start: |setting, approach| start(setting, approach, Filter::adaptive(approach)?),
+    sweep: &[
+        "per=pool",
+        "rtt=measured",
+        "rtt=measured,min=8x",
+        "rtt=200%",
+        "rtt=400%",
+        "min=2x",
+        "min=8x",
+        "per=pool,rtt=measured,min=off",
+    ],
+    start: |setting, approach| start(setting, approach, Filter::adaptive(approach)?, pooled),
 };
 
 /// Rejection by success rate.
@@ -94,12 +105,66 @@ pub(super) const ADMISSION: Kind = Kind {
         "per=pool",
         "deadline=50%",
         "threshold=80%",
+        "threshold=99%",
         "aggression=200%",
         "window=5s",
         "rejection=95%",
         "window=5s,rejection=95%",
     ],
-    start: |setting, approach| start(setting, approach, Filter::admission(approach)?),
+    start: |setting, approach| start(setting, approach, Filter::admission(approach)?, pooled),
+};
+
+/// A cluster with circuit breakers for each class.
+pub(super) const CLASSES: Kind = Kind {
+    name: "envoy-classes",
+    about: "Envoy with a cluster and circuit breakers for each class over the same servers, and a measured gradient limit",
+    program: Some(Program::Envoy),
+    knobs: &[
+        Knob {
+            name: "requests",
+            default: "2x",
+            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, or off",
+            check: is::<Slots>,
+        },
+        Knob {
+            name: "rest",
+            default: "1",
+            about: "most requests of a class without a guarantee in a server: a number, workers, or off",
+            check: is_rest,
+        },
+        Knob {
+            name: "pending",
+            default: "50%",
+            about: "most that wait for a place: what the guaranteed rate serves in this share of the class's limit",
+            check: is::<Share>,
+        },
+        Knob {
+            name: "deadline",
+            default: "200%",
+            about: "a request that takes longer is given up, as a share of the class's guaranteed response time",
+            check: is::<Share>,
+        },
+        Knob {
+            name: "rtt",
+            default: config::MEASURED,
+            about: "the ideal response time of the gradient limit, measured, or off: no such limit",
+            check: |text| match text {
+                config::MEASURED | "off" => Ok(()),
+                _ => Err("write measured or off".into()),
+            },
+        },
+    ],
+    sweep: &[
+        "requests=4x",
+        "requests=8x",
+        "requests=workers",
+        "requests=workers,rest=2",
+        "rest=4",
+        "pending=90%",
+        "rtt=off",
+        "requests=workers,rtt=off",
+    ],
+    start: |setting, approach| start(setting, approach, classes::filter(approach)?, classes::clusters),
 };
 
 fn percent(text: &str) -> Result<(), String> {
@@ -117,6 +182,8 @@ struct Envoy {
     socket: SocketPath,
     /// Per pool.
     endpoints: Vec<Endpoints>,
+    /// Every cluster and the pool that it uses.
+    clusters: Vec<(String, String)>,
     /// Per node of the policy: is it out?
     out: Vec<bool>,
 }
@@ -124,9 +191,24 @@ struct Envoy {
 /// How long an answer of the admin interface may take: its thread shares the CPU with the one that serves.
 const ANSWER: Duration = Duration::from_secs(5);
 
-fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter) -> Result<Box<dyn Gateway>, String> {
+/// What makes clusters of the policy's pools.
+type Plan = for<'p> fn(&'p [Pool<'p>], &Approach) -> Result<Vec<Cluster<'p>>, String>;
+
+/// A cluster for each pool. The filter decides how much goes in, so nothing bounds it.
+fn pooled<'p>(pools: &'p [Pool<'p>], _approach: &Approach) -> Result<Vec<Cluster<'p>>, String> {
+    let cluster = |pool: &'p Pool<'p>| Cluster {
+        name: pool.name.to_owned(),
+        pool,
+        classes: pool.classes.iter().collect(),
+        breakers: None,
+    };
+    Ok(pools.iter().map(cluster).collect())
+}
+
+fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan) -> Result<Box<dyn Gateway>, String> {
     let program = Program::Envoy.find()?;
     let pools = pools(setting)?;
+    let clusters = plan(&pools, approach)?;
     // In a directory of its own: Envoy looks whenever something is moved into it.
     let directory = subdirectory(setting, "endpoints")?;
     let endpoints: Vec<Endpoints> = pools.iter().map(|pool| Endpoints::new(pool, &directory)).collect();
@@ -136,7 +218,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter) -> Result<B
     }
     let socket = SocketPath::new();
     let peer = Peer::start("envoy", setting, |address| {
-        let text = config::text(approach, &filter, &pools, address, &socket.0, &endpoints);
+        let text = config::text(approach, &filter, &clusters, address, &socket.0, &endpoints);
         let file = write(setting, "envoy.yaml", &text)?;
         check(Command::new(&program).args(["--mode", "validate", "--log-level", "warn", "-c"]).arg(&file))?;
         let mut command = Command::new(&program);
@@ -145,7 +227,8 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter) -> Result<B
         Ok(command)
     })?;
     let version = name(&version(&program, "--version")?);
-    Ok(Box::new(Envoy { peer, version, socket, endpoints, out }))
+    let clusters = clusters.into_iter().map(|cluster| (cluster.name, cluster.pool.name.to_owned())).collect();
+    Ok(Box::new(Envoy { peer, version, socket, endpoints, clusters, out }))
 }
 
 /// `Envoy 1.40.0` from `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
@@ -212,7 +295,10 @@ impl Gateway for Envoy {
         for pool in &self.endpoints {
             replace(&pool.file, &pool.text(&self.out))?;
         }
-        let hosts = self.endpoints.iter().flat_map(|pool| pool.of_node(node)).collect::<Vec<_>>();
+        let of_cluster = |(cluster, pool): &(String, String)| -> Vec<String> {
+            self.endpoints.iter().filter(|of| of.pool == *pool).flat_map(|of| of.of_node(node, cluster)).collect()
+        };
+        let hosts: Vec<String> = self.clusters.iter().flat_map(of_cluster).collect();
         let socket = &self.socket.0;
         self.peer.wait_for_order("Envoy has read its endpoints", |_| {
             let clusters = ask(socket, "/clusters")?;

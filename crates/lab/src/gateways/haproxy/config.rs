@@ -146,6 +146,9 @@ backend {name}
             precedence(text, backend);
         }
     }
+    if servers.iter().any(|(maxconn, _)| maxconn.is_some()) {
+        text.push_str("    # More wait here for a place, in order, and not in the server (5.2, maxconn).\n");
+    }
     for (maxconn, server) in servers {
         let maxconn = maxconn.map(|most| format!(" maxconn {most}")).unwrap_or_default();
         let (address, weight) = (server.address, server.weight);

@@ -1,8 +1,10 @@
-//! HAProxy, three times: as people start with it, tuned as far as its manual goes, and with physical partitions.
+//! HAProxy, four times: as people start with it, with physical partitions, tuned as far as its manual goes, and with a
+//! backend for each class.
 //!
 //! Source: HAProxy 2.6, configuration manual ([`config`] names the sections) and management guide, Sec. 9.3 (runtime
 //! API); partitions: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.1.
 
+mod classes;
 mod config;
 mod partition;
 
@@ -11,11 +13,10 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::str::FromStr;
 use std::time::Duration;
 
 use self::config::{Backend, Style};
-use super::knob::{Knob, Share, Slots, Span, is};
+use super::knob::{Knob, Share, Slots, Span, is, is_rest};
 use super::launch::{Peer, SocketPath, check, version, write};
 use super::terms::{Class, Pool, Server, pools};
 use super::{Approach, Gateway, Kind, Setting, State};
@@ -26,37 +27,12 @@ const PLAIN: &[Knob] = &[
     Knob {
         name: "maxconn",
         default: "workers",
-        about: "most requests in a server: as many as it has workers, a number, or off",
-        check: is::<Places>,
+        about: "most requests in a server: as many as it has workers, a number, a multiple of its share of the guaranteed \
+                load, or off",
+        check: is::<Slots>,
     },
     Knob { name: "queue", default: "5s", about: "longest wait for a place (timeout queue)", check: is::<Span> },
 ];
-
-/// How many requests a server gets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Places {
-    /// As many as it works on at once.
-    Workers,
-    /// So many.
-    Slots(Slots),
-}
-
-impl FromStr for Places {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Places, String> {
-        if text == "workers" { Ok(Places::Workers) } else { text.parse().map(Places::Slots) }
-    }
-}
-
-impl Places {
-    fn of(self, server: &Server<'_>) -> Result<Option<u32>, &'static str> {
-        match self {
-            Places::Workers => Ok(server.workers),
-            Places::Slots(slots) => slots.of(server.slots),
-        }
-    }
-}
 
 /// Least connections and nothing else.
 pub(super) const LEASTCONN: Kind = Kind {
@@ -103,8 +79,55 @@ pub(super) const TUNED: Kind = Kind {
             check: is::<Share>,
         },
     ],
-    sweep: &["maxconn=1.5x", "maxconn=4x", "maxconn=8x", "queue=25%", "queue=90%", "within=100%", "within=120%"],
+    sweep: &[
+        "maxconn=1.5x",
+        "maxconn=4x",
+        "maxconn=8x",
+        "maxconn=workers",
+        "queue=25%",
+        "queue=90%",
+        "within=100%",
+        "within=120%",
+    ],
     start: |setting, approach| start(setting, approach, tuned, Style::Tuned),
+};
+
+/// A backend for every class, each with few places in every server.
+pub(super) const CLASSES: Kind = Kind {
+    name: "haproxy-classes",
+    about: "HAProxy with a backend for each class over the same servers: few places in each, a queue timeout of its own",
+    program: Some(Program::HaProxy),
+    knobs: &[
+        Knob {
+            name: "maxconn",
+            default: "2x",
+            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, or off",
+            check: is::<Slots>,
+        },
+        Knob {
+            name: "rest",
+            default: "1",
+            about: "most requests of a class without a guarantee in a server: a number, workers, or off",
+            check: is_rest,
+        },
+        Knob {
+            name: "queue",
+            default: "50%",
+            about: "longest wait for a place, as a share of the class's own guaranteed response time",
+            check: is::<Share>,
+        },
+    ],
+    sweep: &[
+        "maxconn=4x",
+        "maxconn=8x",
+        "maxconn=workers",
+        "maxconn=workers,rest=2",
+        "rest=2",
+        "rest=4",
+        "queue=25%",
+        "queue=90%",
+    ],
+    start: |setting, approach| start(setting, approach, classes::plan, Style::Tuned),
 };
 
 /// What makes backends of the policy's pools.
@@ -135,8 +158,8 @@ fn backend<'p>(
     servers: Vec<Server<'p>>,
     approach: &Approach,
 ) -> Result<Backend<'p>, String> {
-    let maxconn: Places = approach.knob("maxconn")?;
-    let bounded = |server: Server<'p>| match maxconn.of(&server) {
+    let maxconn: Slots = approach.knob("maxconn")?;
+    let bounded = |server: Server<'p>| match maxconn.of(server.slots, server.workers) {
         Ok(places) => Ok((places, server)),
         Err(why) => Err(format!("pool {}: maxconn: {why}", pool.name)),
     };
@@ -152,7 +175,7 @@ fn tuned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'
     pools
         .iter()
         .map(|pool| {
-            let bounded = |server: &Server<'p>| match maxconn.of(server.slots) {
+            let bounded = |server: &Server<'p>| match maxconn.of(server.slots, server.workers) {
                 // A server has no more places than workers, whatever the policy would need.
                 Ok(places) => Ok((places.into_iter().chain(server.workers).min(), server.clone())),
                 Err(why) => Err(format!("pool {}: maxconn: {why}", pool.name)),
@@ -175,8 +198,8 @@ struct HaProxy {
     peer: Peer,
     version: String,
     socket: SocketPath,
-    /// Per node of the policy its `backend/server`; `None` if no class uses it.
-    names: Vec<Option<String>>,
+    /// Per node of the policy every `backend/server` that it is.
+    names: Vec<Vec<String>>,
     /// Per class of the policy its backend, if every one has its own.
     own: Option<Vec<String>>,
 }
@@ -199,10 +222,10 @@ fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -
         Ok(command)
     })?;
     let policy = &setting.experiment.site.policy;
-    let mut names = vec![None; policy.nodes.len()];
+    let mut names = vec![Vec::new(); policy.nodes.len()];
     for backend in &backends {
         for (_, server) in &backend.servers {
-            names[server.node] = Some(format!("{}/{}", backend.name, config::server_name(server)));
+            names[server.node].push(format!("{}/{}", backend.name, config::server_name(server)));
         }
     }
     let own = |class: &str| backends.iter().find(|backend| backend.classes.iter().any(|of| of.name == class));
@@ -238,14 +261,16 @@ impl Gateway for HaProxy {
     }
 
     fn set_out(&mut self, node: usize, out: bool) -> Result<(), String> {
-        let name = self.names.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
-        let Some(name) = name else { return Ok(()) };
-        let order = format!("set server {name} state {}", if out { "drain" } else { "ready" });
-        // Done orders are answered with an empty line.
-        match ask(&self.socket.0, &order)?.trim() {
-            "" => Ok(()),
-            words => Err(format!("HAProxy's runtime API, `{order}`: {words}")),
+        let names = self.names.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
+        for name in names {
+            let order = format!("set server {name} state {}", if out { "drain" } else { "ready" });
+            // Done orders are answered with an empty line.
+            match ask(&self.socket.0, &order)?.trim() {
+                "" => {}
+                words => return Err(format!("HAProxy's runtime API, `{order}`: {words}")),
+            }
         }
+        Ok(())
     }
 
     fn reload(&mut self) -> Result<(), String> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::gateways::Approach;
@@ -24,6 +25,27 @@ struct ClassFigures {
     conn: Option<u32>,
 }
 
+/// How many requests a second are let in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Rate {
+    /// A share of the guaranteed rate.
+    Share(f64),
+    /// As many as come.
+    Off,
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        match text.parse() {
+            Ok(Share(share)) => Ok(Rate::Share(share)),
+            Err(_) if text == "off" => Ok(Rate::Off),
+            Err(why) => Err(format!("{why}, or off")),
+        }
+    }
+}
+
 /// Without a guaranteed response time a class may wait so long for its rate.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -31,27 +53,34 @@ impl Figures {
     /// # Errors
     /// A multiple of what the policy does not say.
     pub(super) fn new(pools: &[Pool<'_>], approach: &Approach) -> Result<Figures, String> {
-        let Share(rate) = approach.knob("rate")?;
+        let rate: Rate = approach.knob("rate")?;
         let Share(burst) = approach.knob("burst")?;
-        let conn: Slots = approach.knob("conn")?;
+        let (conn, rest): (Slots, Slots) = (approach.knob("conn")?, approach.knob("rest")?);
         let max_conns: Slots = approach.knob("max_conns")?;
-        let of_class = |class: &Class<'_>, spare: Option<f64>| {
-            let rate = class.floor.map(|floor| {
-                let rate = floor * rate;
+        let of_class = |class: &Class<'_>, spare: Option<f64>, workers: Option<u32>| {
+            let rate = class.floor.and_then(|floor| {
+                let Rate::Share(share) = rate else { return None };
+                let rate = floor * share;
                 let early = rate * class.limit.unwrap_or(PATIENCE).as_secs_f64() * burst;
-                (rate, (early.ceil() as u32).max(1))
+                Some((rate, (early.ceil() as u32).max(1)))
             });
-            let base = if class.floor.is_some() { class.slots() } else { spare };
-            let conn = conn.of(base).map_err(|why| format!("class {}: conn: {why}", class.name))?;
+            let (name, slots, base) = match class.floor {
+                Some(_) => ("conn", conn, class.slots()),
+                None => ("rest", rest, spare),
+            };
+            let conn = slots.of(base, workers).map_err(|why| format!("class {}: {name}: {why}", class.name))?;
             Ok(ClassFigures { rate, conn })
         };
         let of_pool = |pool: &Pool<'_>| {
             // A class without a floor has no rate; it gets the places that nobody is promised, one at least.
             let promised: f64 = pool.classes.iter().filter_map(Class::slots).sum();
             let spare = pool.slots().map(|slots| (slots - promised).max(0.0));
-            let classes: Result<_, String> = pool.classes.iter().map(|class| of_class(class, spare)).collect();
+            let workers = pool.workers();
+            let classes: Result<_, String> = pool.classes.iter().map(|class| of_class(class, spare, workers)).collect();
             let most = |server: &Server<'_>| {
-                max_conns.of(server.slots).map_err(|why| format!("pool {}: max_conns: {why}", pool.name))
+                max_conns
+                    .of(server.slots, server.workers)
+                    .map_err(|why| format!("pool {}: max_conns: {why}", pool.name))
             };
             let max_conns: Result<_, String> = pool.servers.iter().map(most).collect();
             Ok(PoolFigures { classes: classes?, max_conns: max_conns? })
@@ -260,6 +289,32 @@ pub(super) fn with_down(text: &str, out: &[bool]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gateways::golden::{addresses, example, golden, own_address, setting};
+    use crate::gateways::terms::pools;
+
+    /// nginx's text for the example.
+    fn written(knobs: &str) -> Result<String, String> {
+        let (experiment, addresses) = (example(&[]), addresses());
+        let pools = pools(&setting(&experiment, &addresses))?;
+        let approach = Approach::parse(&format!("nginx:{knobs}"))?;
+        Ok(text(&approach, &Figures::new(&pools, &approach)?, &pools, own_address()))
+    }
+
+    #[test]
+    fn golden_text_of_the_example() {
+        golden("nginx.conf", &written("").unwrap());
+    }
+
+    #[test]
+    fn rates_and_places_are_what_the_knobs_say() {
+        let off = written("rate=off,rest=3,max_conns=workers").unwrap();
+        assert!(!off.contains("limit_req zone=") && off.contains("limit_conn conn_rest_3 3;"), "{off}");
+        assert!(off.contains("max_conns=8"), "{off}");
+        assert!(written("rate=200%").unwrap().contains("zone=rate_gold_1:64k rate=200r/s;"));
+        // All servers together.
+        assert!(written("conn=workers").unwrap().contains("limit_conn conn_gold_1 16;"));
+        assert!(written("rate=none").unwrap_err().contains("or off"));
+    }
 
     #[test]
     fn nodes_are_marked_down_wherever_their_addresses_stand() {

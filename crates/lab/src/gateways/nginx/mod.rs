@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use self::config::Figures;
+use self::config::{Figures, Rate};
 use super::knob::{Knob, Share, Slots, is};
 use super::launch::{Peer, check, version, write};
 use super::terms::pools;
@@ -28,8 +28,8 @@ pub(super) const NGINX: Kind = Kind {
         Knob {
             name: "rate",
             default: "100%",
-            about: "requests let in per second, as a share of the guaranteed rate",
-            check: is::<Share>,
+            about: "requests let in per second, as a share of the guaranteed rate, or off",
+            check: is::<Rate>,
         },
         Knob {
             name: "burst",
@@ -40,17 +40,34 @@ pub(super) const NGINX: Kind = Kind {
         Knob {
             name: "conn",
             default: "4x",
-            about: "most requests of a class inside the servers: a number, or a multiple of its guaranteed load",
+            about: "most requests of a guaranteed class inside the servers: a number, a multiple of its load, workers, or \
+                    off",
+            check: is::<Slots>,
+        },
+        Knob {
+            name: "rest",
+            default: "4x",
+            about: "most requests of a class without a guarantee inside the servers: a number, a multiple of the places \
+                    that nobody is promised, workers, or off",
             check: is::<Slots>,
         },
         Knob {
             name: "max_conns",
             default: "8x",
-            about: "most requests in a server: a number, or a multiple of its share of the guaranteed load",
+            about: "most requests in a server: a number, a multiple of its share of the guaranteed load, workers, or off",
             check: is::<Slots>,
         },
     ],
-    sweep: &["rate=110%", "rate=150%", "burst=25%", "burst=90%", "conn=2x", "conn=8x", "conn=off", "max_conns=off"],
+    sweep: &[
+        "rate=110%",
+        "rate=150%",
+        "rate=200%",
+        "rate=off",
+        "burst=90%",
+        "conn=8x",
+        "rest=4",
+        "conn=workers,rest=4,max_conns=workers",
+    ],
     start: |setting, approach| start(setting, approach),
 };
 

@@ -1,0 +1,117 @@
+//! A cluster with circuit breakers for each class over the same servers, and a gradient limit on what it measures.
+//!
+//! Source: envoyproxy.io, "Circuit breaking" and "Adaptive Concurrency". Breakers count per cluster: a class can fill its
+//! own places only. `per_host_thresholds` bounds the connections to each server, and a request that finds none free
+//! waits (`max_pending_requests`). The adaptive filter measures its ideal response time, at the least limit, as Envoy
+//! does by default; nothing of the policy's `service_time` is in it.
+//!
+//! Departure: a class without a guarantee has no adaptive filter, as its fixed bound is small already.
+
+use super::config::{Breakers, Cluster, Filter, MEASURED};
+use crate::gateways::Approach;
+use crate::gateways::knob::{Share, Slots};
+use crate::gateways::terms::{Class, Pool};
+
+/// Requests of a class without a guarantee that may wait: Envoy's own default.
+const PENDING: u32 = 1024;
+
+/// What the adaptive filter may find without it being congestion: Envoy's own default.
+const BUFFER: f64 = 0.25;
+
+/// Between two steps of its limit: Envoy's own default.
+const UPDATE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// The filter of the guaranteed classes.
+///
+/// # Errors
+/// A knob that cannot be read.
+pub(super) fn filter(approach: &Approach) -> Result<Filter, String> {
+    let Share(deadline) = approach.knob("deadline")?;
+    if approach.knob::<String>("rtt")? != MEASURED {
+        return Ok(Filter::Off { deadline });
+    }
+    // While it measures, as many go in as the breakers have places for.
+    let min = approach.knob("requests")?;
+    Ok(Filter::Adaptive { per_class: true, rtt: None, buffer: BUFFER, min, update: UPDATE, deadline: Some(deadline) })
+}
+
+/// A cluster for each class of `pools`.
+///
+/// # Errors
+/// A multiple of the load of a class that has no `service_time`.
+pub(super) fn clusters<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Cluster<'p>>, String> {
+    let (requests, rest): (Slots, Slots) = (approach.knob("requests")?, approach.knob("rest")?);
+    let Share(pending) = approach.knob("pending")?;
+    let cluster = |pool: &'p Pool<'p>, class: &'p Class<'p>| {
+        // One figure for all servers: what the one with the largest part needs.
+        let mut each = Some(0);
+        for server in &pool.servers {
+            let places = match class.floor {
+                Some(_) => requests
+                    .of(class.slots_in(server, pool), server.workers)
+                    .map_err(|why| format!("class {}: requests: {why}", class.name))?,
+                None => rest.of(None, server.workers).map_err(|why| format!("class {}: rest: {why}", class.name))?,
+            };
+            // A server has no more places than workers, whatever the class would need.
+            let places = places.into_iter().chain(server.workers).min();
+            each = each.zip(places).map(|(most, places)| most.max(places));
+        }
+        let pending = match (class.floor, class.limit) {
+            (Some(floor), Some(limit)) => ((floor * limit.as_secs_f64() * pending).ceil() as u32).max(1),
+            _ => PENDING,
+        };
+        let breakers = Some(Breakers { each, pending });
+        Ok(Cluster { name: class.name.to_owned(), pool, classes: vec![class], breakers })
+    };
+    pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| cluster(pool, class))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::gateways::envoy::config::{self, Endpoints};
+    use crate::gateways::golden::{addresses, example, golden, own_address, setting};
+    use crate::gateways::terms::pools;
+
+    /// Envoy's text for the example.
+    fn text(knobs: &str) -> String {
+        let (experiment, addresses) = (example(&[]), addresses());
+        let pools = pools(&setting(&experiment, &addresses)).unwrap();
+        let approach = Approach::parse(&format!("envoy-classes{knobs}")).unwrap();
+        let endpoints: Vec<_> =
+            pools.iter().map(|pool| Endpoints::new(pool, Path::new("/results/endpoints"))).collect();
+        let (filter, clusters) = (filter(&approach).unwrap(), clusters(&pools, &approach).unwrap());
+        config::text(&approach, &filter, &clusters, own_address(), Path::new("/run/lab.sock"), &endpoints)
+    }
+
+    #[test]
+    fn golden_text_of_the_example() {
+        golden("envoy-classes.yaml", &text(""));
+    }
+
+    #[test]
+    fn without_a_measured_time_breakers_are_all_there_is() {
+        let text = text(":rtt=off");
+        assert!(!text.contains("adaptive_concurrency") && text.matches("per_host_thresholds").count() == 3, "{text}");
+    }
+
+    #[test]
+    fn breakers_have_the_places_of_the_server_with_the_largest_part() {
+        let breakers = |knobs: &str, overrides: &[&str]| -> Result<Vec<Breakers>, String> {
+            let (experiment, addresses) = (example(overrides), addresses());
+            let pools = pools(&setting(&experiment, &addresses))?;
+            let clusters = clusters(&pools, &Approach::parse(&format!("envoy-classes:{knobs}"))?)?;
+            Ok(clusters.iter().filter_map(|cluster| cluster.breakers).collect())
+        };
+        let of = |each: u32, pending: u32| Breakers { each: Some(each), pending };
+        // Half of 400 ms at 100/s are 20 that wait; a class without a limit has Envoy's own bound.
+        assert_eq!(breakers("", &[]).unwrap(), [of(3, 20), of(8, 1024), of(1, 1024)]);
+        assert_eq!(breakers("requests=1x,pending=90%,rest=2", &[]).unwrap(), [of(2, 36), of(4, 1024), of(2, 1024)]);
+        let unlimited = breakers("requests=workers,rest=off", &["machines.concurrency=null"]).unwrap();
+        assert!(unlimited.iter().all(|breakers| breakers.each.is_none()), "{unlimited:?}");
+        let unknown = breakers("", &["policy.classes.gold.service_time=null"]).unwrap_err();
+        assert!(unknown.starts_with("class gold: requests: a multiple needs `service_time`"), "{unknown}");
+    }
+}

@@ -1,0 +1,60 @@
+//! What peers are told, held against files: an example policy, and the text that each peer must get for it.
+//!
+//! `UPDATE_GOLDEN=1 cargo test -p weirgate-lab --lib golden` rewrites the files; read the difference before you commit it.
+//! That a peer accepts its text is for its own checker, at every start.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use weirgate_config::{Experiment, load_experiment};
+
+use super::Setting;
+
+/// A guaranteed class, a class whose load is three times as large, and one without a guarantee, on two servers of
+/// eight workers, the second of half the weight.
+const EXAMPLE: &str = "
+policy:
+  upstreams:
+    web: { nodes: [w1:80, { address: w2:80, weight: 0.5 }] }
+  classes:
+    - { name: gold, service_time: 20ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }
+    - { name: silver, service_time: 60ms, guarantee: { throughput: 100/s } }
+    - { name: rest, queue: { max_wait: 5s } }
+machines: { concurrency: 8 }
+traffic:
+  - { class: gold, rate: 1/s, demand: 20ms }
+  - { class: silver, rate: 1/s, demand: 60ms }
+  - { class: rest, rate: 1/s, demand: 2s }
+phases: [{ name: all, until: 10s }]
+";
+
+/// The example, changed by `overrides`.
+pub(super) fn example(overrides: &[&str]) -> Experiment {
+    let overrides: Vec<_> = overrides.iter().map(|text| text.parse().expect("an override")).collect();
+    load_experiment("example.yaml", EXAMPLE, Path::new(""), &overrides).unwrap_or_else(|e| panic!("{e}")).experiment
+}
+
+/// Where the example's servers listen.
+pub(super) fn addresses() -> Vec<SocketAddr> {
+    vec![([127, 0, 0, 1], 8001).into(), ([127, 0, 0, 1], 8002).into()]
+}
+
+/// A setting that starts nothing.
+pub(super) fn setting<'a>(experiment: &'a Experiment, addresses: &'a [SocketAddr]) -> Setting<'a> {
+    Setting { experiment, addresses, directory: Path::new("/results"), source: None, cpu: None }
+}
+
+/// Where the peer itself listens.
+pub(super) fn own_address() -> SocketAddr {
+    ([127, 0, 0, 1], 8000).into()
+}
+
+/// Holds `text` against file `name`.
+pub(super) fn golden(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateways/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {
+        std::fs::write(&file, text).expect("the file can be written");
+    }
+    let golden = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(golden == text, "{} differs; UPDATE_GOLDEN=1 rewrites it. It is now:\n{text}", file.display());
+}
