@@ -105,7 +105,8 @@ fn each_request_is_answered_once(kind: Kind) {
                 let id = format!("request-{instance}-{number}");
                 asked.push(id.clone());
                 let word = instances.words().get(number).map_or("", String::as_str);
-                let path = instances.path().replace("{cpu_us}", "2000").replace("{word}", word);
+                let path =
+                    instances.path().replace("{cpu_us}", "2000").replace("{io_us}", "1000").replace("{word}", word);
                 scope.spawn(move || assert_eq!(status(&ask(address, &path, &id)), "200"));
             }
         }
@@ -177,6 +178,37 @@ fn xapian_answers_each_request_once() {
 #[test]
 fn apache_php_uses_the_cpu_time_that_is_asked_for() {
     the_cpu_time_that_is_asked_for_is_used(Kind::ApachePhp);
+}
+
+#[test]
+fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
+    let Some(bench) = Bench::new(Kind::ApachePhp) else { return };
+    let instances = Instances::start(Kind::ApachePhp, 1, 2, None, &bench.directory).expect("it starts");
+    let address = instances.addresses()[0];
+    let before = instances.cpu_time();
+    let waited = ask(address, "/loop.php?us=0&wait=500000", "wait");
+    assert_eq!(status(&waited), "200", "{waited}");
+    let used = instances.cpu_time().saturating_sub(before);
+    assert!(used < Duration::from_millis(400), "it has waited with a CPU: {used:?}");
+    for bad in ["us=0&wait=x", "us=0&wait=61000000", "us=0&every=-1"] {
+        assert_eq!(status(&ask(address, &format!("/loop.php?{bad}"), "bad")), "400", "{bad}");
+    }
+    // It ends after a minute; its first event is here long before.
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
+    let head = "GET /loop.php?us=0&wait=60000000&every=200000 HTTP/1.1\r\nHost: test\r\nX-Request-Id: events\r\n\r\n";
+    stream.write_all(head.as_bytes()).expect("it reads");
+    let (mut seen, mut part) = (Vec::new(), [0; 1000]);
+    while !String::from_utf8_lossy(&seen).contains("event\n") {
+        let read = stream.read(&mut part).expect("an event comes");
+        assert!(read > 0, "it has ended: {}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&part[..read]);
+    }
+    assert!(!seen.ends_with(b"0\r\n\r\n"), "it has ended: {}", String::from_utf8_lossy(&seen));
+    drop(stream);
+    let family = descendants();
+    drop(instances);
+    nothing_is_left(&bench, &family);
 }
 
 #[test]

@@ -1,6 +1,8 @@
 <?php
-// A page that costs `us` microseconds of CPU time and nothing else: it computes until the process has used so
-// much more than when the page began. Waiting for a processor is not counted. It answers with what it used.
+// A page that costs `us` microseconds of CPU time: it computes until the process has used so much more than when the page
+// began. Waiting for a processor is not counted. Then it waits `wait` microseconds without a processor, as for a
+// database. With `every` it is a stream of events: it sends a line before it waits and one each time so many
+// microseconds have passed. It ends with the CPU time that it used.
 function used(): int
 {
     $usage = getrusage();
@@ -8,18 +10,37 @@ function used(): int
         + $usage['ru_utime.tv_usec'] + $usage['ru_stime.tv_usec'];
 }
 
+// A parameter in microseconds, at most a minute.
+function micros(string $name, ?string $default): int
+{
+    $text = $_GET[$name] ?? $default ?? '';
+    if (!is_string($text) || !preg_match('/^[0-9]{1,8}$/', $text) || $text > 60000000) {
+        http_response_code(400);
+        exit("$name: a time in microseconds, at most a minute, as in /loop.php?us=8000&wait=20000\n");
+    }
+    return (int) $text;
+}
+
 $before = used();
 header('Content-Type: text/plain');
-$us = $_GET['us'] ?? '';
-if (!preg_match('/^[0-9]{1,8}$/', $us) || $us > 60000000) {
-    http_response_code(400);
-    exit("us: CPU time in microseconds, at most a minute, as in /loop.php?us=8000\n");
-}
+[$us, $wait, $every] = [micros('us', null), micros('wait', '0'), micros('every', '0')];
 set_time_limit(0);
 for ($x = 1; used() - $before < $us;) {
     // Some microseconds, so that the loop is mostly this and not the question how late it is.
     for ($i = 0; $i < 300; $i++) {
         $x = ($x * 1103515245 + 12345) & 0x7fffffff;
     }
+}
+// Sleeps end late, so they are counted from the first.
+$now = fn(): int => intdiv(hrtime(true), 1000);
+for ($start = $now(), $next = $start; ($left = $start + $wait - $now()) > 0;) {
+    if ($every === 0) {
+        usleep($left);
+        continue;
+    }
+    echo "event\n";
+    flush();
+    $next += $every;
+    usleep(max(0, min($left, $next - $now())));
 }
 echo used() - $before, "\n";

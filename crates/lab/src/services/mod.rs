@@ -1,8 +1,8 @@
 //! Real services for the lab: programs that the gateway knows nothing about, doing real work.
 //!
 //! An experiment's machines are emulated nodes (see [`nodes`](crate::nodes)) or instances of one of the [`Kind`]s
-//! here. Two burn exactly the CPU time that a request asks for: Apache with PHP, and Tomcat, the "CPU-loop
-//! service" of Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches: Xapian's Omega over
+//! here. Two burn exactly the CPU time that a request asks for: Apache with PHP, whose page can also wait and send a
+//! stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches: Xapian's Omega over
 //! the documentation of Linux, in place of the Teoma index search of its Sec. 4.1, which cannot be had.
 //!
 //! Programs are Debian's, unmodified. Each instance has a directory of its own with its configuration, its logs
@@ -65,7 +65,9 @@ impl Kind {
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
-            Kind::ApachePhp => "Apache and a pool of PHP processes; a request burns the CPU time that it asks for",
+            Kind::ApachePhp => {
+                "Apache and a pool of PHP processes; a request burns the CPU time that it asks for, then waits or streams"
+            }
             Kind::Tomcat => "Tomcat; a request burns the CPU time that it asks for (Quorum's CPU-loop service)",
             Kind::Xapian => "Apache, PHP and Xapian Omega; a request searches the documentation of Linux",
         }
@@ -81,12 +83,13 @@ impl Kind {
         }
     }
 
-    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn, in microseconds; `{word}` for one of
+    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn and `{io_us}` for the time to wait without a
+    /// CPU, in microseconds; `{word}` for one of
     /// the service's [words](Instances::words).
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
-            Kind::ApachePhp => "/loop.php?us={cpu_us}",
+            Kind::ApachePhp => "/loop.php?us={cpu_us}&wait={io_us}",
             Kind::Tomcat => "/loop?us={cpu_us}",
             // Any of the words, ten best pages with excerpts, and words that would narrow the search.
             Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
@@ -212,7 +215,7 @@ impl Instances {
         &self.addresses
     }
 
-    /// The request, with `{cpu_us}` or `{word}` to be filled in: [`Kind::path`].
+    /// The request, with `{cpu_us}`, `{io_us}` or `{word}` to be filled in: [`Kind::path`].
     #[must_use]
     pub fn path(&self) -> &'static str {
         self.kind.path()
@@ -262,7 +265,7 @@ impl Instances {
     /// The path of a request for `cpu`, or for the word of this `turn`.
     fn request(&self, cpu: Duration, turn: usize) -> String {
         let word = self.words.get(turn % self.words.len().max(1)).map_or("", String::as_str);
-        self.path().replace("{cpu_us}", &cpu.as_micros().to_string()).replace("{word}", word)
+        self.path().replace("{cpu_us}", &cpu.as_micros().to_string()).replace("{io_us}", "0").replace("{word}", word)
     }
 }
 
