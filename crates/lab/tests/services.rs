@@ -190,13 +190,13 @@ fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
     assert_eq!(status(&waited), "200", "{waited}");
     let used = instances.cpu_time().saturating_sub(before);
     assert!(used < Duration::from_millis(400), "it has waited with a CPU: {used:?}");
-    for bad in ["us=0&wait=x", "us=0&wait=61000000", "us=0&every=-1"] {
+    for bad in ["us=0&wait=x", "us=0&wait=61000000", "us=0&stream=-1"] {
         assert_eq!(status(&ask(address, &format!("/loop.php?{bad}"), "bad")), "400", "{bad}");
     }
     // It ends after a minute; its first event is here long before.
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
-    let head = "GET /loop.php?us=0&wait=60000000&every=200000 HTTP/1.1\r\nHost: test\r\nX-Request-Id: events\r\n\r\n";
+    let head = "GET /loop.php?us=0&stream=60000000 HTTP/1.1\r\nHost: test\r\nX-Request-Id: events\r\n\r\n";
     stream.write_all(head.as_bytes()).expect("it reads");
     let (mut seen, mut part) = (Vec::new(), [0; 1000]);
     while !String::from_utf8_lossy(&seen).contains("event\n") {

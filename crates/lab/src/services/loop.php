@@ -1,8 +1,8 @@
 <?php
 // A page that costs `us` microseconds of CPU time: it computes until the process has used so much more than when the page
 // began. Waiting for a processor is not counted. Then it waits `wait` microseconds without a processor, as for a
-// database. With `every` it is a stream of events: it sends a line before it waits and one each time so many
-// microseconds have passed. It ends with the CPU time that it used.
+// database, and sends events for `stream` microseconds: a line at once and one every half second. It ends with the CPU time
+// that it used.
 function used(): int
 {
     $usage = getrusage();
@@ -23,7 +23,7 @@ function micros(string $name, ?string $default): int
 
 $before = used();
 header('Content-Type: text/plain');
-[$us, $wait, $every] = [micros('us', null), micros('wait', '0'), micros('every', '0')];
+[$us, $wait, $stream] = [micros('us', null), micros('wait', '0'), micros('stream', '0')];
 set_time_limit(0);
 for ($x = 1; used() - $before < $us;) {
     // Some microseconds, so that the loop is mostly this and not the question how late it is.
@@ -31,16 +31,12 @@ for ($x = 1; used() - $before < $us;) {
         $x = ($x * 1103515245 + 12345) & 0x7fffffff;
     }
 }
-// Sleeps end late, so they are counted from the first.
+usleep($wait);
+// Sleeps end late, so that all are counted from the first.
 $now = fn(): int => intdiv(hrtime(true), 1000);
-for ($start = $now(), $next = $start; ($left = $start + $wait - $now()) > 0;) {
-    if ($every === 0) {
-        usleep($left);
-        continue;
-    }
+for ($start = $now(), $events = 1; ($left = $start + $stream - $now()) > 0; $events++) {
     echo "event\n";
     flush();
-    $next += $every;
-    usleep(max(0, min($left, $next - $now())));
+    usleep(max(0, min($left, $start + $events * 500000 - $now())));
 }
 echo used() - $before, "\n";
