@@ -1,5 +1,5 @@
-//! The everyday cases over real sockets, `experiments/everyday-sockets/`: each is there twice, on emulated nodes and on Apache with few
-//! workers, and each asks of its guaranteed classes no more than they are guaranteed.
+//! The everyday cases over real sockets, `experiments/everyday-sockets/`: each is there twice, on emulated nodes and on
+//! Apache with few workers, and its guaranteed classes ask for no more than they are guaranteed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,7 +1,7 @@
 //! What peers are told, held against files: an example policy, and the text that each peer must get for it.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p weirgate-lab --lib golden` rewrites the files; read the difference before you commit it.
-//! That a peer accepts its text is for its own checker, at every start.
+//! `UPDATE_GOLDEN=1 cargo test -p weirgate-lab --lib golden` rewrites the files; read the difference before you commit
+//! it. That a peer accepts its text is for its own checker, at every start.
 
 use std::net::SocketAddr;
 use std::path::Path;

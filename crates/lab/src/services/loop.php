@@ -1,8 +1,8 @@
 <?php
-// A page that costs `us` microseconds of CPU time: it computes until the process has used so much more than when the page
-// began. Waiting for a processor is not counted. Then it waits `wait` microseconds without a processor, as for a
-// database, and sends events for `stream` microseconds: a line at once and one every half second. It ends with the CPU time
-// that it used.
+// A page that costs `us` microseconds of CPU time: it computes until the process has used so much more than when the
+// page began. Waiting for a processor is not counted. Then it waits `wait` microseconds without a processor, as for a
+// database, and sends events for `stream` microseconds: a line at once and one every half second. It ends with the CPU
+// time that it used.
 function used(): int
 {
     $usage = getrusage();

@@ -2,8 +2,9 @@
 //!
 //! An experiment's machines are emulated nodes (see [`nodes`](crate::nodes)) or instances of one of the [`Kind`]s
 //! here. Two burn exactly the CPU time that a request asks for: Apache with PHP, whose page can also wait and send a
-//! stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches: Xapian's Omega over
-//! the documentation of Linux, in place of the Teoma index search of its Sec. 4.1, which cannot be had.
+//! stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.2 and
+//! following. The third searches: Xapian's Omega over the documentation of Linux, in place of the Teoma index search of
+//! its Sec. 4.1, which cannot be had.
 //!
 //! Programs are Debian's, unmodified. Each instance has a directory of its own with its configuration, its logs
 //! and nothing of the system's instance, and listens on a loopback port that the system chose. Everything
@@ -83,9 +84,8 @@ impl Kind {
         }
     }
 
-    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn and `{io_us}` for the time to wait without a
-    /// CPU, in microseconds; `{word}` for one of
-    /// the service's [words](Instances::words).
+    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn and `{io_us}` for the time to wait
+    /// without a CPU, in microseconds; `{word}` for one of the service's [words](Instances::words).
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {

@@ -1,11 +1,13 @@
 //! A cluster with circuit breakers for each class over the same servers, and a gradient limit on what it measures.
 //!
-//! Source: envoyproxy.io, "Circuit breaking" and "Adaptive Concurrency". Breakers count per cluster: a class can fill its
-//! own places only. `per_host_thresholds` bounds the connections to each server, and a request that finds none free
+//! Source: envoyproxy.io, "Circuit breaking" and "Adaptive Concurrency". Breakers count per cluster: a class can fill
+//! its own places only. `per_host_thresholds` bounds the connections to each server, and a request that finds none free
 //! waits (`max_pending_requests`). The adaptive filter measures its ideal response time, at the least limit, as Envoy
 //! does by default; nothing of the policy's `service_time` is in it.
 //!
 //! Departure: a class without a guarantee has no adaptive filter, as its fixed bound is small already.
+
+use std::time::Duration;
 
 use super::config::{Breakers, Cluster, Filter, MEASURED};
 use crate::gateways::Approach;
@@ -19,7 +21,7 @@ const PENDING: u32 = 1024;
 const BUFFER: f64 = 0.25;
 
 /// Between two steps of its limit: Envoy's own default.
-const UPDATE: std::time::Duration = std::time::Duration::from_millis(100);
+const UPDATE: Duration = Duration::from_millis(100);
 
 /// The filter of the guaranteed classes.
 ///

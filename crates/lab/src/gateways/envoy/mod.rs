@@ -117,13 +117,13 @@ pub(super) const ADMISSION: Kind = Kind {
 /// A cluster with circuit breakers for each class.
 pub(super) const CLASSES: Kind = Kind {
     name: "envoy-classes",
-    about: "Envoy with a cluster and circuit breakers for each class over the same servers, and a measured gradient limit",
+    about: "Envoy with a cluster and circuit breakers for each class, and a gradient limit that measures its ideal time",
     program: Some(Program::Envoy),
     knobs: &[
         Knob {
             name: "requests",
             default: "2x",
-            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, or off",
+            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, off",
             check: is::<Slots>,
         },
         Knob {

@@ -95,13 +95,13 @@ pub(super) const TUNED: Kind = Kind {
 /// A backend for every class, each with few places in every server.
 pub(super) const CLASSES: Kind = Kind {
     name: "haproxy-classes",
-    about: "HAProxy with a backend for each class over the same servers: few places in each, a queue timeout of its own",
+    about: "HAProxy with a backend for each class: few places of its own in each server, and a queue timeout of its own",
     program: Some(Program::HaProxy),
     knobs: &[
         Knob {
             name: "maxconn",
             default: "2x",
-            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, or off",
+            about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, off",
             check: is::<Slots>,
         },
         Knob {
