@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::calibration::fetch;
-use super::directory::Directory;
+use super::directory::{Directory, Socket};
 use super::guarded::{Guarded, LOOK};
 use super::{Kind, apache, tomcat};
 use weirgate_emulator::clock;
@@ -29,6 +29,8 @@ pub(super) struct Place {
     pub(super) name: String,
     /// Its own.
     pub(super) directory: Directory,
+    /// Where its servers meet, if there are two.
+    pub(super) socket: Socket,
     /// Where it is to listen.
     pub(super) address: SocketAddr,
     /// The most requests inside.

@@ -26,7 +26,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 pub use calibration::ServiceTime;
-use directory::Directory;
+use directory::{Directory, Socket};
 use index::Index;
 use instance::{Instance, Place};
 
@@ -184,7 +184,8 @@ impl Instances {
         let mut instances = Vec::with_capacity(count);
         for (number, (address, held)) in (1..).zip(ports) {
             let directory = Directory::new(directory.join(format!("{kind}-{number}")))?;
-            let place = Place { name: format!("{kind}-{number}"), directory, address, workers, cpu };
+            let socket = Socket::of(address);
+            let place = Place { name: format!("{kind}-{number}"), directory, socket, address, workers, cpu };
             match &index {
                 Some(index) => xapian::prepare(&place, index)?,
                 None if kind == Kind::Tomcat => tomcat::prepare(&place)?,
