@@ -215,14 +215,16 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
             machine.name
         ));
     }
+    let of_services = experiment.machines.iter().filter_map(|machine| kind(machine.service));
+    let all_stream = of_services.map(Kind::path).all(|path| path.contains("{stream_us}"));
     let streams = |(index, traffic): (usize, &weirgate_config::Traffic)| {
-        let says = traffic.request.path.as_deref().is_some_and(|path| path.contains("{stream_us}"));
+        let says = traffic.request.path.as_deref().map_or(all_stream, |path| path.contains("{stream_us}"));
         experiment.streams(index) && !says
     };
     if let Some((_, traffic)) = experiment.traffic.iter().enumerate().find(|stream| streams(*stream)) {
         return Err(format!(
-            "replies to {} stream, and the pages of the real services here come in one piece; make the machines emulated, or \
-             give the traffic a `request:` whose `path` has `{{stream_us}}`",
+            "replies to {} stream, and those of the real services here come in one piece; make the machines emulated or \
+             `apache-php`, or give the traffic a `request:` whose `path` has `{{stream_us}}`",
             traffic.class.name(&experiment.site.policy)
         ));
     }

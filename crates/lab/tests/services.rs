@@ -105,8 +105,12 @@ fn each_request_is_answered_once(kind: Kind) {
                 let id = format!("request-{instance}-{number}");
                 asked.push(id.clone());
                 let word = instances.words().get(number).map_or("", String::as_str);
-                let path =
-                    instances.path().replace("{cpu_us}", "2000").replace("{io_us}", "1000").replace("{word}", word);
+                let path = instances
+                    .path()
+                    .replace("{cpu_us}", "2000")
+                    .replace("{io_us}", "1000")
+                    .replace("{stream_us}", "0")
+                    .replace("{word}", word);
                 scope.spawn(move || assert_eq!(status(&ask(address, &path, &id)), "200"));
             }
         }

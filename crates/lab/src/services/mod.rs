@@ -84,12 +84,13 @@ impl Kind {
         }
     }
 
-    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn and `{io_us}` for the time to wait
-    /// without a CPU, in microseconds; `{word}` for one of the service's [words](Instances::words).
+    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the time to wait without
+    /// a CPU and `{stream_us}` for the time to send events, in microseconds; `{word}` for one of the service's
+    /// [words](Instances::words).
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
-            Kind::ApachePhp => "/loop.php?us={cpu_us}&wait={io_us}",
+            Kind::ApachePhp => "/loop.php?us={cpu_us}&wait={io_us}&stream={stream_us}",
             Kind::Tomcat => "/loop?us={cpu_us}",
             // Any of the words, ten best pages with excerpts, and words that would narrow the search.
             Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
@@ -216,7 +217,7 @@ impl Instances {
         &self.addresses
     }
 
-    /// The request, with `{cpu_us}`, `{io_us}` or `{word}` to be filled in: [`Kind::path`].
+    /// The request, with the marks of [`Kind::path`] to be filled in.
     #[must_use]
     pub fn path(&self) -> &'static str {
         self.kind.path()
@@ -266,7 +267,9 @@ impl Instances {
     /// The path of a request for `cpu`, or for the word of this `turn`.
     fn request(&self, cpu: Duration, turn: usize) -> String {
         let word = self.words.get(turn % self.words.len().max(1)).map_or("", String::as_str);
-        self.path().replace("{cpu_us}", &cpu.as_micros().to_string()).replace("{io_us}", "0").replace("{word}", word)
+        let cpu = cpu.as_micros().to_string();
+        let marks = [("{cpu_us}", cpu.as_str()), ("{io_us}", "0"), ("{stream_us}", "0"), ("{word}", word)];
+        marks.iter().fold(self.path().to_owned(), |path, (mark, value)| path.replace(mark, value))
     }
 }
 
