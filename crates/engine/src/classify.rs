@@ -14,7 +14,7 @@ use crate::dispatch::Sections;
 use crate::expected::{Estimation, Expected};
 use crate::forward::RetryTokens;
 use crate::index::Table;
-use crate::observe::Observed;
+use crate::observed::Observed;
 use crate::policy::{Class as Spec, Policy};
 use crate::queue::Queue;
 use crate::request::{ClassId, TemplateId};

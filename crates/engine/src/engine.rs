@@ -3,14 +3,14 @@
 use crate::admission::{Admission, AdmissionView, Offer, Step};
 use crate::classify::Classes;
 use crate::demand::{Costs, Demand};
-use crate::dispatch::{Nodes, Wanted};
+use crate::dispatch::Nodes;
 use crate::limit::{Limit, LimitView};
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::request::{Action, Arrival, ClassId, NodeEvent, NodeId, Shed, ShedReason, TemplateId, Ticket, Verdict};
-use crate::scheduler::{Claim, Release, Scheduler, SchedulerView, Standing};
-use crate::ticket::{Entry, NONE, State, Tickets};
+use crate::request::{Action, Arrival, ClassId, NodeEvent, Shed, ShedReason, TemplateId, Ticket, Verdict};
+use crate::scheduler::{Scheduler, SchedulerView, Standing};
+use crate::ticket::{Entry, State, Tickets};
 use crate::time::Time;
 use core::time::Duration;
 
@@ -201,19 +201,6 @@ impl Engine {
         None
     }
 
-    /// Stage *release*: the head of a class's queue goes inside.
-    fn release(&mut self, now: Time, index: u32) -> Action {
-        let entry = &self.tickets[index];
-        let fair = self.scheduler.charges(entry.class, usize::from(entry.sub_queue));
-        self.tickets[index].fair = fair;
-        // The release ranks its class anew.
-        self.dequeue(index);
-        let node = self.send(now, index);
-        let entry = &self.tickets[index];
-        let waited = now.since(entry.arrived);
-        Action::Release { ticket: self.tickets.ticket(index), tag: entry.tag, node, waited }
-    }
-
     /// When [`Engine::poll`] must be called next even if nothing else happens: the next drop, the next
     /// step of control, the next return of an ejected node.
     #[must_use]
@@ -290,38 +277,8 @@ impl Engine {
         index
     }
 
-    /// Stage *release*: puts an accepted request inside. The pool has room.
-    fn send(&mut self, now: Time, index: u32) -> NodeId {
-        let class = self.tickets[index].class;
-        let pool = self.classes[class].pool;
-        let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
-        let sub_queue = usize::from(self.tickets[index].sub_queue);
-        let demand = self.policy.managed(self.tickets[index].demand);
-        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: NodeId::NONE, kept: None };
-        let node = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
-        debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
-        let window = self.limit.window_of(sub_queue, self.nodes.group_of(node));
-        let entry = &self.tickets[index];
-        let charged = entry.fair.then_some(entry.charged);
-        let (scheduler, view) = self.scheduling();
-        scheduler.released(&view, &Release { class, sub_queue, demand }, charged);
-        let budget = self.classes.spec(class).retry;
-        let state = &mut self.classes[class];
-        state.retry.deposit(&budget);
-        state.in_flight += 1;
-        self.admission.released(now, class, sub_queue);
-        let entry = &mut self.tickets[index];
-        entry.state = State::Inside;
-        entry.node = node;
-        entry.window = window;
-        entry.released = now;
-        self.limit.enters(now, window, &self.nodes, node, demand);
-        self.rank(class);
-        node
-    }
-
     /// Takes a waiting request out of its queue. True if it was the head: then its class must be ranked anew.
-    fn dequeue(&mut self, index: u32) -> bool {
+    pub(crate) fn dequeue(&mut self, index: u32) -> bool {
         let class = self.tickets[index].class;
         let bounds = self.bounds(class);
         let queue = &mut self.classes[class].queue;
@@ -384,7 +341,7 @@ impl Engine {
 
     /// Admission, and what it sees.
     #[inline]
-    fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
+    pub(crate) fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
         let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, scheduler, random } = self;
         let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes, limit, scheduler };
         (admission, view, random)
@@ -392,103 +349,9 @@ impl Engine {
 
     /// The scheduler, and what it sees.
     #[inline]
-    fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
+    pub(crate) fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
         let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, .. } = self;
         (scheduler, SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit })
-    }
-
-    /// The class and sub-queue whose head is next.
-    fn next(&mut self) -> Option<(ClassId, usize)> {
-        let (scheduler, mut view) = self.scheduling();
-        scheduler.next(&mut view)
-    }
-
-    /// The code with which the request whose turn it is is put back, if it is.
-    fn puts_back(&mut self, index: u32) -> Option<u32> {
-        let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, random, .. } = self;
-        let view = SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit };
-        scheduler.puts_back(&view, index, random)
-    }
-
-    /// Puts a request, the head of its class's queue, back at the end. It may be refused there: the answer says so.
-    fn put_back(&mut self, now: Time, index: u32, code: u32) -> Option<Action> {
-        let class = self.tickets[index].class;
-        let sub_queue = usize::from(self.tickets[index].sub_queue);
-        let (admission, view, random) = self.admitting();
-        let offer = Offer { class, sub_queue, code, itself: Some(index) };
-        if let Some(reason) = admission.decide_again(&view, &offer, random) {
-            return Some(self.turn_away(now, index, reason));
-        }
-        let bounds = self.bounds(class);
-        let queue = &mut self.classes[class].queue;
-        self.queues.unlink(&mut self.tickets, queue, index, bounds);
-        self.tickets[index].sequence = self.tickets.next_number();
-        self.tickets[index].code = code;
-        self.queues.push(&mut self.tickets, queue, index, bounds);
-        self.rank(class);
-        None
-    }
-
-    /// A waiting request that fits none of the nodes that are left: it would keep back all behind it until its node
-    /// returns.
-    fn too_large(&mut self) -> Option<u32> {
-        let resources = self.limit.resources_mut()?;
-        let from = resources.unseen?;
-        let mut entries = self.tickets.entries.iter().skip(from);
-        let found = entries.position(|entry| {
-            // Free places have classes that may be gone.
-            entry.state == State::Waiting && {
-                let pool = self.classes[entry.class].pool;
-                resources.is_too_large(pool, self.policy.managed(entry.demand))
-            }
-        });
-        // Arrivals from now on were looked at then.
-        resources.unseen = found.map(|found| from + found + 1);
-        found.map(|found| (from + found) as u32)
-    }
-
-    /// Brings a class's place in the scheduler and in expiry up to date.
-    pub(crate) fn rank(&mut self, class: ClassId) {
-        let state = &self.classes[class];
-        let pool = state.pool;
-        let (waits, known) = (state.queue.len > 0, self.queues.expiry.contains(class));
-        if !waits && !known {
-            return;
-        }
-        for sub_queue in 0..self.queues.sub_queues {
-            let head = self.classes[class].queue.sub_queues[sub_queue].head;
-            if head == NONE {
-                self.scheduler.gone(class, pool, sub_queue);
-                continue;
-            }
-            let (scheduler, view) = self.scheduling();
-            scheduler.waits(&view, Claim { class, pool, sub_queue, head });
-        }
-        if !waits {
-            self.queues.expiry.remove(0, class);
-            return;
-        }
-        let (due, _) = self.drop_at(self.now, self.classes[class].queue.oldest(&self.tickets));
-        self.queues.expiry.set(0, class, due);
-    }
-
-    /// A class has nothing waiting or in flight any more.
-    pub(crate) fn retire(&mut self, class: ClassId) {
-        self.scheduler.idle(&self.classes, class);
-        self.classes.enter_idle(class);
-    }
-
-    /// A class's service time or the others' became known: its weight may be another.
-    pub(crate) fn reweigh(&mut self, class: ClassId) {
-        let due = self.classes.due_weight(class);
-        let old = self.classes.change_weight(class, due);
-        if old == due {
-            return;
-        }
-        if self.classes[class].active() {
-            self.scheduler.reweighed(old, due);
-            self.rank(class);
-        }
     }
 
     /// Load control, and what it sees.

@@ -1,19 +1,14 @@
-//! Stage *forward*, the engine's part: what becomes of a request that is inside.
+//! Stage *forward*, the engine's part: slots are given back, and failures are tried again.
 //!
 //! Bytes are the driver's business. Here the slot is kept and given back, exactly once, at the node's
 //! last byte, a failure, a reset or an upgrade; and a failed attempt may be repeated on another node
 //! within the class's retry budget, keeping its slot. The budget is a token bucket as Linkerd's: each
 //! first attempt adds `ratio`, time adds `min_per_second`, a retry takes one.
 
-use core::time::Duration;
-
-use crate::demand::Costs;
 use crate::dispatch::Wanted;
 use crate::engine::Engine;
-use crate::limit::Completion;
 use crate::policy::RetryBudget;
-use crate::request::{NodeId, Outcome, Ticket};
-use crate::ticket::State;
+use crate::request::NodeId;
 use crate::time::Time;
 
 /// Seconds for which unused budget is remembered: Linkerd's ten.
@@ -57,72 +52,7 @@ impl RetryTokens {
 }
 
 impl Engine {
-    /// Something happened to a *released* request. Returns a node if a retryable failure is to be tried
-    /// again there; the request keeps its slot then. A stale ticket is ignored.
-    pub fn observe(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> Option<NodeId> {
-        let now = self.advance(now);
-        let index = self.tickets.find(ticket, State::Inside)?;
-        match outcome {
-            Outcome::FirstByte => self.tickets[index].first_byte = true,
-            Outcome::LastByte { status } => self.answered(now, index, status),
-            Outcome::Upgraded => self.answered(now, index, 101),
-            Outcome::Reset => {
-                let class = self.tickets[index].class;
-                self.classes[class].observed.counts.cancelled += 1;
-                self.leave(now, index);
-            }
-            Outcome::Failed { retryable } => return self.failed(now, index, retryable),
-        }
-        None
-    }
-
-    fn answered(&mut self, now: Time, index: u32, status: u16) {
-        let entry = &self.tickets[index];
-        let (class, node, adopted, demand) = (entry.class, entry.node, entry.adopted, entry.demand);
-        let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
-        if status >= 500 {
-            self.classes[class].observed.counts.failed += 1;
-            self.node_failed(now, node);
-        } else {
-            self.nodes.succeeded(node);
-            let guarantee = self.classes.spec(class).guarantee;
-            self.classes.roll(now, class);
-            let estimation = self.classes.estimation;
-            let state = &mut self.classes[class];
-            if self.policy.costs() != Costs::Unknown {
-                let used = &mut state.observed.counts.used;
-                used.iter_mut().zip(demand.0).for_each(|(used, demand)| *used += u64::from(demand));
-            }
-            if adopted {
-                state.observed.counts.served += 1;
-            } else {
-                state.observed.served(now, response, &guarantee);
-                state.expected.add(compute.as_secs_f64(), estimation, guarantee.response_time);
-                if self.classes.learn(class, compute.as_secs_f64()) {
-                    self.reweigh(class);
-                }
-                self.measured(index, compute.as_secs_f64());
-            }
-        }
-        self.leave(now, index);
-    }
-
-    /// Load control learns of a good answer.
-    fn measured(&mut self, index: u32, holding: f64) {
-        let entry = &self.tickets[index];
-        let completion = Completion {
-            class: entry.class,
-            sub_queue: usize::from(entry.sub_queue),
-            window: entry.window,
-            node: entry.node,
-            retried: entry.retries > 0,
-            holding,
-        };
-        let (limit, mut view) = self.limiting();
-        limit.completed(&mut view, &completion);
-    }
-
-    fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
+    pub(crate) fn failed(&mut self, now: Time, index: u32, retryable: bool) -> Option<NodeId> {
         let entry = &self.tickets[index];
         let (class, node, window, released) = (entry.class, entry.node, entry.window, entry.released);
         let (sub_queue, demand) = (usize::from(entry.sub_queue), self.policy.managed(entry.demand));
@@ -171,14 +101,14 @@ impl Engine {
         None
     }
 
-    fn node_failed(&mut self, now: Time, node: NodeId) {
+    pub(crate) fn node_failed(&mut self, now: Time, node: NodeId) {
         if self.nodes.failed(now, node) {
             self.nodes_changed();
         }
     }
 
     /// Gives the slot back and forgets the request.
-    fn leave(&mut self, now: Time, index: u32) {
+    pub(crate) fn leave(&mut self, now: Time, index: u32) {
         let entry = &self.tickets[index];
         let (class, node, window, charged, fair) = (entry.class, entry.node, entry.window, entry.charged, entry.fair);
         let demand = self.policy.managed(entry.demand);

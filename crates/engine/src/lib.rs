@@ -16,6 +16,63 @@
 //!    [`Outcome::Reset`].
 //!
 //! Times must not run backwards; one that does counts as the latest time seen.
+//!
+//! # A driver
+//! One node serves one class, two requests at a time; three arrive at once, and each takes 10 ms.
+//! ```
+//! use core::time::Duration;
+//! use weirgate_engine::{Action, Arrival, ClassId, Engine, Outcome, Time, Verdict};
+//! # use weirgate_engine::*;
+//! # fn policy() -> Policy {
+//! #     let class = Class {
+//! #         name: "all".into(), pool: 0, guarantee: Guarantee::default(), content: Content::Dynamic,
+//! #         service_time: None, utility: 1.0, weight: 1.0, demand: Demand::default(), tag: 0, fallback: None,
+//! #         queue: QueueBounds::default(), retry: RetryBudget::default(),
+//! #     };
+//! #     let node = Node {
+//! #         name: "n".into(), machine: "n".into(), pool: 0, weight: 1.0, capacity: None, max_outstanding: None,
+//! #     };
+//! #     let load_control = LoadControl::Fixed { window: Some(2) };
+//! #     Policy {
+//! #         discipline: Discipline { load_control, ..Discipline::none() },
+//! #         pools: vec![Pool {
+//! #             name: "p".into(), dispatch: Dispatch::LeastOutstanding, ejection: Ejection::default(),
+//! #         }],
+//! #         nodes: vec![node], classes: vec![class], templates: Vec::new(), max_waiting: 10,
+//! #         resources: Vec::new(), estimated: false,
+//! #     }
+//! # }
+//! let mut now = Time::ZERO;
+//! let mut engine = Engine::new(now, policy(), 1)?;
+//! let mut in_flight = Vec::new();
+//! for tag in 0..3 {
+//!     let arrival = Arrival { class: ClassId(0), flow: tag, demand: None, target: None, tag };
+//!     match engine.arrive(now, arrival) {
+//!         Verdict::Release { ticket, .. } => in_flight.push(ticket), // forward it to the node
+//!         Verdict::Wait { .. } => {}                                 // poll will say
+//!         Verdict::Shed(shed) => println!("503: {}", shed.reason),
+//!     }
+//! }
+//! let mut answered = 0;
+//! while let Some(ticket) = in_flight.pop() {
+//!     now = now + Duration::from_millis(10);
+//!     engine.observe(now, ticket, Outcome::LastByte { status: 200 });
+//!     answered += 1;
+//!     while let Some(action) = engine.poll(now) {
+//!         match action {
+//!             Action::Release { ticket, .. } => in_flight.push(ticket),
+//!             Action::Shed { shed, .. } => println!("503: {}", shed.reason),
+//!         }
+//!     }
+//! }
+//! assert_eq!(answered, 3);
+//! # Ok::<(), InvalidPolicy>(())
+//! ```
+//!
+//! # Seams
+//! [`Engine`] calls four seams in the order of the stages: `admission`, `limit` (load control), `scheduler` (precedence) and
+//! `dispatch`. Each is an enum of state, and each method is one file that owns what it keeps of classes and requests.
+//! `docs/adding-a-discipline.md` says what a new method touches.
 
 mod admission;
 mod classify;
@@ -29,10 +86,12 @@ mod heap;
 mod index;
 mod limit;
 mod observe;
+mod observed;
 mod policy;
 mod queue;
 mod random;
 mod reconfigure;
+mod release;
 mod request;
 mod scheduler;
 mod snapshot;

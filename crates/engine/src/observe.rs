@@ -1,354 +1,77 @@
-//! Stage *observe*: what came back, when, and what that says about the guarantees.
-//!
-//! Per class: counts since the start, and a sliding window of ten seconds in five slots of two, long
-//! against a request and short against an operator's patience (Quorum Sec. 3 wants the frame of a
-//! guarantee to be substantially longer than one request; its figures use two-second points).
-//! Whether a limit is held is counted exactly (served above the limit); the percentiles shown are read
-//! from a histogram with eight buckets per doubling, interpolated, good to about 3 %.
+//! Stage *observe*, the engine's part: what came back, and which stages learn from it.
 
 use core::time::Duration;
 
-use crate::demand::RESOURCES;
-use crate::policy::{Guarantee, Statistic};
-use crate::request::ShedReason;
-use crate::snapshot::Achieved;
-use crate::time::{Time, nanos};
+use crate::demand::Costs;
+use crate::engine::Engine;
+use crate::limit::Completion;
+use crate::request::{NodeId, Outcome, Ticket};
+use crate::ticket::State;
+use crate::time::Time;
 
-/// Slots of the sliding window.
-const SLOTS: usize = 5;
-/// Length of a slot in nanoseconds.
-const SLOT: u64 = 2_000_000_000;
-/// Buckets per doubling, as a power of two.
-const SUB_BITS: u32 = 3;
-/// Times below 2¹⁶ ns (66 µs) share the first bucket: no reply over a network is faster.
-const FIRST_BIT: u32 = 16;
-/// Times from 2³⁸ ns (275 s) on share the last.
-const LAST_BIT: u32 = 38;
-/// Buckets of a histogram.
-const BUCKETS: usize = ((LAST_BIT - FIRST_BIT) << SUB_BITS) as usize + 2;
-
-/// Completions that make one sample of the service time: their mean varies by about 12 % where times
-/// are exponential.
-const SAMPLE: u32 = 64;
-
-/// Counts since the start.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) offered: u64,
-    pub(crate) served: u64,
-    pub(crate) failed: u64,
-    pub(crate) cancelled: u64,
-    pub(crate) retried: u64,
-    pub(crate) shed: [u64; ShedReason::ALL.len()],
-    /// Arrivals whose route nobody knew.
-    pub(crate) unknown: u64,
-    /// What good answers took of each resource, in billionths of a node-second.
-    pub(crate) used: [u64; RESOURCES],
-}
-
-impl Counts {
-    pub(crate) fn add(&mut self, other: &Counts) {
-        self.offered += other.offered;
-        self.served += other.served;
-        self.failed += other.failed;
-        self.cancelled += other.cancelled;
-        self.retried += other.retried;
-        self.unknown += other.unknown;
-        for (mine, theirs) in self.used.iter_mut().zip(other.used) {
-            *mine += theirs;
-        }
-        for (mine, theirs) in self.shed.iter_mut().zip(other.shed) {
-            *mine += theirs;
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    offered: u32,
-    served: u32,
-    shed: u32,
-    over: u32,
-    sum: f64,
-}
-
-/// What one class got.
-#[derive(Clone, Debug)]
-pub(crate) struct Observed {
-    pub(crate) counts: Counts,
-    since: Time,
-    slot: u64,
-    slots: [Slot; SLOTS],
-    /// Made at the first completion: idle tenants cost no histogram.
-    histogram: Option<Box<[[u32; BUCKETS]; SLOTS]>>,
-    learned: Option<f64>,
-    sample_sum: f64,
-    sample_count: u32,
-}
-
-impl Observed {
-    pub(crate) fn new(now: Time) -> Observed {
-        Observed {
-            counts: Counts::default(),
-            since: now,
-            slot: now.as_nanos() / SLOT,
-            slots: [Slot::default(); SLOTS],
-            histogram: None,
-            learned: None,
-            sample_sum: 0.0,
-            sample_count: 0,
-        }
-    }
-
-    /// The slot of `now`, after emptying those that the window has left.
-    fn current(&mut self, now: Time) -> usize {
-        let slot = now.as_nanos() / SLOT;
-        let passed = slot.saturating_sub(self.slot).min(SLOTS as u64);
-        for n in 0..passed {
-            let index = ((slot - n) % SLOTS as u64) as usize;
-            self.slots[index] = Slot::default();
-            if let Some(histogram) = &mut self.histogram {
-                histogram[index].fill(0);
+impl Engine {
+    /// Something happened to a *released* request. Returns a node if a retryable failure is to be tried
+    /// again there; the request keeps its slot then. A stale ticket is ignored.
+    pub fn observe(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> Option<NodeId> {
+        let now = self.advance(now);
+        let index = self.tickets.find(ticket, State::Inside)?;
+        match outcome {
+            Outcome::FirstByte => self.tickets[index].first_byte = true,
+            Outcome::LastByte { status } => self.answered(now, index, status),
+            Outcome::Upgraded => self.answered(now, index, 101),
+            Outcome::Reset => {
+                let class = self.tickets[index].class;
+                self.classes[class].observed.counts.cancelled += 1;
+                self.leave(now, index);
             }
+            Outcome::Failed { retryable } => return self.failed(now, index, retryable),
         }
-        self.slot = self.slot.max(slot);
-        (self.slot % SLOTS as u64) as usize
+        None
     }
 
-    pub(crate) fn offered(&mut self, now: Time) {
-        self.counts.offered += 1;
-        let slot = self.current(now);
-        self.slots[slot].offered += 1;
-    }
-
-    pub(crate) fn shed(&mut self, now: Time, reason: ShedReason) {
-        self.counts.shed[reason.index()] += 1;
-        let slot = self.current(now);
-        self.slots[slot].shed += 1;
-    }
-
-    /// A good answer: `response` from arrival to last byte.
-    pub(crate) fn served(&mut self, now: Time, response: Duration, guarantee: &Guarantee) {
-        self.counts.served += 1;
-        let index = self.current(now);
-        let slot = &mut self.slots[index];
-        slot.served += 1;
-        slot.sum += response.as_secs_f64();
-        slot.over += u32::from(guarantee.response_time.is_some_and(|rt| response > rt.limit));
-        let histogram = self.histogram.get_or_insert_with(|| Box::new([[0; BUCKETS]; SLOTS]));
-        histogram[index][bucket(nanos(response))] += 1;
-    }
-
-    /// One more compute time of a good answer. The service time learned is the smallest mean of
-    /// [`SAMPLE`] completions in a row: what a request takes on a quiet node. It only falls, so that no
-    /// class buys a larger share by becoming dearer. True if it changed.
-    pub(crate) fn learn(&mut self, compute: f64) -> bool {
-        self.sample_sum += compute;
-        self.sample_count += 1;
-        let mean = self.sample_sum / f64::from(self.sample_count);
-        let first = self.counts.served < u64::from(SAMPLE);
-        if self.sample_count >= SAMPLE {
-            self.sample_sum = 0.0;
-            self.sample_count = 0;
-        } else if !first {
-            return false;
-        }
-        // Until the first sample is whole its running mean has to do.
-        if first || self.learned.is_none_or(|known| mean < known) {
-            self.learned = Some(mean);
-            return true;
-        }
-        false
-    }
-
-    /// Arrivals a second over the sliding window.
-    #[allow(dead_code, reason = "for load control that limits a class's surplus")]
-    pub(crate) fn offered_per_s(&self, now: Time) -> f64 {
-        let newest = now.as_nanos() / SLOT;
-        let oldest = newest.saturating_sub(SLOTS as u64 - 1);
-        let live = (oldest..=newest).filter(|slot| *slot <= self.slot && slot + SLOTS as u64 > newest);
-        let offered: u32 = live.map(|slot| self.slots[(slot % SLOTS as u64) as usize].offered).sum();
-        let seconds = now.since(Time::from_nanos(oldest * SLOT).max(self.since)).as_secs_f64();
-        if seconds > 0.0 { f64::from(offered) / seconds } else { 0.0 }
-    }
-
-    /// Learned service time in seconds.
-    pub(crate) fn learned(&self) -> Option<f64> {
-        self.learned
-    }
-
-    /// What the class got over the window that ends at `now`. `present` requests wait or are inside:
-    /// they are offered and neither served nor lost yet.
-    pub(crate) fn achieved(&self, now: Time, guarantee: &Guarantee, present: u32) -> Achieved {
-        let newest = now.as_nanos() / SLOT;
-        let live = |slot: u64| slot <= self.slot && slot + SLOTS as u64 > newest;
-        let oldest = newest.saturating_sub(SLOTS as u64 - 1);
-        let begin = Time::from_nanos(oldest * SLOT).max(self.since);
-        let seconds = now.since(begin).as_secs_f64();
-        let mut total = Slot::default();
-        let mut merged = [0u32; BUCKETS];
-        for slot in oldest..=newest {
-            if !live(slot) {
-                continue;
+    fn answered(&mut self, now: Time, index: u32, status: u16) {
+        let entry = &self.tickets[index];
+        let (class, node, adopted, demand) = (entry.class, entry.node, entry.adopted, entry.demand);
+        let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
+        if status >= 500 {
+            self.classes[class].observed.counts.failed += 1;
+            self.node_failed(now, node);
+        } else {
+            self.nodes.succeeded(node);
+            let guarantee = self.classes.spec(class).guarantee;
+            self.classes.roll(now, class);
+            let estimation = self.classes.estimation;
+            let state = &mut self.classes[class];
+            if self.policy.costs() != Costs::Unknown {
+                let used = &mut state.observed.counts.used;
+                used.iter_mut().zip(demand.0).for_each(|(used, demand)| *used += u64::from(demand));
             }
-            let index = (slot % SLOTS as u64) as usize;
-            let s = self.slots[index];
-            total.offered += s.offered;
-            total.served += s.served;
-            total.shed += s.shed;
-            total.over += s.over;
-            total.sum += s.sum;
-            if let Some(histogram) = &self.histogram {
-                for (sum, n) in merged.iter_mut().zip(histogram[index].iter()) {
-                    *sum += n;
+            if adopted {
+                state.observed.counts.served += 1;
+            } else {
+                state.observed.served(now, response, &guarantee);
+                state.expected.add(compute.as_secs_f64(), estimation, guarantee.response_time);
+                if self.classes.learn(class, compute.as_secs_f64()) {
+                    self.reweigh(class);
                 }
+                self.measured(index, compute.as_secs_f64());
             }
         }
-        let rate = |n: u32| if seconds > 0.0 { f64::from(n) / seconds } else { 0.0 };
-        let mean = (total.served > 0).then(|| Duration::from_secs_f64(total.sum / f64::from(total.served)));
-        let percentile = |p: f64| percentile(&merged, total.served, p);
-        let limited = guarantee.response_time.and_then(|rt| {
-            let value = match rt.statistic {
-                Statistic::Average => mean?,
-                Statistic::Percentile(p) => percentile(p)?,
-            };
-            Some((rt.statistic, value))
-        });
-        let response_time_held = guarantee.response_time.filter(|_| total.served > 0).map(|rt| match rt.statistic {
-            Statistic::Average => mean.is_some_and(|m| m <= rt.limit),
-            Statistic::Percentile(p) => f64::from(total.over) <= f64::from(total.served) * (1.0 - p / 100.0) + 1e-9,
-        });
-        let throughput_held = guarantee.throughput.map(|g| {
-            let owed = f64::from(total.offered).min(g * seconds);
-            f64::from(total.served) + f64::from(present) >= 0.99 * owed
-        });
-        Achieved {
-            seconds,
-            offered_per_s: rate(total.offered),
-            served_per_s: rate(total.served),
-            shed_per_s: rate(total.shed),
-            mean,
-            p50: percentile(50.0),
-            p95: percentile(95.0),
-            p99: percentile(99.0),
-            limited,
-            throughput_held,
-            response_time_held,
-        }
-    }
-}
-
-/// The bucket of a time in nanoseconds.
-fn bucket(nanos: u64) -> usize {
-    if nanos < 1 << FIRST_BIT {
-        return 0;
-    }
-    if nanos >= 1 << LAST_BIT {
-        return BUCKETS - 1;
-    }
-    let bit = 63 - nanos.leading_zeros();
-    let sub = (nanos >> (bit - SUB_BITS)) as usize & ((1 << SUB_BITS) - 1);
-    1 + (((bit - FIRST_BIT) << SUB_BITS) as usize | sub)
-}
-
-/// Lower and upper border of a bucket in nanoseconds.
-fn borders(bucket: usize) -> (u64, u64) {
-    if bucket == 0 {
-        return (0, 1 << FIRST_BIT);
-    }
-    if bucket == BUCKETS - 1 {
-        return (1 << LAST_BIT, 1 << LAST_BIT);
-    }
-    let bit = FIRST_BIT + ((bucket - 1) >> SUB_BITS) as u32;
-    let sub = ((bucket - 1) & ((1 << SUB_BITS) - 1)) as u64;
-    let width = 1u64 << (bit - SUB_BITS);
-    let low = (1u64 << bit) + sub * width;
-    (low, low + width)
-}
-
-/// The `p`-th percentile, interpolated inside its bucket.
-fn percentile(buckets: &[u32; BUCKETS], count: u32, p: f64) -> Option<Duration> {
-    if count == 0 {
-        return None;
-    }
-    let rank = f64::from(count) * p / 100.0;
-    let mut below = 0.0;
-    for (index, n) in buckets.iter().enumerate().filter(|(_, n)| **n > 0) {
-        let n = f64::from(*n);
-        if below + n >= rank {
-            let (low, high) = borders(index);
-            let inside = ((rank - below) / n).clamp(0.0, 1.0);
-            return Some(Duration::from_nanos(low + ((high - low) as f64 * inside) as u64));
-        }
-        below += n;
-    }
-    None
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::policy::ResponseTime;
-
-    #[test]
-    fn buckets_meet_without_gaps() {
-        for index in 1..BUCKETS - 1 {
-            let (low, high) = borders(index);
-            assert_eq!(bucket(low), index);
-            assert_eq!(bucket(high - 1), index);
-            assert_eq!(borders(index + 1).0, high);
-        }
-        assert_eq!((bucket(0), bucket(u64::MAX)), (0, BUCKETS - 1));
+        self.leave(now, index);
     }
 
-    #[test]
-    fn percentiles_are_close_to_exact_ones() {
-        let mut random = crate::random::Random::new(3);
-        let mut observed = Observed::new(Time::ZERO);
-        let mut exact: Vec<f64> = (0..50_000).map(|_| 0.004 - 0.05 * (1.0 - random.unit()).ln()).collect();
-        for t in &exact {
-            observed.served(Time::from_millis(500), Duration::from_secs_f64(*t), &Guarantee::default());
-        }
-        exact.sort_by(f64::total_cmp);
-        let got = observed.achieved(Time::from_millis(1000), &Guarantee::default(), 0);
-        for (value, p) in [(got.p50, 0.50), (got.p95, 0.95), (got.p99, 0.99)] {
-            let (value, exact) = (value.unwrap().as_secs_f64(), exact[(50_000.0 * p) as usize]);
-            assert!((value / exact - 1.0).abs() < 0.03, "p{p}: {value} instead of {exact}");
-        }
-        assert!((got.served_per_s - 50_000.0).abs() < 1.0);
-    }
-
-    #[test]
-    fn what_is_older_than_the_window_is_forgotten() {
-        let rt = ResponseTime { statistic: Statistic::Percentile(95.0), limit: Duration::from_millis(100) };
-        let guarantee = Guarantee { throughput: Some(10.0), response_time: Some(rt) };
-        let mut observed = Observed::new(Time::ZERO);
-        for _ in 0..100 {
-            observed.offered(Time::from_millis(100));
-            observed.served(Time::from_millis(200), Duration::from_millis(300), &guarantee);
-        }
-        let then = observed.achieved(Time::from_millis(9_000), &guarantee, 0);
-        assert_eq!((then.response_time_held, then.throughput_held), (Some(false), Some(true)));
-        let later = observed.achieved(Time::from_millis(60_000), &guarantee, 0);
-        assert_eq!((later.served_per_s, later.response_time_held, later.p95), (0.0, None, None));
-        observed.offered(Time::from_millis(60_000));
-        observed.served(Time::from_millis(60_100), Duration::from_millis(50), &guarantee);
-        let last = observed.achieved(Time::from_millis(60_100), &guarantee, 0);
-        assert_eq!(last.response_time_held, Some(true));
-    }
-
-    #[test]
-    fn the_learned_service_time_only_falls() {
-        let mut observed = Observed::new(Time::ZERO);
-        let mut feed = |seconds: f64, n: usize| {
-            for _ in 0..n {
-                observed.counts.served += 1;
-                observed.learn(seconds);
-            }
-            observed.learned().unwrap()
+    /// Load control learns of a good answer.
+    fn measured(&mut self, index: u32, holding: f64) {
+        let entry = &self.tickets[index];
+        let completion = Completion {
+            class: entry.class,
+            sub_queue: usize::from(entry.sub_queue),
+            window: entry.window,
+            node: entry.node,
+            retried: entry.retries > 0,
+            holding,
         };
-        assert!((feed(0.008, 200) - 0.008).abs() < 1e-12);
-        assert!((feed(0.040, 200) - 0.008).abs() < 1e-12);
-        assert!((feed(0.004, 200) - 0.004).abs() < 1e-12);
+        let (limit, mut view) = self.limiting();
+        limit.completed(&mut view, &completion);
     }
 }
