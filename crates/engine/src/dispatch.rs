@@ -32,6 +32,7 @@ use crate::index::{GroupId, Id, LaneId, MachineId, Table};
 use crate::limit::Window;
 use crate::policy::{Content, Dispatch, Ejection, Policy};
 use crate::request::NodeId;
+use crate::scheduler::Standing;
 use crate::snapshot::{LocalitySnapshot, NodeState};
 use crate::time::Time;
 
@@ -345,8 +346,14 @@ impl Nodes {
     }
 
     /// Can the pool take a request now? `kept` is a group in which the request has a slot already.
-    pub(crate) fn has_room(&self, pool: usize, windows: &[Window], kept: Option<GroupId>) -> bool {
-        self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, kept))
+    pub(crate) fn has_room(
+        &self,
+        pool: usize,
+        windows: &[Window],
+        standing: Standing,
+        kept: Option<GroupId>,
+    ) -> bool {
+        self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, standing, kept))
     }
 
     /// Can this node take a request now, windows aside?
@@ -356,9 +363,9 @@ impl Nodes {
 
     /// Can the lane take a request?
     #[inline]
-    fn is_open(&self, lane: LaneId, windows: &[Window], kept: Option<GroupId>) -> bool {
+    fn is_open(&self, lane: LaneId, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> bool {
         let group = self.lanes[lane].group;
-        (kept == Some(group) || windows[group.row()].has_room()) && !self.ready.items(lane.row()).is_empty()
+        (kept == Some(group) || windows[group.row()].has_room(standing)) && !self.ready.items(lane.row()).is_empty()
     }
 
     /// The lanes of the pool that can take a request.
@@ -366,9 +373,10 @@ impl Nodes {
         &'a self,
         pool: usize,
         windows: &'a [Window],
+        standing: Standing,
         kept: Option<GroupId>,
     ) -> impl Iterator<Item = LaneId> + Clone + 'a {
-        self.lanes_of[pool].iter().copied().filter(move |lane| self.is_open(*lane, windows, kept))
+        self.lanes_of[pool].iter().copied().filter(move |lane| self.is_open(*lane, windows, standing, kept))
     }
 
     /// The group of a node's machine.

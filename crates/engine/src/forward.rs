@@ -7,6 +7,7 @@
 
 use crate::dispatch::Wanted;
 use crate::engine::Engine;
+use crate::limit::Slot;
 use crate::policy::RetryBudget;
 use crate::request::NodeId;
 use crate::time::Time;
@@ -75,13 +76,15 @@ impl Engine {
         self.limit.lets_go(&self.nodes, node, demand);
         self.tickets[index].node = NodeId::NONE;
         let fits = self.limit.resources().is_none_or(|resources| resources.fits(&self.nodes, pool, demand));
-        let room = fits && self.limit.room(&self.nodes, pool, sub_queue, kept);
+        let room = fits && self.limit.room(&self.nodes, (pool, sub_queue), self.tickets[index].standing, kept);
         if room && self.classes[class].retry.take(now, &budget) {
             let target = self.tickets[index].target;
-            let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: node, kept };
+            let standing = self.tickets[index].standing;
+            let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: node, standing, kept };
             let next = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
             let window_now = self.limit.window_of(sub_queue, self.nodes.group_of(next));
-            self.limit.moves(now, (window, window_now), &self.nodes, next, demand);
+            let slot = Slot { node: next, window: window_now, ..self.tickets[index].slot(demand) };
+            self.limit.moves(now, window, &slot, &self.nodes);
             self.classes[class].observed.counts.retried += 1;
             let entry = &self.tickets[index];
             let used = if priced { entry.charged } else { now.since(released).as_secs_f64() };
@@ -110,14 +113,15 @@ impl Engine {
     /// Gives the slot back and forgets the request.
     pub(crate) fn leave(&mut self, now: Time, index: u32) {
         let entry = &self.tickets[index];
-        let (class, node, window, charged, fair) = (entry.class, entry.node, entry.window, entry.charged, entry.fair);
+        let (class, node, charged, fair) = (entry.class, entry.node, entry.charged, entry.fair);
         let demand = self.policy.managed(entry.demand);
         // What the page table says it takes it has taken, however long it was inside.
         let priced = self.policy.is_priced();
         let used = if priced { charged } else { now.since(entry.released).as_secs_f64() };
+        let slot = entry.slot(demand);
         self.tickets.remove(index);
         self.nodes.leaves(node, self.classes.spec(class).content);
-        self.limit.leaves(now, window, &self.nodes, node, demand);
+        self.limit.leaves(now, &slot, &self.nodes);
         self.classes[class].in_flight -= 1;
         if fair {
             self.scheduler.settled(&self.classes, class, charged, used);

@@ -69,6 +69,7 @@ impl Engine {
             window: entry.window,
             node: entry.node,
             retried: entry.retries > 0,
+            among: entry.among,
             holding,
         };
         let (limit, mut view) = self.limiting();

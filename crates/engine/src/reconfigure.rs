@@ -37,6 +37,7 @@ impl Engine {
         self.carry_partitions(&mut nodes, &policy, &node_of);
         let mut limit = Limit::new(now, &policy, &nodes, classes.all.len());
         limit.carry(now, &self.limit, (&self.policy, &self.nodes), (&policy, &nodes));
+        limit.carry_classes(&self.limit, &kept);
         for entry in &mut self.tickets.entries {
             if entry.state == State::Free {
                 continue;
@@ -159,7 +160,7 @@ impl Engine {
                 State::Waiting => waiting.push(index),
                 State::Inside => {
                     let demand = self.policy.managed(entry.demand);
-                    self.limit.recount(entry.window, &self.nodes, entry.node, demand);
+                    self.limit.recount(&entry.slot(demand), &self.nodes);
                 }
             }
             let (class, inside) = (entry.class, entry.state == State::Inside);

@@ -29,7 +29,9 @@ impl Engine {
         let (content, target) = (self.classes.spec(class).content, self.tickets[index].target);
         let sub_queue = usize::from(self.tickets[index].sub_queue);
         let demand = self.policy.managed(self.tickets[index].demand);
-        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid: NodeId::NONE, kept: None };
+        let standing = self.scheduler.standing(now, &self.classes, class);
+        let avoid = NodeId::NONE;
+        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid, standing, kept: None };
         let node = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
         debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
         let window = self.limit.window_of(sub_queue, self.nodes.group_of(node));
@@ -47,7 +49,9 @@ impl Engine {
         entry.node = node;
         entry.window = window;
         entry.released = now;
-        self.limit.enters(now, window, &self.nodes, node, demand);
+        (entry.standing, entry.among) = (standing, self.nodes.on_machine(node));
+        let slot = self.tickets[index].slot(demand);
+        self.limit.enters(now, &slot, &self.nodes);
         self.rank(class);
         node
     }

@@ -5,6 +5,8 @@
 //! Places are reused; in steady state nothing is allocated.
 
 use crate::demand::Demand;
+use crate::limit::Slot;
+use crate::scheduler::Standing;
 use crate::request::{ClassId, NodeId, Ticket};
 use crate::time::Time;
 
@@ -51,11 +53,22 @@ pub(crate) struct Entry {
     pub(crate) charged: f64,
     /// Its slot-seconds are charged to its class's tag.
     pub(crate) fair: bool,
+    /// In which standing it was released, and among how many requests on its machine.
+    pub(crate) standing: Standing,
+    pub(crate) among: u32,
     pub(crate) retries: u8,
     /// Its response has begun: it is not tried again.
     pub(crate) first_byte: bool,
     /// Its class was removed while it was here: its times say nothing about its new class.
     pub(crate) adopted: bool,
+}
+
+impl Entry {
+    /// What load control counts of it while it is in flight.
+    pub(crate) fn slot(&self, demand: Demand) -> Slot {
+        let Entry { class, standing, window, node, released, .. } = *self;
+        Slot { class, standing, window, node, demand, released }
+    }
 }
 
 /// All requests that wait or are inside.
@@ -93,6 +106,8 @@ impl Tickets {
             released: arrived,
             charged: 0.0,
             fair: true,
+            standing: Standing::Owed,
+            among: 0,
             retries: 0,
             first_byte: false,
             adopted: false,

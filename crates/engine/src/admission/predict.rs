@@ -73,7 +73,9 @@ impl Predict {
     pub(super) fn predicted(&self, view: &AdmissionView<'_>, offer: &Offer, standing: Standing) -> Option<ShedReason> {
         let Offer { class, sub_queue, .. } = *offer;
         let waiting = view.classes[class].queue.sub_queues[sub_queue].len;
-        if waiting == 0 {
+        // What is owed waits in front of nodes that have room for a moment only: there is nothing to predict.
+        let (pool, open) = (view.classes[class].pool, standing == Standing::Owed);
+        if waiting == 0 || (open && view.limit.is_open(view.nodes, pool, sub_queue)) {
             return None;
         }
         let spec = view.classes.spec(class);

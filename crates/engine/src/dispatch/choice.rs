@@ -15,6 +15,7 @@ use crate::limit::{Limit, Window};
 use crate::policy::{Content, Dispatch};
 use crate::random::Random;
 use crate::request::{ClassId, NodeId};
+use crate::scheduler::Standing;
 
 /// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
 /// 50 on average; a bound keeps the decision's cost bounded.
@@ -32,6 +33,7 @@ pub(crate) struct Wanted {
     pub(crate) demand: Demand,
     /// The node that just failed it, or [`NodeId::NONE`]: chosen only if there is no other.
     pub(crate) avoid: NodeId,
+    pub(crate) standing: Standing,
     /// As in [`Nodes::has_room`].
     pub(crate) kept: Option<GroupId>,
 }
@@ -60,7 +62,7 @@ impl Nodes {
 
     /// The nodes that can take it, in no particular order.
     fn candidates<'a>(&'a self, wanted: &Wanted, windows: &'a [Window]) -> impl Iterator<Item = NodeId> + Clone + 'a {
-        let lanes = self.open(wanted.pool, windows, wanted.kept);
+        let lanes = self.open(wanted.pool, windows, wanted.standing, wanted.kept);
         lanes.flat_map(|lane| self.ready.items(lane.row())).map(|(_, node)| *node)
     }
 
@@ -68,18 +70,18 @@ impl Nodes {
     fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<NodeId> {
         let order =
             |a: &((f64, u64), NodeId), b: &((f64, u64), NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
-        let best = self.best(wanted.pool, windows, wanted.kept)?;
+        let best = self.best(wanted.pool, windows, wanted.standing, wanted.kept)?;
         if best != wanted.avoid {
             return Some(best);
         }
         // Only after a failure: look at all.
-        let all = self.open(wanted.pool, windows, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
+        let all = self.open(wanted.pool, windows, wanted.standing, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
         all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
     }
 
     fn less_loaded_of_two(&self, wanted: &Wanted, windows: &[Window], random: &mut Random) -> Option<NodeId> {
-        self.best(wanted.pool, windows, wanted.kept)?;
-        let open = self.open(wanted.pool, windows, wanted.kept);
+        self.best(wanted.pool, windows, wanted.standing, wanted.kept)?;
+        let open = self.open(wanted.pool, windows, wanted.standing, wanted.kept);
         let a = self.draw(open.clone(), wanted.avoid, random);
         let b = self.draw(open, wanted.avoid, random);
         Some(if self.load(b) < self.load(a) { b } else { a })
@@ -127,8 +129,8 @@ impl Nodes {
 
     /// The best node of the pool. Between lanes the emptier group counts: a node's load is compared with its part
     /// of its group's window, as requests that wait for a database fill a node less than their number says.
-    fn best(&self, pool: usize, windows: &[Window], kept: Option<GroupId>) -> Option<NodeId> {
-        let tops = self.open(pool, windows, kept).filter_map(|lane| {
+    fn best(&self, pool: usize, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> Option<NodeId> {
+        let tops = self.open(pool, windows, standing, kept).filter_map(|lane| {
             let ((key, turn), node) = self.ready.peek(lane.row())?;
             let group = self.lanes[lane].group;
             Some((key * self.groups[group].weight / f64::from(windows[group.row()].size), turn, node))

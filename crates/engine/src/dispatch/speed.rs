@@ -15,6 +15,17 @@ use crate::request::NodeId;
 const FARTHEST: f64 = 32.0;
 
 impl Nodes {
+    /// Requests on a node's machine.
+    pub(crate) fn on_machine(&self, node: NodeId) -> u32 {
+        self.machines[self.nodes[node].machine].in_flight
+    }
+
+    /// Requests in flight on a group's machines beyond their bounds.
+    pub(crate) fn beyond_bounds(&self, group: GroupId) -> u32 {
+        let machines = self.groups[group].machines.iter().map(|machine| &self.machines[*machine]);
+        machines.map(|machine| machine.in_flight.saturating_sub(machine.most)).sum()
+    }
+
     /// A compute time on a node, relative to its class's mean.
     pub(crate) fn computed(&mut self, node: NodeId, ratio: f64, figures: &Adaptive) {
         let ratios = &mut self.machines[self.nodes[node].machine].ratios;

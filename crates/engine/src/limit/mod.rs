@@ -40,8 +40,23 @@ pub(crate) struct Completion {
     pub(crate) node: NodeId,
     /// It was tried more than once.
     pub(crate) retried: bool,
+    /// Requests on its machine at its release, itself included.
+    pub(crate) among: u32,
     /// Seconds in flight: from its release to its last byte.
     pub(crate) holding: f64,
+}
+
+/// A request in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) class: ClassId,
+    pub(crate) standing: Standing,
+    pub(crate) window: u32,
+    /// Its node, or [`NodeId::NONE`] once the policy no longer names that.
+    pub(crate) node: NodeId,
+    /// Its cost, as far as it is managed.
+    pub(crate) demand: Demand,
+    pub(crate) released: Time,
 }
 
 /// The windows, and the method that moves them.
@@ -122,7 +137,7 @@ impl Limit {
                 Method::Linear(Linear::new(now, policy, classes, delta, (least, most), grow))
             }
             LoadControl::WindowAdaptive(figures) => {
-                Method::Adaptive(Box::new(Adaptive::new(now, figures, count, classes, policy.sub_queues())))
+                Method::Adaptive(Box::new(Adaptive::new(now, figures, nodes, count, classes, policy.sub_queues())))
             }
             LoadControl::Slots { .. } => Method::Slots,
             LoadControl::ResourceAvailability(figures) => {
@@ -190,16 +205,28 @@ impl Limit {
 
     /// Nothing is in flight; what is will be counted again.
     pub(crate) fn clear(&mut self) {
-        self.windows.iter_mut().for_each(|window| window.in_flight = 0);
+        for window in &mut self.windows {
+            (window.in_flight, window.surplus, window.stuck) = (0, 0, 0);
+        }
     }
 
     /// A request is in flight under a new policy.
-    pub(crate) fn recount(&mut self, window: u32, nodes: &Nodes, node: NodeId, demand: Demand) {
-        self.windows[window as usize].in_flight += 1;
-        if let Method::Resources(method) = &mut self.method
-            && node != NodeId::NONE
-        {
-            method.take(nodes, node, demand, true);
+    pub(crate) fn recount(&mut self, slot: &Slot, nodes: &Nodes) {
+        self.windows[slot.window as usize].in_flight += 1;
+        match &mut self.method {
+            Method::Resources(method) if slot.node != NodeId::NONE => method.take(nodes, slot.node, slot.demand, true),
+            Method::Adaptive(method) => {
+                self.windows[slot.window as usize].surplus += u32::from(slot.standing == Standing::Surplus);
+                method.enters(slot.released, slot);
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes over what is known of the classes that a new policy keeps.
+    pub(crate) fn carry_classes(&mut self, old: &Limit, kept: &[(ClassId, ClassId)]) {
+        if let (Method::Adaptive(method), Method::Adaptive(old)) = (&mut self.method, &old.method) {
+            method.carry_classes(old, kept);
         }
     }
 
@@ -248,15 +275,36 @@ impl Limit {
 
     /// Is there room for a request of this pool and sub-queue? `kept` is a group in which it has a slot already.
     #[inline]
-    pub(crate) fn room(&self, nodes: &Nodes, pool: usize, sub_queue: usize, kept: Option<GroupId>) -> bool {
-        nodes.has_room(pool, self.windows_of(sub_queue), kept)
+    pub(crate) fn room(
+        &self,
+        nodes: &Nodes,
+        (pool, sub_queue): (usize, usize),
+        standing: Standing,
+        kept: Option<GroupId>,
+    ) -> bool {
+        nodes.has_room(pool, self.windows_of(sub_queue), standing, kept)
     }
 
     /// May a request of this class be released in this standing, if there is room? The place for methods that hold back a
     /// particular class, or its surplus alone.
     #[inline]
-    pub(crate) fn admits(&self, _class: ClassId, _sub_queue: usize, _standing: Standing) -> bool {
-        true
+    pub(crate) fn admits(
+        &self,
+        nodes: &Nodes,
+        (pool, sub_queue): (usize, usize),
+        class: ClassId,
+        standing: Standing,
+    ) -> bool {
+        let Method::Adaptive(method) = &self.method else { return true };
+        nodes.groups_of(pool).any(|group| {
+            let window = self.window_of(sub_queue, group) as usize;
+            self.windows[window].has_room(standing) && method.admits(class, standing, window)
+        })
+    }
+
+    /// Is everything that is owed released at once, as long as nodes have room?
+    pub(crate) fn is_open(&self, nodes: &Nodes, pool: usize, sub_queue: usize) -> bool {
+        nodes.groups_of(pool).any(|group| self.windows[self.window_of(sub_queue, group) as usize].reach > 0)
     }
 
     /// What is left of the nodes' resources, where that bounds what is in flight.
@@ -284,25 +332,33 @@ impl Limit {
     /// A class has asked for something. `limit` is its response-time limit.
     #[inline]
     pub(crate) fn offered(&mut self, now: Time, class: ClassId, limit: Option<ResponseTime>) {
-        if let Method::Linear(method) = &mut self.method {
-            method.see(now, class, limit);
+        match &mut self.method {
+            Method::Linear(method) => method.see(now, class, limit),
+            Method::Adaptive(method) => method.offered(now, class),
+            _ => {}
         }
     }
 
     /// A request is in flight from now on.
     #[inline]
-    pub(crate) fn enters(&mut self, now: Time, window: u32, nodes: &Nodes, node: NodeId, demand: Demand) {
+    pub(crate) fn enters(&mut self, now: Time, slot: &Slot, nodes: &Nodes) {
         if let Method::Resources(method) = &mut self.method {
-            method.take(nodes, node, demand, true);
+            method.take(nodes, slot.node, slot.demand, true);
         }
-        self.count(now, window, true);
+        self.count(now, slot, true);
+        if let Method::Adaptive(method) = &mut self.method {
+            method.enters(now, slot);
+        }
     }
 
     /// A request is no longer in flight.
     #[inline]
-    pub(crate) fn leaves(&mut self, now: Time, window: u32, nodes: &Nodes, node: NodeId, demand: Demand) {
-        self.lets_go(nodes, node, demand);
-        self.count(now, window, false);
+    pub(crate) fn leaves(&mut self, now: Time, slot: &Slot, nodes: &Nodes) {
+        self.lets_go(nodes, slot.node, slot.demand);
+        self.count(now, slot, false);
+        if let Method::Adaptive(method) = &mut self.method {
+            method.leaves(slot);
+        }
     }
 
     /// A request has left its node and keeps its slot.
@@ -315,27 +371,34 @@ impl Limit {
         }
     }
 
-    /// A request with a slot in window `from` goes to another node, and counts in window `to`.
-    pub(crate) fn moves(&mut self, now: Time, (from, to): (u32, u32), nodes: &Nodes, node: NodeId, demand: Demand) {
+    /// A request with a slot in window `from` goes to another node, and counts in the window that `slot` names.
+    pub(crate) fn moves(&mut self, now: Time, from: u32, slot: &Slot, nodes: &Nodes) {
         if let Method::Resources(method) = &mut self.method {
-            method.take(nodes, node, demand, true);
+            method.take(nodes, slot.node, slot.demand, true);
         }
-        if from != to {
-            self.count(now, from, false);
-            self.count(now, to, true);
+        if let Method::Adaptive(method) = &mut self.method {
+            method.again(now, from, slot);
+        }
+        if from != slot.window {
+            self.count(now, &Slot { window: from, ..*slot }, false);
+            self.count(now, slot, true);
         }
     }
 
     #[inline]
-    fn count(&mut self, now: Time, window: u32, enters: bool) {
-        let state = &mut self.windows[window as usize];
+    fn count(&mut self, now: Time, slot: &Slot, enters: bool) {
+        let state = &mut self.windows[slot.window as usize];
+        let mut surplus = 0;
         if let Method::Adaptive(method) = &mut self.method {
-            method.note(now, window, state.in_flight);
+            method.note(now, slot.window, state.in_flight);
+            surplus = u32::from(slot.standing == Standing::Surplus);
         }
         if enters {
             state.in_flight += 1;
+            state.surplus += surplus;
         } else {
             state.in_flight -= 1;
+            state.surplus -= surplus;
         }
     }
 
@@ -347,7 +410,7 @@ impl Limit {
                 let limit = view.classes.spec(completion.class).guarantee.response_time;
                 method.see(view.now, completion.class, limit);
             }
-            Method::Adaptive(method) => method.completed(view, completion),
+            Method::Adaptive(method) => method.completed(view, &mut self.windows, completion),
             _ => {}
         }
     }
@@ -359,7 +422,7 @@ impl Limit {
         let (mut window, mut sub_queue) = (0, 0);
         while window < self.windows.len() {
             for members in groups {
-                let full = waiting && !self.windows[window].has_room();
+                let full = waiting && !self.windows[window].has_room(Standing::Surplus);
                 self.hold(now, window, full && members.pools.iter().any(|pool| scheduler.any(*pool, sub_queue)));
                 window += 1;
             }
@@ -371,7 +434,7 @@ impl Limit {
         for first in (0..self.windows.len()).step_by(self.groups) {
             for (group, members) in groups.pairs() {
                 let window = first + group.row();
-                if self.windows[window].has_room() || self.holds(window) {
+                if self.windows[window].has_room(Standing::Surplus) || self.holds(window) {
                     continue;
                 }
                 let mut beside = members.pools.iter().flat_map(|pool| nodes.groups_of(*pool));

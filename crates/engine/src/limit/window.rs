@@ -1,6 +1,7 @@
 //! A window of requests in flight: what all methods of load control have in common.
 
 use crate::request::{Moved, Why};
+use crate::scheduler::Standing;
 use crate::time::Time;
 
 /// The window.
@@ -8,7 +9,13 @@ use crate::time::Time;
 pub(crate) struct Window {
     /// Requests that may be in flight; `u32::MAX` is no limit.
     pub(crate) size: u32,
+    /// Owed requests that may be in flight, if these are more.
+    pub(crate) reach: u32,
     pub(crate) in_flight: u32,
+    /// Those of them that were released as surplus, if the method tells surplus apart.
+    pub(crate) surplus: u32,
+    /// Requests in flight beyond the bounds of their machines, which hang or were bounded since.
+    pub(crate) stuck: u32,
     /// Did it hold a request back since the last step?
     pub(crate) held_back: bool,
     pub(crate) moved: Moved,
@@ -16,12 +23,22 @@ pub(crate) struct Window {
 
 impl Window {
     pub(crate) fn new(now: Time, size: u32) -> Window {
-        Window { size, in_flight: 0, held_back: false, moved: Moved { at: now, from: size, to: size, why: Why::First } }
+        let moved = Moved { at: now, from: size, to: size, why: Why::First };
+        Window { size, reach: 0, in_flight: 0, surplus: 0, stuck: 0, held_back: false, moved }
     }
 
+    /// Has it room for one more? Surplus has what is left of the size. What is owed is bounded by itself, so that surplus that stays
+    /// long cannot keep it out.
     #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        self.in_flight < self.size
+    pub(crate) fn has_room(&self, standing: Standing) -> bool {
+        let counted = self.in_flight.saturating_sub(self.stuck);
+        counted < self.size || (standing == Standing::Owed && self.owed() < self.size.max(self.reach))
+    }
+
+    /// Owed requests in flight.
+    #[inline]
+    pub(crate) fn owed(&self) -> u32 {
+        self.in_flight.saturating_sub(self.surplus).saturating_sub(self.stuck)
     }
 
     pub(crate) fn limit(&self) -> Option<u32> {

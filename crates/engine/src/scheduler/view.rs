@@ -32,13 +32,13 @@ pub(crate) struct SchedulerView<'a> {
 
 impl SchedulerView<'_> {
     /// Have load control and a node of the pool room for a request of this sub-queue?
-    pub(crate) fn room(&self, pool: usize, sub_queue: usize) -> bool {
-        self.limit.room(self.nodes, pool, sub_queue, None)
+    pub(crate) fn room(&self, pool: usize, sub_queue: usize, standing: Standing) -> bool {
+        self.limit.room(self.nodes, (pool, sub_queue), standing, None)
     }
 
     /// May a request of this class be released in this standing, if there is room?
     pub(crate) fn admits(&self, class: ClassId, sub_queue: usize, standing: Standing) -> bool {
-        self.limit.admits(class, sub_queue, standing)
+        self.limit.admits(self.nodes, (self.classes[class].pool, sub_queue), class, standing)
     }
 
     /// Size of the first window: methods that partition one have one.

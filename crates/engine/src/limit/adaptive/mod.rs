@@ -2,52 +2,90 @@
 //!
 //! Windows have their own times, one half cycle after the other.
 
+mod occupancy;
+mod profile;
+mod reach;
 mod swing;
 
 use core::time::Duration;
 
-use super::{Completion, LimitView, Window};
+use super::{Completion, LimitView, Slot, Window};
 use crate::classify::Classes;
 use crate::discipline::Adaptive as Figures;
 use crate::dispatch::Nodes;
 use crate::index::{GroupId, Id, Table};
 use crate::request::{ClassId, NodeId, Why};
+use crate::scheduler::Standing;
 use crate::time::Time;
 
+use occupancy::{Occupancy, Room};
+use profile::{Evidence, Profile};
+use reach::Reach;
 use swing::{Danger, Half, Halves, Swing, Work};
 
-/// The swings of all windows.
+/// A limit is missed, and not only in danger, from this share of it on: the estimate is of half a second and errs by a tenth.
+const MISSED: f64 = 0.9;
+
+/// Share of a limit that a class may take unloaded: from there on no window can keep it.
+const KEEPABLE: f64 = 0.9;
+
+/// What a class showed in one group of machines and sub-queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shown {
+    halves: Halves,
+    profile: Profile,
+}
+
+/// The windows' swings and reaches, and what surplus leaves.
 #[derive(Clone, Debug)]
 pub(super) struct Adaptive {
     figures: Figures,
     /// By window.
     swings: Vec<Swing>,
-    /// What each class computed, by the groups that its pool has nodes in and by sub-queue.
-    halves: Table<ClassId, Vec<Halves>>,
+    reaches: Vec<Reach>,
+    /// By the groups that the class's pool has nodes in and by sub-queue.
+    shown: Table<ClassId, Vec<Shown>>,
+    occupancy: Occupancy,
     sub_queues: usize,
-    /// When the first of them ends its half cycle.
+    /// When the first of the swings ends its half cycle, or active classes are looked at.
     pub(super) next: Time,
 }
 
 impl Adaptive {
-    pub(super) fn new(now: Time, figures: Figures, windows: usize, classes: usize, sub_queues: usize) -> Adaptive {
-        let swings = vec![Swing::new(now, figures); windows];
-        Adaptive { figures, swings, halves: Table::filled(classes, Vec::new()), sub_queues, next: Time::NEVER }
+    pub(super) fn new(now: Time, figures: Figures, nodes: &Nodes, windows: usize, classes: usize, sub_queues: usize) -> Adaptive {
+        Adaptive {
+            figures,
+            swings: vec![Swing::new(now, figures); windows],
+            reaches: vec![Reach::new(now); windows],
+            shown: Table::filled(classes, Vec::new()),
+            occupancy: Occupancy::new(now, windows, classes, nodes.sections.len()),
+            sub_queues,
+            next: Time::NEVER,
+        }
     }
 
     pub(super) fn open(&mut self, class: ClassId) {
-        self.halves.put(class, Vec::new());
+        self.shown.put(class, Vec::new());
+        self.occupancy.open(class);
     }
 
-    /// New figures. `known` is the window's swing before, if it had a window, and a swing.
+    /// New figures. `known` is the window's place before, if it had one, and what was known of it.
     pub(super) fn carry(&mut self, now: Time, window: usize, known: Option<Option<(&Adaptive, usize)>>) {
         match known {
             Some(None) => {}
             Some(Some((old, from))) => {
                 self.swings[window] = old.swings[from].clone();
+                self.reaches[window] = old.reaches[from].clone();
                 self.swings[window].reconfigure(now, self.figures);
             }
             None => self.swings[window].reconfigure(now, self.figures),
+        }
+    }
+
+    /// Takes over what is known of classes that a new policy keeps.
+    pub(super) fn carry_classes(&mut self, old: &Adaptive, kept: &[(ClassId, ClassId)]) {
+        for (from, to) in kept {
+            self.occupancy.carry(&old.occupancy, *from, *to);
         }
     }
 
@@ -77,24 +115,74 @@ impl Adaptive {
         self.swings[window].holding()
     }
 
-    /// A compute time for the window that the request was in.
-    pub(super) fn completed(&mut self, view: &mut LimitView<'_>, completion: &Completion) {
-        let Completion { class, sub_queue, window, node, retried, holding } = *completion;
+    #[inline]
+    pub(super) fn offered(&mut self, now: Time, class: ClassId) {
+        self.occupancy.offered(now, class);
+        self.next = self.next.min(self.occupancy.next);
+    }
+
+    #[inline]
+    pub(super) fn enters(&mut self, now: Time, slot: &Slot) {
+        self.occupancy.enters(now, slot.window as usize, slot.class, slot.standing);
+    }
+
+    #[inline]
+    pub(super) fn leaves(&mut self, slot: &Slot) {
+        self.occupancy.leaves(slot.window as usize, slot.class, slot.released);
+    }
+
+    pub(super) fn again(&mut self, now: Time, from: u32, slot: &Slot) {
+        self.occupancy.again(now, (from as usize, slot.window as usize), slot.class, slot.released);
+    }
+
+    /// May a request of the class be released in this standing into this window, which has room?
+    #[inline]
+    pub(super) fn admits(&self, class: ClassId, standing: Standing, window: usize) -> bool {
+        self.occupancy.admits(class, standing, room(&self.swings, &self.reaches, window))
+    }
+
+    /// A good answer for the window that the request was in.
+    pub(super) fn completed(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], completion: &Completion) {
+        let Completion { class, sub_queue, window, node, retried, among, holding } = *completion;
         if node == NodeId::NONE || retried {
             return;
         }
         if let Some(mean) = view.classes[class].expected.seconds().filter(|mean| *mean > 0.0) {
             view.nodes.computed(node, holding / mean, &self.figures);
         }
+        self.occupancy.completed(class, holding);
         let at = view.nodes.place_of(node) * self.sub_queues + sub_queue;
-        let halves = &mut self.halves[class];
-        if halves.len() <= at {
-            halves.resize_with(at + 1, Default::default);
+        let shown = &mut self.shown[class];
+        if shown.len() <= at {
+            shown.resize_with(at + 1, Default::default);
         }
-        self.swings[window as usize].completed(view.now, class, &mut halves[at], holding);
+        let (swing, reach) = (&mut self.swings[window as usize], &mut self.reaches[window as usize]);
+        swing.completed(view.now, class, &mut shown[at].halves, holding);
+        let evidence = shown[at].profile.completed(view.now.as_nanos() as f64 / 1e9, among, holding);
+        let window = &mut windows[window as usize];
+        // Only what is owed goes beyond the window, so only its classes say whether it may.
+        if view.classes.spec(class).guarantee.throughput.is_some() {
+            match evidence {
+                Evidence::Changed => {
+                    swing.forget(view.now);
+                    reach.changed(view.now, window.size);
+                }
+                Evidence::Contention { per_machine } => {
+                    let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
+                    if reach.contended(view.now) {
+                        swing.begin_at((per_machine * machines).min(f64::from(window.in_flight)));
+                    }
+                }
+                Evidence::Free => reach.free(window.size),
+                Evidence::Nothing => {}
+            }
+        }
+        reach.completed(window.owed());
+        window.reach = reach.size();
     }
 
     pub(super) fn step(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
+        self.look(view, windows);
         for window in 0..windows.len() {
             if self.swings[window].next <= view.now {
                 self.swing(view, windows, window);
@@ -103,10 +191,27 @@ impl Adaptive {
         self.plan();
     }
 
-    fn plan(&mut self) {
-        if let Some(next) = self.swings.iter().map(|swing| swing.next).min() {
-            self.next = next;
+    /// Looks at all active classes, if it is time.
+    fn look(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
+        if view.now < self.occupancy.next {
+            return;
         }
+        let Adaptive { swings, reaches, occupancy, .. } = self;
+        occupancy.tick(view.now, view.classes, view.nodes, |window| room(swings, reaches, window));
+        for group in view.nodes.groups.ids() {
+            if self.reaches.iter().skip(group.row()).step_by(view.nodes.groups.len()).any(Reach::is_open) {
+                self.spread(view, group);
+            }
+            // Machines have one bound for all their windows: what is beyond it is told apart where there is one.
+            if windows.len() == view.nodes.groups.len() {
+                windows[group.row()].stuck = view.nodes.beyond_bounds(group);
+            }
+        }
+    }
+
+    fn plan(&mut self) {
+        let swings = self.swings.iter().map(|swing| swing.next).min().unwrap_or(Time::NEVER);
+        self.next = swings.min(self.occupancy.next);
     }
 
     /// The end of a half cycle of a window.
@@ -119,22 +224,38 @@ impl Adaptive {
         }
         let (danger, slowdown) = self.endangered(view, window);
         let work = self.work(view, window);
-        let swing = &mut self.swings[window];
+        let (swing, reach) = (&mut self.swings[window], &mut self.reaches[window]);
+        if reach.is_open() {
+            swing.proven(view.now);
+        }
         swing.slowdown = slowdown.unwrap_or(swing.slowdown);
         let why = match (danger, half) {
-            (Some(Danger { class, compute, limit }), _) if swing.helps() => {
+            (Some(Danger { class, compute, limit }), _) if !reach.is_open() && swing.helps() => {
                 swing.back_off(in_flight);
                 Some(Why::Endangered { class, compute, limit })
             }
-            (_, Half::Cycle(cycle)) => Some(swing.step(work, cycle)),
+            (Some(Danger { class, compute, limit }), _) if compute > limit.mul_f64(MISSED) && reach.doubts(view.now) => {
+                swing.begin_at(0.5 * f64::from(in_flight));
+                Some(Why::Endangered { class, compute, limit })
+            }
+            (_, Half::Cycle(cycle)) if swing.has_swung(cycle) => Some(swing.step(work, cycle)),
             _ => None,
         };
+        if let Half::Cycle(_) = half {
+            let (elasticity, error) = swing.elasticity();
+            if elasticity - error > self.figures.found {
+                reach.contended(view.now);
+            } else if elasticity + error < self.figures.found {
+                reach.free(windows[window].size);
+            }
+        }
         if sub_queue == 0 {
             view.nodes.learn(group, swing.figures());
         }
         swing.at_least(slots(view.nodes, view.classes, windows, group, sub_queue), view.nodes.groups[group].usable);
         swing.turn(view.now, half);
         let size = swing.size();
+        windows[window].reach = reach.size();
         match why {
             Some(why) => windows[window].set(view.now, size, why),
             None => windows[window].size = size,
@@ -146,7 +267,7 @@ impl Adaptive {
     fn halves(&self, view: &LimitView<'_>, class: ClassId, window: usize) -> Option<&Halves> {
         let (sub_queue, group) = place_of(view.nodes, window);
         let at = view.nodes.place_in(view.classes[class].pool, group)?;
-        self.halves[class].get(at as usize * self.sub_queues + sub_queue)
+        self.shown[class].get(at as usize * self.sub_queues + sub_queue).map(|shown| &shown.halves)
     }
 
     /// Work completed in the two halves of a cycle.
@@ -171,6 +292,9 @@ impl Adaptive {
             slowdown = f64::min(slowdown, mean / unloaded);
             compared += 1;
             let Some(limit) = limit.map(|rt| rt.limit) else { continue };
+            if certain.min(unloaded) > KEEPABLE * limit.as_secs_f64() {
+                continue;
+            }
             let part = value / limit.as_secs_f64();
             if part > worst && swing.endangered(value, certain.min(mean), unloaded, limit.as_secs_f64()) {
                 worst = part;
@@ -190,9 +314,13 @@ impl Adaptive {
 
     /// No machine of a group gets much more than its part of the windows.
     fn spread(&self, view: &mut LimitView<'_>, group: GroupId) {
-        let swings = self.swings.iter().skip(group.row()).step_by(view.nodes.groups.len());
-        let high: u32 = swings.map(Swing::high).sum();
-        view.nodes.spread(group, high, self.figures.node_share);
+        let of_group = (group.row()..self.swings.len()).step_by(view.nodes.groups.len());
+        let (mut high, mut reach) = (0u32, 0u32);
+        for window in of_group {
+            high += self.swings[window].high();
+            reach = reach.saturating_add(self.reaches[window].size());
+        }
+        view.nodes.spread(group, high.max(reach), self.figures.node_share);
     }
 
     /// The machines are others: the guarantees need another number of slots of them.
@@ -203,6 +331,8 @@ impl Adaptive {
             let members = &view.nodes.groups[group];
             let swing = &mut self.swings[window];
             swing.needs(view.now, slots, members.usable, members.weight);
+            self.reaches[window].machines(members.usable);
+            windows[window].reach = self.reaches[window].size();
             let why = Why::Nodes { usable: members.usable, all: members.machines() };
             windows[window].set(view.now, swing.size(), why);
         }
@@ -211,6 +341,11 @@ impl Adaptive {
         }
         self.plan();
     }
+}
+
+/// What surplus may use of a window.
+fn room(swings: &[Swing], reaches: &[Reach], window: usize) -> Room {
+    Room { window, bound: swings[window].bound(), contended: !reaches[window].is_open() }
 }
 
 /// The sub-queue and the group of machines that a window is for.

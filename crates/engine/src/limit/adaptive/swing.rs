@@ -35,6 +35,13 @@ use crate::time::Time;
 /// A half cycle that has not seen its completions after as many seconds is given up.
 const PATIENCE: f64 = 10.0;
 
+/// Part of what earlier cycles showed that still counts: two and a half cycles of memory.
+const KEPT: f64 = 0.6;
+
+/// Logarithm by which the number in flight may differ from the window in a half cycle that counts. Where it differs more, arrivals or
+/// requests that stay long moved it, and not the window.
+const SWUNG: f64 = 0.15;
+
 /// What one class computed in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::limit) struct Halves {
@@ -67,8 +74,9 @@ pub(in crate::limit) struct Swing {
     /// The smallest ratio of compute time to unloaded compute time among the classes of the latest half, at
     /// least 1: what every request suffers inside.
     pub(in crate::limit) slowdown: f64,
-    /// The latest elasticity, averaged over about two cycles.
-    elasticity: f64,
+    /// Elasticities of the latest cycles, weighted by their precision (1/variance), and the sum of these.
+    evidence: f64,
+    precision: f64,
     /// Integral of the requests inside since then, and its last instant, in request-seconds.
     area: f64,
     at: Time,
@@ -98,8 +106,8 @@ impl Swing {
             next: now + figures.shortest,
             weight: 0.0,
             slowdown: 1.0,
-            // Nothing is known: a limit in danger counts.
-            elasticity: 1.0,
+            evidence: 0.0,
+            precision: 0.0,
             area: 0.0,
             at: now,
             held: 0.0,
@@ -147,6 +155,11 @@ impl Swing {
     /// The guarantees need another number of slots, or the machines are others.
     pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
         self.least = (self.figures.least_share * slots).max(self.figures.per_machine * f64::from(machines.max(1)));
+    }
+
+    /// The window in a high half, before it is rounded: it does not swing.
+    pub(in crate::limit) fn bound(&self) -> f64 {
+        self.base * (1.0 + self.figures.swing)
     }
 
     /// The window now.
@@ -240,7 +253,10 @@ impl Swing {
         let gained = if gained.is_finite() && gained > 0.0 { gained.ln() } else { 0.0 };
         let full = (1.0 + self.figures.swing).ln();
         let elasticity = 1.0 - gained / swung.max(0.1 * full);
-        self.elasticity += 0.5 * (elasticity.clamp(0.0, 1.0) - self.elasticity);
+        let (low, high) = (work[0].completions().max(1.0), work[1].completions().max(1.0));
+        let precision = swung * swung / (1.0 / low + 1.0 / high);
+        self.precision = KEPT * self.precision + precision;
+        self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
         if self.searching && elasticity < self.figures.found {
             self.base *= self.figures.search;
         } else {
@@ -256,7 +272,7 @@ impl Swing {
 
     /// Would a smaller window make compute times shorter, as far as is known?
     pub(in crate::limit) fn helps(&self) -> bool {
-        self.elasticity >= self.figures.found
+        self.precision <= 0.0 || self.evidence / self.precision >= self.figures.found
     }
 
     /// Mean compute time of a class over the cycle less what may be chance, in seconds.
@@ -267,6 +283,39 @@ impl Swing {
         }
         // Two standard errors of exponential times.
         halves.sum / count / (1.0 + 2.0 / count.sqrt())
+    }
+
+    /// Has the number in flight followed the window through this cycle?
+    pub(in crate::limit) fn has_swung(&self, cycle: Cycle) -> bool {
+        let near = |in_flight: f64, size: f64| (in_flight / size).ln().abs() < SWUNG;
+        near(cycle.inside[0], self.low()) && near(cycle.inside[1], f64::from(self.high()))
+    }
+
+    /// The elasticity of the latest cycles and its standard error.
+    pub(in crate::limit) fn elasticity(&self) -> (f64, f64) {
+        let precision = self.precision.max(1e-9);
+        (self.evidence / precision, precision.sqrt().recip())
+    }
+
+    /// What is known is of another time.
+    pub(in crate::limit) fn forget(&mut self, now: Time) {
+        (self.precision, self.evidence) = (0.0, 0.0);
+        self.turn(now, Half::Free);
+    }
+
+    /// Requests have been seen to wait for one another from so many in flight on.
+    pub(in crate::limit) fn begin_at(&mut self, knee: f64) {
+        (self.precision, self.evidence) = (0.0, 0.0);
+        self.base = knee.max(self.least);
+    }
+
+    /// So many in flight, by Little's law, have been answered in this half without a sign of contention: the knee is no lower. What
+    /// hangs is not among them.
+    pub(in crate::limit) fn proven(&mut self, now: Time) {
+        let seconds = now.since(self.counts_from).as_secs_f64();
+        if seconds > 0.0 {
+            self.base = self.base.max(self.sum / seconds);
+        }
     }
 
     /// Shrinks the base because a limit is in danger.

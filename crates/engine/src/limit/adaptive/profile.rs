@@ -1,0 +1,201 @@
+//! The profile of one class on one group of machines: does its time in flight rise with the number in flight?
+//!
+//! Source: our own. A request that waits for others in flight takes longer the more there are. One that waits for a database, for
+//! a client or for a timer does not. So contention is a slope: the regression of ln(seconds in flight) on
+//! ln(requests on its machine at its release), over the latest completions of the class. It needs no probe, since queues and machines
+//! are never equally long for long, and no figure of the cluster.
+//!
+//! Contention raises times at most in proportion to the number in flight. Times that rise further have another cause: requests that
+//! cost more, or a dependency that slowed down. Then everything known is of another time, and the profile begins again
+//! (a cumulative-sum test: Page 1954).
+
+/// Completions that the profile remembers at least: a slope of 1 over a factor of 1.5 is told from 0 by three standard errors of
+/// exponential times.
+const COMPLETIONS: f64 = 200.0;
+
+/// Seconds of completions that it remembers, if these are more: a slow drift must not be forgotten as it happens.
+const SECONDS: f64 = 4.0;
+
+/// Completions before it says anything: the mean of 20 exponential logarithms is within 0.3.
+const FIRST: f64 = 30.0;
+
+/// Variance of ln(requests on the machine) from which on there is something to compare: a standard deviation of a fifth.
+const SPREAD: f64 = 0.04;
+
+/// Standard errors by which a slope must differ: it is looked at after every completion, and a chance of one in twenty would come true
+/// within seconds.
+const CERTAIN: f64 = 3.0;
+
+/// Slope from which on it is contention: at the corner of a sharp knee half of the range is flat.
+const CONTENTION: f64 = 0.25;
+
+/// Slope below which requests do not wait for one another.
+const FREE: f64 = 0.5;
+
+/// Standard deviation of ln(seconds) that is assumed at least: times that hardly vary must not make trifles significant.
+const LEAST_SD: f64 = 0.5;
+
+/// Sum of standardised residuals, each less [`DRIFT`] and at most [`MOST`], at which times have changed: seven completions at 20
+/// times the time, some thirty at 1.6 times. By chance it is reached once in 20,000 excursions.
+const CHANGED: f64 = 10.0;
+const DRIFT: f64 = 0.5;
+const MOST: f64 = 2.0;
+
+/// Weight of the latest gap between two completions in their mean.
+const GAP: f64 = 0.02;
+
+/// What a completion shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Evidence {
+    Nothing,
+    /// Times are others, and the number in flight does not explain it.
+    Changed,
+    /// Requests wait for one another from about so many on a machine.
+    Contention { per_machine: f64 },
+    /// They do not.
+    Free,
+}
+
+/// Weighted means, variances and covariance of x = ln(requests on the machine at the release) and y = ln(seconds in flight).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Profile {
+    count: f64,
+    x: f64,
+    y: f64,
+    xx: f64,
+    xy: f64,
+    yy: f64,
+    /// Cumulative sums of the test for a change.
+    slower: f64,
+    faster: f64,
+    /// Mean seconds between completions, and the latest one.
+    gap: f64,
+    at: f64,
+}
+
+impl Default for Profile {
+    fn default() -> Profile {
+        let zero = 0.0;
+        Profile { count: zero, x: zero, y: zero, xx: zero, xy: zero, yy: zero, slower: zero, faster: zero, gap: 0.1, at: zero }
+    }
+}
+
+impl Profile {
+    /// A good answer at `now` (seconds on the engine's clock) after `seconds` in flight; `among` requests were on its machine when it
+    /// was released, itself included.
+    pub(super) fn completed(&mut self, now: f64, among: u32, seconds: f64) -> Evidence {
+        self.gap += GAP * ((now - self.at).clamp(0.0, 1.0) - self.gap);
+        self.at = now;
+        let (x, y) = (f64::from(among.max(1)).ln(), seconds.max(1e-6).ln());
+        if self.has_changed(x, y) {
+            *self = Profile { gap: self.gap, at: self.at, ..Profile::default() };
+            return Evidence::Changed;
+        }
+        let memory = COMPLETIONS.max(SECONDS / self.gap.max(1e-6));
+        self.count = (self.count + 1.0).min(memory);
+        let share = 1.0 / self.count;
+        let (dx, dy) = (x - self.x, y - self.y);
+        self.x += share * dx;
+        self.y += share * dy;
+        self.xx += share * (dx * (x - self.x) - self.xx);
+        self.xy += share * (dx * (y - self.y) - self.xy);
+        self.yy += share * (dy * (y - self.y) - self.yy);
+        self.evidence()
+    }
+
+    /// Is the time out of proportion, together with those before it?
+    fn has_changed(&mut self, x: f64, y: f64) -> bool {
+        if self.count < FIRST {
+            return false;
+        }
+        let sd = self.yy.sqrt().max(LEAST_SD);
+        let more = x - self.x;
+        let slower = (y - self.y - more.max(0.0)) / sd;
+        let faster = (self.y + more.min(0.0) - y) / sd;
+        self.slower = (self.slower + slower.min(MOST) - DRIFT).max(0.0);
+        self.faster = (self.faster + faster.min(MOST) - DRIFT).max(0.0);
+        self.slower > CHANGED || self.faster > CHANGED
+    }
+
+    fn evidence(&self) -> Evidence {
+        if self.count < FIRST || self.xx < SPREAD {
+            return Evidence::Nothing;
+        }
+        let slope = self.xy / self.xx;
+        let rest = (self.yy - slope * self.xy).max(1e-6);
+        let error = CERTAIN * (rest / (self.count * self.xx)).sqrt();
+        if slope - error > CONTENTION {
+            // From a standard deviation above the mean down as far as the slope says that it was all waiting.
+            let sd = self.xx.sqrt();
+            let per_machine = (self.x + sd - 2.0 * slope.clamp(0.0, 1.0) * sd).exp();
+            return Evidence::Contention { per_machine };
+        }
+        if slope + error < FREE { Evidence::Free } else { Evidence::Nothing }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::Random;
+
+    /// An exponential time of this mean.
+    fn draw(random: &mut Random, mean: f64) -> f64 {
+        -mean * (1.0 - random.unit()).max(1e-12).ln()
+    }
+
+    /// What the last of so many completions shows that showed anything, a hundred a second.
+    fn last(
+        profile: &mut Profile,
+        from: u32,
+        count: u32,
+        mut next: impl FnMut(u32) -> (u32, f64),
+    ) -> Vec<Evidence> {
+        let of = |n: u32| {
+            let (among, seconds) = next(n);
+            profile.completed(f64::from(from + n) / 100.0, among, seconds)
+        };
+        (0..count).map(of).filter(|evidence| *evidence != Evidence::Nothing).collect()
+    }
+
+    #[test]
+    fn a_processor_that_is_shared_shows_contention_at_its_knee() {
+        let mut random = Random::new(7);
+        let mut profile = Profile::default();
+        // Four CPUs, 10 ms, one to sixteen requests in flight.
+        let seen = last(&mut profile, 0, 1000, |n| {
+            let among = 1 + n % 16;
+            (among, draw(&mut random, 0.010 * (f64::from(among) / 4.0).max(1.0)))
+        });
+        let Some(Evidence::Contention { per_machine }) = seen.last() else { panic!("{seen:?}") };
+        assert!((2.0..8.0).contains(per_machine), "{per_machine}");
+    }
+
+    #[test]
+    fn waiting_for_a_database_shows_none() {
+        let mut random = Random::new(8);
+        let mut profile = Profile::default();
+        let seen = last(&mut profile, 0, 2000, |n| (1 + n % 50, draw(&mut random, 0.5)));
+        assert!(seen.iter().all(|evidence| *evidence == Evidence::Free) && !seen.is_empty(), "{seen:?}");
+    }
+
+    #[test]
+    fn a_dependency_that_slows_down_is_a_change_and_no_contention() {
+        let mut random = Random::new(9);
+        let mut profile = Profile::default();
+        last(&mut profile, 0, 500, |n| (1 + n % 3, draw(&mut random, 0.025)));
+        // By Little's law the number in flight follows, but a request that is released before it has done so is slow already.
+        let seen = last(&mut profile, 500, 400, |n| (1 + (n / 10).min(60), draw(&mut random, 0.5)));
+        assert_eq!(seen.first(), Some(&Evidence::Changed), "{seen:?}");
+        assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");
+    }
+
+    #[test]
+    fn chance_shows_nothing_for_hours() {
+        let mut random = Random::new(10);
+        let mut profile = Profile::default();
+        let seen = last(&mut profile, 0, 1_000_000, |n| (1 + n % 3, draw(&mut random, 0.02)));
+        let false_alarms = seen.iter().filter(|evidence| **evidence != Evidence::Free).count();
+        assert!(false_alarms <= 20, "{false_alarms} in 10,000 s");
+    }
+}

@@ -1,0 +1,158 @@
+//! How far owed requests may go beyond the window.
+//!
+//! Source: our own. What is owed is held back only by contention that has been *seen*: a queue in front of nodes that have room serves
+//! no class. While a group is open, its reach grows by one for each completion that finds it used, as the congestion window of TCP
+//! does in slow start (Jacobson 1988). So it doubles within a time in flight, and nodes that hang, and complete nothing, cannot
+//! fill it. Once requests are seen to wait for one another ([`super::profile`], or the elasticity of a swing) the group is closed: the window, which
+//! seeks the knee, bounds what is owed as well.
+//!
+//! It opens again if requests are seen not to wait for one another, or for a trial if times in flight change for another reason. A
+//! trial that shows contention is not repeated for a while, twice as long each time. The other way round, a limit that is missed while
+//! a group is open raises a doubt: it is closed at half of what is in flight, which shows whether times fall.
+
+use core::time::Duration;
+
+use crate::time::Time;
+
+/// Requests on each machine that may be in flight before anything is known: the threads of an ordinary server.
+const FIRST: f64 = 32.0;
+
+/// First pause after a trial or a doubt that came to nothing, and the longest: a trial costs about two times in flight.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Whether contention has been seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It has not.
+    Open,
+    /// It had been, but times have changed since.
+    Trial,
+    /// It has.
+    Closed,
+}
+
+/// The reach of one window.
+#[derive(Clone, Debug)]
+pub(super) struct Reach {
+    state: State,
+    /// Owed requests that may be in flight while it is open.
+    size: f64,
+    pause: Duration,
+    next_trial: Time,
+    next_doubt: Time,
+}
+
+impl Reach {
+    pub(super) fn new(now: Time) -> Reach {
+        Reach { state: State::Open, size: 0.0, pause: PAUSE, next_trial: now, next_doubt: now }
+    }
+
+    /// The machines of the group, as they are first known.
+    pub(super) fn machines(&mut self, machines: u32) {
+        if self.size == 0.0 {
+            self.size = FIRST * f64::from(machines.max(1));
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.state != State::Closed
+    }
+
+    /// Owed requests that may be in flight, whatever the window; 0 once contention has been seen.
+    pub(super) fn size(&self) -> u32 {
+        if self.is_open() { self.size.clamp(1.0, 1e9) as u32 } else { 0 }
+    }
+
+    /// A good answer, while `owed` requests are in flight.
+    #[inline]
+    pub(super) fn completed(&mut self, owed: u32) {
+        if self.is_open() && f64::from(owed) + 1.0 >= self.size {
+            self.size += 1.0;
+        }
+    }
+
+    fn paused(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        pause
+    }
+
+    /// Times in flight have changed for another reason than contention. `window` is its size.
+    pub(super) fn changed(&mut self, now: Time, window: u32) {
+        if self.state == State::Closed && now >= self.next_trial {
+            self.state = State::Trial;
+            self.size = f64::from(window);
+        }
+    }
+
+    /// Contention has been seen. True if it is news: then the window begins at the knee that was seen.
+    pub(super) fn contended(&mut self, now: Time) -> bool {
+        if self.state == State::Trial {
+            self.next_trial = now + self.paused();
+        }
+        core::mem::replace(&mut self.state, State::Closed) == State::Open
+    }
+
+    /// Requests have been seen not to wait for one another. `window` is its size.
+    pub(super) fn free(&mut self, window: u32) {
+        if self.state == State::Closed {
+            self.size = f64::from(window);
+        }
+        self.state = State::Open;
+    }
+
+    /// A limit is missed although nothing owed is held back. True if it is to be found out whether requests wait for one another.
+    pub(super) fn doubts(&mut self, now: Time) -> bool {
+        if !self.is_open() || now < self.next_doubt {
+            return false;
+        }
+        self.next_doubt = now + self.paused();
+        self.state = State::Closed;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: fn(u64) -> Time = Time::from_millis;
+
+    #[test]
+    fn it_doubles_within_a_time_in_flight_only_if_it_is_used() {
+        let mut reach = Reach::new(AT(0));
+        reach.machines(2);
+        assert_eq!(reach.size(), 64);
+        (0..64).for_each(|_| reach.completed(10));
+        assert_eq!(reach.size(), 64);
+        (0..64).for_each(|n| reach.completed(63 + n));
+        assert_eq!(reach.size(), 128);
+    }
+
+    #[test]
+    fn a_trial_that_fails_is_not_repeated_for_twice_as_long() {
+        let mut reach = Reach::new(AT(0));
+        reach.machines(1);
+        assert!(reach.contended(AT(10)) && !reach.is_open() && reach.size() == 0);
+        let mut now = AT(20);
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            reach.changed(now, 40);
+            assert!(reach.is_open() && reach.size() == 40);
+            assert!(!reach.contended(now), "the window keeps what it knew");
+            reach.changed(now + Duration::from_millis(seconds * 1000 - 1), 40);
+            assert!(!reach.is_open(), "after {seconds} s");
+            now = now + Duration::from_secs(seconds);
+        }
+    }
+
+    #[test]
+    fn a_doubt_closes_it_and_freedom_opens_it() {
+        let mut reach = Reach::new(AT(0));
+        reach.machines(1);
+        assert!(reach.doubts(AT(10)) && !reach.is_open());
+        reach.free(50);
+        assert!(reach.is_open() && reach.size() == 50);
+        assert!(!reach.doubts(AT(500)), "it was asked a moment ago");
+    }
+}
