@@ -72,6 +72,8 @@ pub(crate) struct NodeInfo {
     ejected_until: Option<Time>,
     ejections: u32,
     failures: u32,
+    /// Share of its latest answers that were failures.
+    errors: f64,
     successes: u32,
     /// Virtual time of its next turn under [`Dispatch::WeightedTurns`].
     turn: f64,
@@ -214,6 +216,7 @@ impl Nodes {
                 ejected_until: None,
                 ejections: 0,
                 failures: 0,
+                errors: 0.0,
                 successes: 0,
                 turn: 1.0 / n.weight,
                 placed: false,

@@ -105,6 +105,7 @@ impl Engine {
     }
 
     pub(crate) fn node_failed(&mut self, now: Time, node: NodeId) {
+        self.limit.failed(&mut self.nodes, node);
         if self.nodes.failed(now, node) {
             self.nodes_changed();
         }

@@ -244,7 +244,7 @@ impl Default for RetryBudget {
 impl Default for Ejection {
     /// Five failures in a row, 1 s at first, at most 34 % of the nodes (one of three).
     fn default() -> Self {
-        Ejection { consecutive_failures: 5, base: Duration::from_secs(1), max_share: 0.34 }
+        Ejection { consecutive_failures: 5, base: Duration::from_secs(1), max_share: 0.75 }
     }
 }
 

@@ -161,9 +161,9 @@ record! {
         /// How long the first ejection lasts; each further one lasts twice as long, up to 16 times. 1 s
         /// is enough for a restart to be noticed.
         base: Defaulted<Span> = "1s",
-        /// Largest share of the nodes that may be ejected at once: one of three by default. If more
-        /// fail, the fault is probably elsewhere.
-        max_share: Defaulted<Share> = "34%",
+        /// Largest share of the nodes that may be ejected at once: three of four by default, as long as a quarter
+        /// is left to serve. If more fail, the fault is probably elsewhere.
+        max_share: Defaulted<Share> = "75%",
     }
 }
 

@@ -1,8 +1,14 @@
 //! Which nodes may be chosen at all: health, draining, and the ejection of nodes that fail.
 //!
-//! Passive ejection answers a known trap: least in_flight sends everything to the node that fails fastest.
-//! After `consecutive_failures` in a row a node is left out for `base`, twice as long each further
-//! time, up to 16 times; never more than `max_share` of a pool at once, but always one of two or more.
+//! Passive ejection answers a known trap: least outstanding sends everything to the node that fails fastest. A node is ejected
+//! after `consecutive_failures` in a row, or if it fails a fifth of its requests and four times as many as the others do
+//! (Envoy's outlier detection has both tests). It is left out for `base`, twice as long each further time, up to 16
+//! times, and again at its first failure after that.
+//!
+//! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by default, but always one
+//! of two or more: this is the panic threshold. A smaller share (a third is usual) keeps crashed nodes in service where most have crashed,
+//! and they fail every request that they get. If more than the share fail, the fault is probably elsewhere, and all that are left
+//! share the load.
 
 use core::time::Duration;
 
@@ -13,6 +19,14 @@ use crate::time::Time;
 
 /// Longest ejection: base × 2⁴. A node that is back for good is missed for at most that long.
 const MAX_DOUBLINGS: u32 = 4;
+
+/// Weight of the latest answer in a node's error average: five failures in a row, Envoy's default, move it to 0.23.
+const ERROR_WEIGHT: f64 = 0.05;
+
+/// Error average from which on a node is an outlier, and how many times the median of the others' it must be: where all nodes fail
+/// alike their requests are to blame.
+const OUTLIER: f64 = 0.2;
+const TIMES_OTHERS: f64 = 4.0;
 
 /// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node
 /// from one that fails every few requests, few enough to come within a second or two.
@@ -27,6 +41,7 @@ impl Nodes {
         let node = &mut self.nodes[index];
         node.served += 1;
         node.failures = 0;
+        node.errors -= ERROR_WEIGHT * node.errors;
         node.successes += 1;
         if node.successes >= FORGIVEN_AFTER {
             node.successes = 0;
@@ -42,10 +57,15 @@ impl Nodes {
         let node = &mut self.nodes[index];
         node.failed += 1;
         node.failures += 1;
+        node.errors += ERROR_WEIGHT * (1.0 - node.errors);
         node.successes = 0;
         let (pool, section) = (node.home, node.pool);
         let rule = self.ejection[pool];
-        if rule.consecutive_failures == 0 || node.failures < rule.consecutive_failures || !node.usable() {
+        let (errors, failures, usable) = (node.errors, node.failures, node.usable());
+        if rule.consecutive_failures == 0 || !usable {
+            return false;
+        }
+        if failures < rule.consecutive_failures && !self.is_outlier(index, pool, errors) {
             return false;
         }
         let members = self.nodes.iter().filter(|n| n.home == pool).count();
@@ -62,10 +82,23 @@ impl Nodes {
         let node = &mut self.nodes[index];
         let span: Duration = rule.base.saturating_mul(1 << node.ejections.min(MAX_DOUBLINGS));
         node.ejections = (node.ejections + 1).min(MAX_DOUBLINGS);
-        node.failures = 0;
+        // It returns on probation.
+        node.failures = rule.consecutive_failures - 1;
+        node.errors = 0.0;
         node.ejected_until = Some(now + span);
         self.refresh();
         true
+    }
+
+    /// Does it fail much more often than the others of its pool?
+    fn is_outlier(&self, index: NodeId, pool: usize, errors: f64) -> bool {
+        if errors <= OUTLIER {
+            return false;
+        }
+        let others = self.nodes.pairs().filter(|(other, node)| *other != index && node.home == pool && node.usable());
+        // Their median is below a quarter of its errors if most of them are.
+        let below = others.map(|(_, node)| if TIMES_OTHERS * node.errors < errors { 1 } else { -1 });
+        below.sum::<i64>() > 0
     }
 
     /// What the driver learned. True if the set of usable nodes changed.

@@ -415,6 +415,15 @@ impl Limit {
         }
     }
 
+    /// A node failed a request.
+    pub(crate) fn failed(&mut self, nodes: &mut Nodes, node: NodeId) {
+        if let Method::Adaptive(method) = &self.method
+            && node != NodeId::NONE
+        {
+            method.failed(nodes, node);
+        }
+    }
+
     /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
     /// It also does if it only turns requests aside to a group that holds others back.
     pub(crate) fn held_back(&mut self, now: Time, waiting: bool, nodes: &Nodes, scheduler: &Scheduler) {

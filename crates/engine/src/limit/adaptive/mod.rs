@@ -181,6 +181,11 @@ impl Adaptive {
         window.reach = reach.size();
     }
 
+    /// A failure counts as a slow answer: fast ones must not attract requests.
+    pub(super) fn failed(&self, nodes: &mut Nodes, node: NodeId) {
+        nodes.computed(node, self.figures.speed_longest, &self.figures);
+    }
+
     pub(super) fn step(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
         self.look(view, windows);
         for window in 0..windows.len() {
