@@ -349,13 +349,7 @@ impl Nodes {
     }
 
     /// Can the pool take a request now? `kept` is a group in which the request has a slot already.
-    pub(crate) fn has_room(
-        &self,
-        pool: usize,
-        windows: &[Window],
-        standing: Standing,
-        kept: Option<GroupId>,
-    ) -> bool {
+    pub(crate) fn has_room(&self, pool: usize, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> bool {
         self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, standing, kept))
     }
 

@@ -6,8 +6,8 @@
 
 use crate::demand::Demand;
 use crate::limit::Slot;
-use crate::scheduler::Standing;
 use crate::request::{ClassId, NodeId, Ticket};
+use crate::scheduler::Standing;
 use crate::time::Time;
 
 /// No ticket, no node.

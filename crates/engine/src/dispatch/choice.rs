@@ -75,7 +75,8 @@ impl Nodes {
             return Some(best);
         }
         // Only after a failure: look at all.
-        let all = self.open(wanted.pool, windows, wanted.standing, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
+        let all =
+            self.open(wanted.pool, windows, wanted.standing, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
         all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
     }
 

@@ -62,7 +62,9 @@ impl<K: Copy + PartialOrd> Waiting<K> {
     pub(super) fn first(&self, view: &SchedulerView<'_>, standing: Standing) -> Option<(K, (ClassId, usize))> {
         let mut best: Option<&(K, u32)> = None;
         for (heap, top) in self.heaps.tops() {
-            if best.is_some_and(|best| best <= top) || !view.room(heap / self.sub_queues, heap % self.sub_queues, standing) {
+            if best.is_some_and(|best| best <= top)
+                || !view.room(heap / self.sub_queues, heap % self.sub_queues, standing)
+            {
                 continue;
             }
             let admits = |item: u32| {

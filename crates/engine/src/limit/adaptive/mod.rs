@@ -23,9 +23,6 @@ use profile::{Evidence, Profile};
 use reach::Reach;
 use swing::{Danger, Half, Halves, Swing, Work};
 
-/// A limit is missed, and not only in danger, from this share of it on: the estimate is of half a second and errs by a tenth.
-const MISSED: f64 = 0.9;
-
 /// Share of a limit that a class may take unloaded: from there on no window can keep it.
 const KEEPABLE: f64 = 0.9;
 
@@ -52,7 +49,14 @@ pub(super) struct Adaptive {
 }
 
 impl Adaptive {
-    pub(super) fn new(now: Time, figures: Figures, nodes: &Nodes, windows: usize, classes: usize, sub_queues: usize) -> Adaptive {
+    pub(super) fn new(
+        now: Time,
+        figures: Figures,
+        nodes: &Nodes,
+        windows: usize,
+        classes: usize,
+        sub_queues: usize,
+    ) -> Adaptive {
         Adaptive {
             figures,
             swings: vec![Swing::new(now, figures); windows],
@@ -165,16 +169,18 @@ impl Adaptive {
             match evidence {
                 Evidence::Changed => {
                     swing.forget(view.now);
-                    reach.changed(view.now, window.size);
+                    reach.changed(view.now, [window.size, window.owed()]);
                 }
-                Evidence::Contention { per_machine } => {
+                Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
                     let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
                     if reach.contended(view.now) {
-                        swing.begin_at((per_machine * machines).min(f64::from(window.in_flight)));
+                        let in_flight = f64::from(window.in_flight);
+                        let shared = in_flight / self.occupancy.slowdown(view.classes);
+                        swing.begin_at((per_machine * machines).min(shared));
                     }
                 }
-                Evidence::Free => reach.free(window.size),
-                Evidence::Nothing => {}
+                Evidence::Free if reach.shows(false) == Some(false) => reach.free(window.size),
+                _ => {}
             }
         }
         reach.completed(window.owed());
@@ -203,6 +209,15 @@ impl Adaptive {
         }
         let Adaptive { swings, reaches, occupancy, .. } = self;
         occupancy.tick(view.now, view.classes, view.nodes, |window| room(swings, reaches, window));
+        if occupancy.misses() {
+            let slowdown = occupancy.slowdown(view.classes);
+            for ((window, swing), reach) in windows.iter_mut().zip(swings).zip(reaches) {
+                if reach.doubts(view.now) {
+                    swing.begin_at(f64::from(window.in_flight) / slowdown.max(2.0));
+                    (window.size, window.reach) = (swing.size(), reach.size());
+                }
+            }
+        }
         for group in view.nodes.groups.ids() {
             if self.reaches.iter().skip(group.row()).step_by(view.nodes.groups.len()).any(Reach::is_open) {
                 self.spread(view, group);
@@ -237,10 +252,6 @@ impl Adaptive {
         let why = match (danger, half) {
             (Some(Danger { class, compute, limit }), _) if !reach.is_open() && swing.helps() => {
                 swing.back_off(in_flight);
-                Some(Why::Endangered { class, compute, limit })
-            }
-            (Some(Danger { class, compute, limit }), _) if compute > limit.mul_f64(MISSED) && reach.doubts(view.now) => {
-                swing.begin_at(0.5 * f64::from(in_flight));
                 Some(Why::Endangered { class, compute, limit })
             }
             (_, Half::Cycle(cycle)) if swing.has_swung(cycle) => Some(swing.step(work, cycle)),

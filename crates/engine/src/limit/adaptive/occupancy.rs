@@ -46,7 +46,7 @@ const DEVIATIONS: f64 = 2.0;
 /// Part of a declared need that a class may have in flight although contention has been seen: at the knee all take half as long again.
 const PART: f64 = 1.5;
 
-/// Share of a limit that must be left beyond the time in flight, or the limit cannot be kept and asks for nothing.
+/// Share of a limit that is left for waiting at least, however long its class is in flight now.
 const KEEPABLE: f64 = 0.1;
 
 /// Share of the window that is earned by classes without a guarantee, and seconds for which it is saved.
@@ -147,6 +147,8 @@ pub(super) struct Occupancy {
     needs: Vec<Need>,
     /// By pool: L, V and what is blocked, while they are summed.
     sums: Vec<[f64; 3]>,
+    /// A limit is missed that could be kept.
+    missed: bool,
     at: Time,
     pub(super) next: Time,
 }
@@ -168,9 +170,21 @@ impl Occupancy {
             active: Vec::new(),
             needs: vec![Need::default(); windows],
             sums: vec![[0.0; 3]; pools],
+            missed: false,
             at: now,
             next: Time::NEVER,
         }
+    }
+
+    /// Is a limit missed that could be kept, by the time in flight alone?
+    pub(super) fn misses(&self) -> bool {
+        self.missed
+    }
+
+    /// By how much the least affected class takes longer in flight than alone; at least 1.
+    pub(super) fn slowdown(&self, classes: &Classes) -> f64 {
+        let of = |class: &ClassId| Some(classes[*class].expected.seconds()? / classes.service_time(*class)?);
+        self.active.iter().filter_map(of).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
     pub(super) fn open(&mut self, class: ClassId) {
@@ -208,7 +222,7 @@ impl Occupancy {
         holding.released += now.as_nanos() as f64 / 1e9;
         self.needs[window].blocked += holding.blocking;
         if !holding.claims && standing == Standing::Owed {
-            self.needs[window].rest -= holding.blocking * holding.mean;
+            self.needs[window].rest -= holding.blocking * holding.mean.max(holding.stay);
         }
     }
 
@@ -216,7 +230,8 @@ impl Occupancy {
     pub(super) fn leaves(&mut self, window: usize, class: ClassId, released: Time) {
         let holding = &mut self.holdings[class];
         holding.in_flight -= 1;
-        holding.released = if holding.in_flight == 0 { 0.0 } else { holding.released - released.as_nanos() as f64 / 1e9 };
+        holding.released =
+            if holding.in_flight == 0 { 0.0 } else { holding.released - released.as_nanos() as f64 / 1e9 };
         self.needs[window].blocked -= holding.blocking;
     }
 
@@ -244,7 +259,11 @@ impl Occupancy {
             (Standing::Owed, true) => {
                 !room.contended || f64::from(holding.in_flight) < holding.part || self.fits(holding, room)
             }
-            (Standing::Owed, false) => self.needs[room.window].rest > 0.0 || self.fits(holding, room),
+            (Standing::Owed, false) => {
+                // Unknown requests come one by one.
+                let earned = self.needs[room.window].rest > 0.0 && (holding.count > 0.0 || holding.in_flight == 0);
+                earned || self.fits(holding, room)
+            }
             (Standing::Surplus, _) => self.fits(holding, room),
         }
     }
@@ -266,12 +285,13 @@ impl Occupancy {
         self.at = now;
         let contended = (0..self.needs.len()).all(|window| bounds(window).contended);
         let mut tightest = Tightest::NONE;
+        self.missed = false;
         self.sums.fill([0.0; 3]);
         for class in &self.active {
             let holding = &mut self.holdings[*class];
             let instant = f64::from(core::mem::take(&mut holding.arrivals)) / seconds.max(1e-9);
             holding.rate += (1.0 - (-seconds / RATE_OVER).exp()) * (instant - holding.rate);
-            claim(now, classes, *class, holding, contended, &mut self.sums, &mut tightest);
+            self.missed |= claim(now, classes, *class, holding, contended, &mut self.sums, &mut tightest);
         }
         let now_s = now.as_nanos() as f64 / 1e9;
         for class in &self.active {
@@ -311,7 +331,7 @@ impl Occupancy {
     }
 }
 
-/// Adds what a class claims.
+/// Adds what a class claims. True if it misses its limit, in flight alone.
 fn claim(
     now: Time,
     classes: &mut Classes,
@@ -320,18 +340,18 @@ fn claim(
     contended: bool,
     sums: &mut [[f64; 3]],
     tightest: &mut Tightest,
-) {
+) -> bool {
     classes.roll(now, class);
     let spec = classes.spec(class);
     let Some(rate) = spec.guarantee.throughput else {
         holding.claims = false;
-        return;
+        return false;
     };
     let (limit, declared) = (spec.guarantee.response_time.map(|rt| nanos(rt.limit) as f64 / 1e9), spec.service_time);
     holding.claims = true;
     holding.part = classes.service_time(class).map_or(f64::INFINITY, |time| (PART * rate * time).max(1.0));
     if holding.rate < 0.01 * rate && !classes[class].active() {
-        return;
+        return false;
     }
     let time = if holding.count > 0.0 { holding.mean } else { declared.map_or(0.0, |time| time.as_secs_f64()) };
     let slots = rate.min(holding.rate) * time;
@@ -341,8 +361,15 @@ fn claim(
     let sum = &mut sums[classes[class].pool];
     sum[0] += slots;
     sum[1] += slots * time;
-    let slack = limit.map_or(NO_LIMIT, |limit| limit - classes[class].expected.guaranteed().unwrap_or(0.0));
-    if limit.is_none_or(|limit| slack >= KEEPABLE * limit) {
-        tightest.add(slack, class);
+    let Some(limit) = limit else {
+        tightest.add(NO_LIMIT, class);
+        return false;
+    };
+    // A limit that is shorter than a request by itself cannot be kept, and asks for nothing.
+    if classes.service_time(class).is_some_and(|time| time > (1.0 - KEEPABLE) * limit) {
+        return false;
     }
+    let left = limit - classes[class].expected.guaranteed().unwrap_or(0.0);
+    tightest.add(left.max(KEEPABLE * limit), class);
+    left < KEEPABLE * limit
 }

@@ -39,6 +39,9 @@ const LEAST_SD: f64 = 0.5;
 /// times the time, some thirty at 1.6 times. By chance it is reached once in 20,000 excursions.
 const CHANGED: f64 = 10.0;
 const DRIFT: f64 = 0.5;
+
+/// Sum from which on a change may be under way: until that is known a slope may come of it.
+const DOUBT: f64 = 2.0;
 const MOST: f64 = 2.0;
 
 /// Weight of the latest gap between two completions in their mean.
@@ -51,7 +54,9 @@ pub(super) enum Evidence {
     /// Times are others, and the number in flight does not explain it.
     Changed,
     /// Requests wait for one another from about so many on a machine.
-    Contention { per_machine: f64 },
+    Contention {
+        per_machine: f64,
+    },
     /// They do not.
     Free,
 }
@@ -76,7 +81,18 @@ pub(super) struct Profile {
 impl Default for Profile {
     fn default() -> Profile {
         let zero = 0.0;
-        Profile { count: zero, x: zero, y: zero, xx: zero, xy: zero, yy: zero, slower: zero, faster: zero, gap: 0.1, at: zero }
+        Profile {
+            count: zero,
+            x: zero,
+            y: zero,
+            xx: zero,
+            xy: zero,
+            yy: zero,
+            slower: zero,
+            faster: zero,
+            gap: 0.1,
+            at: zero,
+        }
     }
 }
 
@@ -124,7 +140,7 @@ impl Profile {
         let slope = self.xy / self.xx;
         let rest = (self.yy - slope * self.xy).max(1e-6);
         let error = CERTAIN * (rest / (self.count * self.xx)).sqrt();
-        if slope - error > CONTENTION {
+        if slope - error > CONTENTION && self.slower < DOUBT {
             // From a standard deviation above the mean down as far as the slope says that it was all waiting.
             let sd = self.xx.sqrt();
             let per_machine = (self.x + sd - 2.0 * slope.clamp(0.0, 1.0) * sd).exp();
@@ -145,12 +161,7 @@ mod tests {
     }
 
     /// What the last of so many completions shows that showed anything, a hundred a second.
-    fn last(
-        profile: &mut Profile,
-        from: u32,
-        count: u32,
-        mut next: impl FnMut(u32) -> (u32, f64),
-    ) -> Vec<Evidence> {
+    fn last(profile: &mut Profile, from: u32, count: u32, mut next: impl FnMut(u32) -> (u32, f64)) -> Vec<Evidence> {
         let of = |n: u32| {
             let (among, seconds) = next(n);
             profile.completed(f64::from(from + n) / 100.0, among, seconds)

@@ -21,6 +21,11 @@ const FIRST: f64 = 32.0;
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Weight of the latest answer in what classes showed, and the share of answers that decides, from -1 to 1: three of four, and at least
+/// fourteen in a row.
+const VOTE: f64 = 0.05;
+const MAJORITY: f64 = 0.5;
+
 /// Whether contention has been seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -38,6 +43,8 @@ pub(super) struct Reach {
     state: State,
     /// Owed requests that may be in flight while it is open.
     size: f64,
+    /// What classes showed lately: 1 if all of it was contention, −1 if none of it.
+    shown: f64,
     pause: Duration,
     next_trial: Time,
     next_doubt: Time,
@@ -45,7 +52,7 @@ pub(super) struct Reach {
 
 impl Reach {
     pub(super) fn new(now: Time) -> Reach {
-        Reach { state: State::Open, size: 0.0, pause: PAUSE, next_trial: now, next_doubt: now }
+        Reach { state: State::Open, size: 0.0, shown: 0.0, pause: PAUSE, next_trial: now, next_doubt: now }
     }
 
     /// The machines of the group, as they are first known.
@@ -78,12 +85,27 @@ impl Reach {
         pause
     }
 
-    /// Times in flight have changed for another reason than contention. `window` is its size.
-    pub(super) fn changed(&mut self, now: Time, window: u32) {
-        if self.state == State::Closed && now >= self.next_trial {
-            self.state = State::Trial;
-            self.size = f64::from(window);
+    /// Times in flight have changed for another reason than contention. `used` are the window's size and the owed requests in
+    /// flight: from there on it grows again.
+    pub(super) fn changed(&mut self, now: Time, used: [u32; 2]) {
+        let used = f64::from(used[0].max(used[1]));
+        self.shown = 0.0;
+        match self.state {
+            State::Closed if now >= self.next_trial => {
+                self.state = State::Trial;
+                self.size = used;
+            }
+            State::Closed => {}
+            State::Open | State::Trial => self.size = self.size.min(used),
         }
+    }
+
+    /// A class showed that its requests wait for one another, or that they do not. Classes may contradict one another: a class whose own
+    /// dependency slows down has more in flight the slower it is. Most of the latest answers decide.
+    pub(super) fn shows(&mut self, contention: bool) -> Option<bool> {
+        let shown = if contention { 1.0 } else { -1.0 };
+        self.shown += VOTE * (shown - self.shown);
+        (self.shown.abs() > MAJORITY).then_some(self.shown > 0.0)
     }
 
     /// Contention has been seen. True if it is news: then the window begins at the knee that was seen.
@@ -91,7 +113,11 @@ impl Reach {
         if self.state == State::Trial {
             self.next_trial = now + self.paused();
         }
-        core::mem::replace(&mut self.state, State::Closed) == State::Open
+        let news = core::mem::replace(&mut self.state, State::Closed) == State::Open;
+        if news {
+            self.next_trial = now + self.paused();
+        }
+        news
     }
 
     /// Requests have been seen not to wait for one another. `window` is its size.
@@ -100,6 +126,7 @@ impl Reach {
             self.size = f64::from(window);
         }
         self.state = State::Open;
+        self.pause = PAUSE;
     }
 
     /// A limit is missed although nothing owed is held back. True if it is to be found out whether requests wait for one another.
@@ -137,10 +164,10 @@ mod tests {
         assert!(reach.contended(AT(10)) && !reach.is_open() && reach.size() == 0);
         let mut now = AT(20);
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
-            reach.changed(now, 40);
+            reach.changed(now, [40, 3]);
             assert!(reach.is_open() && reach.size() == 40);
             assert!(!reach.contended(now), "the window keeps what it knew");
-            reach.changed(now + Duration::from_millis(seconds * 1000 - 1), 40);
+            reach.changed(now + Duration::from_millis(seconds * 1000 - 1), [40, 3]);
             assert!(!reach.is_open(), "after {seconds} s");
             now = now + Duration::from_secs(seconds);
         }

@@ -35,6 +35,10 @@ use crate::time::Time;
 /// A half cycle that has not seen its completions after as many seconds is given up.
 const PATIENCE: f64 = 10.0;
 
+/// How much longer the high half lasts than the low one once the knee has been found. Only the low half lacks work, a twenty-fifth
+/// of it, so a cycle costs a three-hundredth.
+const STEADY: f64 = 10.0;
+
 /// Part of what earlier cycles showed that still counts: two and a half cycles of memory.
 const KEPT: f64 = 0.6;
 
@@ -339,7 +343,8 @@ impl Swing {
         let compute = Duration::from_secs_f64(self.compute.min(PATIENCE));
         self.counts_from = now + compute;
         let length = compute.mul_f64(self.figures.computes).max(self.figures.shortest);
-        self.next = self.counts_from + if self.high { length.mul_f64(self.figures.high) } else { length };
+        self.next = self.counts_from
+            + if self.high { length.mul_f64(if self.searching { self.figures.high } else { STEADY }) } else { length };
         self.at = now;
         self.area = 0.0;
         self.held = 0.0;
