@@ -78,6 +78,8 @@ pub enum Admit {
     },
     /// The web switch: who is promised nothing is refused while the nodes are loaded beyond a threshold.
     ServerLoad(ServerLoad),
+    /// Controlled delay (RFC 8289): heads are dropped while a queue has been a standing one.
+    Codel(Codel),
 }
 
 /// Figures of [`Admit::Predict`]. The reasons for the values stand at their defaults.
@@ -137,6 +139,10 @@ pub enum LoadControl {
     /// mQoS: a request goes inside if a node has enough left of every resource; what it takes is that node's again when
     /// it is over (Feng and Lin, Sec. 3.4). Needs [`Precedence::Mdrr`] or [`Precedence::Drfq`].
     ResourceAvailability(Availability),
+    /// Netflix' `Gradient2Limit`: the window follows the ratio of long-term to short-term response times.
+    Gradient(Gradient),
+    /// Additive increase while answers are in time, multiplicative decrease when one is late or fails.
+    Aimd(Aimd),
     /// So many requests inside each node per CPU: the threads of a stage. A node's CPUs are its capacity, or else
     /// its weight; it takes at least one request.
     Slots {
@@ -206,6 +212,66 @@ impl Default for Availability {
     fn default() -> Self {
         // The paper's: what a request consumes is measured per second, and all of it is available at first.
         Availability { horizon: Duration::from_secs(1), only: None }
+    }
+}
+
+/// Figures of [`Admit::Codel`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Codel {
+    /// Wait of a queue's head beyond which the queue is a standing one; > 0.
+    pub target: Duration,
+    /// For how long it must be one before a head is dropped; > 0.
+    pub interval: Duration,
+}
+
+/// Figures of [`LoadControl::Gradient`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gradient {
+    /// Ratio of short-term to long-term response times that is no sign of a queue; ≥ 1.
+    pub tolerance: f64,
+    /// Part of the way to the limit sought that a step takes; above 0, at most 1.
+    pub smoothing: f64,
+    /// The first window.
+    pub first: u32,
+    /// The smallest window, at least 1.
+    pub least: u32,
+    /// The largest window.
+    pub most: u32,
+}
+
+/// Figures of [`LoadControl::Aimd`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Aimd {
+    /// What is left of the window after a late answer or a failure; above 0, below 1.
+    pub back_off: f64,
+    /// Time in flight from which on an answer is late whose class has no limit; > 0.
+    pub timeout: Duration,
+    /// The first window.
+    pub first: u32,
+    /// The smallest window, at least 1.
+    pub least: u32,
+    /// The largest window.
+    pub most: u32,
+}
+
+impl Default for Codel {
+    fn default() -> Self {
+        // RFC 8289, Sec. 4: the interval is a usual round trip, the target a twentieth of it.
+        Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
+    }
+}
+
+impl Default for Gradient {
+    fn default() -> Self {
+        // The library's, but for the smallest and largest window: its 20 and 200 are for one small service.
+        Gradient { tolerance: 1.5, smoothing: 0.2, first: 20, least: 1, most: 65_536 }
+    }
+}
+
+impl Default for Aimd {
+    fn default() -> Self {
+        // The library's, but for the smallest and largest window, as above.
+        Aimd { back_off: 0.9, timeout: Duration::from_secs(5), first: 20, least: 1, most: 65_536 }
     }
 }
 
@@ -526,6 +592,23 @@ impl Discipline {
             {
                 return fail("the horizon must lie between 1 ms and 1 h");
             }
+            LoadControl::Gradient(g)
+                if !(g.tolerance >= 1.0 && g.tolerance.is_finite() && g.smoothing > 0.0 && g.smoothing <= 1.0)
+                    || g.least == 0
+                    || g.first < g.least
+                    || g.most < g.first =>
+            {
+                return fail("gradient needs tolerance ≥ 1, 0 < smoothing ≤ 1 and 1 ≤ least ≤ first ≤ most");
+            }
+            LoadControl::Aimd(a)
+                if !(a.back_off > 0.0 && a.back_off < 1.0)
+                    || a.timeout.is_zero()
+                    || a.least == 0
+                    || a.first < a.least
+                    || a.most < a.first =>
+            {
+                return fail("aimd needs 0 < back_off < 1, a timeout > 0 and 1 ≤ least ≤ first ≤ most");
+            }
             LoadControl::WindowLinear { delta, first, least, most, .. }
                 if delta == 0 || least == 0 || first < least || most < first =>
             {
@@ -562,6 +645,11 @@ impl Discipline {
             && ![p.soft_share, p.margin, p.most_compute, p.fresh].into_iter().all(share)
         {
             return fail("shares of a prediction must lie between 0 and 1");
+        }
+        if let Admit::Codel(codel) = self.admit
+            && (codel.target.is_zero() || codel.interval.is_zero())
+        {
+            return fail("codel needs a target and an interval > 0");
         }
         if let Admit::ServerLoad(s) = self.admit {
             s.validate()?;

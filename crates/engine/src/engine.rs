@@ -193,7 +193,13 @@ impl Engine {
                 return Some(self.turn_away(now, index, reason));
             }
             let code = if passed == 0 { None } else { self.puts_back(index) };
-            let Some(code) = code else { return Some(self.release(now, index)) };
+            let Some(code) = code else {
+                let (admission, view, _) = self.admitting();
+                return Some(match admission.dequeues(&view, index) {
+                    Some(reason) => self.turn_away(now, index, reason),
+                    None => self.release(now, index),
+                });
+            };
             passed -= 1;
             if let Some(refused) = self.put_back(now, index, code) {
                 return Some(refused);

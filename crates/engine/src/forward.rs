@@ -64,7 +64,7 @@ impl Engine {
         let state = &mut self.classes[class];
         state.observed.counts.failed += 1;
         let pool = state.pool;
-        self.node_failed(now, node);
+        self.node_failed(now, window, node);
         if !again || !left {
             self.leave(now, index);
             return None;
@@ -104,8 +104,8 @@ impl Engine {
         None
     }
 
-    pub(crate) fn node_failed(&mut self, now: Time, node: NodeId) {
-        self.limit.failed(&mut self.nodes, node);
+    pub(crate) fn node_failed(&mut self, now: Time, window: u32, node: NodeId) {
+        self.limit.failed(now, window, &mut self.nodes, node);
         if self.nodes.failed(now, node) {
             self.nodes_changed();
         }

@@ -35,7 +35,8 @@ impl Engine {
         let (compute, response): (Duration, Duration) = (now.since(entry.released), now.since(entry.arrived));
         if status >= 500 {
             self.classes[class].observed.counts.failed += 1;
-            self.node_failed(now, node);
+            let window = self.tickets[index].window;
+            self.node_failed(now, window, node);
         } else {
             self.nodes.succeeded(node);
             let guarantee = self.classes.spec(class).guarantee;
@@ -54,14 +55,15 @@ impl Engine {
                 if self.classes.learn(class, compute.as_secs_f64()) {
                     self.reweigh(class);
                 }
-                self.measured(index, compute.as_secs_f64());
+                let late = guarantee.response_time.map(|rt| response > rt.limit);
+                self.measured(index, compute.as_secs_f64(), late);
             }
         }
         self.leave(now, index);
     }
 
     /// Load control learns of a good answer.
-    fn measured(&mut self, index: u32, holding: f64) {
+    fn measured(&mut self, index: u32, holding: f64, late: Option<bool>) {
         let entry = &self.tickets[index];
         let completion = Completion {
             class: entry.class,
@@ -71,6 +73,7 @@ impl Engine {
             retried: entry.retries > 0,
             among: entry.among,
             holding,
+            late,
         };
         let (limit, mut view) = self.limiting();
         limit.completed(&mut view, &completion);

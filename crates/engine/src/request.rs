@@ -274,6 +274,15 @@ pub enum Why {
         /// Is the window still searching for the knee in large steps.
         searching: bool,
     },
+    /// The window follows the ratio of long-term to short-term response times.
+    Gradient {
+        /// What the window was multiplied by before the allowance for a queue; 0.5 to 1.
+        gradient: f64,
+    },
+    /// An answer came in time while the window was in use.
+    InTime,
+    /// An answer was late, or a request failed.
+    Late,
     /// A class computed so long that its limit is in danger.
     Endangered {
         /// That class.

@@ -3,6 +3,7 @@
 //! Every method is one file and owns what it knows of classes. What stage *observe* measures of every class (its expected
 //! compute time, say) is there for all of them. Whatever the method, a queue has a longest wait.
 
+mod codel;
 mod deadline;
 mod predict;
 mod server_load;
@@ -20,6 +21,7 @@ use crate::scheduler::{Scheduler, Standing};
 use crate::ticket::Tickets;
 use crate::time::Time;
 
+use codel::Codel;
 use predict::Predict;
 use thresholds::Thresholds;
 
@@ -75,6 +77,7 @@ pub(crate) enum Admission {
     Predict(Box<Predict>),
     Thresholds(Thresholds),
     ServerLoad(ServerLoad),
+    Codel(Codel),
 }
 
 impl Admission {
@@ -86,13 +89,16 @@ impl Admission {
             Admit::Predict(figures) => Admission::Predict(Box::new(Predict::new(now, figures, classes))),
             Admit::Thresholds { queue } => Admission::Thresholds(Thresholds { queue }),
             Admit::ServerLoad(figures) => Admission::ServerLoad(figures),
+            Admit::Codel(figures) => Admission::Codel(Codel::new(figures, classes)),
         }
     }
 
     /// A class that nothing is known of yet.
     pub(crate) fn open(&mut self, now: Time, class: ClassId) {
-        if let Admission::Predict(method) = self {
-            method.open(now, class);
+        match self {
+            Admission::Predict(method) => method.open(now, class),
+            Admission::Codel(method) => method.open(class),
+            _ => {}
         }
     }
 
@@ -164,6 +170,17 @@ impl Admission {
         if let Admission::Predict(method) = self {
             method.released(now, class, sub_queue);
         }
+    }
+
+    /// It is the turn of a class's head. Is it dropped instead, for the time that it has waited?
+    #[inline]
+    pub(crate) fn dequeues(&mut self, view: &AdmissionView<'_>, head: u32) -> Option<ShedReason> {
+        let Admission::Codel(method) = self else { return None };
+        let entry = &view.tickets[head];
+        let sub_queue = usize::from(entry.sub_queue);
+        let len = view.classes[entry.class].queue.sub_queues[sub_queue].len;
+        let waited = view.now.since(entry.arrived);
+        method.drops(view.now, entry.class, sub_queue, (waited, len)).then_some(ShedReason::QueueTimeout)
     }
 
     /// The last instant at which a request of the class that arrived then may be released, and the reason of its drop

@@ -5,7 +5,9 @@
 //! sets the windows' sizes. It may also refuse a particular class's release ([`Limit::admits`]).
 
 mod adaptive;
+mod aimd;
 mod fixed;
+mod gradient;
 mod linear;
 mod resources;
 mod view;
@@ -27,7 +29,9 @@ use crate::scheduler::{Scheduler, Standing};
 use crate::time::Time;
 
 use adaptive::Adaptive;
+use aimd::Aimd;
 use fixed::Fixed;
+use gradient::Gradient;
 use linear::Linear;
 
 /// A good answer.
@@ -44,6 +48,8 @@ pub(crate) struct Completion {
     pub(crate) among: u32,
     /// Seconds in flight: from its release to its last byte.
     pub(crate) holding: f64,
+    /// Was it later than its class's limit, from its arrival? `None` without a limit.
+    pub(crate) late: Option<bool>,
 }
 
 /// A request in flight.
@@ -77,6 +83,8 @@ enum Method {
     /// The nodes have bounds of their own: [`Policy::most_inside`].
     Slots,
     Resources(Box<Resources>),
+    Gradient(Gradient),
+    Aimd(Aimd),
 }
 
 impl LoadControl {
@@ -118,6 +126,8 @@ impl LoadControl {
             LoadControl::Slots { .. } | LoadControl::ResourceAvailability(_) => u32::MAX,
             LoadControl::WindowLinear { first, .. } => first,
             LoadControl::WindowAdaptive(_) => 1,
+            LoadControl::Gradient(figures) => figures.first,
+            LoadControl::Aimd(figures) => figures.first,
         }
     }
 }
@@ -140,6 +150,8 @@ impl Limit {
                 Method::Adaptive(Box::new(Adaptive::new(now, figures, nodes, count, classes, policy.sub_queues())))
             }
             LoadControl::Slots { .. } => Method::Slots,
+            LoadControl::Gradient(figures) => Method::Gradient(Gradient::new(now, figures)),
+            LoadControl::Aimd(figures) => Method::Aimd(Aimd::new(figures)),
             LoadControl::ResourceAvailability(figures) => {
                 Method::Resources(Box::new(Resources::new(policy, figures, nodes)))
             }
@@ -411,16 +423,22 @@ impl Limit {
                 method.see(view.now, completion.class, limit);
             }
             Method::Adaptive(method) => method.completed(view, &mut self.windows, completion),
+            Method::Gradient(method) => {
+                method.completed(view.now, completion, &mut self.windows[completion.window as usize]);
+            }
+            Method::Aimd(method) => {
+                method.completed(view.now, completion, &mut self.windows[completion.window as usize]);
+            }
             _ => {}
         }
     }
 
-    /// A node failed a request.
-    pub(crate) fn failed(&mut self, nodes: &mut Nodes, node: NodeId) {
-        if let Method::Adaptive(method) = &self.method
-            && node != NodeId::NONE
-        {
-            method.failed(nodes, node);
+    /// A request in flight failed on a node.
+    pub(crate) fn failed(&mut self, now: Time, window: u32, nodes: &mut Nodes, node: NodeId) {
+        match &mut self.method {
+            Method::Aimd(method) => method.failed(now, &mut self.windows[window as usize]),
+            Method::Adaptive(method) if node != NodeId::NONE => method.failed(nodes, node),
+            _ => {}
         }
     }
 
@@ -496,7 +514,7 @@ impl Limit {
             Method::Fixed(method) => method.nodes_changed(view, &mut self.windows),
             Method::Adaptive(method) => method.nodes_changed(view, &mut self.windows),
             Method::Resources(method) => method.measure(view.nodes),
-            Method::Linear(_) | Method::Slots => {}
+            Method::Linear(_) | Method::Slots | Method::Gradient(_) | Method::Aimd(_) => {}
         }
     }
 

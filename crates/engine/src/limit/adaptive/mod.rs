@@ -147,7 +147,7 @@ impl Adaptive {
 
     /// A good answer for the window that the request was in.
     pub(super) fn completed(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], completion: &Completion) {
-        let Completion { class, sub_queue, window, node, retried, among, holding } = *completion;
+        let Completion { class, sub_queue, window, node, retried, among, holding, .. } = *completion;
         if node == NodeId::NONE || retried {
             return;
         }

@@ -1,0 +1,146 @@
+//! [`crate::LoadControl::Gradient`]: the window follows the ratio of long-term to short-term response times.
+//!
+//! Source: Netflix, *concurrency-limits*, `Gradient2Limit` inside `WindowedLimit`
+//! (<https://github.com/Netflix/concurrency-limits>, version 0.5). A long-term exponential average of response times stands
+//! for the unloaded time. The gradient `tolerance × long / short`, between 0.5 and 1, scales the limit, and an allowance
+//! for a queue is added; the result is smoothed. A baseline that people know: it knows no class and no guarantee.
+//!
+//! Departures: the allowance is the square root of the limit, as in the library's `Gradient` and Envoy's gradient
+//! controller, since its constant 4 is too small for large limits and too large for small ones. Response times are those
+//! behind the gateway, from release to last byte.
+
+use super::{Completion, Window};
+use crate::discipline::Gradient as Figures;
+use crate::request::Why;
+use crate::time::Time;
+
+/// Samples that the long-term average remembers: the library's 600.
+const LONG: f64 = 600.0;
+/// Samples of which the average is the plain mean at first: the library's 10.
+const WARM_UP: u32 = 10;
+/// Beyond this ratio of long to short the long-term average has gone stale and decays by a twentieth a step, as published.
+const STALE: f64 = 2.0;
+const DECAY: f64 = 0.95;
+/// The limit at most halves in a step, as published.
+const STEEPEST: f64 = 0.5;
+/// Answers that a step needs, and its shortest time: the library's 10 and one second.
+const SAMPLES: u32 = 10;
+const EVERY: core::time::Duration = core::time::Duration::from_secs(1);
+
+/// The limit of all windows; methods that know no class have one.
+#[derive(Clone, Debug)]
+pub(super) struct Gradient {
+    figures: Figures,
+    limit: f64,
+    /// Long-term response time in seconds, and the samples in it while it warms up.
+    long: f64,
+    samples: u32,
+    /// Sum and number of response times since the last step, and most requests in flight.
+    sum: f64,
+    count: u32,
+    most: u32,
+    next: Time,
+}
+
+impl Gradient {
+    pub(super) fn new(now: Time, figures: Figures) -> Gradient {
+        Gradient {
+            figures,
+            limit: f64::from(figures.first),
+            long: 0.0,
+            samples: 0,
+            sum: 0.0,
+            count: 0,
+            most: 0,
+            next: now + EVERY,
+        }
+    }
+
+    pub(super) fn completed(&mut self, now: Time, completion: &Completion, window: &mut Window) {
+        self.sum += completion.holding;
+        self.count += 1;
+        self.most = self.most.max(window.in_flight);
+        if now < self.next || self.count < SAMPLES {
+            return;
+        }
+        let (short, most) = (self.sum / f64::from(self.count), self.most);
+        (self.sum, self.count, self.most, self.next) = (0.0, 0, 0, now + EVERY);
+        let why = match self.step(short, most) {
+            Some(gradient) => Why::Gradient { gradient },
+            None => Why::NotFull,
+        };
+        window.set(now, self.limit as u32, why);
+    }
+
+    /// One step after response times of `short` seconds with at most so many in flight. The gradient, or nothing if the
+    /// window was not even half full.
+    fn step(&mut self, short: f64, most: u32) -> Option<f64> {
+        if self.samples < WARM_UP {
+            self.samples += 1;
+            self.long += (short - self.long) / f64::from(self.samples);
+        } else {
+            self.long += (short - self.long) * 2.0 / (LONG + 1.0);
+        }
+        if self.long > STALE * short {
+            self.long *= DECAY;
+        }
+        if f64::from(most) < self.limit / 2.0 {
+            return None;
+        }
+        let Figures { tolerance, smoothing, least, most, .. } = self.figures;
+        let gradient = (tolerance * self.long / short.max(1e-9)).clamp(STEEPEST, 1.0);
+        let sought = self.limit * gradient + self.limit.sqrt();
+        let limit = self.limit * (1.0 - smoothing) + sought * smoothing;
+        self.limit = limit.clamp(f64::from(least), f64::from(most));
+        Some(gradient)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gradient() -> Gradient {
+        Gradient::new(Time::ZERO, Figures { first: 100, ..Figures::default() })
+    }
+
+    /// Published rule: with equal long and short times the gradient is 1 and the limit grows by the smoothed allowance.
+    #[test]
+    fn it_grows_by_the_allowance_while_nothing_queues() {
+        let mut limit = gradient();
+        assert_eq!(limit.step(0.010, 100), Some(1.0));
+        assert!((limit.limit - (100.0 + 0.2 * 10.0)).abs() < 1e-9, "{limit:?}");
+    }
+
+    /// Times that are four times as long: the gradient is tolerance × long / short, never below one half.
+    #[test]
+    fn it_shrinks_as_times_grow_and_at_most_halves() {
+        let mut limit = gradient();
+        for _ in 0..20 {
+            limit.step(0.010, 0);
+        }
+        let found = limit.step(0.020, 100).expect("it is full");
+        let long = 0.010 + 0.010 * 2.0 / 601.0;
+        assert!((found - 1.5 * long / 0.020).abs() < 1e-9, "{found}");
+        assert_eq!(limit.step(1.0, 100), Some(0.5));
+    }
+
+    #[test]
+    fn it_stands_while_the_window_is_not_half_full() {
+        let mut limit = gradient();
+        assert_eq!(limit.step(0.010, 49), None);
+        assert_eq!(limit.limit, 100.0);
+    }
+
+    /// A long-term time more than twice the short one decays by a twentieth a step.
+    #[test]
+    fn a_stale_long_term_time_decays() {
+        let mut limit = gradient();
+        for _ in 0..10 {
+            limit.step(0.100, 0);
+        }
+        limit.step(0.010, 0);
+        let long = 0.100 - 0.090 * 2.0 / 601.0;
+        assert!((limit.long - 0.95 * long).abs() < 1e-9, "{limit:?}");
+    }
+}
