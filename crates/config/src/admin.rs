@@ -391,6 +391,9 @@ pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String
             };
             format!("response times follow the window by {elasticity:.2}: {verdict}")
         }
+        engine::Why::Gradient { gradient } => format!("long-term over short-term response times give {gradient:.2}"),
+        engine::Why::InTime => "answers come in time while the window is in use".to_owned(),
+        engine::Why::Late => "an answer was late or a request failed".to_owned(),
         engine::Why::Endangered { class, compute, limit } => {
             let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
             format!("class {name} computes in {compute}, too much of its limit {limit}")

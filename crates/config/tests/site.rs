@@ -206,6 +206,25 @@ fn custom_disciplines_name_each_method() {
 }
 
 #[test]
+fn baselines_are_methods_of_a_custom_discipline() {
+    let custom = |admit: &str, load_control: &str| {
+        let methods = format!("admit: {admit}, load_control: {load_control}, precedence: fifo");
+        format!("{HEAD}discipline: {{ custom: {{ {methods} }} }}\nclasses: [{{ name: all }}]\n")
+    };
+    let discipline = loaded(&custom("codel", "gradient")).site.policy.discipline;
+    assert_eq!(discipline.admit, engine::Admit::Codel(engine::Codel::default()));
+    assert_eq!(discipline.load_control, engine::LoadControl::Gradient(engine::Gradient::default()));
+    let discipline = loaded(&custom("{ codel: { target: 8ms } }", "{ aimd: { back_off: 0.5, first_window: 40 } }"));
+    let discipline = discipline.site.policy.discipline;
+    let codel = engine::Codel { target: Duration::from_millis(8), ..engine::Codel::default() };
+    assert_eq!(discipline.admit, engine::Admit::Codel(codel));
+    let aimd = engine::Aimd { back_off: 0.5, first: 40, ..engine::Aimd::default() };
+    assert_eq!(discipline.load_control, engine::LoadControl::Aimd(aimd));
+    let said = errors(&custom("{ codel: { target: 0s } }", "{ aimd: { least_window: 50 } }"));
+    assert!(said.contains("no time at all") && said.contains("not in order"), "{said}");
+}
+
+#[test]
 fn files_that_are_no_text() {
     let text = format!("\u{feff}{HEAD}classes: [{{ name: all }}]\n");
     assert!(load_bytes("p.yaml", text.as_bytes(), false).is_ok(), "a byte-order mark is harmless");

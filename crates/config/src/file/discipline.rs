@@ -172,6 +172,8 @@ pub(crate) enum Admit {
     Thresholds(Box<Thresholds>),
     /// The web switch.
     ServerLoad(Box<ServerLoad>),
+    /// Controlled delay.
+    Codel(Box<Codel>),
 }
 
 record! {
@@ -185,6 +187,18 @@ record! {
         server_load: Optional<ServerLoad>,
         /// SEDA's thresholds: the longer the queue, the fewer tags are admitted.
         thresholds: Optional<Thresholds>,
+        /// Controlled delay (RFC 8289): heads are dropped while a queue has been a standing one.
+        codel: Optional<Codel>,
+    }
+}
+
+record! {
+    /// Figures of controlled delay, as in RFC 8289.
+    pub(crate) struct Codel {
+        /// Wait of a queue's head beyond which the queue is a standing one.
+        target: Defaulted<Span> = "5ms",
+        /// For how long it must be one before a head is dropped.
+        interval: Defaulted<Span> = "100ms",
     }
 }
 
@@ -225,6 +239,42 @@ record! {
         slots: Optional<Slots>,
         /// mQoS: as much of every resource inside a node as it has; needs `mdrr` or `drfq`.
         resource_availability: Optional<ResourceAvailability>,
+        /// The window follows the ratio of long-term to short-term response times (Netflix' Gradient2).
+        gradient: Optional<Gradient>,
+        /// Additive increase, multiplicative decrease.
+        aimd: Optional<Aimd>,
+    }
+}
+
+record! {
+    /// Figures of the gradient, as in Netflix' concurrency-limits.
+    pub(crate) struct Gradient {
+        /// Ratio of short-term to long-term response times that is no sign of a queue.
+        tolerance: Defaulted<Amount> = 1.5,
+        /// Part of the way to the window sought that a step takes.
+        smoothing: Defaulted<Amount> = 0.2,
+        /// First window.
+        first_window: Defaulted<Count> = 20,
+        /// Smallest window.
+        least_window: Defaulted<Count> = 1,
+        /// Largest window.
+        most_window: Defaulted<Count> = 65536,
+    }
+}
+
+record! {
+    /// Figures of additive increase and multiplicative decrease, as in Netflix' concurrency-limits.
+    pub(crate) struct Aimd {
+        /// Part of the window that a late answer or a failure leaves.
+        back_off: Defaulted<Amount> = 0.9,
+        /// Time in flight beyond which an answer is late whose class has no response-time limit.
+        timeout: Defaulted<Span> = "5s",
+        /// First window.
+        first_window: Defaulted<Count> = 20,
+        /// Smallest window.
+        least_window: Defaulted<Count> = 1,
+        /// Largest window.
+        most_window: Defaulted<Count> = 65536,
     }
 }
 
@@ -241,6 +291,10 @@ pub(crate) enum LoadControl {
     Slots(Box<Slots>),
     /// What is left of the nodes' resources.
     Availability(Box<ResourceAvailability>),
+    /// By the gradient of response times.
+    Gradient(Box<Gradient>),
+    /// Additive increase, multiplicative decrease.
+    Aimd(Box<Aimd>),
 }
 
 record! {
@@ -411,8 +465,9 @@ impl Decode for Admit {
                 "predict" => defaults(node, cx).map(Admit::Predict),
                 "thresholds" => defaults(node, cx).map(Admit::Thresholds),
                 "server_load" => defaults(node, cx).map(Admit::ServerLoad),
+                "codel" => defaults(node, cx).map(Admit::Codel),
                 word => {
-                    let known = &["none", "deadline", "predict", "thresholds", "server_load"];
+                    let known = &["none", "deadline", "predict", "thresholds", "server_load", "codel"];
                     cx.complain(unknown_word(word, known));
                     None
                 }
@@ -420,11 +475,13 @@ impl Decode for Admit {
             Value::Map(_) => {
                 let form = AdmitForm::decode(node, cx)?;
                 let bad = form.deadline.bad || form.predict.bad || form.thresholds.bad || form.server_load.bad;
+                let bad = bad || form.codel.bad;
                 let fields = vec![
                     ("deadline", form.deadline.value.map(|figures| Admit::Deadline(*figures.stale_estimate.get()))),
                     ("predict", form.predict.value.map(|figures| Admit::Predict(Box::new(figures)))),
                     ("thresholds", form.thresholds.value.map(|figures| Admit::Thresholds(Box::new(figures)))),
                     ("server_load", form.server_load.value.map(|figures| Admit::ServerLoad(Box::new(figures)))),
+                    ("codel", form.codel.value.map(|figures| Admit::Codel(Box::new(figures)))),
                 ];
                 one_of(fields, bad, cx)
             }
@@ -441,6 +498,8 @@ impl Decode for LoadControl {
         match &node.value {
             Value::Text(text) if **text == *"window_adaptive" => defaults(node, cx).map(LoadControl::Adaptive),
             Value::Text(text) if **text == *"window_linear" => defaults(node, cx).map(LoadControl::Linear),
+            Value::Text(text) if **text == *"gradient" => defaults(node, cx).map(LoadControl::Gradient),
+            Value::Text(text) if **text == *"aimd" => defaults(node, cx).map(LoadControl::Aimd),
             Value::Text(text) if **text == *"slots" => defaults(node, cx).map(LoadControl::Slots),
             Value::Text(text) if **text == *"resource_availability" => {
                 defaults(node, cx).map(LoadControl::Availability)
@@ -448,7 +507,7 @@ impl Decode for LoadControl {
             _ => {
                 let form = LoadControlForm::decode(node, cx)?;
                 let bad = form.fixed.bad || form.window_linear.bad || form.window_adaptive.bad || form.slots.bad;
-                let bad = bad || form.resource_availability.bad;
+                let bad = bad || form.resource_availability.bad || form.gradient.bad || form.aimd.bad;
                 let fields = vec![
                     ("fixed", form.fixed.value.map(LoadControl::Fixed)),
                     ("window_linear", form.window_linear.value.map(|l| LoadControl::Linear(Box::new(l)))),
@@ -457,6 +516,8 @@ impl Decode for LoadControl {
                         form.resource_availability.value.map(|a| LoadControl::Availability(Box::new(a))),
                     ),
                     ("slots", form.slots.value.map(|s| LoadControl::Slots(Box::new(s)))),
+                    ("gradient", form.gradient.value.map(|g| LoadControl::Gradient(Box::new(g)))),
+                    ("aimd", form.aimd.value.map(|a| LoadControl::Aimd(Box::new(a)))),
                     ("window_adaptive", form.window_adaptive.value.map(|a| LoadControl::Adaptive(Box::new(a)))),
                 ];
                 one_of(fields, bad, cx)
@@ -527,8 +588,8 @@ macro_rules! form_schema {
 
 form_schema! {
     Discipline: "How the guarantees are kept." short { "enum": ["weirgate", "quorum", "seda", "switch_adm", "static_part", "dynamic_part", "mqos", "sqos", "none"] } long DisciplineForm;
-    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds", "server_load"] } long AdmitForm;
-    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots", "resource_availability"] } long LoadControlForm;
+    Admit: "May a request wait, and for how long." short { "enum": ["none", "deadline", "predict", "thresholds", "server_load", "codel"] } long AdmitForm;
+    LoadControl: "How many requests may be inside." short { "enum": ["window_linear", "window_adaptive", "slots", "resource_availability", "gradient", "aimd"] } long LoadControlForm;
     Precedence: "Whose turn it is." short { "enum": ["weighted_fair", "fifo", "tokens", "reenqueue", "priority", "mdrr", "drfq"] } long PrecedenceForm;
     FixedWindow: "A window that does not move." short { "const": "unlimited" } long Count;
 }

@@ -27,8 +27,8 @@ pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::{
-    AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, Precedence,
-    Predict, StaleEstimate, TokenBuckets,
+    AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
+    LoadControl, Precedence, Predict, StaleEstimate, TokenBuckets,
 };
 pub(crate) use dispatch::{Dispatch, Lard};
 pub use experiment::experiment_schema;

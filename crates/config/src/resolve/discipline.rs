@@ -8,8 +8,8 @@ use super::{number_text, tags, web_switch};
 use crate::decode::{Context, Defaulted, Mark};
 use crate::errors::Complaint;
 use crate::file::{
-    AdaptiveWindow, Admit, Discipline, FixedWindow, GrowWhen, Infeasible, LinearWindow, LoadControl, MqosPrecedence,
-    Precedence, Predict, ResourceWord, StaleEstimate, TokenBuckets,
+    AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
+    LoadControl, MqosPrecedence, Precedence, Predict, ResourceWord, StaleEstimate, TokenBuckets,
 };
 use crate::unit::{Amount, Count, Span};
 
@@ -56,6 +56,7 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 Some(Admit::Predict(figures)) => engine::Admit::Predict(predict(figures, cx)),
                 Some(Admit::Thresholds(figures)) => engine::Admit::Thresholds { queue: figures.queue.get().0 },
                 Some(Admit::ServerLoad(_)) => web_switch::named("custom").admit,
+                Some(Admit::Codel(figures)) => codel(figures),
                 Some(Admit::Deadline(estimate)) => engine::Admit::Deadline { stale: stale(*estimate) },
             };
             let load_control = match custom.load_control.get() {
@@ -70,6 +71,8 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
                 Some(LoadControl::Availability(figures)) => {
                     availability(&figures.horizon, figures.resource.get().copied(), cx)
                 }
+                Some(LoadControl::Gradient(figures)) => gradient(figures, custom.load_control.mark, cx),
+                Some(LoadControl::Aimd(figures)) => aimd(figures, custom.load_control.mark, cx),
                 None => published.load_control,
             };
             let precedence = match custom.precedence.get() {
@@ -89,6 +92,29 @@ pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> eng
             engine::Discipline { name: "custom".into(), tags, admit, load_control, precedence }
         }
     }
+}
+
+/// Controlled delay.
+fn codel(figures: &Codel) -> engine::Admit {
+    engine::Admit::Codel(engine::Codel { target: figures.target.get().0, interval: figures.interval.get().0 })
+}
+
+fn gradient(figures: &Gradient, mark: Mark, cx: &mut Context) -> engine::LoadControl {
+    let (first, least, most) = in_order((&figures.first_window, &figures.least_window, &figures.most_window), mark, cx);
+    engine::LoadControl::Gradient(engine::Gradient {
+        tolerance: within(&figures.tolerance, 1.0, 100.0, cx),
+        smoothing: within(&figures.smoothing, 0.01, 1.0, cx),
+        first,
+        least,
+        most,
+    })
+}
+
+fn aimd(figures: &Aimd, mark: Mark, cx: &mut Context) -> engine::LoadControl {
+    let (first, least, most) = in_order((&figures.first_window, &figures.least_window, &figures.most_window), mark, cx);
+    let timeout = figures.timeout.get().0;
+    let back_off = within(&figures.back_off, 0.01, 0.99, cx);
+    engine::LoadControl::Aimd(engine::Aimd { back_off, timeout, first, least, most })
 }
 
 /// Load control by what is left of the nodes' resources.
@@ -171,14 +197,25 @@ fn linear(
     mark: Mark,
     cx: &mut Context,
 ) -> engine::LoadControl {
-    let [delta, first, least, most] = [delta, first, least, most].map(|f| f.get().0);
-    if least > first || first > most {
-        let what = format!("the windows are not in order: least {least}, first {first}, most {most}");
-        cx.fail(mark, Complaint::new(what, "make `least_window` ≤ `first_window` ≤ `most_window`"));
-    }
+    let delta = delta.get().0;
+    let (first, least, most) = in_order((first, least, most), mark, cx);
     let grow = match grow {
         GrowWhen::Always => engine::Grow::Always,
         GrowWhen::WhileFull => engine::Grow::WhileFull,
     };
     engine::LoadControl::WindowLinear { delta, first, least, most, grow }
+}
+
+/// First, least and most windows, which must be in order.
+fn in_order(
+    (first, least, most): (Figure<'_>, Figure<'_>, Figure<'_>),
+    mark: Mark,
+    cx: &mut Context,
+) -> (u32, u32, u32) {
+    let [first, least, most] = [first, least, most].map(|f| f.get().0);
+    if least > first || first > most {
+        let what = format!("the windows are not in order: least {least}, first {first}, most {most}");
+        cx.fail(mark, Complaint::new(what, "make `least_window` ≤ `first_window` ≤ `most_window`"));
+    }
+    (first, least, most)
 }
