@@ -22,6 +22,9 @@ use crate::scheduler::Scheduler;
 use crate::ticket::State;
 use crate::time::Time;
 
+/// Classes that a new policy keeps: the old id and the new one.
+type Kept = Vec<(ClassId, ClassId)>;
+
 impl Engine {
     /// Puts a new policy in force. Tickets stay valid; class, template and node ids are those of the new
     /// policy from now on. Call [`Engine::poll`] afterwards.
@@ -69,11 +72,7 @@ impl Engine {
     }
 
     /// The new classes, and for each old one its new number and whether it is still itself.
-    fn carry_classes(
-        &mut self,
-        now: Time,
-        policy: &Policy,
-    ) -> (Classes, Table<ClassId, (ClassId, bool)>, Vec<(ClassId, ClassId)>) {
+    fn carry_classes(&mut self, now: Time, policy: &Policy) -> (Classes, Table<ClassId, (ClassId, bool)>, Kept) {
         let mut classes = Classes::new(now, policy);
         let by_name: BTreeMap<&str, ClassId> =
             (0..).map(ClassId).zip(&policy.classes).map(|(i, c)| (c.name.as_str(), i)).collect();
