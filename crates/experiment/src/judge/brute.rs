@@ -110,11 +110,11 @@ proptest! {
         prop_assert_eq!(class.avoidable().owed, owed as u64);
         let found = most(&requests, &lacking(&requests), &mut idle.clone());
         prop_assert_eq!(class.avoidable().count(), found as u64);
-        // Only what is to be judged breaks a run, and the first refusal of so few is more than one in a thousand.
+        // Only what is to be judged breaks a run, and the second refusal of so few is more than one in a thousand.
         let own = verdict.avoidable.iter().find(|of| of.class == "B").expect("B is promised a rate");
         let counts = judged && verdict.phases[0].feasible;
         prop_assert_eq!(own.whole.count(), if counts { found as u64 } else { 0 });
-        prop_assert_eq!(own.ok, !counts || found == 0);
+        prop_assert_eq!(own.ok, !counts || found <= 1);
         let avoidable = verdict.misses().filter(|miss| miss.kind == Kind::Avoidable).count();
         prop_assert_eq!(avoidable, usize::from(!own.ok));
         // The floor of the judged four seconds, in whole requests.

@@ -1,20 +1,23 @@
 //! The judge: which guarantees a run held.
 //!
 //! A phase is judged from [`Experiment::settle`] after its start on, as no control is instant; the part before that
-//! is reported apart. In the judged part
+//! is judged in the same way and told apart ([`Kind::Settling`]), and breaks nothing. In the judged part
 //!
-//! - a *floor* is held if served ≥ 0.99 × min(arrivals, token bucket of the guaranteed rate with a burst of one
-//!   second) × min(1, agreed cost / mean cost). The bucket runs over the whole run. A class whose requests are dearer
-//!   than agreed is owed its *capacity*, the normalised guarantee of Blanquer et al., *Quorum* (NSDI 2005),
-//!   Sec. 5.2. What counts as served at the borders is said in `class`.
+//! - a *floor* is held if served ≥ 0.99 × owed. Owed is what a token bucket of the guaranteed rate covers, with a burst of
+//!   one second, of which each arrival takes as many tokens as its class's requests take of the scarce resource over what
+//!   was declared (`owed`). The bucket runs over the whole run. What counts as served at the borders is said in `class`.
 //! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
-//!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`).
-//! - a phase is *feasible* if the live machines can carry the work of all that is owed, of CPUs, disks and links (a maximum
-//!   flow for each, see [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings always count:
-//!   a gateway can keep them by shedding.
+//!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`). A limit that the requests
+//!   exceed alone on an idle machine is *impossible by itself* and does not count.
+//! - a phase is *feasible* if the live machines can carry the work of all that is owed, of CPUs, disks, links and workers (a
+//!   maximum flow for each, see [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings
+//!   always count: a gateway can keep them by shedding.
+//!
+//! From the first request on it is looked at what was *avoidable* (`avoidable`): owed requests that were refused or late
+//! while machines idled that could have served them. More than one in a thousand of a class break a run.
 //!
 //! A request that the end of the run cuts off is neither owed nor served, unless it had the larger of the
-//! settling time and its class's limit to be served in: then it is owed.
+//! settling time and its class's limit to be served in: then it is owed. `rules` has the constants.
 
 mod avoidable;
 #[cfg(test)]
@@ -204,7 +207,8 @@ impl<'a> Judge<'a> {
         };
         let (whole, after_first_second) = (after(0), after(nanos(self.rules.beginning)));
         let allowed = self.rules.most_avoidable;
-        let ok = [whole, after_first_second].iter().all(|of| of.share() <= allowed);
+        // A single request of a class that sends few is no share of them.
+        let ok = [whole, after_first_second].iter().all(|of| of.count() <= 1 || of.share() <= allowed);
         AvoidableVerdict { class: subject.name().to_owned(), whole, after_first_second, allowed, ok }
     }
 

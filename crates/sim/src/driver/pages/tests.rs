@@ -5,6 +5,8 @@ use std::path::Path;
 use weirgate_pages::Shares;
 
 use super::*;
+use weirgate_experiment::IdleMeter;
+
 use crate::driver::Driver;
 
 fn experiment(name: &str, changes: &[&str]) -> Experiment {
@@ -17,7 +19,7 @@ fn experiment(name: &str, changes: &[&str]) -> Experiment {
 fn costs(changes: &[&str], phases: usize) -> [Shares; 3] {
     let mut experiment = experiment("mqos-learned", changes);
     experiment.phases.truncate(phases);
-    let mut driver = Driver::new(&experiment, 1, weirgate_experiment::IdleMeter::new(&experiment)).expect("it is sound");
+    let mut driver = Driver::new(&experiment, 1, IdleMeter::new(&experiment)).expect("it is sound");
     driver.go(|_| ());
     std::array::from_fn(|stream| driver.table.cost_of(stream as u32).expect("its route is known").shares())
 }
@@ -55,7 +57,7 @@ fn full(nodes: usize, kind: usize, before: &str, after: &str) -> [Shares; 3] {
     changes.push("phases.heavy.until=180s".into());
     let changes: Vec<&str> = changes.iter().map(String::as_str).collect();
     let experiment = experiment("mqos-utilisation", &changes);
-    let mut driver = Driver::new(&experiment, 1, weirgate_experiment::IdleMeter::new(&experiment)).expect("it is sound");
+    let mut driver = Driver::new(&experiment, 1, IdleMeter::new(&experiment)).expect("it is sound");
     driver.go(|_| ());
     std::array::from_fn(|stream| driver.table.cost_of(stream as u32).expect("its route is known").shares())
 }
