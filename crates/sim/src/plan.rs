@@ -253,7 +253,7 @@ fn broken(verdict: &Verdict) -> Result<Option<Broken>, String> {
         let (at, seed) = (violation.at_s, verdict.seed);
         return Err(format!("seed {seed}, {at} s: invariant {}: {}", violation.invariant, violation.what));
     }
-    // A cluster that cannot carry what is owed is too small.
+    // A cluster that cannot carry what is owed is too small, and a limit below the requests' own time has no cluster.
     let missed = verdict.all_misses(true).max_by(|a, b| a.by().total_cmp(&b.by()));
     Ok(missed.map(|miss| Broken {
         class: miss.class.class.clone(),

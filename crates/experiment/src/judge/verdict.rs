@@ -360,10 +360,11 @@ impl Verdict {
         self.all_misses(false)
     }
 
-    /// The same, floors of infeasible phases included if `infeasible`: for who asks whether a cluster is large enough.
-    pub fn all_misses(&self, infeasible: bool) -> impl Iterator<Item = Miss<'_>> {
+    /// The same. If `strict`, with floors of infeasible phases and limits that are impossible by themselves: for the question
+    /// whether a cluster keeps its promises.
+    pub fn all_misses(&self, strict: bool) -> impl Iterator<Item = Miss<'_>> {
         let judged = self.phases.iter().filter(|phase| phase.judged);
-        let guarantees = judged.flat_map(move |phase| phase.misses(infeasible));
+        let guarantees = judged.flat_map(move |phase| phase.misses(strict));
         let avoidable = self.avoidable.iter().filter(|of| !of.ok).filter_map(|of| {
             let (phase, class) = self.most_avoidable(&of.class)?;
             let got = of.whole.share().max(of.after_first_second.share());
@@ -376,7 +377,7 @@ impl Verdict {
     pub fn settling_misses(&self) -> impl Iterator<Item = Miss<'_>> {
         self.phases.iter().filter(|phase| phase.is_judged()).flat_map(|phase| {
             phase.classes.iter().filter_map(move |class| {
-                let (_, promised, got) = class.settling.missed(phase.feasible).next()?;
+                let (_, promised, got) = class.settling.missed(phase.feasible, false).next()?;
                 Some(Miss { phase, class, kind: Kind::Settling, promised, got })
             })
         })
@@ -424,20 +425,22 @@ impl PhaseVerdict {
     }
 
     /// Every guarantee that was missed in the judged part.
-    fn misses(&self, infeasible: bool) -> impl Iterator<Item = Miss<'_>> {
+    fn misses(&self, strict: bool) -> impl Iterator<Item = Miss<'_>> {
         self.classes.iter().flat_map(move |class| {
-            let missed = class.part.missed(self.feasible || infeasible);
+            let missed = class.part.missed(self.feasible || strict, strict);
             missed.map(move |(kind, promised, got)| Miss { phase: self, class, kind, promised, got })
         })
     }
 }
 
 impl Part {
-    /// Which guarantees were missed, each with what was promised and what it was; floors only if they count.
-    pub fn missed(&self, floors: bool) -> impl Iterator<Item = (Kind, f64, f64)> + use<> {
+    /// Which guarantees were missed, each with what was promised and what it was; floors only if they count, and limits that
+    /// are impossible by themselves only if `impossible`.
+    pub fn missed(&self, floors: bool, impossible: bool) -> impl Iterator<Item = (Kind, f64, f64)> + use<> {
         let floor = self.floor.filter(|floor| floors && !floor.ok);
         let floor = floor.map(|floor| (Kind::Floor, floor.owed_per_s, floor.counted_per_s));
-        let ceiling = self.ceiling.as_ref().filter(|ceiling| ceiling.is_missed());
+        let ceiling =
+            self.ceiling.as_ref().filter(|ceiling| if impossible { !ceiling.ok } else { ceiling.is_missed() });
         let ceiling = ceiling.map(|c| (Kind::Ceiling, c.limit_ms, c.value_ms.unwrap_or(f64::INFINITY)));
         floor.into_iter().chain(ceiling)
     }

@@ -354,7 +354,7 @@ fn misses(group: &Group, apart: bool) -> Vec<Missed> {
         let phases = verdict.phases.iter().filter(|phase| if apart { phase.is_judged() } else { phase.judged });
         for (phase, class) in phases.flat_map(|p| p.classes.iter().map(move |c| (p, c))) {
             let part = if apart { &class.settling } else { &class.part };
-            for (kind, promised, got) in part.missed(phase.feasible) {
+            for (kind, promised, got) in part.missed(phase.feasible, false) {
                 let seed = (verdict.seed, got, promised);
                 match all.iter_mut().find(|m| m.phase == phase.name && m.class == class.class && m.kind == kind) {
                     Some(missed) => missed.seeds.push(seed),
