@@ -5,6 +5,7 @@
 //! the checkers found. The same experiment and seed give the same run to the bit.
 
 mod agenda;
+pub mod bands;
 mod checks;
 mod driver;
 mod health;

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::{agent, demo, lab, manager, plan, probe, reserves, sim};
+use crate::{agent, bands, demo, lab, manager, plan, probe, reserves, sim};
 
 /// How the help texts end.
 const EXIT_CODES: &str = "\
@@ -49,6 +49,7 @@ pub(crate) enum Command {
     Demo(demo::Args),
     Sim(sim::Args),
     Plan(plan::Args),
+    Bands(bands::Args),
     Lab(lab::Args),
     Probe(probe::Args),
     Agent(Box<agent::Args>),

@@ -1,5 +1,5 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `lab`, `probe`, `agent`,
-//! `manager`, `reserves`.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `bands`, `lab`, `probe`,
+//! `agent`, `manager`, `reserves`.
 //!
 //! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
 //! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
@@ -7,6 +7,7 @@
 
 mod agent;
 mod args;
+mod bands;
 mod check;
 mod demo;
 mod exit;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Sim(args) => sim::run(&args),
         Command::Plan(args) => plan::run(args),
+        Command::Bands(args) => bands::run(&args),
         Command::Lab(args) => lab::run(args),
         Command::Probe(args) => probe::run(&args),
         Command::Agent(args) => agent::run(&args),

@@ -1,9 +1,10 @@
-//! What the families of everyday life draw: traffic in which a request's time is not its CPU time, clusters that are small
-//! or new, and machines that fail unseen.
+//! What the families of everyday life draw: traffic in which a request's time is not its CPU time, clusters that are
+//! small or new, and machines that fail unseen.
 //!
-//! They start as plain scenarios like the others. Three things differ. CPU times are set and the rates follow from them, since
-//! these families are about times. Guarantees fit at the true cost of the requests, waiting aside, and within the worker
-//! slots (see `figures`). And no node is given up for being slow, as a timeout of twice a short limit would cut what is long.
+//! They start as plain scenarios like the others. Three things differ. CPU times are set and the rates follow from
+//! them, since these families are about times. Guarantees fit at the true cost of the requests, waiting aside, and
+//! within the worker slots (see `figures`). And no node is given up for being slow, as a timeout of twice a short limit
+//! would cut what is long.
 
 use weirgate_config::FaultKind;
 use weirgate_engine::Statistic;

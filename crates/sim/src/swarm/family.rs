@@ -155,8 +155,8 @@ impl Family {
 /// Which families seeds take turns through. Consecutive seeds cover all of them alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// The classic families, then those of everyday life. [`Family::Resources`] takes no turn: the disciplines that it is for need
-    /// a page table, and no other family has one.
+    /// The classic families, then those of everyday life. [`Family::Resources`] takes no turn: the disciplines that it
+    /// is for need a page table, and no other family has one.
     All,
     /// The classic families alone, as long as there were no others.
     Classic,

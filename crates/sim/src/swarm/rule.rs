@@ -1,6 +1,6 @@
-//! The rule by which every scenario is feasible: in every judged phase, and for every set of pools, the work
-//! that is owed at most is at most 92 % of what the machines of these pools can do, and so are the slot-seconds that it holds where
-//! worker slots are limited.
+//! The rule by which every scenario is feasible: in every judged phase, and for every set of pools, the work that is
+//! owed at most is at most 92 % of what the machines of these pools can do, and so are the slot-seconds that it holds
+//! where worker slots are limited.
 //!
 //! What is owed is g × min(1, declared/actual) requests of the actual CPU time: a class that is more expensive than
 //! declared is owed its capacity, not its rate. The judge says what is declared of the CPU. Looking at every set of pools is Hall's condition: it holds
@@ -37,18 +37,19 @@ impl Usable for FaultKind {
 pub enum Reading {
     /// As the judge reads it: the CPU time that it declares over the actual CPU time scales the guaranteed rate.
     Declared,
-    /// The guaranteed rate is owed at the cost that requests have at first. A class that becomes more expensive is owed this
-    /// capacity, or what it declared if that is more. Machines that fail some of their requests have none.
+    /// The guaranteed rate is owed at the cost that requests have at first. A class that becomes more expensive is owed
+    /// this capacity, or what it declared if that is more. Machines that fail some of their requests have none.
     TrueCost,
 }
 
-/// The CPU time that a service time declares, given the CPU time and the other time of a request when the experiment begins.
+/// The CPU time that a service time declares, given the CPU time and the other time of a request when the experiment
+/// begins.
 pub(crate) fn declared_cpu(service: f64, [cpu, others]: [f64; 2]) -> f64 {
     (service - others).max(cpu.min(service))
 }
 
-/// The largest share of any set of pools' CPUs or worker slots that is owed in phase `phase`. Infinite if something is owed
-/// where nothing is left.
+/// The largest share of any set of pools' CPUs or worker slots that is owed in phase `phase`. Infinite if something is
+/// owed where nothing is left.
 ///
 /// More than eight pools are looked at one by one and all together only.
 #[must_use]

@@ -1,12 +1,13 @@
 //! What a machine can do where its worker slots bind: n requests at a time, each of which computes and waits in turns.
 //!
-//! The classical model of a closed system (the "machine repairman": Feller, *An Introduction to Probability Theory*, vol. 1,
-//! XVII.7): n slots, k CPUs, a request computes for a mean time and waits for a mean time. The number of requests that compute is a
-//! birth-death chain, so that its stationary law is a product and needs no solver. Departure: times are taken as exponential, and a slot
-//! that becomes free is filled at once. The mean number of busy CPUs does not depend on the law of the waits, and under processor
-//! sharing neither on that of the CPU times.
+//! The classical model of a closed system (the "machine repairman": Feller, *An Introduction to Probability Theory*,
+//! vol. 1, XVII.7): n slots, k CPUs, a request computes for a mean time and waits for a mean time. The number of
+//! requests that compute is a birth-death chain, so that its stationary law is a product and needs no solver.
+//! Departure: times are taken as exponential, and a slot that becomes free is filled at once. The mean number of busy
+//! CPUs does not depend on the law of the waits, and under processor sharing neither on that of the CPU times.
 
-/// The mean number of busy CPUs of `cpus`, while all `slots` are taken by requests that compute for `cpu` and wait for `io` seconds.
+/// The mean number of busy CPUs of `cpus`, while all `slots` are taken by requests that compute for `cpu` and wait for
+/// `io` seconds.
 pub(super) fn busy_cpus(slots: u32, cpus: u32, cpu: f64, io: f64) -> f64 {
     let most = f64::from(slots.min(cpus));
     if io <= 0.0 {

@@ -31,8 +31,8 @@ pub(super) struct Starved {
     pub(super) seconds: f64,
 }
 
-/// The longest stretch at zero of every class in every phase in which no machine fails, where that is longer than it may
-/// be. A stretch counts from its first request on, and from the start of the phase at the earliest.
+/// The longest stretch at zero of every class in every phase in which no machine fails, where that is longer than it
+/// may be. A stretch counts from its first request on, and from the start of the phase at the earliest.
 pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     let policy = &experiment.site.policy;
     let subject_of = |record: &Record| match experiment.traffic[record.traffic as usize].class {
@@ -70,15 +70,15 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     found
 }
 
-/// The longest stretch between two owed requests that is nothing unusual: one in twenty exponential gaps is longer. It matters
-/// where a class is owed a few requests a second or less.
+/// The longest stretch between two owed requests that is nothing unusual: one in twenty exponential gaps is longer. It
+/// matters where a class is owed a few requests a second or less.
 fn owed_gap(rate: f64, declared: Option<Duration>, mean: f64) -> Duration {
     let fewer = declared.map_or(1.0, |declared| (declared.as_secs_f64() / mean.max(1e-9)).min(1.0));
     Duration::from_secs_f64(3.0 / (rate * fewer).max(1e-3))
 }
 
-/// The longest stretch without an end in `served` from the first of `arrivals` in it on, if it is longer than `most` and
-/// enough came in vain before `most` of it was left.
+/// The longest stretch without an end in `served` from the first of `arrivals` in it on, if it is longer than `most`
+/// and enough came in vain before `most` of it was left.
 fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -> Option<u64> {
     let mut longest = None;
     let mut start = from;

@@ -1,0 +1,239 @@
+//! The bands: what the papers found, what the simulator finds, and how far the two may lie apart.
+//!
+//! One declaration per figure: which experiment is played under which discipline with which seeds, what is measured,
+//! what the paper says, the band in which our figure must lie, and why the band is as wide as it is. The declarations
+//! stand in one module per paper. The command `weirgate bands` prints them as a table and the tests assert the same
+//! table.
+//!
+//! A figure holds if it is within its band with every one of its seeds. Where a paper's own figure lies outside the
+//! band, ours departs from it, and the reason says so. A figure that no paper has is marked as ours. A figure of
+//! `weirgate`, which no paper has either, is a *target*: what the default discipline must reach.
+//!
+//! Runs that several figures read are played once.
+
+mod mqos;
+mod play;
+mod quorum;
+mod read;
+mod reserves;
+mod seda;
+mod table;
+mod web_switch;
+mod weirgate;
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+pub use play::{Data, Play, Played};
+pub use table::Table;
+
+/// What a paper says of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Source {
+    /// It prints this number.
+    Printed(f64),
+    /// It says so in words, or its curve shows it.
+    Said(&'static str),
+    /// It says nothing: the figure and its band are ours.
+    Ours,
+    /// It says nothing: the default discipline must reach the band.
+    Target,
+}
+
+/// Reads a figure from the runs of one seed, in the order of [`Figure::plays`]. `None`: there is none, as nothing was
+/// served, say.
+type Reading = Box<dyn Fn(&[&Played]) -> Option<f64> + Send + Sync>;
+
+/// One figure with its band.
+pub struct Figure {
+    /// Whose, as `Quorum`.
+    pub paper: &'static str,
+    /// Which, as `Table 3`.
+    pub figure: &'static str,
+    /// What is measured, with its unit.
+    pub what: String,
+    /// The discipline that it speaks of.
+    pub discipline: &'static str,
+    /// What the paper says.
+    pub source: Source,
+    /// What is played for it.
+    pub plays: Vec<Play>,
+    /// The seeds: 1 to this one.
+    pub seeds: u64,
+    /// In which our figure must lie.
+    pub band: RangeInclusive<f64>,
+    /// Why the band is as wide as it is.
+    pub why: &'static str,
+    reading: Reading,
+}
+
+impl Figure {
+    fn new(
+        (paper, figure): (&'static str, &'static str),
+        what: impl Into<String>,
+        plays: &[Play],
+        reading: impl Fn(&[&Played]) -> Option<f64> + Send + Sync + 'static,
+    ) -> Figure {
+        Figure {
+            paper,
+            figure,
+            what: what.into(),
+            discipline: plays[0].discipline,
+            source: Source::Ours,
+            plays: plays.to_vec(),
+            seeds: 1,
+            band: 0.0..=0.0,
+            why: "",
+            reading: Box::new(reading),
+        }
+    }
+
+    fn said(self, words: &'static str) -> Figure {
+        Figure { source: Source::Said(words), ..self }
+    }
+
+    fn printed(self, figure: f64) -> Figure {
+        Figure { source: Source::Printed(figure), ..self }
+    }
+
+    fn target(self) -> Figure {
+        Figure { source: Source::Target, ..self }
+    }
+
+    fn seeds(self, seeds: u64) -> Figure {
+        Figure { seeds, ..self }
+    }
+
+    fn within(self, band: RangeInclusive<f64>, why: &'static str) -> Figure {
+        Figure { band, why, ..self }
+    }
+
+    /// Does the paper's own figure lie outside the band?
+    #[must_use]
+    pub fn departs(&self) -> bool {
+        matches!(self.source, Source::Printed(printed) if !self.band.contains(&printed))
+    }
+}
+
+/// All figures, in the order of the papers.
+#[must_use]
+pub fn figures() -> Vec<Figure> {
+    let papers = [
+        quorum::figures(),
+        weirgate::figures(),
+        seda::figures(),
+        web_switch::figures(),
+        reserves::figures(),
+        mqos::figures(),
+    ];
+    papers.into_iter().flatten().collect()
+}
+
+/// What was found of a figure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Found {
+    /// The figure with each seed; `None` where there was none.
+    Figures(Vec<Option<f64>>),
+    /// What it needs is not there.
+    Skipped(String),
+}
+
+impl Found {
+    /// Is it within `band` with every seed? `None` if it was skipped.
+    #[must_use]
+    pub fn holds(&self, band: &RangeInclusive<f64>) -> Option<bool> {
+        match self {
+            Found::Figures(figures) => {
+                Some(!figures.is_empty() && figures.iter().all(|f| f.is_some_and(|f| band.contains(&f))))
+            }
+            Found::Skipped(_) => None,
+        }
+    }
+}
+
+/// Plays everything that `figures` need on `threads` threads (`None`: one per CPU), and reads them. `on_played` is told
+/// how many runs of how many are done.
+///
+/// # Panics
+/// If an experiment of this repository cannot be loaded with a declaration's changes, which is a defect of the declaration.
+#[must_use]
+pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl FnMut(usize, usize)) -> Table {
+    let mut runs: BTreeMap<(Play, u64), Option<Result<Played, String>>> = BTreeMap::new();
+    for figure in &figures {
+        for seed in 1..=figure.seeds {
+            runs.extend(figure.plays.iter().map(|play| ((play.clone(), seed), None)));
+        }
+    }
+    let asked: Vec<(Play, u64)> = runs.keys().cloned().collect();
+    let threads = threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
+    let (next, (send, results)) = (AtomicUsize::new(0), mpsc::channel());
+    thread::scope(|scope| {
+        for _ in 0..threads.clamp(1, asked.len().max(1)) {
+            let (send, next, asked) = (send.clone(), &next, &asked);
+            scope.spawn(move || {
+                while let Some((play, seed)) = asked.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if send.send(((play.clone(), *seed), play.played(*seed))).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        drop(send);
+        for (done, (key, played)) in results.into_iter().enumerate() {
+            runs.insert(key, Some(played));
+            on_played(done + 1, asked.len());
+        }
+    });
+    let found = figures.iter().map(|figure| found(figure, &runs)).collect();
+    Table { figures, found }
+}
+
+/// Reads one figure from the runs.
+fn found(figure: &Figure, runs: &BTreeMap<(Play, u64), Option<Result<Played, String>>>) -> Found {
+    let mut figures = Vec::new();
+    for seed in 1..=figure.seeds {
+        let mut played = Vec::new();
+        for play in &figure.plays {
+            match runs.get(&(play.clone(), seed)).and_then(Option::as_ref) {
+                Some(Ok(run)) => played.push(run),
+                Some(Err(why)) => return Found::Skipped(why.clone()),
+                None => return Found::Skipped("it was not played".to_owned()),
+            }
+        }
+        figures.push((figure.reading)(&played));
+    }
+    Found::Figures(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_declared_in_full() {
+        let mut seen = std::collections::BTreeSet::new();
+        for figure in figures() {
+            let name = format!("{} {}, {}: {}", figure.paper, figure.figure, figure.discipline, figure.what);
+            assert!(figure.why.len() > 20, "{name}: why is the band so wide?");
+            assert!(figure.band.start() <= figure.band.end(), "{name}");
+            assert!(figure.seeds >= 1 && !figure.plays.is_empty(), "{name}");
+            assert!(seen.insert(name.clone()), "{name} is declared twice");
+        }
+    }
+
+    #[test]
+    fn a_figure_holds_if_every_seed_does() {
+        let band = 1.0..=2.0;
+        let holds = |figures: &[Option<f64>]| Found::Figures(figures.to_vec()).holds(&band);
+        assert_eq!(holds(&[Some(1.0), Some(2.0)]), Some(true));
+        assert_eq!(holds(&[Some(1.0), Some(2.1)]), Some(false));
+        assert_eq!(holds(&[Some(1.0), None]), Some(false));
+        assert_eq!(holds(&[Some(f64::NAN)]), Some(false));
+        assert_eq!(holds(&[]), Some(false));
+        assert_eq!(Found::Skipped("no data".to_owned()).holds(&band), None);
+    }
+}

@@ -1,0 +1,273 @@
+//! The table: paper, ours, band, and whether it holds, as text, Markdown and JSON.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Figure, Found, Source};
+
+/// The figures and what was found of each, in the same order.
+pub struct Table {
+    pub(super) figures: Vec<Figure>,
+    pub(super) found: Vec<Found>,
+}
+
+/// One line, as programs read it.
+#[derive(Debug, Serialize)]
+struct Row<'a> {
+    paper: &'a str,
+    figure: &'a str,
+    discipline: &'a str,
+    what: &'a str,
+    /// `printed`, `said`, `ours` or `target`.
+    source: &'static str,
+    /// The number that the paper prints, or what it says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    published: Option<serde_json::Value>,
+    /// The figure with each seed, from seed 1 on.
+    ours: Vec<Option<f64>>,
+    band: [f64; 2],
+    /// Absent where it was skipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holds: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    skipped: Option<&'a str>,
+    /// The paper's own figure is outside the band.
+    departs: bool,
+    why: &'a str,
+}
+
+/// One line, as people read it.
+struct Cells([String; 7]);
+
+const HEADINGS: [&str; 7] = ["figure", "discipline", "what", "paper", "ours", "band", "holds"];
+
+impl Table {
+    /// How many figures are within their bands, outside of them, and skipped.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let mut counts = (0, 0, 0);
+        for (figure, found) in self.rows() {
+            match found.holds(&figure.band) {
+                Some(true) => counts.0 += 1,
+                Some(false) => counts.1 += 1,
+                None => counts.2 += 1,
+            }
+        }
+        counts
+    }
+
+    /// The figures with what was found.
+    pub fn rows(&self) -> impl Iterator<Item = (&Figure, &Found)> {
+        self.figures.iter().zip(&self.found)
+    }
+
+    /// Lines that tell of every figure outside its band, and why the band is as it is, and of what was skipped.
+    #[must_use]
+    pub fn outside(&self) -> Vec<String> {
+        let told = self.rows().filter_map(|(figure, found)| {
+            let Figure { paper, figure: name, discipline, what, .. } = figure;
+            let place = format!("{paper}, {name}, {discipline}: {what}");
+            match (found, found.holds(&figure.band)) {
+                (Found::Skipped(why), _) => Some(format!("skipped: {place}: {why}")),
+                (_, Some(false)) => Some(format!("{place}: {}, band {} ({})", ours(found), band(figure), figure.why)),
+                _ => None,
+            }
+        });
+        told.collect()
+    }
+
+    /// One object per figure.
+    ///
+    /// # Errors
+    /// None that a program can do anything about: serde's.
+    pub fn json(&self) -> serde_json::Result<String> {
+        let rows: Vec<Row<'_>> = self.rows().map(|(figure, found)| row(figure, found)).collect();
+        serde_json::to_string_pretty(&rows).map(|text| text + "\n")
+    }
+
+    /// A table for documents, one for each paper.
+    #[must_use]
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for (paper, cells) in self.papers() {
+            text += &format!("### {paper}\n\n| {} |\n|{}\n", HEADINGS.join(" | "), "---|".repeat(HEADINGS.len()));
+            for Cells(cells) in cells {
+                text += &format!("| {} |\n", cells.join(" | "));
+            }
+            text.push('\n');
+        }
+        text + &self.summary()
+    }
+
+    /// The lines of each paper.
+    fn papers(&self) -> Vec<(&'static str, Vec<Cells>)> {
+        let mut papers: Vec<(&'static str, Vec<Cells>)> = Vec::new();
+        for (figure, found) in self.rows() {
+            let cells = cells(figure, found);
+            match papers.last_mut() {
+                Some((paper, lines)) if *paper == figure.paper => lines.push(cells),
+                _ => papers.push((figure.paper, vec![cells])),
+            }
+        }
+        papers
+    }
+
+    /// How many hold.
+    fn summary(&self) -> String {
+        let (within, outside, skipped) = self.counts();
+        let mut text = format!("{within} figures within their bands, {outside} outside");
+        if skipped > 0 {
+            text += &format!(", {skipped} SKIPPED");
+        }
+        text + "\n"
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let papers = self.papers();
+        let mut widths = HEADINGS.map(|heading| heading.chars().count());
+        for Cells(cells) in papers.iter().flat_map(|(_, lines)| lines) {
+            for (width, cell) in widths.iter_mut().zip(cells) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |f: &mut fmt::Formatter<'_>, cells: &[String]| {
+            let padded: Vec<String> = cells.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+            writeln!(f, "  {}", padded.join("  ").trim_end())
+        };
+        for (paper, lines) in &papers {
+            writeln!(f, "{paper}")?;
+            line(f, &HEADINGS.map(str::to_owned))?;
+            for Cells(cells) in lines {
+                line(f, cells)?;
+            }
+            writeln!(f)?;
+        }
+        for told in self.outside() {
+            writeln!(f, "{told}")?;
+        }
+        f.write_str(&self.summary())
+    }
+}
+
+fn cells(figure: &Figure, found: &Found) -> Cells {
+    let departs = if figure.departs() { " ≠" } else { "" };
+    let paper = match figure.source {
+        Source::Printed(printed) => format!("{}{departs}", number(printed)),
+        Source::Said(words) => words.to_owned(),
+        Source::Ours => "(ours)".to_owned(),
+        Source::Target => "(target)".to_owned(),
+    };
+    let holds = match found.holds(&figure.band) {
+        Some(true) => "✔",
+        Some(false) => "✘",
+        None => "skipped",
+    };
+    let words = [figure.figure, figure.discipline, &figure.what, &paper, &ours(found), &band(figure), holds];
+    Cells(words.map(str::to_owned))
+}
+
+/// The median of our figures, and the least and the largest of several.
+fn ours(found: &Found) -> String {
+    let Found::Figures(figures) = found else { return "–".to_owned() };
+    let mut there: Vec<f64> = figures.iter().copied().flatten().collect();
+    there.sort_unstable_by(f64::total_cmp);
+    let Some((least, most)) = there.first().zip(there.last()) else { return "none".to_owned() };
+    let median = f64::midpoint(there[(there.len() - 1) / 2], there[there.len() / 2]);
+    let missing = if there.len() < figures.len() { ", none with a seed" } else { "" };
+    match there.len() {
+        1 => format!("{}{missing}", number(median)),
+        _ => format!("{} ({}–{}){missing}", number(median), number(*least), number(*most)),
+    }
+}
+
+fn band(figure: &Figure) -> String {
+    format!("{}–{}", number(*figure.band.start()), number(*figure.band.end()))
+}
+
+/// Four significant digits at most, and no zeros behind the point.
+fn number(figure: f64) -> String {
+    let digits = match figure.abs() {
+        size if size >= 1000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        _ => 3,
+    };
+    let text = format!("{figure:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn row<'a>(figure: &'a Figure, found: &'a Found) -> Row<'a> {
+    let (source, published) = match figure.source {
+        Source::Printed(printed) => ("printed", Some(printed.into())),
+        Source::Said(words) => ("said", Some(words.into())),
+        Source::Ours => ("ours", None),
+        Source::Target => ("target", None),
+    };
+    let (ours, skipped) = match found {
+        Found::Figures(figures) => (figures.clone(), None),
+        Found::Skipped(why) => (Vec::new(), Some(why.as_str())),
+    };
+    Row {
+        paper: figure.paper,
+        figure: figure.figure,
+        discipline: figure.discipline,
+        what: &figure.what,
+        source,
+        published,
+        ours,
+        band: [*figure.band.start(), *figure.band.end()],
+        holds: found.holds(&figure.band),
+        skipped,
+        departs: figure.departs(),
+        why: figure.why,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Play;
+    use super::*;
+
+    fn figure(source: Source) -> Figure {
+        let play = [Play::of("quorum-fig9", "quorum")];
+        let plain = Figure::new(("Quorum", "Fig. 9"), "A: served, 1/s", &play, |_| None);
+        Figure { source, ..plain.within(90.0..=110.0, "a band for a test, and no other") }
+    }
+
+    fn table(found: &[Found]) -> Table {
+        let figures = [Source::Printed(120.0), Source::Said("much"), Source::Ours, Source::Target];
+        Table { figures: figures[..found.len()].iter().map(|s| figure(*s)).collect(), found: found.to_vec() }
+    }
+
+    #[test]
+    fn every_outcome_is_told() {
+        let found = [
+            Found::Figures(vec![Some(100.04), Some(109.0), Some(91.0)]),
+            Found::Figures(vec![Some(111.0)]),
+            Found::Skipped("no log".to_owned()),
+            Found::Figures(vec![None]),
+        ];
+        let table = table(&found);
+        assert_eq!(table.counts(), (1, 2, 1));
+        let text = table.to_string();
+        for expected in ["120 ≠  100 (91–109)", "much", "111 ", "✘", "(ours)", "–        90–110  skipped", "none"]
+        {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(text.contains("skipped: Quorum, Fig. 9, quorum: A: served, 1/s: no log"), "{text}");
+        assert!(text.ends_with("1 figures within their bands, 2 outside, 1 SKIPPED\n"), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&table.json().unwrap()).unwrap();
+        assert_eq!((&json[0]["holds"], &json[0]["departs"]), (&true.into(), &true.into()));
+        assert_eq!((&json[2]["skipped"], json[2].get("holds")), (&"no log".into(), None));
+        assert!(table.markdown().contains("| Fig. 9 | quorum | A: served, 1/s | much | 111 | 90–110 | ✘ |"));
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let texts = [0.0, 0.9974, 1.5, 23.456, 185.04, 1059.4, 20.0].map(number);
+        assert_eq!(texts, ["0", "0.997", "1.5", "23.46", "185", "1059", "20"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! `weirgate bands`: the papers' figures, ours, the band of each, and whether it holds.
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use weirgate_sim::bands::{Figure, Source, figures, measure};
+
+use crate::exit;
+
+/// Compare the simulator's figures with those of the papers, each with the band in which it must lie.
+///
+/// Plays the papers' experiments under their disciplines, and prints a table with the columns paper, ours, band, holds.
+/// A figure holds if it is within its band with every one of its seeds. In the column `paper` stands the number that
+/// the paper prints or what it says in words; `(ours)` if it says nothing, `(target)` if the default discipline must
+/// reach the band, and `≠` behind a number that is itself outside the band, because ours departs from it. Experiments
+/// are part of the program.
+///
+/// It takes about half a minute of computing.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  weirgate bands
+  weirgate bands --of 'Fig. 13' --discipline quorum
+  weirgate bands --of seda --format json
+  weirgate bands --format markdown > bands.md
+
+Exit codes:
+  0  every figure is within its band
+  1  a figure is outside its band: the lines below the table say which, and why the band is as it is
+  2  the command line is wrong, or no figure is called so")]
+pub(crate) struct Args {
+    /// Only figures of a paper or with a name that contains TEXT, in any case; may be given many times.
+    #[arg(long = "of", value_name = "TEXT")]
+    of: Vec<String>,
+    /// Only figures of this discipline; may be given many times.
+    #[arg(long = "discipline", value_name = "NAME")]
+    disciplines: Vec<String>,
+    /// Leave out targets: only what holds for a published discipline.
+    #[arg(long)]
+    no_targets: bool,
+    /// How to print the table.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    format: Format,
+    /// Play so many experiments at a time. One per CPU by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Format {
+    /// A table for people.
+    Text,
+    /// A list for programs, with every seed's figure and the reason for every band.
+    Json,
+    /// A table for documents.
+    Markdown,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let wanted: Vec<Figure> = figures().into_iter().filter(|figure| is_wanted(figure, args)).collect();
+    if wanted.is_empty() {
+        exit::say("no figure is called so; `weirgate bands` without options shows all of them");
+        return ExitCode::from(2);
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) = ProgressStyle::with_template("{pos}/{len} runs {wide_bar} {eta} left") {
+        bar.set_style(style);
+    }
+    let table = measure(wanted, args.threads.map(usize::from), |done, all| {
+        bar.set_length(all as u64);
+        bar.set_position(done as u64);
+    });
+    bar.finish_and_clear();
+    let text = match args.format {
+        Format::Text => Ok(table.to_string()),
+        Format::Json => table.json(),
+        Format::Markdown => Ok(table.markdown()),
+    };
+    let printed = match text {
+        Ok(text) => exit::print(&text),
+        Err(error) => exit::fail(&error.to_string()),
+    };
+    if !matches!(args.format, Format::Text) {
+        table.outside().iter().for_each(|line| exit::say(line));
+    }
+    let (_, outside, _) = table.counts();
+    if outside > 0 { ExitCode::from(exit::NO) } else { printed }
+}
+
+fn is_wanted(figure: &Figure, args: &Args) -> bool {
+    let name = format!("{} {}", figure.paper, figure.figure).to_lowercase();
+    let is_named = args.of.is_empty() || args.of.iter().any(|text| name.contains(&text.to_lowercase()));
+    let is_under = args.disciplines.is_empty() || args.disciplines.iter().any(|d| d == figure.discipline);
+    is_named && is_under && !(args.no_targets && figure.source == Source::Target)
+}
