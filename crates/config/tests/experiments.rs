@@ -1,6 +1,6 @@
-//! Every experiment under `experiments/` and `experiments/everyday/` loads, and every one under `experiments/broken/` fails with exactly the
-//! messages beside it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages; read the
-//! difference before you keep it.
+//! Every experiment under `experiments/` and `experiments/everyday/` loads, and every one under `experiments/broken/`
+//! fails with exactly the messages beside it. `UPDATE_GOLDEN=1 cargo test -p weirgate-config` rewrites those messages;
+//! read the difference before you keep it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -159,7 +159,8 @@ impl Found {
 /// how many runs of how many are done.
 ///
 /// # Panics
-/// If an experiment of this repository cannot be loaded with a declaration's changes, which is a defect of the declaration.
+/// If an experiment of this repository cannot be loaded with a declaration's changes, which is a defect of the
+/// declaration.
 #[must_use]
 pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl FnMut(usize, usize)) -> Table {
     let mut runs: BTreeMap<(Play, u64), Option<Result<Played, String>>> = BTreeMap::new();

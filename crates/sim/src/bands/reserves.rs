@@ -64,7 +64,7 @@ fn table3() -> Vec<Figure> {
         ),
         figure("Table 3", "connections/s", "LARD", one(&lard), rate)
             .printed(1214.0)
-            .within(1032.0..=1396.0, "synthetic logs: 15 %"),
+            .within(1032.0..=1396.0, "synthetic logs, with the printed shape: 15 %"),
         figure("Table 3", "CPU, %", "LARD", one(&lard), cpu)
             .printed(60.0)
             .within(50.0..=70.0, "10 points, as for the rate"),

@@ -3,19 +3,15 @@
 //! The paper's figure is a picture; its text names what is here. One seed: next to nothing is drawn in these
 //! experiments.
 
-use super::Figure;
 use super::play::{Play, Played};
 use super::read::{extreme, mean, refused_after, shed};
+use super::{Figure, Reading};
 
 pub(super) fn figures() -> Vec<Figure> {
     let set1 = [Play::of("seda-set1", "seda")];
     let set2 = [Play::of("seda-set2", "seda")];
-    let one = |what: &str, reading: Box<dyn Fn(&[&Played]) -> Option<f64> + Send + Sync>| {
-        Figure::new(("SEDA", "Fig. 1 (a), set 1"), what, &set1, reading)
-    };
-    let two = |what: &str, reading: Box<dyn Fn(&[&Played]) -> Option<f64> + Send + Sync>| {
-        Figure::new(("SEDA", "Fig. 1 (b), set 2"), what, &set2, reading)
-    };
+    let one = |what: &str, reading: Reading| Figure::new(("SEDA", "Fig. 1 (a), set 1"), what, &set1, reading);
+    let two = |what: &str, reading: Reading| Figure::new(("SEDA", "Fig. 1 (b), set 2"), what, &set2, reading);
     let answers = |largest: bool| move |runs: &[&Played]| answers(runs, largest);
     vec![
         one("answers, least from 50 clients on, 1/s", Box::new(answers(false)))
@@ -23,7 +19,7 @@ pub(super) fn figures() -> Vec<Figure> {
             .within(49.0..=51.0, "a bottleneck of 20 ms does 50/s. One answer a second for the network and the border of a phase"),
         one("answers, most from 50 clients on, 1/s", Box::new(answers(true)))
             .printed(50.0)
-            .within(49.0..=51.0, "as above"),
+            .within(49.0..=51.0, "a bottleneck of 20 ms does 50/s and no more"),
         one("basic refused, most up to 50 clients, %", Box::new(extreme("basic", [0.0, 50.0], shed, true)))
             .printed(0.0)
             .within(0.0..=0.0, "the queue holds 50: it cannot be full"),
@@ -56,7 +52,7 @@ pub(super) fn figures() -> Vec<Figure> {
             .within(1.0..=1.15, "basic requests take their part of a queue whose length they do not change: 15 %"),
         two("basic refused, least above 100 clients, %", Box::new(extreme("basic", [110.0, 400.0], shed, false)))
             .said("90 and more")
-            .within(90.0..=100.0, "as the paper says"),
+            .within(90.0..=100.0, "the share that the paper names, and more"),
     ]
 }
 

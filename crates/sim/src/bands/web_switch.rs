@@ -40,7 +40,7 @@ fn figs_1_and_2() -> Vec<Figure> {
                 extreme("top", all, time, true),
             )
             .said("at most 600, at all loads")
-            .within(0.0..=600.0, "the promise itself"),
+            .within(0.0..=600.0, "the promise itself, in milliseconds"),
         );
     }
     for (discipline, printed) in [(REPORTS, 1.0), ("dynamic_part", 2.0), ("static_part", 4.0)] {
@@ -81,8 +81,11 @@ fn figs_3_and_4() -> Vec<Figure> {
             .within(600.0..=60_000.0, "beyond the promise. By how much depends on how long the overload lasts"),
     ];
     for discipline in [REPORTS, "static_part", "dynamic_part"] {
-        figures
-            .push(files(&play(discipline)).said("at most 600, at all loads").within(0.0..=600.0, "the promise itself"));
+        figures.push(
+            files(&play(discipline))
+                .said("at most 600, at all loads")
+                .within(0.0..=600.0, "the promise itself, in milliseconds"),
+        );
     }
     let pages = |discipline| {
         let held = |runs: &[&Played]| runs.first()?.holds_up_to("top-dynamic", 1000.0, time);

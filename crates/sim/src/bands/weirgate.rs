@@ -93,7 +93,7 @@ fn best_fixed(runs: &[&Played]) -> Option<f64> {
         run.part("failed", "B").is_some_and(holds)
     };
     let (ours, fixed) = runs.split_first()?;
-    let best = fixed.iter().filter(keeps).filter_map(|run| of_a(run)).reduce(f64::max)?;
+    let best = fixed.iter().filter(keeps).filter_map(of_a).reduce(f64::max)?;
     Some(of_a(ours)? / best)
 }
 
@@ -106,7 +106,8 @@ fn fig_13() -> Vec<Figure> {
     vec![
         Figure::new(("Quorum", "Fig. 13"), "guarantees missed, all phases", &play, missed)
             .within(0.0..=0.0, "every guarantee can be held, in every phase"),
-        row("search in the peak of the loop: p95, ms", "peak", "search", time).within(10.0..=600.0, "its limit"),
+        row("search in the peak of the loop: p95, ms", "peak", "search", time)
+            .within(10.0..=600.0, "its limit is 600 ms, and no more is asked"),
         row("loop while it costs 40 ms: served, 1/s", "heavy", "loop", served)
             .within(270.0..=550.0, "at least what it is owed, at most all 22 CPUs that it may use"),
         row("auction meanwhile: served, 1/s", "heavy", "auction", served).within(539.0..=561.0, NOISE),

@@ -134,8 +134,8 @@ fn room(sketch: &Sketch, works: &[Work]) -> f64 {
     room
 }
 
-/// CPU-seconds of a nominal CPU per second that `machine` does of the owed work of `classes` in `phase`. Where slots are
-/// few, requests that wait keep them from requests that would compute.
+/// CPU-seconds of a nominal CPU per second that `machine` does of the owed work of `classes` in `phase`. Where slots
+/// are few, requests that wait keep them from requests that would compute.
 fn with_slots<'a>(
     machine: &MachineSketch,
     classes: impl Iterator<Item = (&'a ClassSketch, &'a Work)>,
@@ -296,10 +296,10 @@ fn limit_ms(
 /// How much later requests of `pool` are, in milliseconds, because those in flight cannot be interrupted: nothing where
 /// slots are not limited, since CPUs are shared then.
 ///
-/// An ideal scheduler knows everything and serves what is owed first, but a worker that has begun a long request ends it. With
-/// k workers a request finds a mean wait of the M/G/k queue, that of M/M/k times (1 + c²)/2 of the mixed times of all owed
-/// requests; its p95 is at most three times that, as that of an exponential wait. On top comes the p95 of the longest
-/// class over k: until the first of k workers is free that had all begun such requests at different times.
+/// An ideal scheduler knows everything and serves what is owed first, but a worker that has begun a long request ends
+/// it. With k workers a request finds a mean wait of the M/G/k queue, that of M/M/k times (1 + c²)/2 of the mixed times
+/// of all owed requests; its p95 is at most three times that, as that of an exponential wait. On top comes the p95 of
+/// the longest class over k: until the first of k workers is free that had all begun such requests at different times.
 fn blocking_ms(sketch: &Sketch, pool: usize, unit: f64) -> f64 {
     if !sketch.at_true_cost {
         return 0.0;

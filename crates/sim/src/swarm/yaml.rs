@@ -13,8 +13,8 @@ use super::sketch::{ClassSketch, FaultSketch, PhaseSketch, Sketch, Stream, tidy}
 /// How long a node may take to answer, over the limit of its class, where the policy says so; at least a second.
 const TIMEOUT: f64 = 2.0;
 
-/// Classes whose requests take longer than this in the mean have timeouts of an hour: a node may take 60 s until its first
-/// byte by default, and one in 400 exponential times is longer than six times its mean.
+/// Classes whose requests take longer than this in the mean have timeouts of an hour: a node may take 60 s until its
+/// first byte by default, and one in 400 exponential times is longer than six times its mean.
 const LONG_MS: f64 = 10_000.0;
 
 /// The experiment file of a scenario.
