@@ -8,6 +8,7 @@
 mod agent;
 mod args;
 mod bands;
+mod best_fixed;
 mod check;
 mod demo;
 mod exit;

@@ -16,7 +16,7 @@ use weirgate_config::{Experiment, InvalidOverride, Override, load_experiment_fil
 use weirgate_experiment::report::{Group, Played, Series, html, json, svg, text};
 use weirgate_experiment::{Verdict, compressed, judge, judge_against_oracle};
 
-use crate::{exit, swarm};
+use crate::{best_fixed, exit, swarm};
 
 /// It could not be run at all. 1 is kept for guarantees that were missed.
 pub(crate) const CANNOT: u8 = 2;
@@ -44,7 +44,8 @@ pub(crate) struct Args {
     /// Experiment files (YAML).
     #[arg(required_unless_present_any = ["swarm", "swarm_file"])]
     files: Vec<PathBuf>,
-    /// Play under this discipline instead of the file's; may be given several times to compare.
+    /// Play under this discipline instead of the file's; may be given several times to compare. `best-fixed` tries windows of
+    /// many fixed sizes and shows the best: the fewest guarantees missed over all seeds, then the most served.
     #[arg(long = "discipline", value_name = "D")]
     disciplines: Vec<String>,
     /// Play with the seeds 1 to N.
@@ -105,7 +106,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         return code;
     }
     let Some(plans) = load(args) else { return ExitCode::from(CANNOT) };
-    if args.format == Format::Svg && plans.iter().map(|plan| plan.experiments.len()).sum::<usize>() != 1 {
+    if args.format == Format::Svg && (plans.len() != 1 || args.disciplines.len() > 1) {
         exit::say("a figure is of one experiment under one discipline; give one file and at most one --discipline");
         return ExitCode::from(CANNOT);
     }
@@ -133,6 +134,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 /// An experiment, once per discipline.
 struct Plan {
     experiments: Vec<Experiment>,
+    /// Of how many of these, in their order, the best is shown: 1, or all windows of a fixed size.
+    of: Vec<usize>,
 }
 
 /// Every experiment under every discipline; `None` if one has errors, all of which have been told.
@@ -143,7 +146,14 @@ fn load(args: &Args) -> Option<Vec<Plan>> {
         let mut experiments = Vec::new();
         let changes: Vec<Vec<Override>> = match args.disciplines.as_slice() {
             [] => vec![args.sets.clone()],
-            some => some.iter().map(|name| [vec![Override::discipline(name)], args.sets.clone()].concat()).collect(),
+            some => {
+                let disciplines = some.iter().flat_map(|name| best_fixed::expanded(name));
+                disciplines.map(|discipline| [vec![discipline], args.sets.clone()].concat()).collect()
+            }
+        };
+        let of = match args.disciplines.as_slice() {
+            [] => vec![1],
+            some => some.iter().map(|name| best_fixed::expanded(name).len()).collect(),
         };
         for (index, changes) in changes.iter().enumerate() {
             match load_experiment_file(file, changes) {
@@ -169,7 +179,7 @@ fn load(args: &Args) -> Option<Vec<Plan>> {
                 }
             }
         }
-        plans.push(Plan { experiments });
+        plans.push(Plan { experiments, of });
     }
     sound.then_some(plans)
 }
@@ -212,8 +222,8 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
     let mut results = results.into_iter().filter_map(|result| result.into_inner().ok().flatten());
     plans
         .into_iter()
-        .filter_map(|Plan { experiments }| {
-            let groups = experiments.iter().map(|experiment| {
+        .filter_map(|Plan { experiments, of }| {
+            let mut groups = experiments.iter().map(|experiment| {
                 let discipline = experiment.site.policy.discipline.name.clone();
                 let done: Vec<Done> = results.by_ref().take(seeds.len()).collect();
                 let mut group = Group { discipline, ..Group::default() };
@@ -223,7 +233,11 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
                 }
                 group
             });
-            let groups = groups.collect();
+            let shown = of.into_iter().filter_map(|count| match count {
+                1 => groups.next(),
+                windows => best_fixed::best(groups.by_ref().take(windows).collect()),
+            });
+            let groups = shown.collect();
             experiments.into_iter().next().map(|experiment| Played { experiment, groups })
         })
         .collect()

@@ -1,0 +1,60 @@
+//! The word `best-fixed` of `weirgate sim`: the best window of a fixed size, found by trying.
+//!
+//! It is a baseline, not a discipline: nobody could configure it, since which size is best is known afterwards only. Requests are
+//! predicted and ordered as under `weirgate`, so that a comparison shows what looking for the window costs and brings.
+
+use weirgate_config::Override;
+use weirgate_experiment::Verdict;
+use weirgate_experiment::report::Group;
+
+/// The word.
+pub(crate) const WORD: &str = "best-fixed";
+
+/// The sizes that are tried: half as much again at most between two, from one slot to more than any experiment needs. Near its best a
+/// window's throughput changes by less than a percent over such a step.
+const WINDOWS: [u32; 24] =
+    [1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096];
+
+/// The disciplines to play for one of this name: itself, or all windows.
+pub(crate) fn expanded(discipline: &str) -> Vec<Override> {
+    match discipline {
+        WORD => WINDOWS.iter().map(|window| Override::discipline(&custom(*window))).collect(),
+        name => vec![Override::discipline(name)],
+    }
+}
+
+fn custom(window: u32) -> String {
+    format!("{{custom: {{admit: predict, load_control: {{fixed: {window}}}, precedence: tokens}}}}")
+}
+
+/// The best of `groups`, which are one for each window in their order: of those that miss the fewest guarantees over all seeds the
+/// one that serves most of what could be served.
+pub(crate) fn best(groups: Vec<Group>) -> Option<Group> {
+    let scored = groups.into_iter().zip(WINDOWS).map(|(group, window)| (score(&group.verdicts), window, group));
+    let (_, window, mut group) = scored.max_by(|(a, ..), (b, ..)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
+    group.discipline = format!("{WORD} ({window})");
+    for verdict in &mut group.verdicts {
+        verdict.discipline.clone_from(&group.discipline);
+    }
+    Some(group)
+}
+
+/// Minus the guarantees missed, and the seconds in which all that could be served would have been.
+fn score(verdicts: &[Verdict]) -> (i64, f64) {
+    let missed: usize = verdicts.iter().map(|verdict| verdict.misses().count()).sum();
+    let phases = verdicts.iter().flat_map(|verdict| &verdict.phases).filter(|phase| phase.judged);
+    let served = phases.map(|phase| phase.served_over_oracle.unwrap_or(1.0) * (phase.to_s - phase.judged_from_s));
+    (-(missed as i64), served.sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_is_every_window_and_others_are_themselves() {
+        assert_eq!(expanded("quorum").len(), 1);
+        assert_eq!(expanded(WORD).len(), WINDOWS.len());
+        assert!(WINDOWS.windows(2).all(|pair| pair[0] < pair[1] && pair[1] <= 2 * pair[0]));
+    }
+}
