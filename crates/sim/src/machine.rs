@@ -2,8 +2,8 @@
 //!
 //! A server is the emulator's [`Computer`]: a disk with memory before it, processor sharing over k CPUs (by classes,
 //! where these have shares), a concurrency limit with a queue before it, an I/O stage beside the CPUs, thrashing. What it adds is here: several servers may
-//! hide behind one address and take turns; a server may be behind several addresses; a full queue answers 503; faults act on a
-//! whole machine, or on an address whose servers are shared.
+//! hide behind one address and take turns; a server may be behind several addresses; a full queue answers 503; faults
+//! act on a whole machine, or on an address whose servers are shared.
 //!
 //! Departure: a connection that the gateway cuts is known to the server at once, not a network delay
 //! later, and the server then drops the request with what was done of it. (Apache and PHP notice only
@@ -128,7 +128,7 @@ impl Machines {
             return Reception::Failed;
         }
         let computer = &mut self.servers[server as usize];
-        computer.advance(now, &mut self.finished);
+        move_on(computer, now, &mut self.finished, &mut self.begun);
         // A stalled server does not answer anything: connections pile up in its kernel.
         if !host.condition.stalled && computer.inside() + computer.waiting() >= host.most {
             return Reception::Full;
@@ -140,7 +140,7 @@ impl Machines {
     /// Request `id` is given up.
     pub(crate) fn cut(&mut self, now: u64, server: u32, id: u64) {
         let computer = &mut self.servers[server as usize];
-        computer.advance(now, &mut self.finished);
+        move_on(computer, now, &mut self.finished, &mut self.begun);
         computer.remove(id);
     }
 
@@ -151,11 +151,7 @@ impl Machines {
 
     /// Moves a server on to `now`.
     pub(crate) fn advance(&mut self, now: u64, server: u32) {
-        let computer = &mut self.servers[server as usize];
-        computer.advance(now, &mut self.finished);
-        if computer.has_begun() {
-            self.begun.extend(computer.begun().map(|(id, _)| id));
-        }
+        move_on(&mut self.servers[server as usize], now, &mut self.finished, &mut self.begun);
     }
 
     /// From now on this is wrong with a machine. Call [`Machines::advance`] for its servers first.
@@ -177,7 +173,7 @@ impl Machines {
         let mut sums = [const { Vec::new() }; 3];
         sums.iter_mut().for_each(|sum| sum.resize(self.hosts.len(), 0.0));
         for (computer, host) in self.servers.iter_mut().zip(&self.host_of) {
-            computer.advance(now, &mut self.finished);
+            move_on(computer, now, &mut self.finished, &mut self.begun);
             let Usage { done, disk, link, .. } = computer.usage();
             for (sum, nanos) in sums.iter_mut().zip([done, disk, link]) {
                 sum[*host as usize] += nanos / 1e9;
@@ -225,9 +221,17 @@ impl Machines {
         let shares = with_others(shares);
         for server in self.servers_of(machine) {
             let computer = &mut self.servers[server as usize];
-            computer.advance(now, &mut self.finished);
+            move_on(computer, now, &mut self.finished, &mut self.begun);
             computer.set_shares(&shares);
         }
+    }
+}
+
+/// Moves a server on to `now`, and notes what has finished and what has begun to stream.
+fn move_on(computer: &mut Computer, now: u64, finished: &mut Vec<(u64, u64)>, begun: &mut Vec<u64>) {
+    computer.advance(now, finished);
+    if computer.has_begun() {
+        begun.extend(computer.begun().map(|(id, _)| id));
     }
 }
 
@@ -319,6 +323,15 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_that_begins_as_another_request_comes_is_noted() {
+        let mut machines = Machines::new(&experiment(1), 1);
+        let stream = Work { demand: Demand { cpu: 10 * MS, stream: 50 * MS, ..Demand::default() }, ..Work::default() };
+        machines.receive(0, 0, 1, stream);
+        assert_eq!(machines.receive(5 * MS, 0, 2, demand()), Reception::Taken(0));
+        assert_eq!((machines.begun.as_slice(), machines.finished.len()), ([1].as_slice(), 0));
+    }
+
+    #[test]
     fn a_server_behind_two_addresses_is_one() {
         let mut experiment = experiment(2);
         let shared = |names: [&str; 2]| names.map(str::to_owned).to_vec();
@@ -332,7 +345,8 @@ mod tests {
             next += 1;
             machines.receive(0, machine, next, demand())
         };
-        // Each address has its own turn; the second server has room for one at work and one that waits, whoever sent them.
+        // Each address has its own turn; the second server has room for one at work and one that waits, whoever sent
+        // them.
         let taken = Reception::Taken;
         let found = [0, 0, 1, 1, 0, 0, 1].map(&mut receive);
         assert_eq!(found, [taken(0), taken(1), taken(1), taken(2), taken(0), Reception::Full, Reception::Full]);
