@@ -223,6 +223,7 @@ mod tests {
             until: Some(Duration::from_secs(2)),
             kind: FaultKind::Crash,
             machines: vec![0],
+            classes: Vec::new(),
         });
         let mut meter = IdleMeter::new(&experiment);
         assert_eq!(meter.every(), 12_500_000);
