@@ -197,7 +197,9 @@ mod tests {
         last(&mut profile, 0, 500, |n| (1 + n % 3, draw(&mut random, 0.025)));
         // By Little's law the number in flight follows, but a request that is released before it has done so is slow already.
         let seen = last(&mut profile, 500, 400, |n| (1 + (n / 10).min(60), draw(&mut random, 0.5)));
-        assert_eq!(seen.first(), Some(&Evidence::Changed), "{seen:?}");
+        // Requests of three numbers in flight have shown that they do not wait for one another, until the change is certain.
+        let other = seen.iter().position(|evidence| *evidence != Evidence::Free);
+        assert!(other.is_some_and(|at| at < 10 && seen[at] == Evidence::Changed), "{seen:?}");
         assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");
     }
 
