@@ -215,10 +215,11 @@ impl Limit {
         }
     }
 
-    /// Nothing is in flight; what is will be counted again.
+    /// Nothing is in flight; what is will be counted again. The method before may have let what is owed go beyond the
+    /// window: this one says anew whether it does, once it knows the nodes.
     pub(crate) fn clear(&mut self) {
         for window in &mut self.windows {
-            (window.in_flight, window.surplus, window.stuck) = (0, 0, 0);
+            (window.in_flight, window.surplus, window.stuck, window.reach) = (0, 0, 0, 0);
         }
     }
 
