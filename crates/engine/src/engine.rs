@@ -89,13 +89,13 @@ impl Engine {
     /// Stages *admit* and *queue*: takes a request in, or says why not.
     fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival) -> Result<Verdict, ShedReason> {
         let spec = self.classes.spec(class);
-        let (response_time, bounds) = (spec.guarantee.response_time, spec.queue);
+        let (guarantee, bounds) = (spec.guarantee, spec.queue);
         let state = &mut self.classes[class];
         state.observed.offered(now);
         let known = self.policy.costs() != Costs::Unknown;
         state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
         let pool = state.pool;
-        self.limit.offered(now, class, response_time);
+        self.limit.offered(now, class, guarantee);
         self.classes.roll(now, class);
         self.promote(now);
         self.demand(class);

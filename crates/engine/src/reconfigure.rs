@@ -190,6 +190,7 @@ impl Engine {
         for class in self.classes.all.ids() {
             if self.classes[class].active() {
                 self.scheduler.claims(&self.classes, class);
+                self.limit.resumes(now, class, self.classes.spec(class).guarantee);
                 self.rank(class);
             }
         }

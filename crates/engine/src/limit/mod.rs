@@ -23,7 +23,7 @@ use crate::demand::Demand;
 use crate::discipline::{Availability, LoadControl};
 use crate::dispatch::Nodes;
 use crate::index::{GroupId, Id};
-use crate::policy::{Policy, ResponseTime};
+use crate::policy::{Guarantee, Policy};
 use crate::request::{ClassId, NodeId, Why};
 use crate::scheduler::{Scheduler, Standing};
 use crate::time::Time;
@@ -342,13 +342,20 @@ impl Limit {
         self.resources().map_or(demand, |resources| resources.estimated(pool, demand))
     }
 
-    /// A class has asked for something. `limit` is its response-time limit.
+    /// A class has asked for something.
     #[inline]
-    pub(crate) fn offered(&mut self, now: Time, class: ClassId, limit: Option<ResponseTime>) {
+    pub(crate) fn offered(&mut self, now: Time, class: ClassId, guarantee: Guarantee) {
         match &mut self.method {
-            Method::Linear(method) => method.see(now, class, limit),
-            Method::Adaptive(method) => method.offered(now, class),
+            Method::Linear(method) => method.see(now, class, guarantee.response_time),
+            Method::Adaptive(method) => method.offered(now, class, guarantee.throughput.is_some()),
             _ => {}
+        }
+    }
+
+    /// A class has requests, waiting or in flight, under a new policy.
+    pub(crate) fn resumes(&mut self, now: Time, class: ClassId, guarantee: Guarantee) {
+        if let Method::Adaptive(method) = &mut self.method {
+            method.resumes(now, class, guarantee.throughput.is_some());
         }
     }
 
@@ -536,7 +543,9 @@ mod tests {
     use super::*;
     use crate::discipline::Discipline;
     use crate::engine::Engine;
-    use crate::policy::{Class, Dispatch, Ejection, Guarantee, Node, Pool, QueueBounds, RetryBudget, Statistic};
+    use crate::policy::{
+        Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic,
+    };
     use crate::request::{Arrival, Outcome, Verdict};
 
     /// A linear window takes the list of classes with traffic away at every step: nothing may pile up.

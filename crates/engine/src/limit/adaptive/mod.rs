@@ -120,8 +120,13 @@ impl Adaptive {
     }
 
     #[inline]
-    pub(super) fn offered(&mut self, now: Time, class: ClassId) {
-        self.occupancy.offered(now, class);
+    pub(super) fn offered(&mut self, now: Time, class: ClassId, claims: bool) {
+        self.occupancy.offered(now, class, claims);
+        self.next = self.next.min(self.occupancy.next);
+    }
+
+    pub(super) fn resumes(&mut self, now: Time, class: ClassId, claims: bool) {
+        self.occupancy.resumes(now, class, claims);
         self.next = self.next.min(self.occupancy.next);
     }
 

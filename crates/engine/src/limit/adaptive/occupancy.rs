@@ -209,9 +209,18 @@ impl Occupancy {
     }
 
     #[inline]
-    pub(super) fn offered(&mut self, now: Time, class: ClassId) {
+    pub(super) fn offered(&mut self, now: Time, class: ClassId, claims: bool) {
         self.activate(now, class);
-        self.holdings[class].arrivals += 1;
+        let holding = &mut self.holdings[class];
+        holding.arrivals += 1;
+        // Before the first look as well: what is owed is not held back until then.
+        holding.claims = claims;
+    }
+
+    /// A class has requests under a new policy: it is looked at, although it may not ask for anything again.
+    pub(super) fn resumes(&mut self, now: Time, class: ClassId, claims: bool) {
+        self.activate(now, class);
+        self.holdings[class].claims = claims;
     }
 
     #[inline]
