@@ -6,6 +6,7 @@
 
 mod pages;
 mod resources;
+mod surplus;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use crate::resolve::span_text;
 pub use pages::{PageTable, Route};
 use resources::by_name;
 pub use resources::{Resource, Rounds};
+pub use surplus::Surplus;
 
 /// Most characters of a template's key that are shown.
 const MAX_KEY_CHARS: usize = 128;
@@ -80,6 +82,9 @@ pub struct Group {
     pub window: Option<u32>,
     /// Requests inside.
     pub outstanding: u32,
+    /// What bounds surplus beside the window, under disciplines that tell it from what is owed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surplus: Option<Surplus>,
     /// Why the window moved last.
     pub moved: Moved,
 }
@@ -253,6 +258,14 @@ pub struct Class {
     /// Stage release: what it may still take of each resource in this round, under `mdrr`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub credit_node_seconds: BTreeMap<String, f64>,
+    /// Stage release: what it has left of its guaranteed rate, in requests. With a whole one its next request is owed;
+    /// below one it is surplus. Absent where the discipline does not count it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<f64>,
+    /// Stage release: owed requests that it may have inside whatever the others need, once requests have been seen to
+    /// wait for one another inside; absent without such a bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<f64>,
     /// Estimate of release to last byte; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_time_seconds: Option<f64>,
@@ -346,6 +359,7 @@ impl Snapshot {
                     pools: group.pools.clone(),
                     window: group.window,
                     outstanding: group.outstanding,
+                    surplus: group.surplus.map(Surplus::from),
                     moved: Moved::new(&group.moved, &class_name),
                 })
                 .collect(),
@@ -479,6 +493,8 @@ impl From<&engine::ClassSnapshot> for Class {
                 false => by_name(&class.used),
             },
             credit_node_seconds: class.credit.map(|credit| by_name(&credit)).unwrap_or_default(),
+            tokens: class.tokens,
+            part: class.part,
             compute_time_seconds: seconds(class.compute_time),
             service_time_seconds: seconds(class.service_time),
             achieved: Achieved::from(&class.achieved),

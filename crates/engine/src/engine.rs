@@ -148,6 +148,13 @@ impl Engine {
         true
     }
 
+    /// Was a request in flight released as surplus, beyond what its class is owed? `None` if the ticket is not in flight.
+    #[must_use]
+    pub fn is_surplus(&self, ticket: Ticket) -> Option<bool> {
+        let index = self.tickets.find(ticket, State::Inside)?;
+        Some(self.tickets[index].standing == Standing::Surplus)
+    }
+
     /// Something became known about a node.
     pub fn node(&mut self, now: Time, event: NodeEvent) {
         self.advance(now);

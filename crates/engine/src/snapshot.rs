@@ -62,8 +62,27 @@ pub struct GroupSnapshot {
     pub window: Option<u32>,
     /// Requests inside.
     pub outstanding: u32,
+    /// What bounds surplus beside the window, where load control tells it from what is owed.
+    pub surplus: Option<SurplusSnapshot>,
     /// Why the window moved last.
     pub moved: Moved,
+}
+
+/// What bounds surplus and what is owed in one window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SurplusSnapshot {
+    /// Owed requests that may be in flight, whatever the window. `None` once contention has been seen: then the window
+    /// bounds them as well.
+    pub reach: Option<u32>,
+    /// Requests in flight that were released as surplus.
+    pub outstanding: u32,
+    /// Requests in flight beyond the bounds of their machines, which hang or were bounded since. The window does not
+    /// count them.
+    pub stuck: u32,
+    /// Slots that the classes with a guaranteed throughput need now.
+    pub needed: f64,
+    /// Slots that what is in flight keeps from them for longer than their limits allow.
+    pub blocked: f64,
 }
 
 /// One resource of the nodes.
@@ -217,6 +236,12 @@ pub struct ClassSnapshot {
     pub used: [f64; RESOURCES],
     /// Under [`crate::Precedence::Mdrr`] what it may still take of each resource in this round, in node-seconds.
     pub credit: Option<[f64; RESOURCES]>,
+    /// What it had left of its guaranteed rate at the engine's last call, in requests, where the discipline counts that.
+    /// With a whole one the class is owed its next request; below one that is surplus.
+    pub tokens: Option<f64>,
+    /// Requests that it may have in flight whatever the others need, where load control bounds what is owed in time.
+    /// `None` is no bound.
+    pub part: Option<f64>,
     /// Waiting now.
     pub waiting: u32,
     /// Inside now.
@@ -307,6 +332,7 @@ impl Engine {
                     },
                     window: window.limit(),
                     outstanding: window.in_flight,
+                    surplus: self.limit.surplus(index),
                     moved: window.moved,
                 })
                 .collect(),
@@ -372,6 +398,8 @@ impl Engine {
             unknown: counts.unknown,
             used: counts.used.map(|used| used as f64 / 1e9),
             credit: self.scheduler.credit(id).map(|credit| credit.map(|left| left as f64 / 1e9)),
+            tokens: self.scheduler.tokens(self.now, &self.classes, id),
+            part: self.limit.part(id),
             waiting: state.queue.len,
             outstanding: state.in_flight,
             share: if self.classes.total_weight == 0 {

@@ -49,6 +49,13 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             pools: vec!["web".into()],
             window: Some(12),
             outstanding: 3,
+            surplus: Some(engine::SurplusSnapshot {
+                reach: None,
+                outstanding: 1,
+                stuck: 0,
+                needed: 2.5,
+                blocked: 0.75,
+            }),
             moved: moved(1, 3, engine::Why::NoLimit),
         }],
         classes: 2,
@@ -108,6 +115,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
             "groups": [{
                 "pools": ["web"], "window": 12, "outstanding": 3,
+                "surplus": { "outstanding": 1, "stuck": 0, "needed": 2.5, "blocked": 0.75 },
                 "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
             }],
             "classes": 2,
@@ -155,6 +163,8 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         unknown: 3,
         used: [1.5, 0.0, 0.25, 0.0],
         credit: None,
+        tokens: Some(0.5),
+        part: None,
         waiting: 0,
         outstanding: 1,
         share: 0.25,
@@ -166,6 +176,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
     let shown = serde_json::to_value(&form).unwrap();
     assert_eq!(shown["key"], "a\\u{1b}[2J\\n\u{fffd}");
     assert_eq!(shown["guarantee"]["response_time"], json!({ "statistic": "p99.9", "seconds": 0.2 }));
+    assert_eq!((&shown["tokens"], shown.get("part")), (&json!(0.5), None));
     assert_eq!(shown["compute_time_seconds"], 0.041);
     assert_eq!(shown.get("service_time_seconds"), None);
     assert_eq!(shown["used_node_seconds"], json!({ "cpu": 1.5, "disk": 0.0, "bandwidth": 0.25 }));

@@ -26,6 +26,7 @@ use crate::index::{GroupId, Id};
 use crate::policy::{Guarantee, Policy};
 use crate::request::{ClassId, NodeId, Why};
 use crate::scheduler::{Scheduler, Standing};
+use crate::snapshot::SurplusSnapshot;
 use crate::time::Time;
 
 use adaptive::Adaptive;
@@ -255,6 +256,22 @@ impl Limit {
     /// All windows: those of the first sub-queue in the order of groups, and so on.
     pub(crate) fn windows(&self) -> &[Window] {
         &self.windows
+    }
+
+    /// What bounds surplus in a window, if the method tells it apart.
+    pub(crate) fn surplus(&self, window: usize) -> Option<SurplusSnapshot> {
+        let Method::Adaptive(method) = &self.method else { return None };
+        let Window { reach, surplus, stuck, .. } = self.windows[window];
+        let (needed, blocked) = method.occupied(window);
+        Some(SurplusSnapshot { reach: (reach > 0).then_some(reach), outstanding: surplus, stuck, needed, blocked })
+    }
+
+    /// Requests of a class that may be in flight whatever the others need, if the method bounds what is owed.
+    pub(crate) fn part(&self, class: ClassId) -> Option<f64> {
+        match &self.method {
+            Method::Adaptive(method) => method.part(class),
+            _ => None,
+        }
     }
 
     /// The windows that requests of a sub-queue are counted in, one per group.

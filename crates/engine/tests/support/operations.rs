@@ -252,7 +252,7 @@ impl Model {
         self.trace.push(format!("{} {verdict:?}", self.now));
         match verdict {
             Verdict::Release { ticket, node } => {
-                self.may_enter(&before, node);
+                self.may_enter(&before, ticket, node);
                 assert!(
                     self.requests
                         .insert(ticket, Request { tag, state: State::Inside(node), arrived: self.now })
@@ -273,11 +273,9 @@ impl Model {
     }
 
     /// A release needs a free slot and a usable node with room.
-    fn may_enter(&self, before: &Snapshot, node: NodeId) {
-        assert!(
-            windows(before, node.0).any(|group| group.window.is_none_or(|w| group.outstanding < w)),
-            "no window had room"
-        );
+    fn may_enter(&self, before: &Snapshot, ticket: Ticket, node: NodeId) {
+        let owed = self.engine.is_surplus(ticket) == Some(false);
+        assert!(windows(before, node.0).any(|group| has_room(group, owed, 0)), "no window had room");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
         assert!(state.outstanding < bound(self.engine.policy(), node.0 as usize), "released beyond the node's bound");
@@ -400,7 +398,9 @@ impl Model {
             match action {
                 Action::Release { ticket, tag, node, .. } => {
                     let after = self.engine.snapshot(self.time());
-                    let within = |group: &GroupSnapshot| group.window.is_none_or(|w| group.outstanding <= w);
+                    let owed = self.engine.is_surplus(ticket) == Some(false);
+                    // The same room, one release later.
+                    let within = |group: &GroupSnapshot| has_room(group, owed, 1);
                     assert!(windows(&after, node.0).any(within), "released beyond the window");
                     assert!(before.outstanding + 1 == after.outstanding);
                     let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
@@ -467,7 +467,8 @@ impl Model {
         self.engine.policy().nodes[node.0 as usize].weight
     }
 
-    /// After a drain a request waits only for want of a slot or of a node.
+    /// After a drain a request waits only for want of a slot or of a node. What is not owed may wait as long as it would
+    /// keep slots from classes that need them.
     fn check_work_conserving(&self) {
         let snapshot = self.engine.snapshot(self.time());
         let policy = self.engine.policy();
@@ -477,7 +478,7 @@ impl Model {
             let (pool, set) = (spec.pool, ServiceSet::of(spec));
             let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {
                 let serves = spec.pool == pool && node.set.is_none_or(|its| its == set);
-                let within = |group: &GroupSnapshot| group.window.is_none_or(|window| group.outstanding < window);
+                let within = |group: &GroupSnapshot| is_kept_without_need(group, class);
                 // Where resources are shared the nodes may lack one; but they are not all idle then.
                 let idle = snapshot.resources.is_empty() || all_are_idle(policy, &snapshot, pool);
                 serves && node.room && idle && windows(&snapshot, node.node.0).all(within)
@@ -488,7 +489,7 @@ impl Model {
                 // Under one window for all, a node's own bound is the only one.
                 assert!(node.room || !free || snapshot.groups.len() > 1 || adaptive(policy), "{} is free", node.name);
             }
-            assert!(!room, "{} waits while a slot and a node are free", class.name);
+            assert!(!room, "{class:?} waits while a slot and a node are free: {snapshot:?}");
         }
     }
 }
@@ -497,6 +498,27 @@ impl Model {
 fn windows(snapshot: &Snapshot, node: u32) -> impl Iterator<Item = &GroupSnapshot> {
     let lines = snapshot.groups.iter().filter(|group| group.resource.as_deref() != Some("disk")).count();
     snapshot.groups.iter().skip(snapshot.nodes[node as usize].group as usize).step_by(lines.max(1))
+}
+
+/// Had a window room for a request, owed or surplus, before so many were released? What is owed may be inside up to its
+/// reach, and is bounded by itself: surplus that stays long cannot keep it out. What hangs is not counted.
+fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
+    let (Some(window), Some(surplus)) = (group.window, group.surplus) else {
+        return group.window.is_none_or(|window| group.outstanding < window + released);
+    };
+    let counted = group.outstanding.saturating_sub(surplus.stuck);
+    let of_owed = counted.saturating_sub(surplus.outstanding);
+    counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
+}
+
+/// Is a waiting class kept out of a window for nothing? Surplus is not, while something is needed or blocked there. Nor
+/// is a claim beyond the class's part, once contention has been seen. Where the discipline counts no tokens, a class is
+/// owed its part of the window alone, and the model does not know it.
+fn is_kept_without_need(group: &GroupSnapshot, class: &ClassSnapshot) -> bool {
+    let Some(surplus) = group.surplus else { return has_room(group, true, 0) };
+    let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
+    let claims = owed && (surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part));
+    has_room(group, owed, 0) && (claims || surplus.needed + surplus.blocked < 1e-6)
 }
 
 /// Is nothing inside the machines of a pool's usable nodes?

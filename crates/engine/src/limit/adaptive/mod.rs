@@ -144,6 +144,16 @@ impl Adaptive {
         self.occupancy.again(now, (from as usize, slot.window as usize), slot.class, slot.released);
     }
 
+    /// Slots of a window that claimants need, and that are blocked.
+    pub(super) fn occupied(&self, window: usize) -> (f64, f64) {
+        self.occupancy.occupied(window)
+    }
+
+    /// Requests of a class that may be in flight whatever the others need, if that is known.
+    pub(super) fn part(&self, class: ClassId) -> Option<f64> {
+        self.occupancy.part(class)
+    }
+
     /// May a request of the class be released in this standing into this window, which has room?
     #[inline]
     pub(super) fn admits(&self, class: ClassId, standing: Standing, window: usize) -> bool {

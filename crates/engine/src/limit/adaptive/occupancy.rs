@@ -260,6 +260,16 @@ impl Occupancy {
         holding.square += (seconds * seconds - holding.square) / holding.count;
     }
 
+    /// L and what is blocked of a window.
+    pub(super) fn occupied(&self, window: usize) -> (f64, f64) {
+        let need = &self.needs[window];
+        (need.slots, need.blocked.max(0.0))
+    }
+
+    pub(super) fn part(&self, class: ClassId) -> Option<f64> {
+        self.holdings.get(class).map(|holding| holding.part).filter(|part| part.is_finite())
+    }
+
     /// May a request of the class be released in this standing?
     #[inline]
     pub(super) fn admits(&self, class: ClassId, standing: Standing, room: Room) -> bool {
