@@ -322,7 +322,7 @@ pub struct Achieved {
     /// The guaranteed statistic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited: Option<Statistic>,
-    /// Throughput guarantee held; absent without one.
+    /// Throughput guarantee held: 99 % of what arrived within the guaranteed rate is served; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput_held: Option<bool>,
     /// Response-time guarantee held; absent without one or without completions.

@@ -8,7 +8,7 @@ use crate::limit::{Limit, LimitView};
 use crate::policy::{InvalidPolicy, Policy};
 use crate::queue::{Bounds, Queues};
 use crate::random::Random;
-use crate::request::{Action, Arrival, ClassId, NodeEvent, Shed, ShedReason, TemplateId, Ticket, Verdict};
+use crate::request::{Action, Arrival, ClassId, NodeEvent, ShedReason, TemplateId, Ticket, Verdict};
 use crate::scheduler::{Scheduler, SchedulerView, Standing};
 use crate::ticket::{Entry, State, Tickets};
 use crate::time::Time;
@@ -83,15 +83,17 @@ impl Engine {
             Some(state) if state.live => arrival.class,
             _ => self.classes.default_class(),
         };
-        self.enter(now, class, &arrival).unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason)))
+        let (guarantee, service) = (self.classes.spec(class).guarantee, self.classes.service_time(class));
+        let owed = self.classes[class].observed.offered(now, &guarantee, service);
+        let verdict = self.enter(now, class, &arrival, owed);
+        verdict.unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason)))
     }
 
-    /// Stages *admit* and *queue*: takes a request in, or says why not.
-    fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival) -> Result<Verdict, ShedReason> {
+    /// Stages *admit* and *queue*: takes a request in, or says why not. `owed` says that it is within its class's guarantee.
+    fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival, owed: bool) -> Result<Verdict, ShedReason> {
         let spec = self.classes.spec(class);
         let (guarantee, bounds) = (spec.guarantee, spec.queue);
         let state = &mut self.classes[class];
-        state.observed.offered(now);
         let known = self.policy.costs() != Costs::Unknown;
         state.observed.counts.unknown += u64::from(known && arrival.demand.is_none());
         let pool = state.pool;
@@ -121,12 +123,14 @@ impl Engine {
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             self.decide(&offer, standing, Step::Release)?;
             let index = self.accept(now, class, arrival, (demand, sub_queue));
+            self.tickets[index].owed = owed;
             let node = self.send(now, index);
             return Ok(Verdict::Release { ticket: self.tickets.ticket(index), node });
         }
         self.queues.room(class, arrival.flow, &self.classes[class].queue, bounds)?;
         self.decide(&offer, standing, Step::Queue)?;
         let index = self.accept(now, class, arrival, (demand, sub_queue));
+        self.tickets[index].owed = owed;
         let bounds = self.bounds(class);
         let state = &mut self.classes[class];
         if self.queues.push(&mut self.tickets, &mut state.queue, index, bounds) {
@@ -140,10 +144,9 @@ impl Engine {
     /// The client of a *waiting* request left, or the driver gave it up: its place is free at once.
     /// False if the ticket does not wait (it was released or shed already, or is stale).
     pub fn cancel(&mut self, now: Time, ticket: Ticket) -> bool {
-        self.advance(now);
+        let now = self.advance(now);
         let Some(index) = self.tickets.find(ticket, State::Waiting) else { return false };
-        let class = self.tickets[index].class;
-        self.classes[class].observed.counts.cancelled += 1;
+        self.left(now, index);
         self.forget(index);
         true
     }
@@ -300,7 +303,7 @@ impl Engine {
     }
 
     /// A waiting request is gone.
-    fn forget(&mut self, index: u32) {
+    pub(crate) fn forget(&mut self, index: u32) {
         let class = self.tickets[index].class;
         if self.dequeue(index) {
             self.rank(class);
@@ -309,22 +312,6 @@ impl Engine {
         if !self.classes[class].active() {
             self.retire(class);
         }
-    }
-
-    /// A waiting request is turned away.
-    pub(crate) fn turn_away(&mut self, now: Time, index: u32, reason: ShedReason) -> Action {
-        let entry = &self.tickets[index];
-        let (class, tag, waited) = (entry.class, entry.tag, now.since(entry.arrived));
-        let ticket = self.tickets.ticket(index);
-        let shed = self.refuse(now, class, reason);
-        self.forget(index);
-        Action::Shed { ticket, tag, shed, waited }
-    }
-
-    fn refuse(&mut self, now: Time, class: ClassId, reason: ShedReason) -> Shed {
-        self.classes[class].observed.shed(now, reason);
-        let fallback = self.classes.spec(class).fallback.map(|index| ClassId(index as u32));
-        Shed { reason, retry_after: self.retry_after(class, reason), fallback }
     }
 
     /// What the queues need to know of a class.
@@ -339,18 +326,6 @@ impl Engine {
         let (last, reason) = self.admission.deadline(&self.classes, class, arrived);
         // Exactly on time is still in time.
         (last + Duration::from_nanos(1), reason)
-    }
-
-    /// When trying again makes sense: when the queue will have drained, between 1 and 60 s; with no
-    /// usable node, when a health check may have found one.
-    fn retry_after(&self, class: ClassId, reason: ShedReason) -> Duration {
-        if reason == ShedReason::NoNode {
-            return Duration::from_secs(5);
-        }
-        let state = &self.classes[class];
-        let each = state.expected.seconds().unwrap_or(0.0) / f64::from(state.in_flight.max(1));
-        let seconds = (f64::from(state.queue.len) * each).ceil().clamp(1.0, 60.0);
-        Duration::from_secs(seconds as u64)
     }
 
     /// Admission, and what it sees.

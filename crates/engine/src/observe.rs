@@ -6,7 +6,7 @@ use crate::demand::Costs;
 use crate::engine::Engine;
 use crate::limit::Completion;
 use crate::request::{NodeId, Outcome, Ticket};
-use crate::ticket::State;
+use crate::ticket::{Entry, State};
 use crate::time::Time;
 
 impl Engine {
@@ -20,13 +20,23 @@ impl Engine {
             Outcome::LastByte { status } => self.answered(now, index, status),
             Outcome::Upgraded => self.answered(now, index, 101),
             Outcome::Reset => {
-                let class = self.tickets[index].class;
-                self.classes[class].observed.counts.cancelled += 1;
+                self.left(now, index);
                 self.leave(now, index);
             }
             Outcome::Failed { retryable } => return self.failed(now, index, retryable),
         }
         None
+    }
+
+    /// The client of a request is gone.
+    pub(crate) fn left(&mut self, now: Time, index: u32) {
+        let Entry { class, arrived, owed, adopted, .. } = self.tickets[index];
+        let terms = self.terms(class);
+        let observed = &mut self.classes[class].observed;
+        observed.counts.cancelled += 1;
+        if owed && !adopted {
+            observed.left(now, arrived, terms);
+        }
     }
 
     fn answered(&mut self, now: Time, index: u32, status: u16) {

@@ -3,12 +3,13 @@
 //! Per class: counts since the start, and a sliding window of ten seconds in five slots of two, long
 //! against a request and short against an operator's patience (Quorum Sec. 3 wants the frame of a
 //! guarantee to be substantially longer than one request; its figures use two-second points).
-//! Whether a limit is held is counted exactly (served above the limit); the percentiles shown are read
+//! Whether a limit is held is counted exactly (served above the limit), and so is a throughput (see `ledger`); the percentiles shown are read
 //! from a histogram with eight buckets per doubling, interpolated, good to about 3 %.
 
 use core::time::Duration;
 
 use crate::demand::RESOURCES;
+use crate::ledger::{Ledger, Terms};
 use crate::policy::{Guarantee, Statistic};
 use crate::request::ShedReason;
 use crate::snapshot::Achieved;
@@ -84,6 +85,8 @@ pub(crate) struct Observed {
     learned: Option<f64>,
     sample_sum: f64,
     sample_count: u32,
+    /// What its throughput guarantee owes it. Made at the first arrival, like the histogram.
+    ledger: Option<Box<Ledger>>,
 }
 
 impl Observed {
@@ -97,6 +100,7 @@ impl Observed {
             learned: None,
             sample_sum: 0.0,
             sample_count: 0,
+            ledger: None,
         }
     }
 
@@ -115,10 +119,24 @@ impl Observed {
         (self.slot % SLOTS as u64) as usize
     }
 
-    pub(crate) fn offered(&mut self, now: Time) {
+    /// An arrival. Is it owed an answer? `service` is the class's service time in seconds.
+    pub(crate) fn offered(&mut self, now: Time, guarantee: &Guarantee, service: Option<f64>) -> bool {
         self.counts.offered += 1;
         let slot = self.current(now);
         self.slots[slot].offered += 1;
+        let Some(rate) = guarantee.throughput else { return false };
+        let terms = Terms::of(guarantee, service);
+        if !self.ledger.as_ref().is_some_and(|ledger| ledger.suits(terms)) {
+            self.ledger = None;
+        }
+        self.ledger.get_or_insert_with(|| Box::new(Ledger::new(now, terms))).offered(now, rate)
+    }
+
+    /// The client left a request that was owed an answer.
+    pub(crate) fn left(&mut self, now: Time, arrived: Time, terms: Terms) {
+        if let Some(ledger) = self.ledger.as_mut().filter(|_| now.since(arrived) <= terms.limit) {
+            ledger.left(now, arrived);
+        }
     }
 
     pub(crate) fn shed(&mut self, now: Time, reason: ShedReason) {
@@ -137,6 +155,9 @@ impl Observed {
         slot.over += u32::from(guarantee.response_time.is_some_and(|rt| response > rt.limit));
         let histogram = self.histogram.get_or_insert_with(|| Box::new([[0; BUCKETS]; SLOTS]));
         histogram[index][bucket(nanos(response))] += 1;
+        if let Some(ledger) = &mut self.ledger {
+            ledger.answered(now, Time::from_nanos(now.as_nanos().saturating_sub(nanos(response))));
+        }
     }
 
     /// One more compute time of a good answer. The service time learned is the smallest mean of
@@ -177,9 +198,8 @@ impl Observed {
         self.learned
     }
 
-    /// What the class got over the window that ends at `now`. `present` requests wait or are inside:
-    /// they are offered and neither served nor lost yet.
-    pub(crate) fn achieved(&self, now: Time, guarantee: &Guarantee, present: u32) -> Achieved {
+    /// What the class got over the window that ends at `now`. `service` is its service time in seconds.
+    pub(crate) fn achieved(&self, now: Time, guarantee: &Guarantee, service: Option<f64>) -> Achieved {
         let newest = now.as_nanos() / SLOT;
         let live = |slot: u64| slot <= self.slot && slot + SLOTS as u64 > newest;
         let oldest = newest.saturating_sub(SLOTS as u64 - 1);
@@ -218,10 +238,9 @@ impl Observed {
             Statistic::Average => mean.is_some_and(|m| m <= rt.limit),
             Statistic::Percentile(p) => f64::from(total.over) <= f64::from(total.served) * (1.0 - p / 100.0) + 1e-9,
         });
-        let throughput_held = guarantee.throughput.map(|g| {
-            let owed = f64::from(total.offered).min(g * seconds);
-            f64::from(total.served) + f64::from(present) >= 0.99 * owed
-        });
+        let terms = Terms::of(guarantee, service);
+        let throughput_held =
+            guarantee.throughput.map(|_| self.ledger.as_ref().is_none_or(|ledger| ledger.is_held(now, terms)));
         Achieved {
             seconds,
             offered_per_s: rate(total.offered),
@@ -310,7 +329,7 @@ mod tests {
             observed.served(Time::from_millis(500), Duration::from_secs_f64(*t), &Guarantee::default());
         }
         exact.sort_by(f64::total_cmp);
-        let got = observed.achieved(Time::from_millis(1000), &Guarantee::default(), 0);
+        let got = observed.achieved(Time::from_millis(1000), &Guarantee::default(), None);
         for (value, p) in [(got.p50, 0.50), (got.p95, 0.95), (got.p99, 0.99)] {
             let (value, exact) = (value.unwrap().as_secs_f64(), exact[(50_000.0 * p) as usize]);
             assert!((value / exact - 1.0).abs() < 0.03, "p{p}: {value} instead of {exact}");
@@ -324,16 +343,16 @@ mod tests {
         let guarantee = Guarantee { throughput: Some(10.0), response_time: Some(rt) };
         let mut observed = Observed::new(Time::ZERO);
         for _ in 0..100 {
-            observed.offered(Time::from_millis(100));
+            observed.offered(Time::from_millis(100), &guarantee, None);
             observed.served(Time::from_millis(200), Duration::from_millis(300), &guarantee);
         }
-        let then = observed.achieved(Time::from_millis(9_000), &guarantee, 0);
+        let then = observed.achieved(Time::from_millis(9_000), &guarantee, None);
         assert_eq!((then.response_time_held, then.throughput_held), (Some(false), Some(true)));
-        let later = observed.achieved(Time::from_millis(60_000), &guarantee, 0);
+        let later = observed.achieved(Time::from_millis(60_000), &guarantee, None);
         assert_eq!((later.served_per_s, later.response_time_held, later.p95), (0.0, None, None));
-        observed.offered(Time::from_millis(60_000));
+        observed.offered(Time::from_millis(60_000), &guarantee, None);
         observed.served(Time::from_millis(60_100), Duration::from_millis(50), &guarantee);
-        let last = observed.achieved(Time::from_millis(60_100), &guarantee, 0);
+        let last = observed.achieved(Time::from_millis(60_100), &guarantee, None);
         assert_eq!(last.response_time_held, Some(true));
     }
 

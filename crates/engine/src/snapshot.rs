@@ -277,7 +277,8 @@ pub struct Achieved {
     pub p99: Option<Duration>,
     /// The guaranteed statistic.
     pub limited: Option<(Statistic, Duration)>,
-    /// Throughput guarantee held: served ≥ 0.99 × min(offered, guaranteed). `None` without one.
+    /// Throughput guarantee held: 99 % of what arrived within the guaranteed rate is served. What waits or is in flight for
+    /// longer than a request of the class may is not. `None` without a guarantee.
     pub throughput_held: Option<bool>,
     /// Response-time guarantee held. `None` without one or without completions.
     pub response_time_held: Option<bool>,
@@ -409,7 +410,7 @@ impl Engine {
             },
             compute_time: state.expected.seconds().and_then(seconds),
             service_time: self.classes.service_time(id).and_then(seconds),
-            achieved: state.observed.achieved(now, &spec.guarantee, state.queue.len + state.in_flight),
+            achieved: state.observed.achieved(now, &spec.guarantee, self.classes.service_time(id)),
         }
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Entry {
     pub(crate) retries: u8,
     /// Its response has begun: it is not tried again.
     pub(crate) first_byte: bool,
+    /// It arrived within the guaranteed rate of its class.
+    pub(crate) owed: bool,
     /// Its class was removed while it was here: its times say nothing about its new class.
     pub(crate) adopted: bool,
 }
@@ -110,6 +112,7 @@ impl Tickets {
             among: 0,
             retries: 0,
             first_byte: false,
+            owed: false,
             adopted: false,
         };
         if self.free == NONE {

@@ -1,0 +1,58 @@
+//! What the engine says of its promises is true.
+
+mod support;
+
+use support::*;
+use weirgate_engine::*;
+
+const GOLD: ClassId = ClassId(0);
+
+fn p95(limit: u64) -> Option<(Statistic, u64)> {
+    Some((Statistic::Percentile(95.0), limit))
+}
+
+fn load(rate: f64) -> Load {
+    Load { rate, demand: 0.010, exponential: true }
+}
+
+/// Two nodes of two CPUs do 400/s.
+fn bench(discipline: Discipline, gold: f64, others: f64) -> Bench {
+    let classes = vec![class("gold", Some(150.0), p95(400), Some(10)), class("rest", None, None, None)];
+    Bench::new(policy(discipline, 2, classes), 2.0, vec![load(gold), load(others)], 7)
+}
+
+fn held(bench: &Bench) -> bool {
+    let classes = bench.engine.classes(Time::ZERO, GOLD, 1);
+    classes[0].achieved.throughput_held.expect("a throughput is guaranteed")
+}
+
+/// Without a limit on what is in flight everything is in the nodes and a tenth is served.
+#[test]
+fn what_is_in_flight_does_not_count_as_served() {
+    let mut bench = bench(Discipline::none(), 150.0, 100.0);
+    for second in 1..20 {
+        bench.run(f64::from(second));
+        assert!(held(&bench), "all of it is served: {second}");
+    }
+    bench.slow_down(&[0, 1], 0.05);
+    let before = bench.tallies[0].served.len();
+    for second in 23..60 {
+        bench.run(f64::from(second));
+        assert!(!held(&bench), "{second}");
+    }
+    assert!((bench.tallies[0].served.len() - before) < 600, "of six thousand");
+}
+
+/// A discipline that keeps the promise is said to keep it, calm or not, from the first moment on.
+#[test]
+fn a_promise_that_is_kept_is_said_to_be_kept() {
+    let mut bench = bench(Discipline::weirgate(), 140.0, 100.0);
+    for tenth in 1..300 {
+        bench.run(f64::from(tenth) / 10.0);
+        if tenth == 100 {
+            bench.set_rate(1, 2000.0);
+        }
+        assert!(held(&bench), "{tenth}");
+    }
+    assert_eq!(bench.tallies[0].shed, 0);
+}
