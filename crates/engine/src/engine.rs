@@ -86,7 +86,7 @@ impl Engine {
         let (guarantee, service) = (self.classes.spec(class).guarantee, self.classes.service_time(class));
         let owed = self.classes[class].observed.offered(now, &guarantee, service);
         let verdict = self.enter(now, class, &arrival, owed);
-        verdict.unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason)))
+        verdict.unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason, owed)))
     }
 
     /// Stages *admit* and *queue*: takes a request in, or says why not. `owed` says that it is within its class's guarantee.

@@ -29,7 +29,13 @@ const PERCENTILES: u32 = 2;
 /// Requests under way that are luck, whatever their share: for twice the patience.
 const LATE: u32 = 2;
 /// What a request without a limit has at least: a second is not slow for a page.
-const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+/// What a class sent lately, in nanoseconds: the window in which the judge looks at the reaction.
+const LATELY: u64 = 2_000_000_000;
+/// Requests beyond the guarantee that are luck, and their share: a bucket of one token misses some of a class that sends
+/// less than its rate at random times.
+const LUCK: (u32, u32) = (2, 10);
+
 /// By which figures a class is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
@@ -66,6 +72,7 @@ impl Terms {
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     /// Of what arrived in it.
+    offered: u32,
     owed: u32,
     answered: u32,
     /// Answers that were given in it.
@@ -124,6 +131,7 @@ impl Ledger {
             self.arrivals.take(now, rate, 1.0, 0.0);
         }
         let slot = self.current(now);
+        slot.offered += 1;
         slot.owed += u32::from(owed);
         owed
     }
@@ -171,6 +179,14 @@ impl Ledger {
             answered += slot.answered;
         }
         if is_enough(answered, owed) { 0 } else { owed - answered }
+    }
+
+    /// Does the class ask for no more than it is guaranteed, lately?
+    pub(crate) fn asks_within(&self, now: Time) -> bool {
+        let from = now.as_nanos().saturating_sub(LATELY) / self.length;
+        let lately = self.window(now).filter(|(at, _)| *at >= from);
+        let (offered, owed) = lately.fold((0, 0), |(all, owed), (_, slot)| (all + slot.offered, owed + slot.owed));
+        offered.saturating_sub(owed) <= LUCK.0.max(offered / LUCK.1)
     }
 }
 

@@ -163,6 +163,21 @@ fn a_client_that_leaves_in_time_is_owed_nothing() {
     assert!(first(&held(p95(100.0, 200), None, &left(900), 30_000), false).is_some());
 }
 
+#[test]
+fn it_knows_a_class_that_asks_for_more_than_its_guarantee() {
+    let play = |rate: f64, gap: u64| {
+        let mut ledger = Ledger::new(AT(0), Terms::of(&unlimited(rate), None));
+        (0..20_000).step_by(gap as usize).for_each(|at| {
+            ledger.offered(AT(at), rate);
+        });
+        ledger
+    };
+    assert!(play(100.0, 10).asks_within(AT(20_000)) && play(0.5, 3000).asks_within(AT(20_000)));
+    assert!(!play(100.0, 8).asks_within(AT(20_000)) && !play(1.0, 100).asks_within(AT(20_000)));
+    // It has stopped since.
+    assert!(play(100.0, 5).asks_within(AT(23_000)));
+}
+
 /// The same count from the events themselves, over the same borders of slots.
 fn brute(guarantee: Guarantee, requests: &[(u64, Fate)], now: u64) -> bool {
     let terms = Terms::of(&guarantee, None);

@@ -9,7 +9,7 @@
 use core::time::Duration;
 
 use crate::demand::RESOURCES;
-use crate::ledger::{Ledger, Terms};
+use crate::ledger::{Ledger, SECOND, Terms};
 use crate::policy::{Guarantee, Statistic};
 use crate::request::ShedReason;
 use crate::snapshot::Achieved;
@@ -87,6 +87,8 @@ pub(crate) struct Observed {
     sample_count: u32,
     /// What its throughput guarantee owes it. Made at the first arrival, like the histogram.
     ledger: Option<Box<Ledger>>,
+    /// Since when the class has had requests in flight and no good answer. Says nothing while none is in flight.
+    silent_since: Time,
 }
 
 impl Observed {
@@ -101,6 +103,7 @@ impl Observed {
             sample_sum: 0.0,
             sample_count: 0,
             ledger: None,
+            silent_since: now,
         }
     }
 
@@ -132,11 +135,30 @@ impl Observed {
         self.ledger.get_or_insert_with(|| Box::new(Ledger::new(now, terms))).offered(now, rate)
     }
 
+    /// A request is released. `alone` says that nothing else of the class is in flight.
+    #[inline]
+    pub(crate) fn released(&mut self, now: Time, alone: bool) {
+        if alone {
+            self.silent_since = now;
+        }
+    }
+
     /// The client left a request that was owed an answer.
     pub(crate) fn left(&mut self, now: Time, arrived: Time, terms: Terms) {
         if let Some(ledger) = self.ledger.as_mut().filter(|_| now.since(arrived) <= terms.limit) {
             ledger.left(now, arrived);
         }
+    }
+
+    /// Has nothing been answered for longer than a request of the class may take, and for a second at least? Asked while
+    /// some of them are in flight.
+    pub(crate) fn is_silent(&self, now: Time, terms: Terms) -> bool {
+        now.since(self.silent_since) > terms.limit.max(SECOND)
+    }
+
+    /// Does the class ask for no more than it is guaranteed?
+    pub(crate) fn asks_within(&self, now: Time) -> bool {
+        self.ledger.as_ref().is_some_and(|ledger| ledger.asks_within(now))
     }
 
     pub(crate) fn shed(&mut self, now: Time, reason: ShedReason) {
@@ -155,6 +177,7 @@ impl Observed {
         slot.over += u32::from(guarantee.response_time.is_some_and(|rt| response > rt.limit));
         let histogram = self.histogram.get_or_insert_with(|| Box::new([[0; BUCKETS]; SLOTS]));
         histogram[index][bucket(nanos(response))] += 1;
+        self.silent_since = now;
         if let Some(ledger) = &mut self.ledger {
             ledger.answered(now, Time::from_nanos(now.as_nanos().saturating_sub(nanos(response))));
         }

@@ -42,6 +42,7 @@ impl Engine {
         let budget = self.classes.spec(class).retry;
         let state = &mut self.classes[class];
         state.retry.deposit(&budget);
+        state.observed.released(now, state.in_flight == 0);
         state.in_flight += 1;
         self.admission.released(now, class, sub_queue);
         let entry = &mut self.tickets[index];

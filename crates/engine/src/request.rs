@@ -96,11 +96,14 @@ pub enum ShedReason {
     ServerLoad,
     /// It takes more of a resource than any node of its pool has: see [`crate::LoadControl::ResourceAvailability`].
     TooLarge,
+    /// The nodes are the cause: they answer nothing of its class, or they are too slow or too few for a class that sends
+    /// no more than it is guaranteed.
+    NodesSlow,
 }
 
 impl ShedReason {
     /// Every reason, in a fixed order: counters are arrays in this order.
-    pub const ALL: [ShedReason; 10] = [
+    pub const ALL: [ShedReason; 11] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
         ShedReason::FlowFull,
@@ -111,6 +114,7 @@ impl ShedReason {
         ShedReason::Threshold,
         ShedReason::ServerLoad,
         ShedReason::TooLarge,
+        ShedReason::NodesSlow,
     ];
 
     /// Its place in [`ShedReason::ALL`].
@@ -133,6 +137,7 @@ impl ShedReason {
             ShedReason::Threshold => "threshold",
             ShedReason::ServerLoad => "server_load",
             ShedReason::TooLarge => "too_large",
+            ShedReason::NodesSlow => "nodes_slow",
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine says of its promises is true.
+//! What the engine says of its promises is true: whether a throughput is held, and why a request was turned away.
 
 mod support;
 
@@ -24,6 +24,10 @@ fn bench(discipline: Discipline, gold: f64, others: f64) -> Bench {
 fn held(bench: &Bench) -> bool {
     let classes = bench.engine.classes(Time::ZERO, GOLD, 1);
     classes[0].achieved.throughput_held.expect("a throughput is guaranteed")
+}
+
+fn shed(bench: &Bench, reason: ShedReason) -> u64 {
+    bench.engine.classes(Time::ZERO, GOLD, 1)[0].shed[reason.index()]
 }
 
 /// Without a limit on what is in flight everything is in the nodes and a tenth is served.
@@ -55,4 +59,38 @@ fn a_promise_that_is_kept_is_said_to_be_kept() {
         assert!(held(&bench), "{tenth}");
     }
     assert_eq!(bench.tallies[0].shed, 0);
+}
+
+/// Nodes that hang are the cause, and not the class that waits for them.
+#[test]
+fn nodes_that_hang_are_told_as_the_cause() {
+    let mut bench = bench(Discipline::weirgate(), 140.0, 50.0);
+    bench.run(10.0);
+    bench.stall(true);
+    bench.run(20.0);
+    let snapshot = bench.engine.classes(Time::ZERO, GOLD, 2);
+    let told: Vec<u64> = snapshot.iter().map(|class| class.shed[ShedReason::NodesSlow.index()]).collect();
+    let all: Vec<u64> = snapshot.iter().map(|class| class.shed.iter().sum()).collect();
+    assert!(told[0] > 500 && told[0] * 100 >= all[0] * 95, "{told:?} of {all:?}");
+    assert_eq!(shed(&bench, ShedReason::Overload), 0);
+    assert!(!held(&bench));
+}
+
+/// Too few nodes for what a class is guaranteed are the cause as well, and so is a class that asks for more.
+#[test]
+fn the_cause_is_the_nodes_or_the_class() {
+    let mut bench = bench(Discipline::weirgate(), 140.0, 50.0);
+    bench.run(10.0);
+    bench.slow_down(&[0, 1], 0.15);
+    bench.run(30.0);
+    let (nodes, class) = (shed(&bench, ShedReason::NodesSlow), shed(&bench, ShedReason::Overload));
+    assert!(nodes > 500 && class * 20 < nodes, "{nodes} and {class}");
+    bench.slow_down(&[0, 1], 1.0);
+    bench.run(45.0);
+    let nodes = shed(&bench, ShedReason::NodesSlow);
+    bench.set_rate(0, 1200.0);
+    bench.run(65.0);
+    let class = shed(&bench, ShedReason::Overload);
+    let blamed = shed(&bench, ShedReason::NodesSlow) - nodes;
+    assert!(class > 5_000 && blamed * 50 < class, "{class} and {blamed}");
 }

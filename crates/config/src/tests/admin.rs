@@ -158,7 +158,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         served: 7,
         failed: 1,
         cancelled: 0,
-        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0],
+        shed: [1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 3],
         retried: 1,
         unknown: 3,
         used: [1.5, 0.0, 0.25, 0.0],
@@ -183,7 +183,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
     assert_eq!((&shown["unknown_routes"], shown.get("credit_node_seconds")), (&json!(3), None));
     let reasons: Vec<&str> = form.shed.keys().map(String::as_str).collect();
     assert_eq!(reasons.len(), engine::ShedReason::ALL.len());
-    assert_eq!((form.shed["deadline"], form.shed["queue_timeout"]), (1, 2));
+    assert_eq!((form.shed["deadline"], form.shed["queue_timeout"], form.shed["nodes_slow"]), (1, 2, 3));
     assert_eq!(serde_json::from_value::<Class>(shown).unwrap(), form);
 }
 

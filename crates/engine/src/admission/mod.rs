@@ -120,6 +120,11 @@ impl Admission {
         }
     }
 
+    /// Does the method let in what is owed before all surplus? Then only the nodes can be too slow for it.
+    pub(crate) fn serves_owed_first(&self) -> bool {
+        matches!(self, Admission::Predict(_))
+    }
+
     /// Is it refused at this step, and why?
     #[inline]
     pub(crate) fn decide(
