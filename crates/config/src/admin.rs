@@ -62,8 +62,9 @@ pub struct Snapshot {
     /// Stage queue: waiting requests by tag, where the discipline has tags.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<Tag>,
-    /// Slot-seconds per second that the guarantees need, as far as service times are known.
-    pub demanded_capacity: f64,
+    /// Slot-seconds per second that the guarantees need, as far as service times are known; absent if none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub demanded_capacity: Option<f64>,
     /// Slot-seconds per second of the usable nodes; absent if unknown of one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable_capacity: Option<f64>,

@@ -168,6 +168,21 @@ impl Feasibility {
 }
 
 impl PoolDemand {
+    /// Is nothing known of what is asked?
+    fn is_unknown(&self) -> bool {
+        self.demanded == 0.0 && self.classes.iter().any(|class| class.demand.is_none())
+    }
+
+    /// What is asked, for people: `0.4`, `at least 0.4` or `an unknown number`.
+    fn asked(&self) -> String {
+        let some = self.classes.iter().any(|class| class.demand.is_none());
+        match (self.is_unknown(), some) {
+            (true, _) => "an unknown number".to_owned(),
+            (false, true) => format!("at least {}", number_text(self.demanded)),
+            (false, false) => number_text(self.demanded),
+        }
+    }
+
     /// `Some(false)` if the known part alone does not fit, `Some(true)` if all is known and fits.
     #[must_use]
     pub fn fits(&self) -> Option<bool> {
@@ -261,7 +276,7 @@ impl fmt::Display for Feasibility {
 
 impl fmt::Display for PoolDemand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, asked) = (&self.pool, number_text(self.demanded));
+        let (name, asked) = (&self.pool, self.asked());
         if self.classes.is_empty() && self.templates.is_empty() {
             return writeln!(f, "pool {name}: no throughput is guaranteed");
         }
@@ -277,15 +292,28 @@ impl fmt::Display for PoolDemand {
             return Ok(());
         }
         match self.capacity {
+            // Of nothing that is known no share can be told.
+            Some(capacity) if self.is_unknown() => {
+                let capacity = number_text(capacity);
+                writeln!(f, "pool {name}: guarantees need {asked} of the {capacity} slot-seconds/s")?;
+            }
             Some(capacity) => {
                 let share = number_text(self.demanded / capacity * 100.0);
                 let capacity = number_text(capacity);
-                let fits = if self.fits() == Some(false) { "does not fit" } else { "fits" };
+                let fits = match self.fits() {
+                    Some(false) => "does not fit",
+                    None if self.classes.iter().any(|class| class.demand.is_none()) => "fits as far as it is known",
+                    _ => "fits",
+                };
                 writeln!(f, "pool {name}: guarantees need {asked} of {capacity} slot-seconds/s ({share} %): {fits}")?;
             }
             None => {
                 let unknown = crate::errors::listed(self.unknown_machines.iter().map(String::as_str));
-                writeln!(f, "pool {name}: guarantees need {asked} slot-seconds/s; capacity of {unknown} is not given")?;
+                let of = if self.is_unknown() { " of" } else { "" };
+                writeln!(
+                    f,
+                    "pool {name}: guarantees need {asked}{of} slot-seconds/s; capacity of {unknown} is not given"
+                )?;
             }
         }
         for class in &self.classes {

@@ -300,6 +300,11 @@ impl Classes {
         old
     }
 
+    /// What all guarantees need in slots; `None` if nothing is known of any class. `priced` says that a page table knows.
+    pub(crate) fn demanded(&self, priced: bool) -> Option<f64> {
+        (priced || self.known.1 > 0 || self.total_weight == 0).then_some(self.total_weight as f64 / 1e9)
+    }
+
     /// What its guarantee needs in slots, as far as the service time is known.
     fn slots(&self, class: ClassId) -> f64 {
         let Some(service) = self.service_time(class) else { return 0.0 };

@@ -45,8 +45,8 @@ pub struct Snapshot {
     /// Under [`crate::Precedence::Mdrr`] the rounds of every pool.
     pub rounds: Vec<RoundsSnapshot>,
     /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
-    /// no service time is known counts with the others' mean.
-    pub demanded_capacity: f64,
+    /// no service time is known counts with the others' mean. `None` if none is known of any class.
+    pub demanded_capacity: Option<f64>,
     /// Slot-seconds per second of the usable nodes, if every one of them is known.
     pub usable_capacity: Option<f64>,
 }
@@ -339,7 +339,7 @@ impl Engine {
                 .collect(),
             classes: self.classes.all.iter().filter(|c| c.live).count() as u32,
             usable_capacity: machines.values().copied().sum(),
-            demanded_capacity: self.classes.total_weight as f64 / 1e9,
+            demanded_capacity: self.classes.demanded(self.policy.is_priced()),
             partitions: self.nodes.partitions.iter().map(|p| self.partition_snapshot(p)).collect(),
             localities: self.nodes.localities(&self.policy),
             tags: self.tag_snapshots(),

@@ -100,7 +100,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             begun: 9,
             turns: vec![engine::ClassId(0), engine::ClassId(1), engine::ClassId(0)],
         }],
-        demanded_capacity: 6.4,
+        demanded_capacity: Some(6.4),
         usable_capacity: None,
     };
     let form = Snapshot::new(&engine, name);

@@ -45,6 +45,17 @@ fn what_is_unknown_is_said() {
     let (two, _) = report(TWO, learned);
     assert_eq!(two.fits(), None);
     assert!(two.to_string().contains("class a: 5/s, its service time is not given"), "{two}");
+    assert!(
+        two.to_string().starts_with("pool web: guarantees need an unknown number of the 4 slot-seconds/s\n"),
+        "{two}"
+    );
+    let (three, _) = report(unknown, learned);
+    assert!(three.to_string().contains("need an unknown number of slot-seconds/s; capacity of `b:1`"), "{three}");
+    let (four, _) = report(TWO, &(class("b", 250, 8) + learned));
+    assert!(
+        four.to_string().contains("need at least 2 of 4 slot-seconds/s (50 %): fits as far as it is known"),
+        "{four}"
+    );
 }
 
 #[test]

@@ -316,9 +316,9 @@ impl Scrape {
         page.gauges("waiting", "Requests in all queues", None, one(Some(f64::from(self.engine.waiting))))?;
         page.gauges(
             "demanded_capacity",
-            "Slot-seconds per second that the guarantees need",
+            "Slot-seconds per second that the guarantees need; absent if no service time is known",
             None,
-            one(Some(self.engine.demanded_capacity)),
+            one(self.engine.demanded_capacity),
         )?;
         page.gauges(
             "usable_capacity",
