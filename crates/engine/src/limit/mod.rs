@@ -560,9 +560,7 @@ mod tests {
     use super::*;
     use crate::discipline::Discipline;
     use crate::engine::Engine;
-    use crate::policy::{
-        Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic,
-    };
+    use crate::policy::{Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic};
     use crate::request::{Arrival, Outcome, Verdict};
 
     /// A linear window takes the list of classes with traffic away at every step: nothing may pile up.

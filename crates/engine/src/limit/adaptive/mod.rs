@@ -177,7 +177,8 @@ impl Adaptive {
         }
         let (swing, reach) = (&mut self.swings[window as usize], &mut self.reaches[window as usize]);
         swing.completed(view.now, class, &mut shown[at].halves, holding);
-        let evidence = shown[at].profile.completed(view.now.as_nanos() as f64 / 1e9, among, holding);
+        let machine = (among, view.nodes.on_machine(node));
+        let evidence = shown[at].profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
         let window = &mut windows[window as usize];
         // Only what is owed goes beyond the window, so only its classes say whether it may.
         if view.classes.spec(class).guarantee.throughput.is_some() {
@@ -224,6 +225,10 @@ impl Adaptive {
         }
         let Adaptive { swings, reaches, occupancy, .. } = self;
         occupancy.tick(view.now, view.classes, view.nodes, |window| room(swings, reaches, window));
+        for (window, reach) in reaches.iter_mut().enumerate() {
+            reach.bound(occupancy.owed_at_most(window));
+            windows[window].reach = reach.size();
+        }
         if occupancy.misses() {
             let slowdown = occupancy.slowdown(view.classes);
             for ((window, swing), reach) in windows.iter_mut().zip(swings).zip(reaches) {

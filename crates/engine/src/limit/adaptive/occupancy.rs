@@ -53,6 +53,9 @@ const KEEPABLE: f64 = 0.1;
 const REST: f64 = 0.05;
 const SAVED: f64 = 2.0;
 
+/// Share of a limit that may go to the time in flight; the other half is for waiting, as in Quorum.
+const IN_FLIGHT: f64 = 0.5;
+
 /// Slack of a claimant without a limit, in seconds: its promise is per second.
 const NO_LIMIT: f64 = 1.0;
 
@@ -114,6 +117,8 @@ struct Need {
     slots: f64,
     variance: f64,
     blocked: f64,
+    /// Owed requests that could be answered within their limits, if there are no more in flight.
+    most: f64,
     /// Slot-seconds that classes without a guarantee have earned.
     rest: f64,
 }
@@ -145,8 +150,8 @@ pub(super) struct Occupancy {
     active: Vec<ClassId>,
     /// By window.
     needs: Vec<Need>,
-    /// By pool: L, V and what is blocked, while they are summed.
-    sums: Vec<[f64; 3]>,
+    /// By pool: L, V, what is blocked and the most that may be owed, while they are summed.
+    sums: Vec<[f64; 4]>,
     /// A limit is missed that could be kept.
     missed: bool,
     at: Time,
@@ -169,11 +174,16 @@ impl Occupancy {
             holdings: Table::filled(classes, UNKNOWN),
             active: Vec::new(),
             needs: vec![Need::default(); windows],
-            sums: vec![[0.0; 3]; pools],
+            sums: vec![[0.0; 4]; pools],
             missed: false,
             at: now,
             next: Time::NEVER,
         }
+    }
+
+    /// Owed requests in a window that could be answered within their limits.
+    pub(super) fn owed_at_most(&self, window: usize) -> f64 {
+        self.needs[window].most
     }
 
     /// Is a limit missed that could be kept, by the time in flight alone?
@@ -305,7 +315,7 @@ impl Occupancy {
         let contended = (0..self.needs.len()).all(|window| bounds(window).contended);
         let mut tightest = Tightest::NONE;
         self.missed = false;
-        self.sums.fill([0.0; 3]);
+        self.sums.fill([0.0; 4]);
         for class in &self.active {
             let holding = &mut self.holdings[*class];
             let instant = f64::from(core::mem::take(&mut holding.arrivals)) / seconds.max(1e-9);
@@ -338,13 +348,13 @@ impl Occupancy {
         let groups = nodes.groups.len();
         for window in 0..self.needs.len() {
             let group = nodes.groups.ids().nth(window % groups);
-            let mut sum = [0.0; 3];
+            let mut sum = [0.0; 4];
             for (pool, share) in group.into_iter().flat_map(|group| nodes.shares(group)) {
                 sum.iter_mut().zip(self.sums[pool]).for_each(|(sum, of_pool)| *sum += of_pool * share);
             }
             let most = REST * bounds(window).bound;
             let need = &mut self.needs[window];
-            [need.slots, need.variance, need.blocked] = sum;
+            [need.slots, need.variance, need.blocked, need.most] = sum;
             need.rest = (need.rest + most * seconds).min(most * SAVED);
         }
     }
@@ -357,7 +367,7 @@ fn claim(
     class: ClassId,
     holding: &mut Holding,
     contended: bool,
-    sums: &mut [[f64; 3]],
+    sums: &mut [[f64; 4]],
     tightest: &mut Tightest,
 ) -> bool {
     classes.roll(now, class);
@@ -380,6 +390,7 @@ fn claim(
     let sum = &mut sums[classes[class].pool];
     sum[0] += slots;
     sum[1] += slots * time;
+    sum[3] += rate * limit.map_or(NO_LIMIT, |limit| IN_FLIGHT * limit);
     let Some(limit) = limit else {
         tightest.add(NO_LIMIT, class);
         return false;

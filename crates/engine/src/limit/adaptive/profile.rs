@@ -99,11 +99,14 @@ impl Default for Profile {
 impl Profile {
     /// A good answer at `now` (seconds on the engine's clock) after `seconds` in flight; `among` requests were on its machine when it
     /// was released, itself included.
-    pub(super) fn completed(&mut self, now: f64, among: u32, seconds: f64) -> Evidence {
+    /// `left` are on it now.
+    pub(super) fn completed(&mut self, now: f64, (among, left): (u32, u32), seconds: f64) -> Evidence {
         self.gap += GAP * ((now - self.at).clamp(0.0, 1.0) - self.gap);
         self.at = now;
         let (x, y) = (f64::from(among.max(1)).ln(), seconds.max(1e-6).ln());
-        if self.has_changed(x, y) {
+        // Those that came since have slowed it down as well. The geometric mean stands for what was there meanwhile.
+        let meanwhile = f64::midpoint(x, f64::from(left.max(1)).ln());
+        if self.has_changed(meanwhile, y) {
             *self = Profile { gap: self.gap, at: self.at, ..Profile::default() };
             return Evidence::Changed;
         }
@@ -164,7 +167,7 @@ mod tests {
     fn last(profile: &mut Profile, from: u32, count: u32, mut next: impl FnMut(u32) -> (u32, f64)) -> Vec<Evidence> {
         let of = |n: u32| {
             let (among, seconds) = next(n);
-            profile.completed(f64::from(from + n) / 100.0, among, seconds)
+            profile.completed(f64::from(from + n) / 100.0, (among, among), seconds)
         };
         (0..count).map(of).filter(|evidence| *evidence != Evidence::Nothing).collect()
     }

@@ -6,6 +6,9 @@
 //! fill it. Once requests are seen to wait for one another ([`super::profile`], or the elasticity of a swing) the group is closed: the window, which
 //! seeks the knee, bounds what is owed as well.
 //!
+//! By Little's law a class that keeps to g needs g × (time in flight) slots. Half of a limit is for that, so Σ g × limit/2 bounds the reach: a
+//! burst of all buckets at once would make every request late that comes behind it.
+//!
 //! It opens again if requests are seen not to wait for one another, or for a trial if times in flight change for another reason. A
 //! trial that shows contention is not repeated for a while, twice as long each time. The other way round, a limit that is missed while
 //! a group is open raises a doubt: it is closed at half of what is in flight, which shows whether times fall.
@@ -14,8 +17,9 @@ use core::time::Duration;
 
 use crate::time::Time;
 
-/// Requests on each machine that may be in flight before anything is known: the threads of an ordinary server.
-const FIRST: f64 = 32.0;
+/// Requests on each machine that may be in flight before anything is known: a few for each processor. It doubles within a time in
+/// flight.
+const FIRST: f64 = 8.0;
 
 /// First pause after a trial or a doubt that came to nothing, and the longest: a trial costs about two times in flight.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -43,6 +47,8 @@ pub(super) struct Reach {
     state: State,
     /// Owed requests that may be in flight while it is open.
     size: f64,
+    /// Most of them that could be answered within their limits.
+    most: f64,
     /// What classes showed lately: 1 if all of it was contention, −1 if none of it.
     shown: f64,
     pause: Duration,
@@ -52,7 +58,15 @@ pub(super) struct Reach {
 
 impl Reach {
     pub(super) fn new(now: Time) -> Reach {
-        Reach { state: State::Open, size: 0.0, shown: 0.0, pause: PAUSE, next_trial: now, next_doubt: now }
+        Reach {
+            state: State::Open,
+            size: 0.0,
+            most: f64::INFINITY,
+            shown: 0.0,
+            pause: PAUSE,
+            next_trial: now,
+            next_doubt: now,
+        }
     }
 
     /// The machines of the group, as they are first known.
@@ -68,13 +82,18 @@ impl Reach {
 
     /// Owed requests that may be in flight, whatever the window; 0 once contention has been seen.
     pub(super) fn size(&self) -> u32 {
-        if self.is_open() { self.size.clamp(1.0, 1e9) as u32 } else { 0 }
+        if self.is_open() { self.size.min(self.most).clamp(1.0, 1e9) as u32 } else { 0 }
+    }
+
+    /// Bounds it by what could be answered within limits.
+    pub(super) fn bound(&mut self, most: f64) {
+        self.most = most;
     }
 
     /// A good answer, while `owed` requests are in flight.
     #[inline]
     pub(super) fn completed(&mut self, owed: u32) {
-        if self.is_open() && f64::from(owed) + 1.0 >= self.size {
+        if self.is_open() && f64::from(owed) + 1.0 >= self.size && self.size < self.most {
             self.size += 1.0;
         }
     }
