@@ -1,0 +1,133 @@
+//! What is owed is held back only by contention that has been seen, and surplus is bounded by time: each rule alone, on
+//! small clusters in virtual time.
+
+mod support;
+
+use support::*;
+use weirgate_engine::*;
+
+/// CPUs that no class fills: requests wait for something else, each as long as its demand says.
+const NO_CPU: f64 = 1e9;
+
+fn p95(limit: u64) -> Option<(Statistic, u64)> {
+    Some((Statistic::Percentile(95.0), limit))
+}
+
+fn load(rate: f64, demand: f64) -> Load {
+    Load { rate, demand, exponential: true }
+}
+
+fn surplus(engine: &Engine) -> SurplusSnapshot {
+    engine.snapshot(Time::ZERO).groups[0].surplus.expect("the discipline tells surplus apart")
+}
+
+fn arrive(engine: &mut Engine, class: u32, tag: u64) -> Verdict {
+    engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: tag, demand: None, target: None, tag })
+}
+
+/// Nothing is known at first, whatever was declared: what is owed enters up to the reach, in the very first instant.
+#[test]
+fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
+    let classes = vec![class("A", Some(1000.0), p95(400), Some(1)), class("B", None, None, None)];
+    let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 1, classes), 1).expect("a valid policy");
+    let window = engine.snapshot(Time::ZERO).window.expect("a window");
+    let reach = surplus(&engine).reach.expect("nothing was seen yet");
+    assert!(window < 10 && reach == 32, "{window} {reach}");
+    let released = |engine: &mut Engine, class: u32| {
+        (0..100).take_while(|tag| matches!(arrive(engine, class, *tag), Verdict::Release { .. })).count() as u32
+    };
+    assert_eq!(released(&mut engine, 0), reach);
+    assert_eq!(released(&mut engine, 1), 0, "best effort has nothing beyond the window");
+    assert!(engine.poll(Time::ZERO).is_none());
+    assert_eq!(surplus(&engine).outstanding, 0);
+}
+
+/// Four CPUs for six CPUs' worth of what is owed: requests are seen to wait for one another, and the window holds for all.
+#[test]
+fn contention_that_is_seen_closes_the_reach() {
+    let classes = vec![class("A", Some(600.0), p95(400), Some(10))];
+    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, vec![load(600.0, 0.010)], 1);
+    bench.run(20.0);
+    assert_eq!(surplus(&bench.engine).reach, None);
+    let group = bench.engine.snapshot(Time::ZERO).groups.remove(0);
+    assert!(group.outstanding <= group.window.expect("a window"), "{group:?}");
+    assert!(group.window.is_some_and(|window| window < 40), "{group:?}");
+}
+
+/// Surplus of 10 ms uses all that a class within its guarantee leaves, and that class does not notice it.
+#[test]
+fn short_surplus_uses_all_that_is_left() {
+    // Four CPUs; A takes one of them.
+    let classes = vec![class("A", Some(120.0), p95(200), Some(10)), class("B", None, None, None)];
+    let loads = vec![load(100.0, 0.010), load(600.0, 0.010)];
+    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 3);
+    bench.run(60.0);
+    bench.reset();
+    bench.run(180.0);
+    let work: f64 = bench.tallies.iter().map(|tally| tally.served.len() as f64 * 0.010 / 120.0).sum();
+    assert!(work > 0.93 * 4.0, "{work} of four CPUs work");
+    let a = &bench.tallies[0];
+    assert!(a.shed * 1000 <= a.offered, "{} of {} shed", a.shed, a.offered);
+    assert!(percentile(&a.served, 0.95) < 0.100, "{}", percentile(&a.served, 0.95));
+}
+
+/// Surplus of 5 s that makes nothing else wait takes no slot from what is owed.
+#[test]
+fn long_surplus_keeps_nothing_owed_out() {
+    let classes = vec![class("A", Some(120.0), p95(200), Some(40)), class("B", None, None, None)];
+    let loads = vec![load(100.0, 0.040), load(20.0, 5.0)];
+    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), NO_CPU, loads, 3);
+    bench.run(180.0);
+    let a = &bench.tallies[0];
+    assert!(a.shed * 1000 <= a.offered, "{} of {} shed", a.shed, a.offered);
+    assert!(percentile(&a.served, 0.95) < 0.200, "{}", percentile(&a.served, 0.95));
+}
+
+/// Classes that are owed more than there is leave best effort its twentieth, and no more.
+#[test]
+fn best_effort_gets_its_twentieth() {
+    let classes = vec![class("A", Some(600.0), p95(200), Some(10)), class("B", None, None, None)];
+    let loads = vec![load(600.0, 0.010), load(5.0, 1.0)];
+    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 4);
+    bench.run(60.0);
+    bench.reset();
+    bench.run(360.0);
+    let window = f64::from(bench.engine.snapshot(Time::ZERO).window.expect("a window"));
+    let slots = bench.mean_slots(1, 300.0);
+    assert!((0.02 * window..0.12 * window).contains(&slots), "{slots} of {window} slots");
+    assert!(!bench.tallies[1].served.is_empty());
+}
+
+/// Requests of one class to four nodes in turn, of which these fail a share of theirs. The nodes that are ejected after
+/// `count` requests.
+fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
+    let mut class = class("A", Some(1000.0), None, Some(10));
+    class.retry = RetryBudget { max_retries: 0, ..RetryBudget::default() };
+    let mut policy = policy(Discipline::weirgate(), 4, vec![class]);
+    // Five in a row would come by chance.
+    policy.pools[0].ejection = Ejection { base: ms(3_600_000), consecutive_failures: 1000, ..Ejection::default() };
+    let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
+    let mut random = Random(5);
+    for tag in 0..count {
+        let now = Time::from_millis(10 * tag);
+        let arrival = Arrival { class: ClassId(0), flow: tag, demand: None, target: None, tag };
+        let Verdict::Release { ticket, node } = engine.arrive(now, arrival) else { panic!("it is idle") };
+        let outcome = match random.unit() < shares[node.0 as usize] {
+            true => Outcome::Failed { retryable: false },
+            false => Outcome::LastByte { status: 200 },
+        };
+        engine.observe(now + ms(5), ticket, outcome);
+        while engine.poll(now + ms(5)).is_some() {}
+    }
+    let nodes = engine.snapshot(Time::ZERO).nodes;
+    let ejected = nodes.iter().filter(|node| matches!(node.state, NodeState::Ejected { .. }));
+    ejected.map(|node| node.node.0).collect()
+}
+
+#[test]
+fn a_node_that_fails_a_third_is_ejected_and_failures_that_all_share_eject_none() {
+    assert_eq!(failing([0.0, 0.3, 0.0, 0.0], 1000), [1]);
+    assert_eq!(failing([0.3, 0.3, 0.0, 0.0], 1000), [0, 1]);
+    assert_eq!(failing([0.02, 0.03, 0.01, 0.02], 10_000), [], "a few failures are ordinary");
+    assert_eq!(failing([0.3; 4], 10_000), [], "their requests are to blame");
+}
