@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `time` | instants never fall; the engine's timer lies ahead once it has nothing more to do; no request ends before it was released or is released before it came |
 //! | `ticket` | what the engine says about a request fits where the request is: none is lost or released twice |
-//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window |
+//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window. What is owed may go as far as its reach, and is bounded by itself: surplus that stays long must not keep it out. Surplus has what is left of the window. Requests beyond the bounds of their machines, which hang, are not counted |
 //! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
 //! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
 //! | `resources` | no node is given more than it has of a resource, and the engine counts what is left as the driver does, where load control manages resources |
-//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room; where resources are managed, room for any request there was |
+//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room; where resources are managed, room for any request there was. What is not owed may wait while slots are needed for what is, or blocked; and once contention has been seen, a claim beyond the class's part as well |
 //! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
 //! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
 //! | `pages` | the requests of a page lie within its time, and it is complete if it was served and all its objects |
@@ -21,10 +21,12 @@
 
 mod resources;
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 
 use weirgate_engine::{
-    ClassSnapshot, Demand, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot, Ticket, Time,
+    ClassSnapshot, Demand, GroupSnapshot, NodeEvent, NodeId, NodeState, Policy, ServiceSet, Snapshot, SurplusSnapshot,
+    Ticket, Time,
 };
 
 use crate::requests::{Place, Request};
@@ -37,6 +39,9 @@ const MOST_KEPT: usize = 100;
 /// Releases between two looks at the engine. A look costs about ten decisions; this makes that a few
 /// percent.
 const LOOK_EVERY: u32 = 256;
+
+/// Slots, needed or blocked, that are nothing but rounding.
+const NOTHING: f64 = 1e-6;
 
 /// What a class got, as the driver saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,9 +71,30 @@ struct Node {
 /// Nodes that share a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
-    /// Places, when the engine was last looked at.
+    /// Places, when the engine was last looked at, and what it said of surplus.
     window: u32,
+    surplus: Option<SurplusSnapshot>,
     inside: u32,
+}
+
+impl Group {
+    /// Is there more inside than a request may find, itself included, that is owed or surplus?
+    fn is_over(&self, owed: bool) -> bool {
+        let Some(surplus) = self.surplus else { return self.inside > self.window };
+        let counted = self.inside.saturating_sub(surplus.stuck);
+        let of_owed = counted.saturating_sub(surplus.outstanding);
+        counted > self.window && !(owed && of_owed <= self.window.max(surplus.reach.unwrap_or(0)))
+    }
+
+    /// May a waiting class be kept out although there is room? What is owed may not, except for a claim beyond the
+    /// class's part once contention has been seen. Nor may anything be, where nothing is needed or blocked.
+    fn may_keep(&self, class: &ClassSnapshot) -> bool {
+        let Some(surplus) = self.surplus else { return false };
+        let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
+        let within = surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part);
+        let one_more = Group { inside: self.inside + 1, ..*self };
+        one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING
+    }
 }
 
 /// The books.
@@ -78,6 +104,8 @@ pub(crate) struct Checks {
     /// Classes of the policy, then its templates.
     pub(crate) tallies: Vec<Tally>,
     classes: usize,
+    /// Places in `tallies` by the templates' names.
+    templates: BTreeMap<String, usize>,
     nodes: Vec<Node>,
     now: u64,
     waiting: u32,
@@ -106,6 +134,7 @@ impl Checks {
             violations: Vec::new(),
             tallies: vec![Tally::default(); policy.classes.len() + policy.templates.len()],
             classes: policy.classes.len(),
+            templates: policy.templates.iter().map(|t| t.class.name.clone()).zip(policy.classes.len()..).collect(),
             nodes: (0..policy.nodes.len()).map(node).collect(),
             now: 0,
             waiting: 0,
@@ -182,23 +211,23 @@ impl Checks {
         self.waiting -= 1;
     }
 
-    /// A request gets a slot and goes to `node`. True if the engine must be looked at now, with
+    /// A request, owed or surplus, gets a slot and goes to `node`. True if the engine must be looked at now, with
     /// [`Checks::look_at_release`].
-    pub(crate) fn released(&mut self, class: usize, node: NodeId, demand: Option<Demand>) -> bool {
+    pub(crate) fn released(&mut self, class: usize, node: NodeId, demand: Option<Demand>, owed: bool) -> bool {
         self.takes(class, node, demand);
         self.tallies[class].inside += 1;
         self.inside += 1;
         self.releases = (self.releases + 1) % LOOK_EVERY;
-        self.enters(node) || self.releases == 0
+        self.enters(node, owed) || self.releases == 0
     }
 
     /// A failed request goes from one node to another. True as for [`Checks::released`].
-    pub(crate) fn moved(&mut self, class: usize, from: NodeId, to: NodeId, demand: Option<Demand>) -> bool {
+    pub(crate) fn moved(&mut self, class: usize, from: NodeId, to: NodeId, demand: Option<Demand>, owed: bool) -> bool {
         self.tallies[class].retried += 1;
         self.gives_back(class, from, demand);
         self.takes(class, to, demand);
         self.exits(from);
-        self.enters(to)
+        self.enters(to, owed)
     }
 
     fn takes(&mut self, class: usize, node: NodeId, demand: Option<Demand>) {
@@ -214,7 +243,7 @@ impl Checks {
         }
     }
 
-    fn enters(&mut self, id: NodeId) -> bool {
+    fn enters(&mut self, id: NodeId, owed: bool) -> bool {
         let Some(node) = self.nodes.get_mut(id.0 as usize) else {
             self.note("node", format!("{id:?} does not exist"));
             return false;
@@ -229,7 +258,7 @@ impl Checks {
         }
         let group = &mut self.groups[node.group];
         group.inside += 1;
-        node.is_ejected || group.inside > group.window
+        node.is_ejected || group.is_over(owed)
     }
 
     fn exits(&mut self, id: NodeId) {
@@ -257,14 +286,16 @@ impl Checks {
         }
     }
 
-    /// A look right after a release to `node`, before anything else happens. A request that had a slot in
-    /// the group of node `from` before may keep it there though the window has shrunk.
-    pub(crate) fn look_at_release(&mut self, node: NodeId, from: Option<NodeId>, snapshot: &Snapshot) {
+    /// A look right after a request, owed or surplus, was released to `node`, before anything else happens. One that had
+    /// a slot in the group of node `from` before may keep it there though the window has shrunk.
+    pub(crate) fn look_at_release(&mut self, node: NodeId, from: Option<NodeId>, owed: bool, snapshot: &Snapshot) {
         self.look(snapshot);
         let group_of = |id: NodeId| self.nodes.get(id.0 as usize).map(|node| node.group);
         let group = group_of(node).and_then(|group| self.groups.get(group)).copied().unwrap_or_default();
-        if group.inside > group.window && from.and_then(group_of) != group_of(node) {
-            self.note("window", format!("a release leaves {} inside, the window is {}", group.inside, group.window));
+        if group.is_over(owed) && from.and_then(group_of) != group_of(node) {
+            let Group { window, surplus, inside } = group;
+            let what = format!("a release (owed: {owed}) leaves {inside} inside, the window is {window}, {surplus:?}");
+            self.note("window", what);
         }
         if let Some(NodeState::Ejected { until }) = snapshot.nodes.get(node.0 as usize).map(|n| n.state) {
             self.note("node", format!("{node:?} gets a request while it is ejected until {} ns", until.as_nanos()));
@@ -280,6 +311,7 @@ impl Checks {
         // Of a window for each resource these books do not know in which one a request counts.
         let whole = |group: usize| Group {
             window: if parts > 1 { u32::MAX } else { snapshot.groups[group].window.unwrap_or(u32::MAX) },
+            surplus: snapshot.groups[group].surplus,
             inside: 0,
         };
         self.groups = (0..groups).map(whole).collect();
@@ -308,42 +340,57 @@ impl Checks {
         }
     }
 
-    /// A look when the engine has nothing more to do.
-    pub(crate) fn look_at_rest(&mut self, snapshot: &Snapshot) {
+    /// A look when the engine has nothing more to do. Its classes are asked for only if one of them may be kept out.
+    pub(crate) fn look_at_rest(&mut self, snapshot: &Snapshot, classes: impl FnOnce() -> Vec<ClassSnapshot>) {
         self.look(snapshot);
         let mut waiting: BTreeMap<(usize, ServiceSet), u32> = BTreeMap::new();
         for (service, tally) in self.services.iter().zip(&self.tallies) {
             *waiting.entry(*service).or_default() += tally.waiting;
         }
         // Of a window for each resource one may be full and the others empty.
-        if windows_per_group(&snapshot.groups) > 1 {
+        if self.waiting == 0 || windows_per_group(&snapshot.groups) > 1 {
             return;
         }
-        for (index, (node, seen)) in self.nodes.clone().iter().zip(&snapshot.nodes).enumerate() {
-            if self.resources.as_ref().is_some_and(|resources| !resources.has_room_for_any(index)) {
+        let classes = LazyCell::new(classes);
+        for (index, (node, seen)) in self.nodes.iter().zip(&snapshot.nodes).enumerate() {
+            let group = self.groups.get(node.group).copied().unwrap_or_default();
+            let one_more = Group { inside: group.inside + 1, ..group };
+            let has_room = self.resources.as_ref().is_none_or(|resources| resources.has_room_for_any(index));
+            // What is owed finds room wherever surplus does.
+            if !has_room || !seen.room || one_more.is_over(true) {
                 continue;
             }
             // A node of a divided pool serves its set alone.
             let serves =
                 |(pool, set): &(usize, ServiceSet)| *pool == node.pool && seen.set.is_none_or(|its| its == *set);
-            let waiting: u32 = waiting.iter().filter(|(service, _)| serves(service)).map(|(_, n)| n).sum();
-            let group = self.groups.get(node.group).copied().unwrap_or_default();
-            if waiting > 0 && seen.room && group.inside < group.window {
-                let (inside, window) = (group.inside, group.window);
-                let what = format!("{waiting} wait for {} while {inside} are inside a window of {window}", seen.name);
+            let mut kept: u32 = waiting.iter().filter(|(service, _)| serves(service)).map(|(_, n)| n).sum();
+            if kept > 0 && group.surplus.is_some() {
+                let of_node =
+                    |class: &&ClassSnapshot| self.place_of(class).is_some_and(|place| serves(&self.services[place]));
+                let kept_out =
+                    classes.iter().filter(of_node).filter(|class| class.waiting > 0 && !group.may_keep(class));
+                kept = kept_out.map(|class| class.waiting).sum();
+            }
+            if kept > 0 {
+                let Group { window, surplus, inside } = group;
+                let (name, beside) = (&seen.name, surplus.map(|surplus| format!(", {surplus:?}")).unwrap_or_default());
+                let what = format!("{kept} wait for {name} while {inside} are inside a window of {window}{beside}");
                 return self.note("work", what);
             }
         }
     }
 
+    /// The place of an engine's class in `tallies`.
+    fn place_of(&self, class: &ClassSnapshot) -> Option<usize> {
+        let named = Some(class.class.0 as usize).filter(|index| *index < self.classes);
+        named.or_else(|| self.templates.get(&class.name).copied())
+    }
+
     /// The end of the run: what the engine counted against what was seen.
     pub(crate) fn guarantees(&mut self, policy: &Policy, engine: &[ClassSnapshot]) {
-        let templates: BTreeMap<&str, usize> =
-            policy.templates.iter().map(|t| t.class.name.as_str()).zip(self.classes..).collect();
         let mut counted = vec![Tally::default(); self.tallies.len()];
         for class in engine {
-            let named = Some(class.class.0 as usize).filter(|index| *index < self.classes);
-            let Some(index) = named.or_else(|| templates.get(class.name.as_str()).copied()) else { continue };
+            let Some(index) = self.place_of(class) else { continue };
             let sum = &mut counted[index];
             sum.offered += class.offered;
             sum.served += class.served;

@@ -27,7 +27,7 @@ fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
         let class = weirgate_engine::ClassId(0);
         match engine.arrive(Time::ZERO, Arrival { class, flow: tag, demand: None, target: None, tag }) {
             Verdict::Release { ticket, node } => {
-                checks.released(0, node, None);
+                checks.released(0, node, None, true);
                 inside.push((ticket, node));
             }
             Verdict::Wait { .. } => checks.waits(0, None),
@@ -46,8 +46,8 @@ fn good_books_are_good() {
     let (engine, mut checks, inside) = filled(5);
     assert_eq!((inside.len(), checks.waiting), (3, 2));
     let snapshot = engine.snapshot(Time::ZERO);
-    checks.look_at_rest(&snapshot);
-    checks.look_at_release(inside[2].1, None, &snapshot);
+    checks.look_at_rest(&snapshot, Vec::new);
+    checks.look_at_release(inside[2].1, None, true, &snapshot);
     checks.guarantees(engine.policy(), &engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 9));
     checks.conservation(&[record(Fate::Cut, 0, 0); 5]);
     assert_eq!(checks.violations, []);
@@ -104,9 +104,9 @@ fn a_lost_or_doubled_request_is_found() {
 #[test]
 fn a_release_into_a_full_window_is_found() {
     let (mut engine, mut checks, _) = filled(5);
-    assert!(checks.released(0, NodeId(1), None), "one more than at the last look must be looked at");
+    assert!(checks.released(0, NodeId(1), None, true), "one more than at the last look must be looked at");
     checks.waits_no_more(0);
-    checks.look_at_release(NodeId(1), None, &engine.snapshot(Time::ZERO));
+    checks.look_at_release(NodeId(1), None, true, &engine.snapshot(Time::ZERO));
     assert!(found(&checks).contains(&"window"), "{:?}", checks.violations);
     // A window that shrank meanwhile is another matter.
     let (shrunk, mut checks, inside) = filled(3);
@@ -118,12 +118,12 @@ fn a_release_into_a_full_window_is_found() {
     let (ticket, node) = inside[0];
     engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
     checks.freed(0, node, None);
-    checks.look_at_rest(&engine.snapshot(Time::ZERO));
+    checks.look_at_rest(&engine.snapshot(Time::ZERO), Vec::new);
     // Nor is a failed request that keeps its slot.
     let node = inside[1].1;
-    checks.look_at_release(node, Some(node), &engine.snapshot(Time::ZERO));
+    checks.look_at_release(node, Some(node), true, &engine.snapshot(Time::ZERO));
     assert_eq!(checks.violations, []);
-    checks.look_at_release(node, None, &engine.snapshot(Time::ZERO));
+    checks.look_at_release(node, None, true, &engine.snapshot(Time::ZERO));
     assert_eq!(found(&checks), ["window"]);
 }
 
@@ -135,14 +135,14 @@ fn a_request_to_a_node_that_is_out_is_found() {
     ] {
         let (_, mut checks, _) = filled(0);
         checks.told(out);
-        checks.released(0, NodeId(0), None);
+        checks.released(0, NodeId(0), None, true);
         assert_eq!(found(&checks), ["node"]);
         checks.told(back);
-        checks.moved(0, NodeId(0), NodeId(0), None);
+        checks.moved(0, NodeId(0), NodeId(0), None, true);
         assert_eq!(found(&checks), ["node"]);
     }
     let (_, mut checks, _) = filled(0);
-    checks.released(0, NodeId(7), None);
+    checks.released(0, NodeId(7), None, true);
     assert_eq!(found(&checks), ["node"], "there is none of that number");
 }
 
@@ -155,8 +155,8 @@ fn a_request_to_an_ejected_node_is_found() {
     let snapshot = engine.snapshot(Time::ZERO);
     checks.look(&snapshot);
     assert_eq!(checks.violations, []);
-    assert!(checks.released(0, node, None), "a release to an ejected node must be looked at");
-    checks.look_at_release(node, None, &snapshot);
+    assert!(checks.released(0, node, None, true), "a release to an ejected node must be looked at");
+    checks.look_at_release(node, None, true, &snapshot);
     assert!(found(&checks).contains(&"node"), "{:?}", checks.violations);
 }
 
@@ -164,7 +164,7 @@ fn a_request_to_an_ejected_node_is_found() {
 fn a_node_beyond_its_bound_is_found() {
     let (_, mut checks, _) = filled(0);
     for _ in 0..3 {
-        checks.released(0, NodeId(0), None);
+        checks.released(0, NodeId(0), None, true);
     }
     assert_eq!(found(&checks), ["node"]);
 }
@@ -185,7 +185,7 @@ fn books_that_differ_are_found() {
 fn idleness_while_somebody_waits_is_found() {
     let (engine, mut checks, inside) = filled(4);
     let mut snapshot = engine.snapshot(Time::ZERO);
-    checks.look_at_rest(&snapshot);
+    checks.look_at_rest(&snapshot, Vec::new);
     assert_eq!(checks.violations, []);
     // As if the engine had not been asked for actions after an end.
     checks.freed(0, inside[0].1, None);
@@ -193,8 +193,45 @@ fn idleness_while_somebody_waits_is_found() {
     snapshot.groups[0].outstanding -= 1;
     snapshot.nodes[inside[0].1.0 as usize].room = true;
     snapshot.nodes[inside[0].1.0 as usize].outstanding -= 1;
-    checks.look_at_rest(&snapshot);
+    checks.look_at_rest(&snapshot, Vec::new);
     assert_eq!(found(&checks), ["work"]);
+}
+
+/// Six inside a window of four, of which one is surplus and one hangs.
+fn beyond(reach: Option<u32>) -> Group {
+    let surplus = SurplusSnapshot { reach, outstanding: 1, stuck: 1, needed: 0.5, blocked: 0.0 };
+    Group { window: 4, surplus: Some(surplus), inside: 6 }
+}
+
+#[test]
+fn what_is_owed_is_bounded_by_itself_and_surplus_by_all() {
+    // Four are owed, and five count.
+    assert!(!beyond(None).is_over(true) && beyond(None).is_over(false));
+    let one_more = |reach| Group { inside: 7, ..beyond(reach) };
+    assert!(one_more(None).is_over(true), "five are owed, the window is four");
+    assert!(!one_more(Some(5)).is_over(true) && one_more(Some(5)).is_over(false));
+    let within = Group { inside: 5, ..beyond(None) };
+    assert!(!within.is_over(true) && !within.is_over(false), "what hangs is not counted");
+    assert!(Group { surplus: None, ..within }.is_over(true), "where nothing is told apart the window holds for all");
+}
+
+#[test]
+fn what_may_be_kept_out_although_there_is_room() {
+    let (engine, _, _) = filled(0);
+    let class = engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 1).remove(0);
+    let guarantee = weirgate_engine::Guarantee { throughput: Some(10.0), response_time: None };
+    let owed = ClassSnapshot { guarantee, tokens: Some(1.0), part: Some(2.0), outstanding: 2, ..class.clone() };
+    let surplus = ClassSnapshot { tokens: Some(0.9), ..owed.clone() };
+    let roomy = |reach| Group { inside: 3, ..beyond(reach) };
+    assert!(!roomy(Some(5)).may_keep(&owed), "nothing was seen that could hold it back");
+    assert!(roomy(None).may_keep(&owed), "it has its part");
+    assert!(!roomy(None).may_keep(&ClassSnapshot { outstanding: 1, ..owed.clone() }), "it has not");
+    assert!(roomy(Some(5)).may_keep(&surplus) && roomy(Some(5)).may_keep(&class), "slots are needed");
+    let calm = SurplusSnapshot { needed: 0.0, ..roomy(Some(5)).surplus.expect("surplus") };
+    let calm = Group { surplus: Some(calm), ..roomy(Some(5)) };
+    assert!(!calm.may_keep(&surplus) && !calm.may_keep(&class), "nothing is needed or blocked");
+    assert!(!Group { surplus: None, ..calm }.may_keep(&class), "where nothing is told apart nothing waits");
+    assert!(Group { inside: 9, ..roomy(Some(5)) }.may_keep(&owed), "there is no room");
 }
 
 #[test]

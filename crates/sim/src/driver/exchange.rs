@@ -183,11 +183,12 @@ impl Driver<'_> {
         // 0 says that it never was.
         self.records[request.record as usize].released = self.now.max(1);
         let (life, spec, cost) = (request.life, request.spec as usize, request.cost);
-        let must_look = self.checks.released(spec, node, cost);
+        let owed = self.engine.is_surplus(ticket) == Some(false);
+        let must_look = self.checks.released(spec, node, cost, owed);
         self.limit(self.limits[spec][1], slot, life);
         self.forward(slot, spec, node);
         if must_look {
-            self.checks.look_at_release(node, None, &self.engine.snapshot(self.time()));
+            self.checks.look_at_release(node, None, owed, &self.engine.snapshot(self.time()));
         }
     }
 
@@ -359,11 +360,12 @@ impl Driver<'_> {
         let Some(ticket) = ticket else { return };
         self.checks.tallies[spec].failed += 1;
         if let Some(node) = self.engine.observe(self.time(), ticket, Outcome::Failed { retryable }) {
-            let must_look = self.checks.moved(spec, from, node, demand);
+            let owed = self.engine.is_surplus(ticket) == Some(false);
+            let must_look = self.checks.moved(spec, from, node, demand, owed);
             self.forward(slot, spec, node);
             let snapshot = self.engine.snapshot(self.time());
             if must_look {
-                self.checks.look_at_release(node, Some(from), &snapshot);
+                self.checks.look_at_release(node, Some(from), owed, &snapshot);
             } else {
                 self.checks.look(&snapshot);
             }

@@ -414,7 +414,8 @@ impl<'a> Driver<'a> {
     /// Takes a sample.
     fn sample(&mut self) {
         let snapshot = self.engine.snapshot(self.time());
-        self.checks.look_at_rest(&snapshot);
+        let classes = || self.engine.classes(Time::from_nanos(self.now), ClassId(0), usize::MAX);
+        self.checks.look_at_rest(&snapshot, classes);
         let classes = self.experiment.site.policy.classes.len();
         let [busy, disk, link] = self.machines.done(self.now);
         self.collect();

@@ -25,7 +25,8 @@ pub(super) fn faults(
             if let (FaultKind::Slow(_) | FaultKind::Stall, Some(machine)) =
                 (fault.kind, fault.machines.iter().find(shares))
             {
-                let what = format!("other addresses may have the servers of machine {}", quoted(&machines[*machine].name));
+                let what =
+                    format!("other addresses may have the servers of machine {}", quoted(&machines[*machine].name));
                 let mend = "write how their `speed:` changes: `[1, { at: 60s, speed: 0.2 }]`; an address can be `removed`, \
                             `crash` or `fail_fast`";
                 cx.fail(form.fault.mark, Complaint::new(what, mend));

@@ -34,7 +34,8 @@ pub(super) fn reserves(
         cx.fail(file.reserves.mark, Complaint::new(what, "remove its `thrashing:`"));
     }
     if let Some(machine) = machines.iter().find(|machine| !machine.shared.is_empty()) {
-        let what = format!("machine `{}` has servers that others may have too, and shares are of one machine's", machine.name);
+        let what =
+            format!("machine `{}` has servers that others may have too, and shares are of one machine's", machine.name);
         cx.fail(file.reserves.mark, Complaint::new(what, "write how many `servers:` it has"));
     }
     let every = match form.every.get() {
