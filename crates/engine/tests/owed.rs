@@ -32,7 +32,7 @@ fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
     let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 1, classes), 1).expect("a valid policy");
     let window = engine.snapshot(Time::ZERO).window.expect("a window");
     let reach = surplus(&engine).reach.expect("nothing was seen yet");
-    assert!(window < 10 && reach == 32, "{window} {reach}");
+    assert!(window < 10 && reach == 8, "{window} {reach}");
     let released = |engine: &mut Engine, class: u32| {
         (0..100).take_while(|tag| matches!(arrive(engine, class, *tag), Verdict::Release { .. })).count() as u32
     };

@@ -177,7 +177,7 @@ fn groups_have_their_own_windows() {
     // Nothing was seen to wait for another: what is owed goes as far as the reach.
     let reaches: Vec<Option<u32>> =
         engine.snapshot(Time::ZERO).groups.iter().map(|group| group.surplus.and_then(|s| s.reach)).collect();
-    assert_eq!(reaches, [Some(32); 3]);
+    assert_eq!(reaches, [Some(8); 3]);
     let mut released = [0; 2];
     for tag in 0..200 {
         let class = ClassId(u32::from(tag >= 100));

@@ -23,6 +23,10 @@ use profile::{Evidence, Profile};
 use reach::Reach;
 use swing::{Danger, Half, Halves, Swing, Work};
 
+/// Standard errors by which the elasticity of cycles must be below `found` to open a window: there are thousands of cycles, and an opening
+/// by chance makes all of them wait.
+const CERTAIN: f64 = 2.0;
+
 /// Share of a limit that a class may take unloaded: from there on no window can keep it.
 const KEEPABLE: f64 = 0.9;
 
@@ -281,7 +285,7 @@ impl Adaptive {
             let (elasticity, error) = swing.elasticity();
             if elasticity - error > self.figures.found {
                 reach.contended(view.now);
-            } else if elasticity + error < self.figures.found {
+            } else if elasticity + CERTAIN * error < self.figures.found {
                 reach.free(windows[window].size);
             }
         }

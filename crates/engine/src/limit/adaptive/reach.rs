@@ -169,11 +169,13 @@ mod tests {
     fn it_doubles_within_a_time_in_flight_only_if_it_is_used() {
         let mut reach = Reach::new(AT(0));
         reach.machines(2);
-        assert_eq!(reach.size(), 64);
-        (0..64).for_each(|_| reach.completed(10));
-        assert_eq!(reach.size(), 64);
-        (0..64).for_each(|n| reach.completed(63 + n));
-        assert_eq!(reach.size(), 128);
+        assert_eq!(reach.size(), 16);
+        (0..16).for_each(|_| reach.completed(10));
+        assert_eq!(reach.size(), 16);
+        (0..16).for_each(|n| reach.completed(15 + n));
+        assert_eq!(reach.size(), 32);
+        reach.bound(20.0);
+        assert_eq!(reach.size(), 20, "more could not be answered within limits");
     }
 
     #[test]
@@ -181,8 +183,9 @@ mod tests {
         let mut reach = Reach::new(AT(0));
         reach.machines(1);
         assert!(reach.contended(AT(10)) && !reach.is_open() && reach.size() == 0);
-        let mut now = AT(20);
-        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+        // That it was news is the first pause.
+        let mut now = AT(10) + PAUSE;
+        for seconds in [2, 4, 8, 16, 32, 60, 60] {
             reach.changed(now, [40, 3]);
             assert!(reach.is_open() && reach.size() == 40);
             assert!(!reach.contended(now), "the window keeps what it knew");
