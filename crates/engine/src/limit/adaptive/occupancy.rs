@@ -40,6 +40,9 @@ const RATE_OVER: f64 = 1.0;
 /// Completions over which times in flight are averaged: the mean of 64 exponential times is within an eighth.
 const COMPLETIONS: f64 = 64.0;
 
+/// Completions from which on a mean says by how much a class is slowed down: within a quarter.
+const KNOWN: f64 = 16.0;
+
 /// Standard deviations of the work that arrives for which there is to be room: one burst in forty is larger.
 const DEVIATIONS: f64 = 2.0;
 
@@ -193,7 +196,11 @@ impl Occupancy {
 
     /// By how much the least affected class takes longer in flight than alone; at least 1.
     pub(super) fn slowdown(&self, classes: &Classes) -> f64 {
-        let of = |class: &ClassId| Some(classes[*class].expected.seconds()? / classes.service_time(*class)?);
+        let of = |class: &ClassId| {
+            let holding = &self.holdings[*class];
+            let known = classes.service_time(*class).filter(|_| holding.count >= KNOWN)?;
+            Some(holding.mean / known)
+        };
         self.active.iter().filter_map(of).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
@@ -241,7 +248,9 @@ impl Occupancy {
         holding.released += now.as_nanos() as f64 / 1e9;
         self.needs[window].blocked += holding.blocking;
         if !holding.claims && standing == Standing::Owed {
-            self.needs[window].rest -= holding.blocking * holding.mean.max(holding.stay);
+            // Unknown requests stay as long as the ones in flight have stayed so far.
+            let stay = if holding.count > 0.0 { holding.mean } else { holding.stay };
+            self.needs[window].rest -= holding.blocking * stay;
         }
     }
 

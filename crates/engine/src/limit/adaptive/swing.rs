@@ -39,6 +39,9 @@ const PATIENCE: f64 = 10.0;
 /// of it, so a cycle costs a three-hundredth.
 const STEADY: f64 = 10.0;
 
+/// Short cycles after contention has been seen: the knee that it shows is rough, and the base falls by two percent a cycle.
+const SETTLED: u32 = 40;
+
 /// Part of what earlier cycles showed that still counts: two and a half cycles of memory.
 const KEPT: f64 = 0.6;
 
@@ -67,6 +70,8 @@ pub(in crate::limit) struct Swing {
     least: f64,
     /// Number of the cycle.
     cycle: u64,
+    /// Cycles since contention was seen.
+    settled: u32,
     /// In the half at B·(1 + swing)?
     high: bool,
     /// From when on releases count: it takes a compute time until the number inside has followed.
@@ -105,6 +110,7 @@ impl Swing {
             searching: true,
             least: 1.0,
             cycle: 1,
+            settled: 0,
             high: true,
             counts_from: now,
             next: now + figures.shortest,
@@ -259,6 +265,7 @@ impl Swing {
         let elasticity = 1.0 - gained / swung.max(0.1 * full);
         let (low, high) = (work[0].completions().max(1.0), work[1].completions().max(1.0));
         let precision = swung * swung / (1.0 / low + 1.0 / high);
+        self.settled = self.settled.saturating_add(1);
         self.precision = KEPT * self.precision + precision;
         self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
         if self.searching && elasticity < self.figures.found {
@@ -310,6 +317,7 @@ impl Swing {
     /// Requests have been seen to wait for one another from so many in flight on.
     pub(in crate::limit) fn begin_at(&mut self, knee: f64) {
         (self.precision, self.evidence) = (0.0, 0.0);
+        self.settled = 0;
         self.base = knee.max(self.least);
     }
 
@@ -344,7 +352,11 @@ impl Swing {
         self.counts_from = now + compute;
         let length = compute.mul_f64(self.figures.computes).max(self.figures.shortest);
         self.next = self.counts_from
-            + if self.high { length.mul_f64(if self.searching { self.figures.high } else { STEADY }) } else { length };
+            + if self.high {
+                length.mul_f64(if self.searching || self.settled < SETTLED { self.figures.high } else { STEADY })
+            } else {
+                length
+            };
         self.at = now;
         self.area = 0.0;
         self.held = 0.0;
