@@ -11,7 +11,7 @@ fn a_sound_policy_is_said_to_be_sound() {
     let ended = run(&["check", &file]);
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), ""));
     assert!(ended.err.ends_with(&format!("{file}: sound\n")), "{}", ended.err);
-    assert!(ended.err.contains("pool web: guarantees need 0.4 slot-seconds/s"), "{}", ended.err);
+    assert!(ended.err.contains("pool web: guarantees need at least 0.4 slot-seconds/s"), "{}", ended.err);
 }
 
 #[test]
