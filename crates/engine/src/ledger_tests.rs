@@ -1,3 +1,5 @@
+//! Tests of the ledger: known sequences, and a count over all events as oracle.
+
 use super::*;
 use crate::policy::ResponseTime;
 use proptest::prelude::*;

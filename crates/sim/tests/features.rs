@@ -52,7 +52,8 @@ fn streams_hold_their_slots_and_one_class_fails() {
     };
     let (from, until) = (experiment.faults[0].at.as_secs(), experiment.faults[0].until.expect("an end").as_secs());
     let pages: Vec<u64> = failed(0).collect();
-    assert!(pages.len() > 100 && pages.iter().all(|at| (from - 1..until).contains(at)), "{pages:?}");
+    // A node that fails so many is ejected soon.
+    assert!(pages.len() > 20 && pages.iter().all(|at| (from - 1..until).contains(at)), "{pages:?}");
     assert_eq!((failed(1).count(), failed(2).count()), (0, 0));
 }
 
@@ -69,16 +70,4 @@ fn a_shared_server_carries_one_addresss_load_to_the_other() {
     };
     // Pages go to the first address, what grows goes to the second.
     assert!(slowest(1) > 1.2 * slowest(0), "{} and {}", slowest(0), slowest(1));
-}
-
-#[test]
-fn each_phase_is_judged_by_the_promises_in_force() {
-    let (experiment, run) = played("other-promises");
-    let verdict = judge(&experiment, &run);
-    let promised = |phase: usize, class: usize| {
-        let part = &verdict.phases[phase].classes[class].part;
-        (part.floor.expect("a floor").guaranteed_per_s, part.ceiling.as_ref().expect("a ceiling").limit_ms)
-    };
-    assert_eq!([promised(0, 0), promised(0, 1)], [(300.0, 500.0), (100.0, 500.0)]);
-    assert_eq!([promised(1, 0), promised(1, 1)], [(150.0, 500.0), (250.0, 300.0)]);
 }
