@@ -11,7 +11,8 @@ const MAX_LINES: usize = 600;
 /// Module names that say nothing of what is inside.
 const EMPTY_NAMES: [&str; 7] = ["utils", "util", "common", "helpers", "helper", "misc", "manager"];
 
-/// Where `manager` is the thing itself: Cluster Reserves call the process that finds shares so, hence its crate and command.
+/// Where `manager` is the thing itself: Cluster Reserves call the process that finds shares so, hence its crate and
+/// command.
 const MANAGER: [&str; 3] =
     ["crates/manager/", "crates/weirgate/src/manager.rs", "crates/weirgate/tests/command/manager.rs"];
 

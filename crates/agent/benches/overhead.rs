@@ -1,6 +1,6 @@
 //! What an agent costs a node: CPU time of its thread, in percent of a core, with 100 classes of one real cgroup each
-//! (v1, where it may be changed; else a tree of plain files, which is dearer to write). It reports four windows a second
-//! over a sealed connection; in the second line the manager changes all shares in every window, which is the
+//! (v1, where it may be changed; else a tree of plain files, which is dearer to write). It reports four windows a
+//! second over a sealed connection; in the second line the manager changes all shares in every window, which is the
 //! most that it ever does. `cargo bench -p weirgate-agent`.
 #![allow(clippy::disallowed_methods, reason = "it measures for a fixed time")]
 

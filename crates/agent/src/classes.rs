@@ -304,7 +304,8 @@ impl Classes {
                 }
             }
         }
-        // Who gets less comes first, so that a node never promises more than it has, also if the agent ends in the middle.
+        // Who gets less comes first, so that a node never promises more than it has, also if the agent ends in the
+        // middle.
         changes.sort_by_key(|change| change.grows);
         changes
     }

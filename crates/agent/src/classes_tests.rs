@@ -302,8 +302,8 @@ fn groups_that_are_made_hand_their_controllers_down() {
     assert_eq!(made, [Path::new("weirgate/a"), Path::new("weirgate/a/b")]);
 }
 
-/// A group of cgroup v1 of this machine, gone with all that is in it when the test ends. `None`, said aloud, where there
-/// is no cgroup v1 or where it may not be changed.
+/// A group of cgroup v1 of this machine, gone with all that is in it when the test ends. `None`, said aloud, where
+/// there is no cgroup v1 or where it may not be changed.
 struct Live {
     name: String,
     cgroups: V1,

@@ -1,9 +1,9 @@
 //! The connection to the manager: dialled for as long as the agent lives.
 //!
 //! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and manager, whose failure leaves the
-//! shares as they are. Lines are sealed as `weirgate_config::Link` says. While the manager is away the agent dials again, after
-//! 50 ms at first and 1 s at most, each time a random part less, so that a thousand agents do not meet a new manager
-//! at once.
+//! shares as they are. Lines are sealed as `weirgate_config::Link` says. While the manager is away the agent dials
+//! again, after 50 ms at first and 1 s at most, each time a random part less, so that a thousand agents do not meet a
+//! new manager at once.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,9 +16,10 @@ use weirgate_config::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Toke
 
 use crate::clock::{self, Clock};
 
-/// The first pause before the manager is dialled again, and the longest. A new manager runs when all nodes are there and have
-/// reported for a window of 250 ms: with 400 ms before it shares are managed again within a second of its start. A thousand
-/// agents make it 2,500 refused connections a second, which a loopback or a network card does not notice.
+/// The first pause before the manager is dialled again, and the longest. A new manager runs when all nodes are there
+/// and have reported for a window of 250 ms: with 400 ms before it shares are managed again within a second of its
+/// start. A thousand agents make it 2,500 refused connections a second, which a loopback or a network card does not
+/// notice.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
 
 /// Longest time for connecting, for each line of the handshake, and for the network to take a report.

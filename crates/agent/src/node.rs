@@ -1,9 +1,9 @@
 //! The node's side of Cluster Reserves as a whole: measures windows, reports them, puts shares in force.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Secs. 4 and 5.4. What is decided is in
-//! [`weirgate_reserves::Tracker`]; here are the clock, the cgroups ([`weirgate_cgroup`]) and the manager. The order matters in
-//! one place: after shares are set, the counters are read and the window begins, so that a report never mixes what was
-//! used under two sets of shares. While the manager is away the last shares stay.
+//! [`weirgate_reserves::Tracker`]; here are the clock, the cgroups ([`weirgate_cgroup`]) and the manager. The order
+//! matters in one place: after shares are set, the counters are read and the window begins, so that a report never
+//! mixes what was used under two sets of shares. While the manager is away the last shares stay.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

@@ -56,8 +56,8 @@ pub fn open(address: SocketAddr, has_token: bool) -> io::Result<Listener> {
     Ok(listener)
 }
 
-/// Answers on `listener` with what `source` counts and `meter` reads, for ever. `say` is told when the source stops telling (why), and
-/// when it tells again.
+/// Answers on `listener` with what `source` counts and `meter` reads, for ever. `say` is told when the source stops
+/// telling (why), and when it tells again.
 ///
 /// # Errors
 /// The socket cannot be used. Call it on a [`tokio::task::LocalSet`].

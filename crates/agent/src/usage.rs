@@ -5,10 +5,10 @@
 //! `/proc/stat`, so CPU time is that of a cgroup, in nanoseconds with v1 and microseconds with v2.
 //!
 //! Counted is the whole machine, or groups: a server that does not have the machine alone is told apart from its
-//! neighbours by its cgroup (each service of systemd has one), which also keeps the use of processes that have ended. Disk
-//! traffic of a group is its `io.stat` with v2. v1 counts it only under some schedulers and limits, so there it is what
-//! the group's processes say of themselves; of one that comes and goes between two reports nothing is known. Bandwidth
-//! is that of network interfaces: the kernel counts it for no group.
+//! neighbours by its cgroup (each service of systemd has one), which also keeps the use of processes that have ended.
+//! Disk traffic of a group is its `io.stat` with v2. v1 counts it only under some schedulers and limits, so there it is
+//! what the group's processes say of themselves; of one that comes and goes between two reports nothing is known.
+//! Bandwidth is that of network interfaces: the kernel counts it for no group.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ struct Traffic {
 }
 
 impl Meter {
-    /// A meter of these groups (paths from the root of the tree, or directories of v2), of the machine if there are none.
-    /// `interface` is the one whose bytes count; by default all but `lo` do.
+    /// A meter of these groups (paths from the root of the tree, or directories of v2), of the machine if there are
+    /// none. `interface` is the one whose bytes count; by default all but `lo` do.
     ///
     /// # Errors
     /// There is no such group or interface.
@@ -169,8 +169,8 @@ fn members(directory: &Path, levels: usize, found: &mut Vec<u32>) {
     }
 }
 
-/// Bytes read and written on all devices of a group's `io.stat`. Layers that are stacked count at the lowest only, as the
-/// kernel charges a group there.
+/// Bytes read and written on all devices of a group's `io.stat`. Layers that are stacked count at the lowest only, as
+/// the kernel charges a group there.
 fn io_stat(text: &str) -> u64 {
     let words = text.split_ascii_whitespace().filter_map(|word| word.split_once('='));
     let bytes = words.filter(|(name, _)| matches!(*name, "rbytes" | "wbytes"));

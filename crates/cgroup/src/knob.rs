@@ -1,10 +1,10 @@
 //! The files that hold a group's shares, and what stands in them for a percentage of the node.
 //!
-//! Shares are set in proportion to the percentage (R), on the scale on which 100 % is the largest number that the kernel
-//! takes: this makes the steps as fine as they can be. One step is 0.01 % of the node in `cpu.weight` (1 to 10000) and
-//! 0.0004 % in `cpu.shares` (2 to 262144), so that the smallest share, 1 %, is kept to a hundredth of itself even where
-//! a class has many groups. It also says what groups count that are no class but have the same parent: with the
-//! kernel's default, as much as a class of 1 % (weight 100) or 0.4 % (1024 shares).
+//! Shares are set in proportion to the percentage (R), on the scale on which 100 % is the largest number that the
+//! kernel takes: this makes the steps as fine as they can be. One step is 0.01 % of the node in `cpu.weight` (1 to
+//! 10000) and 0.0004 % in `cpu.shares` (2 to 262144), so that the smallest share, 1 %, is kept to a hundredth of itself
+//! even where a class has many groups. It also says what groups count that are no class but have the same parent: with
+//! the kernel's default, as much as a class of 1 % (weight 100) or 0.4 % (1024 shares).
 //!
 //! Besides CPU time (Cluster Reserves, Sec. 4), the same percentage of disk time and of memory is set where the kernel
 //! offers it, which the paper names as an extension (Sec. 7).

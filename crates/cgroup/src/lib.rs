@@ -1,10 +1,10 @@
 //! Control groups of Linux: where the kernel counts what a class uses and takes its share.
 //!
-//! Cluster Reserves has resource containers and a lottery scheduler in a FreeBSD kernel (Sec. 4); on Linux a class is one
-//! or more cgroups, and CPU time is divided among sibling groups in proportion to their weights. There are two kernel
-//! interfaces, which differ in where files lie and what they are called: [`V2`], one tree for all resources, and
-//! [`V1`], a tree for each. [`open`] takes the one in which CPU time is shared on this machine; everything else goes through
-//! [`Cgroups`].
+//! Cluster Reserves has resource containers and a lottery scheduler in a FreeBSD kernel (Sec. 4); on Linux a class is
+//! one or more cgroups, and CPU time is divided among sibling groups in proportion to their weights. There are two
+//! kernel interfaces, which differ in where files lie and what they are called: [`V2`], one tree for all resources, and
+//! [`V1`], a tree for each. [`open`] takes the one in which CPU time is shared on this machine; everything else goes
+//! through [`Cgroups`].
 //!
 //! A share is never a quota: a quota would keep a class from what nobody else uses.
 #![forbid(unsafe_code)]

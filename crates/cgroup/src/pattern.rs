@@ -80,7 +80,8 @@ pub(super) fn children(directory: &Path) -> io::Result<Vec<String>> {
     Ok(directories.filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for anything and everything else for itself. Takes O(pattern × text) at worst: only the last `*` is ever tried again.
+/// Whether `text` fits `pattern`, in which `*` stands for anything and everything else for itself. Takes O(pattern ×
+/// text) at worst: only the last `*` is ever tried again.
 #[must_use]
 pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut at) = (0, 0);

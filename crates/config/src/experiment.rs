@@ -74,8 +74,8 @@ pub struct Documents {
     pub zipf: f64,
     /// Names the set: sizes are drawn from it, the same in every run.
     pub seed: u64,
-    /// What was counted in a log: per file its bytes and its requests, the most popular first. If there is any, it stands
-    /// in place of all of the above; files of experiments have none.
+    /// What was counted in a log: per file its bytes and its requests, the most popular first. If there is any, it
+    /// stands in place of all of the above; files of experiments have none.
     pub counted: Vec<(u64, u64)>,
     /// Streams that have a part of them, as indices into [`Experiment::traffic`], each with its share of the requests;
     /// at least one, and the shares sum to 1. The first is the stream's own.
@@ -119,8 +119,8 @@ pub struct Machine {
     pub drift: Profile,
     /// Servers hidden behind the address, at least 1. They take turns.
     pub servers: u32,
-    /// The names of these servers, if they have any: what has the same name behind several addresses is one server. Empty
-    /// for servers of its own.
+    /// The names of these servers, if they have any: what has the same name behind several addresses is one server.
+    /// Empty for servers of its own.
     pub shared: Vec<String>,
     /// Requests that each server works on at once; more wait in its own queue. `None` is no limit.
     pub concurrency: Option<u32>,
@@ -183,8 +183,8 @@ pub struct Traffic {
     pub request: RequestShape,
 }
 
-/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{stream_us}`, `{id}`, `{key}`, `{word}`,
-/// `{object}`, `{bytes}` in them.
+/// A request as it goes over the wire. Texts may have `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`, `{stream_us}`,
+/// `{id}`, `{key}`, `{word}`, `{object}`, `{bytes}` in them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestShape {
     /// Its method.
@@ -254,8 +254,8 @@ pub enum Source {
 }
 
 impl Traffic {
-    /// Path and query of its requests, marks such as `{id}` not filled in; `/` where the machines' service says what they
-    /// ask for.
+    /// Path and query of its requests, marks such as `{id}` not filled in; `/` where the machines' service says what
+    /// they ask for.
     #[must_use]
     pub fn address(&self) -> (&str, Option<&str>) {
         let address = self.request.path.as_deref().unwrap_or("/");
@@ -354,8 +354,8 @@ pub struct Fault {
     pub kind: FaultKind,
     /// Which machines; indices into [`Experiment::machines`].
     pub machines: Vec<usize>,
-    /// Of which classes the requests are that fail: indices into the policy's classes, behind these its templates. Empty
-    /// is all requests, health checks too.
+    /// Of which classes the requests are that fail: indices into the policy's classes, behind these its templates.
+    /// Empty is all requests, health checks too.
     pub classes: Vec<usize>,
 }
 

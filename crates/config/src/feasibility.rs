@@ -5,11 +5,12 @@
 //! is not given the report says so instead of guessing. Pools that share machines are also looked at
 //! together, each machine counted once.
 //!
-//! Where the policy has a page table and its discipline goes by it, slots are no measure: requests for one resource do not
-//! stand in the way of those for another. What every route takes is known then, and nobody knows the mix in which they
-//! will be asked for. So two rates are told: up to the one guarantees fit even if all ask for the dearest route, and above the
-//! other they fit in no mix. (In no mix a resource is asked for less than by the route that takes least of it, nor all resources
-//! together less than by the route that takes least in all. Both are bounds; the best of all mixes may be a little dearer.)
+//! Where the policy has a page table and its discipline goes by it, slots are no measure: requests for one resource do
+//! not stand in the way of those for another. What every route takes is known then, and nobody knows the mix in which
+//! they will be asked for. So two rates are told: up to the one guarantees fit even if all ask for the dearest route,
+//! and above the other they fit in no mix. (In no mix a resource is asked for less than by the route that takes least
+//! of it, nor all resources together less than by the route that takes least in all. Both are bounds; the best of all
+//! mixes may be a little dearer.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -9,8 +9,8 @@ use crate::errors::{Place, Problem, Problems, Source, quoted};
 use crate::load::{read_bounded, sound_text};
 use crate::tree::{self, Entry, Kind, Node, PAGE_TABLE, Value};
 
-/// The file at `path`, which counts from `folder`; `what` it is called in messages, and in the place that names it. What is
-/// wrong is reported.
+/// The file at `path`, which counts from `folder`; `what` it is called in messages, and in the place that names it.
+/// What is wrong is reported.
 pub(crate) fn included(
     path: &str,
     place: Place,

@@ -2,10 +2,10 @@
 //!
 //! Whoever can speak for a node decides what others get, so both sides prove in the first three lines that they have
 //! the node's token, which itself is never sent: an HMAC-SHA256 (RFC 2104) over the role, a nonce of either side and
-//! the node's name. Every later line is `<hex MAC> <JSON>`, the MAC over its direction, its number from 0 on and the JSON,
-//! with a key made from the token, both nonces and the name. So a line cannot be changed, repeated, left out, sent back
-//! or put into another connection or another node's mouth. It can be read: shares and use are no secret. Without
-//! a token, which both sides only allow on loopback, MACs are empty and lines are bare JSON.
+//! the node's name. Every later line is `<hex MAC> <JSON>`, the MAC over its direction, its number from 0 on and the
+//! JSON, with a key made from the token, both nonces and the name. So a line cannot be changed, repeated, left out,
+//! sent back or put into another connection or another node's mouth. It can be read: shares and use are no secret.
+//! Without a token, which both sides only allow on loopback, MACs are empty and lines are bare JSON.
 //!
 //! ```text
 //! agent                                  manager

@@ -39,8 +39,8 @@ pub(crate) fn warning_lines(warnings: &[Problem], file: &str) -> Vec<String> {
     warnings.iter().map(line).collect()
 }
 
-/// Reads the policy in `text`. `name` is what errors call the file, and files that it names are looked for in its folder; `env_token` says whether
-/// `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
+/// Reads the policy in `text`. `name` is what errors call the file, and files that it names are looked for in its
+/// folder; `env_token` says whether `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
 ///
 /// # Errors
 /// Everything that is wrong with it. After a YAML syntax error nothing can be read, so that comes

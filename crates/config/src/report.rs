@@ -7,8 +7,8 @@
 //! because a connection that only waits for its next request is no load.
 //!
 //! Beside the counts an agent may say what has been used of the node's resources (Feng and Lin's mQoS, Sec. 3.1: the
-//! resource monitor of the prober). These are counters since whenever, in any unit: whoever asks twice knows what was used
-//! in between, however long that was, and a report that is lost loses nothing.
+//! resource monitor of the prober). These are counters since whenever, in any unit: whoever asks twice knows what was
+//! used in between, however long that was, and a report that is lost loses nothing.
 //!
 //! A report comes from another machine: it is bounded, every figure in it is checked, and an error names the field.
 

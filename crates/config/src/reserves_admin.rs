@@ -1,7 +1,8 @@
-//! What the manager of Cluster Reserves says as JSON at `GET /reserves`: who is up, what is used, what was given, and why.
+//! What the manager of Cluster Reserves says as JSON at `GET /reserves`: who is up, what is used, what was given, and
+//! why.
 //!
-//! Numbers keep their unit in their name. Percentages are of one node, promises of the cluster, which is the same number
-//! as the mean over its nodes.
+//! Numbers keep their unit in their name. Percentages are of one node, promises of the cluster, which is the same
+//! number as the mean over its nodes.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Cases for the optimiser of Cluster Reserves: the JSON that `weirgate reserves solve` reads.
 //!
-//! A case has the letters of the paper (Sec. 3), in percent: `D` per class, `u` and, if `sink` is not there, `r` per node and
-//! class; `up` per node (all, by default) and a `name`. `N` and `S` are checked if they are there, and whatever else is
-//! there is skipped. A file is one case, a list of cases, or an object with a list `cases`.
+//! A case has the letters of the paper (Sec. 3), in percent: `D` per class, `u` and, if `sink` is not there, `r` per
+//! node and class; `up` per node (all, by default) and a `name`. `N` and `S` are checked if they are there, and
+//! whatever else is there is skipped. A file is one case, a list of cases, or an object with a list `cases`.
 //!
 //! A case that makes no sense is reported with its name and the place in it; the others are read all the same. Python
 //! writes `NaN` and `Infinity`, which are no JSON: they are read, so that what is wrong can be said with its place.

@@ -1,9 +1,10 @@
 //! What agents and the manager of Cluster Reserves say to each other: lines of JSON.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: per node a tracker tells the manager what each class
-//! used, and the manager tells it the shares to set. Departures: the paper does not print its format. Ours carries the
-//! share in force with the use that was measured under it, so that a manager that has just started can carry on;
-//! figures of the node as a whole travel along for people to look at; and an agent may ask for new shares at once.
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: per node a tracker tells the manager what each
+//! class used, and the manager tells it the shares to set. Departures: the paper does not print its format. Ours
+//! carries the share in force with the use that was measured under it, so that a manager that has just started can
+//! carry on; figures of the node as a whole travel along for people to look at; and an agent may ask for new shares at
+//! once.
 //!
 //! Fields that are unknown here are skipped, so that one side may be newer than the other. How the two prove who they
 //! are and how lines are sealed is in `link`. A report comes from another machine: [`NodeReport::check`] goes over
@@ -14,7 +15,8 @@ use serde::{Deserialize, Serialize};
 /// The version that is spoken. It grows when a field changes its meaning, not when one is added.
 pub const WIRE_VERSION: u32 = 1;
 
-/// Longest line, in bytes with its end. A report of 100 classes takes 6 KiB; the rest is room for what later versions add.
+/// Longest line, in bytes with its end. A report of 100 classes takes 6 KiB; the rest is room for what later versions
+/// add.
 pub const MAX_LINE: usize = 256 * 1024;
 
 /// Longest window that a report may claim, in seconds: a day. Agents report every quarter of a second, and a node that

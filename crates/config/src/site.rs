@@ -57,7 +57,8 @@ pub const RESOURCE_NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
 pub struct PageTable {
     /// Costs are refined from what the nodes use.
     pub learned: bool,
-    /// What 100 % of each of [`RESOURCE_NAMES`] is per second, in the units in which agents count; `None` is what they say.
+    /// What 100 % of each of [`RESOURCE_NAMES`] is per second, in the units in which agents count; `None` is what they
+    /// say.
     pub capacity: [Option<f64>; 3],
     /// Routes in the order of their patterns; without any, all are learned.
     pub routes: Vec<Route>,

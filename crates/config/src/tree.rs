@@ -139,8 +139,8 @@ pub(crate) const PAGE_TABLE: Kind = Kind {
 pub(crate) const VALUE: Kind =
     Kind { name: "a value", least: "write `path=value`", too_long: "write it into the experiment" };
 
-/// Reads the tree of `text`, which is of `kind` and known as `source`. What can be skipped is reported and skipped; `None` if nothing is left to
-/// decode.
+/// Reads the tree of `text`, which is of `kind` and known as `source`. What can be skipped is reported and skipped;
+/// `None` if nothing is left to decode.
 pub(crate) fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) -> Option<Tree> {
     let start = Place { source, line: 1, column: 1 };
     if text.len() > MAX_BYTES {

@@ -181,8 +181,8 @@ fn what_is_asked_within_the_guarantees_fits_the_machines() {
                 let part = (floor * agreed.min(1.0) / rate).min(1.0);
                 owed.iter_mut().zip(work).for_each(|(owed, work)| *owed += work * part);
             }
-            // The fullest is the CPU of mqos-guarantees with 96.6 %, but for Fig. 11: as published, what is asked of the six
-            // nodes that are left, 900/s and 500/s, is just what they serve.
+            // The fullest is the CPU of mqos-guarantees with 96.6 %, but for Fig. 11: as published, what is asked of
+            // the six nodes that are left, 900/s and 500/s, is just what they serve.
             let most = if experiment.name == "quorum-fig11" { 1.0 } else { 0.97 };
             let fits = owed.iter().zip(left).all(|(owed, left)| *owed < most * left || *owed == 0.0);
             assert!(fits, "{} {}: {owed:?} of {left:?}", experiment.name, phase.name);
@@ -248,7 +248,8 @@ fn classes_declare_what_their_requests_take() {
         let experiment = load_experiment_file(&path, &[]).unwrap_or_else(|errors| panic!("{errors}")).experiment;
         for (index, class) in experiment.site.policy.classes.iter().enumerate() {
             let Some(declared) = class.service_time else { continue };
-            // Its streams as often as they send when the experiment begins; how often users do follows from what they wait.
+            // Its streams as often as they send when the experiment begins; how often users do follows from what they
+            // wait.
             let (mut sum, mut all) = (0.0, 0.0);
             for traffic in experiment.traffic.iter().filter(|traffic| traffic.class == TrafficClass::Class(index)) {
                 let demand = &traffic.demand[0];
@@ -391,8 +392,8 @@ fn overrides_change_what_they_name() {
 
 #[test]
 fn the_experiments_of_mqos_have_the_papers_shape() {
-    // Feng and Lin: 600 outstanding clients, three classes 6:3:1, pages of three tendencies; the design: 50 to 55 % of the
-    // clients CPU-heavy.
+    // Feng and Lin: 600 outstanding clients, three classes 6:3:1, pages of three tendencies; the design: 50 to 55 % of
+    // the clients CPU-heavy.
     let names = ["mqos-utilisation", "mqos-throughput", "mqos-sharing", "mqos-latency", "mqos-cluster"];
     for name in names {
         let experiment = load(name, &[]).experiment;

@@ -1,4 +1,5 @@
-//! What agents report, whatever it is: it is read or refused, and a learner that is fed with it keeps costs that are numbers.
+//! What agents report, whatever it is: it is read or refused, and a learner that is fed with it keeps costs that are
+//! numbers.
 
 #[path = "support/reports.rs"]
 mod reports;

@@ -289,7 +289,8 @@ impl Computer {
         }
     }
 
-    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the instant.
+    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the
+    /// instant.
     pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
         self.station.begun()
     }

@@ -79,8 +79,8 @@ enum Stage {
     Inside,
     /// A reply has begun and streams: so many bytes of its body are left.
     Streaming { left: usize },
-    /// A reply goes out: its head from the position, then so many bytes of filler. If so many bytes are `kept` for later,
-    /// it streams on then.
+    /// A reply goes out: its head from the position, then so many bytes of filler. If so many bytes are `kept` for
+    /// later, it streams on then.
     Reply { head: Vec<u8>, sent: usize, filler: usize, counts: bool, kept: usize },
 }
 
@@ -150,8 +150,8 @@ impl Connection {
         }
     }
 
-    /// Begins the reply with its head and a byte of its body, or sends one more of one that has begun; the last waits for
-    /// [`Connection::reply`]. A reply without a body has nothing to begin with.
+    /// Begins the reply with its head and a byte of its body, or sends one more of one that has begun; the last waits
+    /// for [`Connection::reply`]. A reply without a body has nothing to begin with.
     pub(crate) fn begin(&mut self, node: &str) {
         match &mut self.stage {
             Stage::Streaming { left } if *left > 1 => {

@@ -42,8 +42,8 @@ pub struct NodeSpec {
     pub demand: Distribution,
     /// Delay after the CPU time of a request that does not say its own (`X-Io: 20ms` or `?io=20ms`).
     pub io: Distribution,
-    /// Bytes of the reply's body of a request that does not say its own (`X-Bytes: 512` or `?bytes=512`). For how long it
-    /// streams from its first byte on, each request says for itself (`X-Stream: 30s` or `?stream=30s`).
+    /// Bytes of the reply's body of a request that does not say its own (`X-Bytes: 512` or `?bytes=512`). For how long
+    /// it streams from its first byte on, each request says for itself (`X-Stream: 30s` or `?stream=30s`).
     pub reply_bytes: usize,
     /// A request whose client has left is dropped at once, with what was done of it, as by a server that
     /// looks at its connections. Otherwise the work goes on, in vain.

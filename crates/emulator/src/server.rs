@@ -348,7 +348,8 @@ impl Server {
         self.schedule(n);
     }
 
-    /// Answers the connection at `place` with what is inside its node and what it has used. Costs O(connections), a few times a minute.
+    /// Answers the connection at `place` with what is inside its node and what it has used. Costs O(connections), a few
+    /// times a minute.
     fn report(&mut self, place: usize) {
         let Some(Some(asking)) = self.connections.get(place) else { return };
         let n = asking.node;

@@ -27,8 +27,8 @@ pub struct Demand {
     pub stream: u64,
 }
 
-/// Between two signs of life of a reply that streams: what the HTML Standard advises for event streams (Sec. 9.2.7: "a comment
-/// line every 15 seconds or so"), so that nobody on the way takes it for dead.
+/// Between two signs of life of a reply that streams: what the HTML Standard advises for event streams (Sec. 9.2.7: "a
+/// comment line every 15 seconds or so"), so that nobody on the way takes it for dead.
 pub const BEAT: u64 = 15_000_000_000;
 
 /// The inside of a node.
@@ -38,7 +38,8 @@ pub struct Station {
     waiting: VecDeque<(u64, u32, Demand)>,
     /// Id, and its times without a CPU.
     cpus: Cpus<(u64, Beside)>,
-    /// When the delay of a request ends, or its stream gives a sign of life; its id, and how much of the stream is left.
+    /// When the delay of a request ends, or its stream gives a sign of life; its id, and how much of the stream is
+    /// left.
     io: BinaryHeap<Reverse<(u64, u64, u64)>>,
     /// Replies that have begun or given a sign of life, with the instant.
     begun: Vec<(u64, u64)>,
@@ -185,7 +186,8 @@ impl Station {
         self.cpus.coast(to);
     }
 
-    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the instant.
+    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the
+    /// instant.
     pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
         self.begun.drain(..)
     }

@@ -100,8 +100,8 @@ pub(crate) struct Classes {
     pub(crate) pool_slots: Vec<f64>,
     /// Sum and number of known service times, for classes that have none yet.
     known: (f64, u32),
-    /// Cost of a request of each class in its dominant resource, in node-seconds: a mean of the latest. `None` where costs
-    /// are not shared.
+    /// Cost of a request of each class in its dominant resource, in node-seconds: a mean of the latest. `None` where
+    /// costs are not shared.
     mean_costs: Table<ClassId, Option<f64>>,
     pub(crate) estimation: Estimation,
 }
@@ -300,7 +300,8 @@ impl Classes {
         old
     }
 
-    /// What all guarantees need in slots; `None` if nothing is known of any class. `priced` says that a page table knows.
+    /// What all guarantees need in slots; `None` if nothing is known of any class. `priced` says that a page table
+    /// knows.
     pub(crate) fn demanded(&self, priced: bool) -> Option<f64> {
         (priced || self.known.1 > 0 || self.total_weight == 0).then_some(self.total_weight as f64 / 1e9)
     }
@@ -349,8 +350,8 @@ impl Classes {
         true
     }
 
-    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one. Where what requests take is
-    /// known it is the guarantee's dominant share: throughput × what a request takes of its dominant resource.
+    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one. Where what requests take
+    /// is known it is the guarantee's dominant share: throughput × what a request takes of its dominant resource.
     pub(crate) fn due_weight(&self, class: ClassId) -> u64 {
         let Some(throughput) = self.spec(class).guarantee.throughput else { return 0 };
         let mean = if self.known.1 > 0 { self.known.0 / f64::from(self.known.1) } else { ASSUMED_SERVICE };

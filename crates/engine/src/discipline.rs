@@ -305,8 +305,8 @@ pub enum Precedence {
     /// mQoS: deficit round robin over several resources at once, each class its weight's part of each (Feng and Lin,
     /// Sec. 3.4).
     Mdrr,
-    /// Dominant-resource fair queueing: the class goes first that has had least, by its weight, of the resource of which
-    /// it has had most.
+    /// Dominant-resource fair queueing: the class goes first that has had least, by its weight, of the resource of
+    /// which it has had most.
     Drfq,
 }
 

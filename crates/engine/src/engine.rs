@@ -89,7 +89,8 @@ impl Engine {
         verdict.unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason, owed)))
     }
 
-    /// Stages *admit* and *queue*: takes a request in, or says why not. `owed` says that it is within its class's guarantee.
+    /// Stages *admit* and *queue*: takes a request in, or says why not. `owed` says that it is within its class's
+    /// guarantee.
     fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival, owed: bool) -> Result<Verdict, ShedReason> {
         let spec = self.classes.spec(class);
         let (guarantee, bounds) = (spec.guarantee, spec.queue);
@@ -151,7 +152,8 @@ impl Engine {
         true
     }
 
-    /// Was a request in flight released as surplus, beyond what its class is owed? `None` if the ticket is not in flight.
+    /// Was a request in flight released as surplus, beyond what its class is owed? `None` if the ticket is not in
+    /// flight.
     #[must_use]
     pub fn is_surplus(&self, ticket: Ticket) -> Option<bool> {
         let index = self.tickets.find(ticket, State::Inside)?;

@@ -76,8 +76,8 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         })
     }
 
-    /// The least of `heap` of which `fits` holds. Looks behind an item only if it does not fit: one step for each that is
-    /// passed over.
+    /// The least of `heap` of which `fits` holds. Looks behind an item only if it does not fit: one step for each that
+    /// is passed over.
     pub(crate) fn first_where(&self, heap: usize, mut fits: impl FnMut(I) -> bool) -> Option<&(K, I)> {
         let slots = &self.heaps[heap];
         let top = slots.first()?;

@@ -1,14 +1,15 @@
 //! Is a guaranteed throughput held? The account of one class, over a sliding window.
 //!
-//! An arrival is *owed* an answer if it takes a token from a bucket that fills at the guaranteed rate and holds a burst of a
-//! second. That is the rule of the judge of simulated runs. The guarantee is held if 99 % of what is owed is served, by one of
-//! two counts, as there: the answers to what arrived in the window and has had its time, or the answers that were given in
-//! the window. The first is exact where answers come in time, however requests arrive. The second is fair to a class whose
-//! answers always come late: its throughput is what it was promised. A request that waits or is in flight for too long counts as
-//! not served. A request whose client leaves within its limit is neither owed nor served.
+//! An arrival is *owed* an answer if it takes a token from a bucket that fills at the guaranteed rate and holds a burst
+//! of a second. That is the rule of the judge of simulated runs. The guarantee is held if 99 % of what is owed is
+//! served, by one of two counts, as there: the answers to what arrived in the window and has had its time, or the
+//! answers that were given in the window. The first is exact where answers come in time, however requests arrive. The
+//! second is fair to a class whose answers always come late: its throughput is what it was promised. A request that
+//! waits or is in flight for too long counts as not served. A request whose client leaves within its limit is neither
+//! owed nor served.
 //!
-//! Departure from the judge: the judge knows how each request ended, and here some have not. So what is under way has the
-//! patience of [`Terms`] before it counts as not served, and twice as long where it is so few that it may be luck.
+//! Departure from the judge: the judge knows how each request ended, and here some have not. So what is under way has
+//! the patience of [`Terms`] before it counts as not served, and twice as long where it is so few that it may be luck.
 
 use core::time::Duration;
 
@@ -22,8 +23,8 @@ const SLOTS: usize = 40;
 const SLOT: u64 = 250_000_000;
 /// Share of what is owed that must be served: the judge's.
 const ENOUGH: f64 = 0.99;
-/// A statistic holds although single requests take longer than its limit. Of exponential times one in four hundred is beyond
-/// six means, and beyond twice the 95th percentile: less than [`ENOUGH`] allows.
+/// A statistic holds although single requests take longer than its limit. Of exponential times one in four hundred is
+/// beyond six means, and beyond twice the 95th percentile: less than [`ENOUGH`] allows.
 const MEANS: u32 = 6;
 const PERCENTILES: u32 = 2;
 /// Requests under way that are luck, whatever their share: for twice the patience.
@@ -32,8 +33,8 @@ const LATE: u32 = 2;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 /// What a class sent lately, in nanoseconds: the window in which the judge looks at the reaction.
 const LATELY: u64 = 2_000_000_000;
-/// Requests beyond the guarantee that are luck, and their share: a bucket of one token misses some of a class that sends
-/// less than its rate at random times.
+/// Requests beyond the guarantee that are luck, and their share: a bucket of one token misses some of a class that
+/// sends less than its rate at random times.
 const LUCK: (u32, u32) = (2, 10);
 
 /// By which figures a class is judged.

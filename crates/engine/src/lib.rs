@@ -70,9 +70,9 @@
 //! ```
 //!
 //! # Seams
-//! [`Engine`] calls four seams in the order of the stages: `admission`, `limit` (load control), `scheduler` (precedence) and
-//! `dispatch`. Each is an enum of state, and each method is one file that owns what it keeps of classes and requests.
-//! `docs/adding-a-discipline.md` says what a new method touches.
+//! [`Engine`] calls four seams in the order of the stages: `admission`, `limit` (load control), `scheduler`
+//! (precedence) and `dispatch`. Each is an enum of state, and each method is one file that owns what it keeps of
+//! classes and requests. `docs/adding-a-discipline.md` says what a new method touches.
 
 mod admission;
 mod classify;

@@ -3,8 +3,8 @@
 //! Per class: counts since the start, and a sliding window of ten seconds in five slots of two, long
 //! against a request and short against an operator's patience (Quorum Sec. 3 wants the frame of a
 //! guarantee to be substantially longer than one request; its figures use two-second points).
-//! Whether a limit is held is counted exactly (served above the limit), and so is a throughput (see `ledger`); the percentiles shown are read
-//! from a histogram with eight buckets per doubling, interpolated, good to about 3 %.
+//! Whether a limit is held is counted exactly (served above the limit), and so is a throughput (see `ledger`); the
+//! percentiles shown are read from a histogram with eight buckets per doubling, interpolated, good to about 3 %.
 
 use core::time::Duration;
 
@@ -150,8 +150,8 @@ impl Observed {
         }
     }
 
-    /// Has nothing been answered for longer than a request of the class may take, and for a second at least? Asked while
-    /// some of them are in flight.
+    /// Has nothing been answered for longer than a request of the class may take, and for a second at least? Asked
+    /// while some of them are in flight.
     pub(crate) fn is_silent(&self, now: Time, terms: Terms) -> bool {
         now.since(self.silent_since) > terms.limit.max(SECOND)
     }

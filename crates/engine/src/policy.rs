@@ -33,11 +33,11 @@ pub struct Policy {
     pub templates: Vec<Template>,
     /// Most requests that may wait in all queues together.
     pub max_waiting: u32,
-    /// What the resources of a [`Demand`] are called (`cpu`, `disk`, …), at most [`RESOURCES`]. Empty: nobody knows what
-    /// requests take.
+    /// What the resources of a [`Demand`] are called (`cpu`, `disk`, …), at most [`RESOURCES`]. Empty: nobody knows
+    /// what requests take.
     pub resources: Vec<String>,
-    /// What requests take is only estimated (learned, say): what seems to be more than any node has is taken for all of the
-    /// largest one instead of being refused. Whoever is never let in teaches nobody better.
+    /// What requests take is only estimated (learned, say): what seems to be more than any node has is taken for all of
+    /// the largest one instead of being refused. Whoever is never let in teaches nobody better.
     pub estimated: bool,
 }
 
@@ -412,8 +412,8 @@ impl Policy {
         }
     }
 
-    /// What the largest node of a pool has of each resource, in billionths of a node-second; `None` if load control manages
-    /// no resources, or the pool has no node.
+    /// What the largest node of a pool has of each resource, in billionths of a node-second; `None` if load control
+    /// manages no resources, or the pool has no node.
     #[must_use]
     pub fn largest(&self, pool: usize) -> Option<u64> {
         let figures = self.discipline.load_control.availability()?;

@@ -7,9 +7,9 @@
 //! The head of a queue is its oldest request, but for those that were put back; these have their own places in a heap
 //! of longest waits.
 //!
-//! Where a discipline knows what requests take (see `demand`), a class's queue has a *sub-queue* for each resource, after the
-//! tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n resources make m·n queues): who waits for
-//! the disk does not stand behind who waits for the processor. Everywhere else there is one.
+//! Where a discipline knows what requests take (see `demand`), a class's queue has a *sub-queue* for each resource,
+//! after the tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n resources make m·n queues):
+//! who waits for the disk does not stand behind who waits for the processor. Everywhere else there is one.
 //!
 //! Methods that look at tags see the queues of a pool as one (SEDA's queue of a stage): how many wait there, with
 //! which tag.

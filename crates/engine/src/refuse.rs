@@ -2,8 +2,8 @@
 //!
 //! A method says which of its rules a request broke. Two of these reasons are a judgement on the class or its queue:
 //! `overload` and `deadline`. They mislead an operator where the nodes are the cause, as when they hang or all but
-//! one are ejected. So both become `nodes_slow` if nothing of the class is answered, or if the class sends no more than it
-//! is guaranteed and the discipline serves what is owed first. Whether the nodes became slow or the class's requests
+//! one are ejected. So both become `nodes_slow` if nothing of the class is answered, or if the class sends no more than
+//! it is guaranteed and the discipline serves what is owed first. Whether the nodes became slow or the class's requests
 //! expensive cannot be told from outside. All other reasons name a fact (a queue is full, no node is usable) and stay.
 
 use core::time::Duration;

@@ -36,7 +36,8 @@ pub struct Arrival {
     /// What it takes of a node, as the page table says; `None` if its route is not there: then it counts as its class's
     /// [`crate::Class::demand`]. Of no account in a policy without [`crate::Policy::resources`].
     pub demand: Option<Demand>,
-    /// What it asks for (host and path, say), as a keyed hash, if the driver knows: [`crate::Dispatch::Lard`] looks at it.
+    /// What it asks for (host and path, say), as a keyed hash, if the driver knows: [`crate::Dispatch::Lard`] looks at
+    /// it.
     pub target: Option<u64>,
     /// Returned with every action about this request, so that the driver finds it again.
     pub tag: u64,
@@ -68,8 +69,8 @@ pub struct Shed {
     pub reason: ShedReason,
     /// When trying again makes sense; whole seconds, at least one.
     pub retry_after: Duration,
-    /// Degraded service: let it arrive once more, as one of this class, before it is answered. Should that be refused as
-    /// well, this refusal stands.
+    /// Degraded service: let it arrive once more, as one of this class, before it is answered. Should that be refused
+    /// as well, this refusal stands.
     pub fallback: Option<ClassId>,
 }
 
@@ -96,8 +97,8 @@ pub enum ShedReason {
     ServerLoad,
     /// It takes more of a resource than any node of its pool has: see [`crate::LoadControl::ResourceAvailability`].
     TooLarge,
-    /// The nodes are the cause: they answer nothing of its class, or they are too slow or too few for a class that sends
-    /// no more than it is guaranteed.
+    /// The nodes are the cause: they answer nothing of its class, or they are too slow or too few for a class that
+    /// sends no more than it is guaranteed.
     NodesSlow,
 }
 

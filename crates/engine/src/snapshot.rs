@@ -90,8 +90,8 @@ pub struct SurplusSnapshot {
 pub struct ResourceSnapshot {
     /// Its name.
     pub name: String,
-    /// What is left of it on the usable nodes, as a share of what they have; 0 to 1. Nothing is left of a resource that is
-    /// overdrawn, as after a node was lost whose requests are still inside.
+    /// What is left of it on the usable nodes, as a share of what they have; 0 to 1. Nothing is left of a resource that
+    /// is overdrawn, as after a node was lost whose requests are still inside.
     pub available: f64,
 }
 
@@ -236,8 +236,8 @@ pub struct ClassSnapshot {
     pub used: [f64; RESOURCES],
     /// Under [`crate::Precedence::Mdrr`] what it may still take of each resource in this round, in node-seconds.
     pub credit: Option<[f64; RESOURCES]>,
-    /// What it had left of its guaranteed rate at the engine's last call, in requests, where the discipline counts that.
-    /// With a whole one the class is owed its next request; below one that is surplus.
+    /// What it had left of its guaranteed rate at the engine's last call, in requests, where the discipline counts
+    /// that. With a whole one the class is owed its next request; below one that is surplus.
     pub tokens: Option<f64>,
     /// Requests that it may have in flight whatever the others need, where load control bounds what is owed in time.
     /// `None` is no bound.
@@ -277,8 +277,8 @@ pub struct Achieved {
     pub p99: Option<Duration>,
     /// The guaranteed statistic.
     pub limited: Option<(Statistic, Duration)>,
-    /// Throughput guarantee held: 99 % of what arrived within the guaranteed rate is served. What waits or is in flight for
-    /// longer than a request of the class may is not. `None` without a guarantee.
+    /// Throughput guarantee held: 99 % of what arrived within the guaranteed rate is served. What waits or is in flight
+    /// for longer than a request of the class may is not. `None` without a guarantee.
     pub throughput_held: Option<bool>,
     /// Response-time guarantee held. `None` without one or without completions.
     pub response_time_held: Option<bool>,

@@ -32,8 +32,8 @@ fn any_demand(random: &mut Random) -> Demand {
     Demand::of_shares(&[share(random), share(random), share(random)])
 }
 
-/// Answers, failures with and without retries, clients that leave before and after, nodes that come and go, new policies:
-/// what was taken is given back exactly, and never more is taken than there is.
+/// Answers, failures with and without retries, clients that leave before and after, nodes that come and go, new
+/// policies: what was taken is given back exactly, and never more is taken than there is.
 #[test]
 fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
     for seed in 0..12 {
@@ -107,8 +107,8 @@ fn kinds() -> [Demand; 3] {
     [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]].map(|shares| Demand::of_shares(&shares))
 }
 
-/// A site that always has more to do: every class has `depth` requests of each kind waiting. Requests inside end in random
-/// order. Returns what was released in `work` node-seconds: class and demand.
+/// A site that always has more to do: every class has `depth` requests of each kind waiting. Requests inside end in
+/// random order. Returns what was released in `work` node-seconds: class and demand.
 fn saturated(discipline: Discipline, weights: &[f64], work: f64, seed: u64) -> Vec<(u32, Demand)> {
     let site = Site { weights: weights.to_vec(), ..Site::default() };
     let mut books = Books::new(site.engine(discipline));
@@ -181,8 +181,8 @@ fn turns_are_shorter_under_drfq() {
     assert!(times <= 0.75 * rounds, "mdrr {rounds}, drfq {times}");
 }
 
-/// Under `drfq` a request that needs nearly all of a node, among endless small ones of its own class and of others: at most
-/// four horizons of work are released between its coming to the head of its line and its release.
+/// Under `drfq` a request that needs nearly all of a node, among endless small ones of its own class and of others: at
+/// most four horizons of work are released between its coming to the head of its line and its release.
 #[test]
 fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
     let mut longest = 0.0_f64;
@@ -298,8 +298,8 @@ fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Classes whose requests are different: what each has had of its own dominant resource is as the weights say, where they
-/// compete; and a resource that nobody else wants is nobody's loss.
+/// Classes whose requests are different: what each has had of its own dominant resource is as the weights say, where
+/// they compete; and a resource that nobody else wants is nobody's loss.
 #[test]
 fn dominant_shares_follow_the_weights() {
     let site = Site { weights: vec![2.0, 1.0], resources: 2, ..Site::default() };
@@ -343,7 +343,8 @@ fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Dema
     }
 }
 
-/// A class that has had a resource for itself is far ahead by it. It waits longer for one that others want, and not for ever.
+/// A class that has had a resource for itself is far ahead by it. It waits longer for one that others want, and not for
+/// ever.
 #[test]
 fn who_is_far_ahead_is_served_in_the_end() {
     let site = Site { weights: vec![6.0, 1.0], ..Site::default() };
@@ -417,8 +418,8 @@ fn upstreams_that_share_machines_share_their_rounds() {
     }
 }
 
-/// A policy that begins to share resources finds requests of which nobody said what they take: they take what their class
-/// says.
+/// A policy that begins to share resources finds requests of which nobody said what they take: they take what their
+/// class says.
 #[test]
 fn requests_from_before_a_page_table_take_what_their_class_says() {
     let site = Site::default();

@@ -1,5 +1,5 @@
-//! mQoS where classes do not all want the same: what one uses that nobody else wants costs him nothing, what one cannot use
-//! stops nobody, and a large request waits for one node, not for all.
+//! mQoS where classes do not all want the same: what one uses that nobody else wants costs him nothing, what one cannot
+//! use stops nobody, and a large request waits for one node, not for all.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -45,8 +45,8 @@ impl Used {
     }
 }
 
-/// Releases `work` node-seconds; whoever is released comes again at once, if `again` says so. Requests inside end in random
-/// order.
+/// Releases `work` node-seconds; whoever is released comes again at once, if `again` says so. Requests inside end in
+/// random order.
 fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
     let classes = books.requests.iter().map(|(class, _)| *class as usize + 1).max().unwrap_or(0);
     let nodes = &books.engine.policy().nodes;
@@ -311,8 +311,8 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
     assert!(longest < 1.3, "{longest} node-seconds of one class in a row");
 }
 
-/// Where costs are learned, one that is more than a node has may be wrong, and only an answer can tell: such a request has
-/// a node to itself. Where they are given it is refused.
+/// Where costs are learned, one that is more than a node has may be wrong, and only an answer can tell: such a request
+/// has a node to itself. Where they are given it is refused.
 #[test]
 fn an_estimate_above_what_a_node_has_locks_nobody_out() {
     for estimated in [true, false] {
@@ -368,8 +368,8 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
     }
 }
 
-/// Classes that want several things at once, some of which nobody else wants, and who come at random: where the disk is short,
-/// those who always wait for it have had their parts of it.
+/// Classes that want several things at once, some of which nobody else wants, and who come at random: where the disk is
+/// short, those who always wait for it have had their parts of it.
 #[test]
 fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
     // Routes by what they take, and per stream its class, its route and how many of them come a second.

@@ -1,8 +1,8 @@
 //! mQoS: every state that a small site can reach.
 //!
-//! Two classes, two resources, three kinds of requests, one waiting of each class (or two). Under `mdrr` credits are whole
-//! multiples of a fifth of a node, so that there are finitely many states, and all of them are visited. Virtual times under
-//! `drfq` never come back: there every sequence of operations up to a length is played.
+//! Two classes, two resources, three kinds of requests, one waiting of each class (or two). Under `mdrr` credits are
+//! whole multiples of a fifth of a node, so that there are finitely many states, and all of them are visited. Virtual
+//! times under `drfq` never come back: there every sequence of operations up to a length is played.
 
 #[path = "support/resources.rs"]
 mod resources;
@@ -117,8 +117,8 @@ fn key(books: &Books) -> Vec<u64> {
     key
 }
 
-/// Nobody waits while the node is idle, nothing is overdrawn, and once nobody comes any more all are served: who has no node
-/// as soon as he has one again, and everybody else without him.
+/// Nobody waits while the node is idle, nothing is overdrawn, and once nobody comes any more all are served: who has no
+/// node as soon as he has one again, and everybody else without him.
 fn judge(books: &Books) {
     if books.engine.policy().pools.len() == 1 {
         books.check(&NODES);

@@ -42,7 +42,8 @@ fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
     assert_eq!(surplus(&engine).outstanding, 0);
 }
 
-/// Four CPUs for six CPUs' worth of what is owed: requests are seen to wait for one another, and the window holds for all.
+/// Four CPUs for six CPUs' worth of what is owed: requests are seen to wait for one another, and the window holds for
+/// all.
 #[test]
 fn contention_that_is_seen_closes_the_reach() {
     let classes = vec![class("A", Some(600.0), p95(400), Some(10))];

@@ -117,7 +117,8 @@ fn an_idle_window_stays_unless_it_may_always_grow() {
 }
 
 /// Sec. 5.2 in small: after two calm minutes A becomes five times dearer. A quarter of the cluster is B's, the rest
-/// serves 73/s of A at once, and no wave of requests that come too late. A window that grew through the calm lets one in.
+/// serves 73/s of A at once, and no wave of requests that come too late. A window that grew through the calm lets one
+/// in.
 #[test]
 fn a_class_that_becomes_dearer_after_a_calm_is_served_at_once() {
     let after_the_calm = |discipline: Discipline, seed: u64| {

@@ -51,8 +51,9 @@ fn measured(window: u32, weights: &[f64], demands: &[f64], seed: u64) -> Vec<f64
 }
 
 proptest! {
-    // The same draw in every run. Of random ones about one in ten finds a case that this rule does not keep: window 34 and
-    // parts (1, 0.05), (4, 0.475), (7, 3.6), where the second class has 4.4 slots instead of the 5.4 that it asks for.
+    // The same draw in every run. Of random ones about one in ten finds a case that this rule does not keep: window 34
+    // and parts (1, 0.05), (4, 0.475), (7, 3.6), where the second class has 4.4 slots instead of the 5.4 that it asks
+    // for.
     #![proptest_config(ProptestConfig { cases: 24, rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]

@@ -106,7 +106,8 @@ fn what_a_failed_node_holds_does_not_count_nor_do_its_cpus() {
     assert!(!refused(&mut engine), "what is left is idle");
 }
 
-/// Offered twice what there is, nearly all of it by normal users: top users keep their limits, which plain turns do not.
+/// Offered twice what there is, nearly all of it by normal users: top users keep their limits, which plain turns do
+/// not.
 #[test]
 fn top_users_keep_their_limits_in_an_overload() {
     let loads = vec![load(100.0, 5.0), load(40.0, 50.0), load(400.0, 5.0), load(400.0, 50.0)];

@@ -73,7 +73,8 @@ fn a_calm_does_not_open_the_window() {
     bench.set_rate(0, 1000.0);
     bench.reset();
     bench.run(61.0);
-    // A's burst of a second is owed, and nothing was seen to wait for another yet: it enters at once. B keeps its limit.
+    // A's burst of a second is owed, and nothing was seen to wait for another yet: it enters at once. B keeps its
+    // limit.
     let b = &bench.tallies[1];
     assert_eq!(b.shed, 0);
     assert!(percentile(&b.served, 0.95) < 0.400, "also in the first second: {}", percentile(&b.served, 0.95));
@@ -141,7 +142,8 @@ fn dispatch_learns_how_fast_machines_are() {
     bench.reset();
     bench.run(60.0);
     let served = rates(&bench, 40.0);
-    // What counts as a wrong shed in the swarm: one in two hundred. Machines of unequal speed look like contention at times.
+    // What counts as a wrong shed in the swarm: one in two hundred. Machines of unequal speed look like contention at
+    // times.
     let a = &bench.tallies[0];
     assert!(a.shed * 200 <= a.offered, "{} of {}", a.shed, a.offered);
     assert!(served[0] + served[1] > 0.93 * 480.0, "{served:?}");

@@ -1,7 +1,7 @@
 //! What a learned page table took for true while a run went on, a sample a second.
 //!
-//! The simulator reads its own learner, the lab the gateway's `/snapshot`: both note what they find here, by the route's pattern,
-//! as routes may be found while the run goes on.
+//! The simulator reads its own learner, the lab the gateway's `/snapshot`: both note what they find here, by the
+//! route's pattern, as routes may be found while the run goes on.
 
 use std::time::Duration;
 

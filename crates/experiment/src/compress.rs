@@ -12,8 +12,8 @@ use weirgate_config::{Experiment, Profile, Source};
 /// a second or two of a few hundred requests each, enough for a 95th percentile.
 const LEAST_PHASE: f64 = 1.5;
 
-/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by `factor`. Traces
-/// keep their pace and are cut at the end.
+/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by `factor`.
+/// Traces keep their pace and are cut at the end.
 ///
 /// # Errors
 /// `factor` is not a number of 1 or more, or a phase becomes shorter than 1.5 times the part that is judged apart.

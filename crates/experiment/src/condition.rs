@@ -1,5 +1,5 @@
-//! What is wrong with a machine at an instant: the faults of an experiment, when they begin and end, and added up; and how
-//! far its speed has drifted.
+//! What is wrong with a machine at an instant: the faults of an experiment, when they begin and end, and added up; and
+//! how far its speed has drifted.
 //!
 //! Departure: a speed that changes in a straight line is played as a stair of steps of at most [`STEP`], each with the
 //! mean speed of its stretch. So the work that a machine does is exact at the end of every step.
@@ -189,8 +189,8 @@ mod tests {
     }
 
     proptest! {
-        /// The stair does the work of the line: at the end of every step exactly, as a numeric integration of the line has
-        /// it, and never further away than the last step allows.
+        /// The stair does the work of the line: at the end of every step exactly, as a numeric integration of the line
+        /// has it, and never further away than the last step allows.
         #[test]
         fn the_work_of_a_stair_is_that_of_the_line(
             start in 0u64..5_000, over in 1u64..9_000, from in 0.05f64..3.0, to in 0.05f64..3.0,

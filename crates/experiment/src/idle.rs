@@ -127,8 +127,8 @@ impl<'a> IdleMeter<'a> {
         self.every
     }
 
-    /// What every machine was occupied with until `at`, in nanoseconds from the start. A reading that does not come after
-    /// the last one is left out.
+    /// What every machine was occupied with until `at`, in nanoseconds from the start. A reading that does not come
+    /// after the last one is left out.
     pub fn read(&mut self, at: u64, machines: &[Occupied]) {
         let from = self.idle.ends.last().copied().unwrap_or(0);
         if at <= from {

@@ -3,11 +3,11 @@
 //! A cluster is a network: work flows from each class to the machines of its pool, as much as arrives, and
 //! from each machine on, as much as it does. The maximum flow is the most work that can be
 //! served; what is owed fits if it flows whole. Requests take something of several resources (CPUs, disks, links), and
-//! each resource has a flow of its own: what fits must flow in every one. The oracle has no queues, no random gaps and no limits
-//! inside the machines, and time that a request spends with none of its machine's resources costs it nothing: it is a bound, not a
-//! competitor. With several resources it is one more time: in the flow of the CPUs a class may be spread over the machines
-//! otherwise than in that of the disks, and a request takes both from one machine. Where all machines of a pool are in
-//! proportion to one another, it is the same spreading.
+//! each resource has a flow of its own: what fits must flow in every one. The oracle has no queues, no random gaps and
+//! no limits inside the machines, and time that a request spends with none of its machine's resources costs it nothing:
+//! it is a bound, not a competitor. With several resources it is one more time: in the flow of the CPUs a class may be
+//! spread over the machines otherwise than in that of the disks, and a request takes both from one machine. Where all
+//! machines of a pool are in proportion to one another, it is the same spreading.
 //!
 //! How it shares what does not fit: first what is owed, by the same fraction of each; then the rest of what
 //! is asked for, in proportion to weights, max-min fair (progressive filling: Bertsekas & Gallager, *Data
@@ -36,8 +36,8 @@ const HALVINGS: u32 = 40;
 /// Share of all guarantees' weight that a class without one has: the engine's default for best effort.
 const BEST_EFFORT: f64 = 0.01;
 
-/// Which machines work for which class, and how much they can do. A server that several addresses share is a machine of its own
-/// here, as available as the best of them.
+/// Which machines work for which class, and how much they can do. A server that several addresses share is a machine of
+/// its own here, as available as the best of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
     /// Per machine what it does in a second, faults taken off.
@@ -62,8 +62,8 @@ pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
     policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
 }
 
-/// Share of its work that a machine can do on average between two instants, per resource; more than all of it for one whose
-/// CPUs became faster.
+/// Share of its work that a machine can do on average between two instants, per resource; more than all of it for one
+/// whose CPUs became faster.
 #[must_use]
 pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> Work {
     let end = experiment.duration();
@@ -91,8 +91,8 @@ pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to:
     sums.map(|sum| if length > 0.0 { sum / length } else { 1.0 })
 }
 
-/// Share of its work that a machine still does under faults: slow-downs multiply and are of its CPUs, of the shares that fail
-/// the largest counts.
+/// Share of its work that a machine still does under faults: slow-downs multiply and are of its CPUs, of the shares
+/// that fail the largest counts.
 fn left(faults: impl Iterator<Item = FaultKind>) -> Work {
     let (mut works, mut speed, mut fails) = (1.0, 1.0, 0.0_f64);
     for fault in faults {
@@ -275,8 +275,8 @@ impl Cluster {
         (network.maximum(source, sink), asked)
     }
 
-    /// Raises the served part of every class's `work` from `start` in proportion to its weight, up to its limit, until the
-    /// machines are full; a class that can rise no more stays, the others go on.
+    /// Raises the served part of every class's `work` from `start` in proportion to its weight, up to its limit, until
+    /// the machines are full; a class that can rise no more stays, the others go on.
     fn fill(&self, work: &[Work], start: &[f64], limits: &[f64], weights: &[f64]) -> Vec<f64> {
         let carries = |parts: &[f64]| {
             let served: Vec<Work> =
@@ -396,7 +396,8 @@ mod tests {
         // By weight of the disk; what takes nothing is served.
         let demand = Demand { offered: work, owed: vec![0.0; 3] };
         near(&cluster.shares(&demand, &[1.0, 1.0, 1.0]), &[0.5 / 0.6, 1.0, 1.0]);
-        // Who needs the CPU is not held back by a disk that is full, and gets as much of the one as others of the other.
+        // Who needs the CPU is not held back by a disk that is full, and gets as much of the one as others of the
+        // other.
         let apart = Demand { offered: vec![[0.1, 3.0, 0.0], [9.0, 0.0, 0.0], [0.0, 3.0, 0.1]], owed: vec![0.0; 3] };
         let served = cluster.shares(&apart, &[1.0, 1.0, 1.0]);
         near(&served, &[0.5 / 3.0, (2.0 - 0.1 / 6.0) / 9.0, 0.5 / 3.0]);

@@ -1,4 +1,5 @@
-//! What a run leaves behind: one record per request and one per page, samples of the state, what was believed, violations.
+//! What a run leaves behind: one record per request and one per page, samples of the state, what was believed,
+//! violations.
 
 use crate::beliefs::RouteBeliefs;
 use crate::idle::Idle;

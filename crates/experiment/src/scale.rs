@@ -146,8 +146,8 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     scaled
 }
 
-/// `factor` times as many instants: some left out, or more of them spread evenly up to the next one. Each with the place of
-/// the one that it was made of.
+/// `factor` times as many instants: some left out, or more of them spread evenly up to the next one. Each with the
+/// place of the one that it was made of.
 fn denser(instants: &[Duration], factor: f64) -> Vec<(Duration, usize)> {
     let until = |index: usize| (index as f64 * factor) as u32;
     let mut all = Vec::with_capacity(until(instants.len()) as usize);

@@ -299,8 +299,8 @@ impl Gateway {
         edition.nodes.iter().filter_map(of).collect()
     }
 
-    /// The page table, with at most `most` of its routes and without the share of unknown ones; `None` if there is none.
-    /// Takes some milliseconds.
+    /// The page table, with at most `most` of its routes and without the share of unknown ones; `None` if there is
+    /// none. Takes some milliseconds.
     #[must_use]
     pub fn page_table(&self, most: usize) -> Option<weirgate_config::admin::PageTable> {
         self.shared.pages.view(most)

@@ -1,8 +1,8 @@
 //! A released request's slot, given back exactly once.
 //!
-//! It knows since when the request is inside which node, and tells the page table when it has left. A node that failed the
-//! request, or whose client has left, is taken to have done a part, for as long as it was there: of one that refused a
-//! connection that is nothing, of one that timed out all.
+//! It knows since when the request is inside which node, and tells the page table when it has left. A node that failed
+//! the request, or whose client has left, is taken to have done a part, for as long as it was there: of one that
+//! refused a connection that is nothing, of one that timed out all.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Answers that the gateway gives itself, each with its reason.
 //!
 //! Source: RFC 9209 (`Proxy-Status`): the error types are those of its registry. Sheds for want of room say
-//! `connection_limit_reached`, its nearest word for "as many as may be in flight are in flight". Sheds for want of nodes that
-//! answer say `destination_unavailable`. `details` has the shed reason that metrics, logs and snapshots use.
+//! `connection_limit_reached`, its nearest word for "as many as may be in flight are in flight". Sheds for want of
+//! nodes that answer say `destination_unavailable`. `details` has the shed reason that metrics, logs and snapshots use.
 
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER};

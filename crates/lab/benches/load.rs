@@ -1,6 +1,6 @@
 //! What the load generator costs and how far it goes: against one emulated node without demand, on another CPU if
-//! there are two. Then the same closed loop beside wrk and oha, if they are installed. `cargo bench -p weirgate-lab`; with
-//! `-- WORD` only the lines whose names have the word in them.
+//! there are two. Then the same closed loop beside wrk and oha, if they are installed. `cargo bench -p weirgate-lab`;
+//! with `-- WORD` only the lines whose names have the word in them.
 
 use std::io;
 use std::net::SocketAddr;

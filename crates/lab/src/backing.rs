@@ -154,8 +154,8 @@ impl Backing {
         }
     }
 
-    /// Per machine what it was occupied with since the start. Of real services the CPU time is known, and not how many of
-    /// their workers are held: where these are limited nothing counts as idle.
+    /// Per machine what it was occupied with since the start. Of real services the CPU time is known, and not how many
+    /// of their workers are held: where these are limited nothing counts as idle.
     ///
     /// # Errors
     /// The machines have ended early.

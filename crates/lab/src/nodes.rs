@@ -6,8 +6,9 @@
 //! [`NodeStats::lateness`] says, and that the way to a machine is the loopback interface: the experiment's
 //! `network_delay` is not added.
 //!
-//! What a request takes comes with it (`?demand=8000us&io=0us`, `&disk=…&link=…&stream=…` where it takes some of these), drawn by the client, so that lab and simulator
-//! serve the same requests. One that says nothing, such as a health check, takes nothing.
+//! What a request takes comes with it (`?demand=8000us&io=0us`, `&disk=…&link=…&stream=…` where it takes some of
+//! these), drawn by the client, so that lab and simulator serve the same requests. One that says nothing, such as a
+//! health check, takes nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

@@ -56,9 +56,9 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// A CPU for each where there are three. With two, nodes have the last, gateway and load the first: as many requests
-    /// as pass the gateway reach the nodes, and what is shed costs gateway and load only. All are free on a machine
-    /// with one CPU.
+    /// A CPU for each where there are three. With two, nodes have the last, gateway and load the first: as many
+    /// requests as pass the gateway reach the nodes, and what is shed costs gateway and load only. All are free on a
+    /// machine with one CPU.
     ///
     /// # Errors
     /// The system does not say which CPUs there are.

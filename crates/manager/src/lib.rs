@@ -6,9 +6,9 @@
 //! Departures: agents prove who they are and lines are sealed (`weirgate_config::Link`), because whoever can speak
 //! for a node decides what others get; and there is a page and metrics.
 //!
-//! [`Manager`] listens ([`Manager::open`]) and works ([`Manager::serve`]); [`routes`] is what its page, JSON and metrics
-//! answer, for an admin listener that whoever composes it provides. When it ends, however it ends, agents keep the
-//! shares that are in force.
+//! [`Manager`] listens ([`Manager::open`]) and works ([`Manager::serve`]); [`routes`] is what its page, JSON and
+//! metrics answer, for an admin listener that whoever composes it provides. When it ends, however it ends, agents keep
+//! the shares that are in force.
 #![forbid(unsafe_code)]
 
 mod agents;

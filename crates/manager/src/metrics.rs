@@ -1,6 +1,7 @@
 //! The page that Prometheus reads: OpenMetrics text, every name `weirgate_reserves_*`, base units (a share is 0 to 1).
 //!
-//! Labels are names of the policy alone, so a policy of 1000 nodes and 100 classes has 300,000 series and none has more.
+//! Labels are names of the policy alone, so a policy of 1000 nodes and 100 classes has 300,000 series and none has
+//! more.
 
 use std::fmt;
 

@@ -15,8 +15,8 @@ use crate::clock;
 use crate::connection;
 use crate::desk::Desk;
 
-/// Connections at once that have not proven who they are; more wait in the kernel's backlog. A thousand agents that dial
-/// a new manager are through within a second or two, and strangers that say nothing hold a place for 3 s.
+/// Connections at once that have not proven who they are; more wait in the kernel's backlog. A thousand agents that
+/// dial a new manager are through within a second or two, and strangers that say nothing hold a place for 3 s.
 const MOST_UNPROVEN: usize = 128;
 
 /// A pause when a connection cannot be accepted, for want of file descriptors, say.
@@ -100,8 +100,8 @@ async fn accept(listener: &TcpListener, desk: &Arc<Desk>) -> io::Result<()> {
     }
 }
 
-/// Has shares found whenever it is time. The optimiser may take seconds on a thousand nodes: it has a thread of its own,
-/// so that agents are heard meanwhile.
+/// Has shares found whenever it is time. The optimiser may take seconds on a thousand nodes: it has a thread of its
+/// own, so that agents are heard meanwhile.
 async fn drive(desk: &Desk) -> io::Result<()> {
     loop {
         let (problem, wake) = desk.poll();

@@ -1,14 +1,14 @@
 //! Which cost has changed, if the errors of some windows say that one has.
 //!
-//! An error that comes from one cost goes with the requests of that route. So the *score* of a cost is the sum over windows
-//! of error times requests, in deviations of what noise alone would make of it (Rao's score test). Whether there was a
-//! change at all is asked of errors that are clipped, so that a few odd windows do not make one; which cost it was, of the
-//! errors as they are, because a large one that is clipped no longer goes with anybody's requests.
+//! An error that comes from one cost goes with the requests of that route. So the *score* of a cost is the sum over
+//! windows of error times requests, in deviations of what noise alone would make of it (Rao's score test). Whether
+//! there was a change at all is asked of errors that are clipped, so that a few odd windows do not make one; which cost
+//! it was, of the errors as they are, because a large one that is clipped no longer goes with anybody's requests.
 
 use crate::equations::CLIP;
 
-/// Most that suspicion weighs: it decides among a dozen routes that errors do not tell apart, and is decided over by an error
-/// four deviations further off.
+/// Most that suspicion weighs: it decides among a dozen routes that errors do not tell apart, and is decided over by an
+/// error four deviations further off.
 const MOST_SUSPICION: f64 = 8.0;
 
 /// The windows of a stretch. Errors are in deviations of the noise.

@@ -1,15 +1,16 @@
 //! Routes that nobody wrote down, found in the traffic.
 //!
-//! A path is folded first: a segment becomes `*` if it looks like a key, which is a number (its extension apart), or has
-//! [`DIGITS`] digits and [`KEY`] characters, or has [`LONG`] characters. Then it is counted. What was seen [`OFTEN`]
-//! times is a route. What is seen seldom and has [`MANY`] such neighbours in one segment, as the titles of articles, is a
-//! route together with them. Queries do not count: one that decides the cost is written into the policy.
+//! A path is folded first: a segment becomes `*` if it looks like a key, which is a number (its extension apart), or
+//! has [`DIGITS`] digits and [`KEY`] characters, or has [`LONG`] characters. Then it is counted. What was seen
+//! [`OFTEN`] times is a route. What is seen seldom and has [`MANY`] such neighbours in one segment, as the titles of
+//! articles, is a route together with them. Queries do not count: one that decides the cost is written into the policy.
 //!
-//! At most [`MOST_FOUND`] routes are found. Then one that comes often takes the place of one that is idle, so that what came
-//! first, be it strange, does not stay for ever. What matches a route of many neighbours is still counted, and what comes
-//! [`APART`] times is a route of its own. The rest is of no route and has its class's cost. What is counted is bounded as
-//! well: when [`MOST_SEEN`] paths are, all counts are halved and those that are gone make room (after Manku and Motwani,
-//! "Approximate frequency counts over data streams", VLDB 2002), so that many strange paths do not hide the busy ones.
+//! At most [`MOST_FOUND`] routes are found. Then one that comes often takes the place of one that is idle, so that what
+//! came first, be it strange, does not stay for ever. What matches a route of many neighbours is still counted, and
+//! what comes [`APART`] times is a route of its own. The rest is of no route and has its class's cost. What is counted
+//! is bounded as well: when [`MOST_SEEN`] paths are, all counts are halved and those that are gone make room (after
+//! Manku and Motwani, "Approximate frequency counts over data streams", VLDB 2002), so that many strange paths do not
+//! hide the busy ones.
 
 use std::collections::BTreeMap;
 
@@ -72,8 +73,8 @@ impl Discovery {
         self.found.len() >= MOST_FOUND
     }
 
-    /// A request for this canonical path was of no route, or of a wide one. Returns whether a route was found; if there is no
-    /// room, in place of the route `idle`.
+    /// A request for this canonical path was of no route, or of a wide one. Returns whether a route was found; if there
+    /// is no room, in place of the route `idle`.
     pub fn saw(&mut self, path: &str, idle: Option<usize>) -> bool {
         let Some(pattern) = fold(path) else { return false };
         let mut within = false;

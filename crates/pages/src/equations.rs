@@ -1,32 +1,35 @@
 //! What requests cost of one resource: least squares over windows, in recursive form, with costs that are not negative.
 //!
-//! A window says `use = Σ cost·requests + background`, all per second, with noise. Kept are the normal equations `G x = m`
-//! (sums over windows of `a aᵀ` and `a y`), which fade with [`MEMORY`]; a window is added in O(n²), and the costs follow by
-//! coordinate descent from where they were, each held between 0 and what its [`Prior`] bounds it by (Hildreth, "A quadratic programming procedure",
-//! 1957, for one variable at a time; Lawson and Hanson, *Solving Least Squares Problems*, 1974, Ch. 23, for the conditions
-//! of optimality that the tests check). No paper of ours has any of it. What is not textbook:
+//! A window says `use = Σ cost·requests + background`, all per second, with noise. Kept are the normal equations `G x =
+//! m` (sums over windows of `a aᵀ` and `a y`), which fade with [`MEMORY`]; a window is added in O(n²), and the costs
+//! follow by coordinate descent from where they were, each held between 0 and what its [`Prior`] bounds it by
+//! (Hildreth, "A quadratic programming procedure", 1957, for one variable at a time; Lawson and Hanson, *Solving Least
+//! Squares Problems*, 1974, Ch. 23, for the conditions of optimality that the tests check). No paper of ours has any of
+//! it. What is not textbook:
 //!
-//! - **Weights.** A window of `T` seconds weighs what [`MEMORY`] leaves of `T` seconds, and its figures are per second. So a
-//!   window that is cut in pieces with the same mix says exactly what the whole said.
+//! - **Weights.** A window of `T` seconds weighs what [`MEMORY`] leaves of `T` seconds, and its figures are per second.
+//!   So a window that is cut in pieces with the same mix says exactly what the whole said.
 //! - **Prior.** Each cost has a value and a deviation from before. It decides where windows say nothing, as with two
 //!   routes that always come together: their sum is learned and the split stays that of the table, so nothing drifts.
-//! - **Outliers.** A window that is further off than [`CLIP`] deviations counts only as much as one that is just that far
-//!   off (Huber, "Robust estimation of a location parameter", 1964).
+//! - **Outliers.** A window that is further off than [`CLIP`] deviations counts only as much as one that is just that
+//!   far off (Huber, "Robust estimation of a location parameter", 1964).
 //! - **Change.** A long memory is exact and slow, a short one quick and noisy: with ten routes of random cost, one that
-//!   forgets within 20 s is half the cost off. So the memory is long, and a test asks of each route whether recent errors go
-//!   with its requests. If they do, only what was learned of *this* route's cost is given up, weighed by how likely it is
-//!   the one that changed (`slowdown.rs` knows more of that where nodes are full); the other routes' costs stay known, and the new cost is found in some seconds. The evidence is
-//!   given up by adding to the variance of the cost, which is a rank-one change of `G`.
-//! - **Full nodes.** A node that is full uses all there is in every window, so what differs between windows is chance, and
-//!   least squares of chance draws all costs towards each other and the rest into the background. Such a window is therefore
-//!   one about the level ([`Equations::learn_level`]): its requests are taken to have the mix of those before it, nothing of
-//!   it is background, and single costs are held where they are.
+//!   forgets within 20 s is half the cost off. So the memory is long, and a test asks of each route whether recent
+//!   errors go with its requests. If they do, only what was learned of *this* route's cost is given up, weighed by how
+//!   likely it is the one that changed (`slowdown.rs` knows more of that where nodes are full); the other routes' costs
+//!   stay known, and the new cost is found in some seconds. The evidence is given up by adding to the variance of the
+//!   cost, which is a rank-one change of `G`.
+//! - **Full nodes.** A node that is full uses all there is in every window, so what differs between windows is chance,
+//!   and least squares of chance draws all costs towards each other and the rest into the background. Such a window is
+//!   therefore one about the level ([`Equations::learn_level`]): its requests are taken to have the mix of those before
+//!   it, nothing of it is background, and single costs are held where they are.
 
 use crate::change::Test;
 use crate::sums::{Sums, product};
 
 /// How fast windows fade: after this many seconds one has 37 % of its weight. It bounds how exact a cost gets (some
-/// hundreds of windows) and follows what changes slowly, as a filling cache does; what changes at once has its own test.
+/// hundreds of windows) and follows what changes slowly, as a filling cache does; what changes at once has its own
+/// test.
 pub(crate) const MEMORY: f64 = 300.0;
 
 /// Most that a request may cost, in node-seconds: the most that the engine's demand holds.
@@ -44,19 +47,19 @@ const ASSUMED: f64 = 0.05;
 /// Least noise, in node-seconds in a second. Counters of the kernel advance in steps of 1 to 10 ms.
 const LEAST: f64 = 0.001;
 
-/// Least noise as a part of what was used. Requests of a route differ, and it is not known when they were worked on. A node
-/// that is full shows none of that: it uses all there is, and requests wait.
+/// Least noise as a part of what was used. Requests of a route differ, and it is not known when they were worked on. A
+/// node that is full shows none of that: it uses all there is, and requests wait.
 const EXACT: f64 = 0.03;
 
 /// Memory of the noise, in seconds: a noisy hour must not hide what happens in the next.
 const NOISE_MEMORY: f64 = 60.0;
 
-/// Windows are tested for change as a stretch of this many seconds: a change that moves errors by half a deviation takes as
-/// many to show. What did not is taken for settled then.
+/// Windows are tested for change as a stretch of this many seconds: a change that moves errors by half a deviation
+/// takes as many to show. What did not is taken for settled then.
 const STRETCH: f64 = 20.0;
 
-/// A stretch that is not clear goes on up to this many seconds. After a minute the table must be right again, so what is
-/// most likely by then is acted upon.
+/// A stretch that is not clear goes on up to this many seconds. After a minute the table must be right again, so what
+/// is most likely by then is acted upon.
 const PATIENCE: f64 = 50.0;
 
 /// Score from which on a stretch is not clear. Of sixty costs that did not change one in six stretches has such a one.
@@ -80,19 +83,21 @@ const JUMP: f64 = 4.0;
 /// What a jump is measured by where a cost was next to nothing, in node-seconds.
 const SMALL: f64 = 0.002;
 
-/// How firmly a full node's window holds single costs where they are, beside what it says of all together. With ten times as
-/// much a cost that changed is found too late, with a third of it chance moves costs that did not (`tests/full_nodes.rs`).
+/// How firmly a full node's window holds single costs where they are, beside what it says of all together. With ten
+/// times as much a cost that changed is found too late, with a third of it chance moves costs that did not
+/// (`tests/full_nodes.rs`).
 const INERTIA: f64 = 0.03;
 
-/// Least cost by which it is measured how firmly, in node-seconds: one that is nothing must be free to become something.
+/// Least cost by which it is measured how firmly, in node-seconds: one that is nothing must be free to become
+/// something.
 const SLIGHT: f64 = 0.0002;
 
-/// Most sweeps of coordinate descent a window. From where the last window left them one to five suffice; more are needed
-/// only after a change.
+/// Most sweeps of coordinate descent a window. From where the last window left them one to five suffice; more are
+/// needed only after a change.
 const SWEEPS: usize = 40;
 
-/// Change of a cost in a sweep below which it rests, in node-seconds. Where routes nearly always come together a hundred
-/// such sweeps may follow each other; that is still a thousandth of the smallest cost worth knowing (0.1 %).
+/// Change of a cost in a sweep below which it rests, in node-seconds. Where routes nearly always come together a
+/// hundred such sweeps may follow each other; that is still a thousandth of the smallest cost worth knowing (0.1 %).
 const CONVERGED: f64 = 1e-8;
 
 /// What is known of a cost before any window.
@@ -183,8 +188,8 @@ impl Equations {
         self.test.suspect(seconds, suspicion);
     }
 
-    /// Learns a window of a node that was full: it says what all requests took together, and of single costs that are `firm`
-    /// no more than that they are what they were taken for.
+    /// Learns a window of a node that was full: it says what all requests took together, and of single costs that are
+    /// `firm` no more than that they are what they were taken for.
     pub(crate) fn learn_level(&mut self, at: f64, seconds: f64, rates: &[f64], used: f64, firm: &[bool]) {
         for (place, rate) in rates.iter().enumerate().filter(|(place, _)| firm[*place]) {
             self.held[place] += INERTIA * seconds * used * rate / self.settled[place].max(SLIGHT);
@@ -265,8 +270,8 @@ impl Equations {
         self.test.clear();
     }
 
-    /// The weight of a cost's prior beside windows. A node that is full uses all there is in every window, and says so with
-    /// hardly any noise, whatever was asked for: that must not pass for knowledge of the background.
+    /// The weight of a cost's prior beside windows. A node that is full uses all there is in every window, and says so
+    /// with hardly any noise, whatever was asked for: that must not pass for knowledge of the background.
     fn hold(&self, place: usize) -> f64 {
         self.noise.variance().max(ASSUMED * ASSUMED) / self.prior[place].deviation.powi(2)
     }

@@ -1,7 +1,7 @@
 //! Finds the most specific of many routes in one pass over a path.
 //!
-//! Which one that is: of the patterns that match, the one whose segments are literal where the others' are `*`, from the
-//! left; so a path without `*` comes before all others. Among patterns with the same path the one that names more
+//! Which one that is: of the patterns that match, the one whose segments are literal where the others' are `*`, from
+//! the left; so a path without `*` comes before all others. Among patterns with the same path the one that names more
 //! parameters wins, then the one with more literal values, then the one whose names come first in the alphabet.
 //!
 //! A tree over segments, each with its literal children in order and at most one `*`. Looking up allocates nothing. It

@@ -1,9 +1,9 @@
 //! What each route's requests cost, from what nodes used and what they were asked meanwhile.
 //!
-//! Source: none of our papers; mQoS, Sec. 3.1, measures pages one by one on an idle server. Here every window of a node in
-//! production is one equation per resource (`equations.rs`). The [`MOST_APART`] busiest routes are learned apart. The
-//! others, and requests of no route, share one figure: how many times dearer than in the table they are together. So a
-//! table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
+//! Source: none of our papers; mQoS, Sec. 3.1, measures pages one by one on an idle server. Here every window of a node
+//! in production is one equation per resource (`equations.rs`). The [`MOST_APART`] busiest routes are learned apart.
+//! The others, and requests of no route, share one figure: how many times dearer than in the table they are together.
+//! So a table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
 
 use crate::equations::{Equations, MOST, Prior};
 use crate::slowdown::{Stay, Stays, Usual};
@@ -13,8 +13,8 @@ use crate::windows::Mute;
 /// Resources that agents report: CPU, disk, bandwidth.
 pub const RESOURCES: usize = 3;
 
-/// Most routes that are learned apart. A window costs some 20 µs with as many, that of a full node below a millisecond, and a
-/// site has fewer that matter.
+/// Most routes that are learned apart. A window costs some 20 µs with as many, that of a full node below a millisecond,
+/// and a site has fewer that matter.
 pub const MOST_APART: usize = 64;
 
 /// Per resource a part of what a node has of it in a second; 1 is all.
@@ -32,12 +32,12 @@ const TABLE_DEVIATION: f64 = 2.0;
 /// … and this much at least, as a table rounds to percents.
 const LEAST_DEVIATION: f64 = 0.005;
 
-/// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate nothing
-/// tells it from their cost.
+/// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate
+/// nothing tells it from their cost.
 const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01, most: MOST };
 
-/// How many times dearer than in the table the others are. A bound would leave the rest of their work to routes that come
-/// along with them.
+/// How many times dearer than in the table the others are. A bound would leave the rest of their work to routes that
+/// come along with them.
 const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION, most: f64::INFINITY };
 
 /// Least cost that counts for a factor, as zero times anything is zero: a thousandth of a percent.
@@ -51,7 +51,8 @@ const FIRST: usize = 2;
 /// Part of a node's capacity from which on it counts as full: agents and their clocks are a few percent off.
 const FULL: f64 = 0.95;
 
-/// Windows after which the cost of a route that no table has is taken for found: two minutes, as often as agents are asked.
+/// Windows after which the cost of a route that no table has is taken for found: two minutes, as often as agents are
+/// asked.
 const FOUND: u64 = 120;
 
 /// How fast requests are forgotten when it is asked which routes are busy, in seconds.
@@ -146,8 +147,8 @@ pub struct Learner {
     usual: Usual,
 }
 
-/// A full node's window as one that says how much its requests took all together, and nothing of which took it: with the
-/// mix of the windows `before` it, as many that by `costs` they take as much as its own.
+/// A full node's window as one that says how much its requests took all together, and nothing of which took it: with
+/// the mix of the windows `before` it, as many that by `costs` they take as much as its own.
 fn level(row: Vec<f64>, mut before: Vec<f64>, costs: &[f64]) -> Vec<f64> {
     let taken = product(&before, costs);
     if taken <= 0.0 {
@@ -218,8 +219,8 @@ impl Learner {
         }
     }
 
-    /// What 100 % of a resource is has changed: all costs are so many times what they were, or if it is not known how many,
-    /// nothing is known of them.
+    /// What 100 % of a resource is has changed: all costs are so many times what they were, or if it is not known how
+    /// many, nothing is known of them.
     pub(crate) fn rescale(&mut self, resource: usize, factor: Option<f64>) {
         if let Some(factor) = factor {
             return self.resources[resource].scale(factor);

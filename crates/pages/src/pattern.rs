@@ -1,12 +1,12 @@
 //! A route: a path and, optionally, parameters of the query, some of them open.
 //!
-//! Source: mQoS, Sec. 3.1 has a line per page. Departure: `*` stands for one whole segment of the path that is not empty,
-//! or for one whole value of a parameter, so that `/album/*/photo.php?size=*` is one line. Parameters that a pattern does
-//! not name do not matter, nor does their order. A parameter that is sent twice has its first value: some servers take the
-//! last one, but a cost must not depend on which server stands behind.
+//! Source: mQoS, Sec. 3.1 has a line per page. Departure: `*` stands for one whole segment of the path that is not
+//! empty, or for one whole value of a parameter, so that `/album/*/photo.php?size=*` is one line. Parameters that a
+//! pattern does not name do not matter, nor does their order. A parameter that is sent twice has its first value: some
+//! servers take the last one, but a cost must not depend on which server stands behind.
 //!
-//! Paths are compared in the canonical form of the gateway: what need not be percent-encoded is not, and what must be is in
-//! upper case. Queries are compared as they were sent, as servers read them in too many ways to have one form.
+//! Paths are compared in the canonical form of the gateway: what need not be percent-encoded is not, and what must be
+//! is in upper case. Queries are compared as they were sent, as servers read them in too many ways to have one form.
 
 use std::fmt;
 

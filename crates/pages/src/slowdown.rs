@@ -1,14 +1,15 @@
 //! Which route's cost has changed, by how long requests stay.
 //!
-//! A node that is full uses all there is, whatever its requests cost, so how much was used does not tell which of them got
-//! dearer. How long they stay does: where what is inside shares a resource evenly (as threads share CPUs), each request is
-//! slowed by the same factor there, so a stay is the sum over resources of cost times slowdown (Kleinrock, "Time-shared
-//! systems: a theoretical treatment", 1967, for one resource). If one cost alone changed, how much was used says by how much.
-//! So for each route it is tried how well stays are explained if it was this one, with the slowdowns that then fit best.
+//! A node that is full uses all there is, whatever its requests cost, so how much was used does not tell which of them
+//! got dearer. How long they stay does: where what is inside shares a resource evenly (as threads share CPUs), each
+//! request is slowed by the same factor there, so a stay is the sum over resources of cost times slowdown (Kleinrock,
+//! "Time-shared systems: a theoretical treatment", 1967, for one resource). If one cost alone changed, how much was
+//! used says by how much. So for each route it is tried how well stays are explained if it was this one, with the
+//! slowdowns that then fit best.
 //!
-//! Stays have parts that are not counted: servers that work in turn, waiting for a database. So what counts is how much longer
-//! than *usual* a route stays beside what is fitted. And no route is suspected more than stays are better explained by the
-//! best one than by no change at all: what lengthens all stays alike suspects nobody.
+//! Stays have parts that are not counted: servers that work in turn, waiting for a database. So what counts is how much
+//! longer than *usual* a route stays beside what is fitted. And no route is suspected more than stays are better
+//! explained by the best one than by no change at all: what lengthens all stays alike suspects nobody.
 
 use crate::learner::RESOURCES;
 
@@ -75,8 +76,8 @@ impl Usual {
         }
     }
 
-    /// Per place the logarithm of how likely it is that its cost of `resource` is what changed, at most 0, if so much is
-    /// `missing` in what was used a second beside what was expected of `rates`, and `costs` were right before.
+    /// Per place the logarithm of how likely it is that its cost of `resource` is what changed, at most 0, if so much
+    /// is `missing` in what was used a second beside what was expected of `rates`, and `costs` were right before.
     pub(crate) fn suspicion(
         &self,
         stays: &Stays,

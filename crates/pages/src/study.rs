@@ -1,7 +1,7 @@
 //! The nodes of a site and the table that all of them teach.
 //!
-//! A node of weight `w` does `w` times as much in a second as one of weight 1, so a request takes a `w`th of its seconds. Costs
-//! are in seconds of a node of weight 1, whichever node it was.
+//! A node of weight `w` does `w` times as much in a second as one of weight 1, so a request takes a `w`th of its
+//! seconds. Costs are in seconds of a node of weight 1, whichever node it was.
 //!
 //! A request that is cut off while it is inside did a part of its work: as much as it was there of the time for which
 //! others of its route stay. Servers that notice late did more; that is not known here.
@@ -55,7 +55,8 @@ impl Study {
         }
     }
 
-    /// A request of a route, or of none, was inside a node from `from` to `until`, in seconds; `whole` unless it was cut off.
+    /// A request of a route, or of none, was inside a node from `from` to `until`, in seconds; `whole` unless it was
+    /// cut off.
     pub fn finished(&mut self, node: u64, route: Option<u32>, (from, until): (f64, f64), whole: bool) {
         let stay = (until - from).max(0.0);
         let done = match self.stays.get_mut(&route) {
@@ -75,8 +76,8 @@ impl Study {
         }
     }
 
-    /// What a node of weight 1 has from now on. Costs that were learned follow, as far as it is known what it had before; what
-    /// nodes do now cannot be learned.
+    /// What a node of weight 1 has from now on. Costs that were learned follow, as far as it is known what it had
+    /// before; what nodes do now cannot be learned.
     pub fn set_capacity(&mut self, capacity: [Option<f64>; RESOURCES]) {
         if self.capacity == capacity {
             return;
@@ -89,8 +90,8 @@ impl Study {
         self.spoil();
     }
 
-    /// Another table, as [`Learner::replace`] has it. Unless it has the same routes, what nodes do now cannot be learned, as
-    /// numbers mean other routes.
+    /// Another table, as [`Learner::replace`] has it. Unless it has the same routes, what nodes do now cannot be
+    /// learned, as numbers mean other routes.
     pub fn replace(&mut self, routes: impl IntoIterator<Item = (Option<usize>, Option<Shares>)>) {
         let routes: Vec<_> = routes.into_iter().collect();
         let same = routes.len() == self.learner.routes() && routes.iter().enumerate().all(|(at, r)| r.0 == Some(at));
@@ -106,9 +107,11 @@ impl Study {
         self.nodes.values_mut().for_each(|node| node.windows.spoil());
     }
 
-    /// The agent `from` said at `at` what its node has `used`, and what the node has in a second. Whether something was learned.
+    /// The agent `from` said at `at` what its node has `used`, and what the node has in a second. Whether something was
+    /// learned.
     ///
-    /// Of several agents of a node one is listened to until it has said nothing for [`LONGEST`]: each may count something else.
+    /// Of several agents of a node one is listened to until it has said nothing for [`LONGEST`]: each may count
+    /// something else.
     pub fn reported(
         &mut self,
         node: u64,
@@ -139,8 +142,8 @@ impl Study {
 mod tests {
     use super::*;
 
-    /// Requests of route 0 at a node of weight 1 and one of weight 2, every second another number; each is inside for 50 ms
-    /// and takes 20 ms of one CPU, or half if it is cut off.
+    /// Requests of route 0 at a node of weight 1 and one of weight 2, every second another number; each is inside for
+    /// 50 ms and takes 20 ms of one CPU, or half if it is cut off.
     fn taught(capacity: [Option<f64>; RESOURCES], cut: impl Fn(usize) -> bool) -> f64 {
         let mut study = Study::new(Learner::new([None]), capacity);
         study.follow([(7, 1.0), (8, 2.0)]);
@@ -174,7 +177,8 @@ mod tests {
         assert!((cost / 0.01 - 1.0).abs() < 0.05, "{cost}");
     }
 
-    /// Twenty requests a second at a node of one CPU, each of which takes 1 %; the agents that report are asked of `agents`.
+    /// Twenty requests a second at a node of one CPU, each of which takes 1 %; the agents that report are asked of
+    /// `agents`.
     fn counted(seconds: usize, agents: impl Fn(usize, f64) -> Vec<(u64, f64)>) -> f64 {
         let mut study = Study::new(Learner::new([Some([0.01, 0.0, 0.0])]), [None; RESOURCES]);
         study.follow([(7, 1.0)]);

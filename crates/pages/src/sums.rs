@@ -66,7 +66,8 @@ impl Sums {
         let size = self.moment.len();
         let slopes: Vec<f64> = (0..size).map(|row| self.slope(row, costs)).collect();
         let column: Vec<f64> = (0..size).map(|row| self.gram[row * size + place]).collect();
-        // The inverse of G grows by `variance` at one place: the formula of Sherman and Morrison says what that is to G.
+        // The inverse of G grows by `variance` at one place: the formula of Sherman and Morrison says what that is to
+        // G.
         let scale = 1.0 / (1.0 / variance + column[place]);
         if scale.is_finite() {
             for (row, part) in column.iter().enumerate() {

@@ -1,21 +1,21 @@
 //! One node's windows: between two reports of its agent, what it used and which requests worked there meanwhile.
 //!
-//! A request counts where it worked. It is known from when to when it was inside, not when the node worked for it, so it
-//! counts in every window for the part of its stay that falls there. Counted whole where it ended, as is simplest, a
+//! A request counts where it worked. It is known from when to when it was inside, not when the node worked for it, so
+//! it counts in every window for the part of its stay that falls there. Counted whole where it ended, as is simplest, a
 //! request of two seconds puts its work into a window that had half of it at most, and the windows around a burst say
 //! that requests are cheap first and dear then. Since that part is known only when the request has ended, a window is
-//! kept for [`KEPT`] more before it is learned. What a longer request did before that counts in the oldest window that is
-//! kept: every request counts once in all.
+//! kept for [`KEPT`] more before it is learned. What a longer request did before that counts in the oldest window that
+//! is kept: every request counts once in all.
 //!
-//! A window says nothing of a resource for one of the reasons of [`Mute`], which are counted ([`Outcomes`]): a table that does
-//! not learn looks like one that has nothing to learn.
+//! A window says nothing of a resource for one of the reasons of [`Mute`], which are counted ([`Outcomes`]): a table
+//! that does not learn looks like one that has nothing to learn.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::learner::{RESOURCES, Window};
 
-/// Windows that wait for requests that are still inside. Under load control most requests stay for less than a second, so
-/// a few windows hold nearly all; each delays what is learned by a second.
+/// Windows that wait for requests that are still inside. Under load control most requests stay for less than a second,
+/// so a few windows hold nearly all; each delays what is learned by a second.
 pub const KEPT: usize = 3;
 
 /// Longest window that is learned, in seconds: reports that fail for longer leave more behind than a mix that was even.
@@ -40,9 +40,10 @@ const ROUNDING: f64 = 1e-9;
 /// Most routes in one window apart from those that were there first. More are counted as of no route.
 const MOST_ROUTES: usize = 4096;
 
-/// Most that a node can have used, in times of what it has. A counter that is ahead of a capacity by a half, as of a disk that
-/// was measured with larger reads, is learned as it is; what is beyond twice is another counter, as of an agent that began
-/// anew with other groups, or in another unit. One such window would hide for minutes what all others say.
+/// Most that a node can have used, in times of what it has. A counter that is ahead of a capacity by a half, as of a
+/// disk that was measured with larger reads, is learned as it is; what is beyond twice is another counter, as of an
+/// agent that began anew with other groups, or in another unit. One such window would hide for minutes what all others
+/// say.
 pub const MOST_USED: f64 = 2.0;
 
 /// Why a window says nothing of a resource.

@@ -1,8 +1,8 @@
 //! Nodes that are always full: what is learned there of costs that stay, and of one that gets three times dearer.
 //!
-//! A small cluster in virtual time. Each node has a CPU, a disk and a link; a request goes through the disk, the CPU and the
-//! link, which its requests share evenly or have in turn. As many are inside as the learned table says fill a fifth of a second of
-//! some resource, so what is learned decides what is inside.
+//! A small cluster in virtual time. Each node has a CPU, a disk and a link; a request goes through the disk, the CPU
+//! and the link, which its requests share evenly or have in turn. As many are inside as the learned table says fill a
+//! fifth of a second of some resource, so what is learned decides what is inside.
 
 use weirgate_pages::{Learner, RESOURCES, Shares, Study};
 
@@ -168,8 +168,8 @@ const PAGES: [Shares; 3] = [[0.006, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002
 /// Six hundred, more of the first page than of the others.
 const CLIENTS: [usize; 3] = [330, 135, 135];
 
-/// What was found of each cost, as a part of the truth, a minute after one became `factor` times as dear, two minutes into
-/// the run.
+/// What was found of each cost, as a part of the truth, a minute after one became `factor` times as dear, two minutes
+/// into the run.
 fn changed(nodes: usize, server: Server, (route, resource): (usize, usize), factor: f64) -> Vec<Shares> {
     let mut cluster = Cluster::new(nodes, &CLIENTS, &PAGES, server);
     cluster.go(120.0, &PAGES);

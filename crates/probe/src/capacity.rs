@@ -5,9 +5,9 @@
 //! directly, also where the requests inside wait for each other. How many at once is enough is not known beforehand,
 //! so their number doubles until the use no longer grows.
 //!
-//! What no longer grows is not always full. Another resource may have held the page up, or the prober itself, which is one
-//! thread; then what was measured is only a lower bound. And what pages use by the way (the disk, by a log of requests) says
-//! nothing about what the server has: a resource that no page was aimed at is what the agent says.
+//! What no longer grows is not always full. Another resource may have held the page up, or the prober itself, which is
+//! one thread; then what was measured is only a lower bound. And what pages use by the way (the disk, by a log of
+//! requests) says nothing about what the server has: a resource that no page was aimed at is what the agent says.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +23,12 @@ const GROWTH: f64 = 1.05;
 /// Part of its capacity at which another resource is what holds a page up.
 const FULL: f64 = 0.93;
 
-/// CPUs of its own from which on the prober is what holds a page up: its one thread then hardly rests, and what it misses
-/// of a whole one is what a machine's other work takes.
+/// CPUs of its own from which on the prober is what holds a page up: its one thread then hardly rests, and what it
+/// misses of a whole one is what a machine's other work takes.
 const OURS: f64 = 0.9;
 
-/// Part of what the agent says below which a measured capacity needs an explanation: more than two measurements differ by.
+/// Part of what the agent says below which a measured capacity needs an explanation: more than two measurements differ
+/// by.
 const SHORT: f64 = 0.95;
 
 /// The most that one page used, of all resources at that time.
@@ -116,8 +117,8 @@ impl Ramp {
     }
 }
 
-/// The capacities that some peaks show. `told` is what the agent knows; it counts where no page was aimed at a resource, and
-/// where something else held all pages up.
+/// The capacities that some peaks show. `told` is what the agent knows; it counts where no page was aimed at a
+/// resource, and where something else held all pages up.
 #[must_use]
 pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 3] {
     let most = [0, 1, 2].map(|at| match peaks.iter().any(|peak| peak.resource == at) {

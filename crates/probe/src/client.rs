@@ -1,8 +1,8 @@
 //! Requests to the node, one at a time on a connection that is kept, as a gateway keeps its own.
 //!
 //! Only GET, only to the one address that the policy names; bodies are read to their end and thrown away but for
-//! pages of HTML. Those that are thrown away are asked for as browsers ask, compressed if the server does that: it costs
-//! CPU time and saves bandwidth.
+//! pages of HTML. Those that are thrown away are asked for as browsers ask, compressed if the server does that: it
+//! costs CPU time and saves bandwidth.
 
 use std::time::Duration;
 

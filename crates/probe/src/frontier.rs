@@ -1,9 +1,10 @@
 //! Which pages of a site are to be visited: found, not yet seen, and allowed.
 //!
-//! Source: Feng and Lin, Sec. 3.1, which goes over a site until it is traversed. Sites of today have no end: a shop has a
-//! page for each article and each way of sorting them, a calendar one for every day to come. So the number of pages and the
-//! way from the home page are bounded, and of pages that look alike only a few are visited: those whose paths differ in
-//! segments with digits, or whose parameters have the same names. What is learned from them holds for all (`fold`).
+//! Source: Feng and Lin, Sec. 3.1, which goes over a site until it is traversed. Sites of today have no end: a shop has
+//! a page for each article and each way of sorting them, a calendar one for every day to come. So the number of pages
+//! and the way from the home page are bounded, and of pages that look alike only a few are visited: those whose paths
+//! differ in segments with digits, or whose parameters have the same names. What is learned from them holds for all
+//! (`fold`).
 //!
 //! Links that would end a session or change something are left alone. A GET should do neither, and some do.
 
@@ -22,7 +23,8 @@ const ALIKE: u32 = 4;
 const LONGEST: usize = 2048;
 
 /// Words that a link that does something has in its path or its query. Those of two words are also found as such:
-/// `sign-out`, `sign_out`, `signOut`. The names are those of web frameworks' routes and of common shops, forums and diaries.
+/// `sign-out`, `sign_out`, `signOut`. The names are those of web frameworks' routes and of common shops, forums and
+/// diaries.
 const DOING: [&str; 20] = [
     "logout",
     "logoff",
@@ -71,7 +73,8 @@ pub enum Left {
     Doing,
     /// The most pages are reached.
     Full,
-    /// Too long, or such that no route could name it: with a `*` of its own, empty segments, a parameter that comes twice.
+    /// Too long, or such that no route could name it: with a `*` of its own, empty segments, a parameter that comes
+    /// twice.
     Odd,
 }
 
@@ -219,8 +222,8 @@ fn does_something(target: &str) -> bool {
     words.iter().any(|word| is_doing(word)) || words.array_windows().any(|[a, b]| is_doing(&format!("{a}{b}")))
 }
 
-/// The words of an address in lower case. They end where anything but a letter stands, also an encoded one, and before a
-/// capital that follows a small letter.
+/// The words of an address in lower case. They end where anything but a letter stands, also an encoded one, and before
+/// a capital that follows a small letter.
 fn words(target: &str) -> Vec<String> {
     let pairs = form_urlencoded::parse(target.as_bytes());
     let decoded: Vec<String> = pairs.map(|(name, value)| format!("{name}={value}")).collect();

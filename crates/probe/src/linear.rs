@@ -1,18 +1,19 @@
 //! Linear verification: does a page that is requested by several at once use that many times as much?
 //!
-//! Source: Feng and Lin, Sec. 3.1: a probed use counts if the use of n requests at once is n times that of one. What fails
-//! it has no cost per request: a page that one request computes for all, say, or a server that does something else at
-//! the same time. Over one to eight requests at once almost anything that grows lies close to a line, so the fit alone says
-//! little; what a request uses must also be about the same with each number of them.
+//! Source: Feng and Lin, Sec. 3.1: a probed use counts if the use of n requests at once is n times that of one. What
+//! fails it has no cost per request: a page that one request computes for all, say, or a server that does something
+//! else at the same time. Over one to eight requests at once almost anything that grows lies close to a line, so the
+//! fit alone says little; what a request uses must also be about the same with each number of them.
 
 use serde::{Deserialize, Serialize};
 
-/// The fit below which a page has no cost per request: a tenth of how the use varies is not due to the number of requests.
+/// The fit below which a page has no cost per request: a tenth of how the use varies is not due to the number of
+/// requests.
 pub const LEAST_FIT: f64 = 0.9;
 
-/// By which part of its cost a request may use more or less with some number of requests at once. Many at once save a server
-/// some wakeups, so that cheap pages differ by a fifth; pages that differ by more than a quarter are not folded into one
-/// route either.
+/// By which part of its cost a request may use more or less with some number of requests at once. Many at once save a
+/// server some wakeups, so that cheap pages differ by a fifth; pages that differ by more than a quarter are not folded
+/// into one route either.
 pub const MOST_OFF: f64 = 0.25;
 
 /// What a request uses with some number of them at once.
@@ -33,12 +34,13 @@ pub struct Line {
     pub slope: f64,
     /// R²: the part of the variance that the line explains. 1 is a proportion; it has no lower end.
     pub fit: f64,
-    /// The largest deviation of a point's use per request from the cost, as a part of that, without two standard errors.
+    /// The largest deviation of a point's use per request from the cost, as a part of that, without two standard
+    /// errors.
     pub off: f64,
 }
 
-/// The line of points (requests at once, and what all of them use), for a page of this `cost` per request; `None` if there are
-/// fewer than two numbers of requests.
+/// The line of points (requests at once, and what all of them use), for a page of this `cost` per request; `None` if
+/// there are fewer than two numbers of requests.
 #[must_use]
 pub fn line(points: &[Point], cost: f64) -> Option<Line> {
     let count = points.len() as f64;

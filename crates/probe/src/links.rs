@@ -1,9 +1,9 @@
 //! Where a page of HTML leads: its links and the objects that are embedded in it.
 //!
 //! Source: Feng and Lin, Sec. 3.1: from the home page on, every page is parsed for both. A form is not followed, also
-//! not one that is sent with GET: what it asks for depends on who fills it in. Nor is what a script would load. A link of
-//! which the page itself says that robots should not follow it (`rel=nofollow`), or that a script makes it a request of
-//! another kind (`data-method`), is not followed either: that is how sites mark links that do something.
+//! not one that is sent with GET: what it asks for depends on who fills it in. Nor is what a script would load. A link
+//! of which the page itself says that robots should not follow it (`rel=nofollow`), or that a script makes it a request
+//! of another kind (`data-method`), is not followed either: that is how sites mark links that do something.
 
 use std::collections::BTreeSet;
 

@@ -13,8 +13,8 @@ use crate::monitor::{Idle, Monitor, Used, between};
 /// How long requests go on before their use is a sustained one: buckets of limiters and caches are then as they stay.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// How long the sustained use is counted: thirty periods of a CPU quota or a disk's throttle (100 ms), so that one more or
-/// less is no difference.
+/// How long the sustained use is counted: thirty periods of a CPU quota or a disk's throttle (100 ms), so that one more
+/// or less is no difference.
 const WINDOW: Duration = Duration::from_secs(3);
 
 /// How long the idle server is watched between rounds where its use matters: as long as a batch.

@@ -1,7 +1,7 @@
 //! The node's monitor: an agent's counters, and what of them is not the work of requests.
 //!
-//! Source: Feng and Lin, Sec. 3.1. Their monitor watches each request; ours counts, and is asked before and after many. An
-//! idle server also uses something, and so does each question, so both are measured beforehand and taken away.
+//! Source: Feng and Lin, Sec. 3.1. Their monitor watches each request; ours counts, and is asked before and after many.
+//! An idle server also uses something, and so does each question, so both are measured beforehand and taken away.
 
 use std::time::Duration;
 
@@ -12,7 +12,8 @@ use weirgate_config::{MAX_REPORT_BYTES, Report, USAGE_RESOURCES, Usage};
 
 use crate::clock;
 
-/// Part of a use that must not be the idle server's without its being watched again: a fifth of what a cost may be wrong by.
+/// Part of a use that must not be the idle server's without its being watched again: a fifth of what a cost may be
+/// wrong by.
 const MUCH: f64 = 0.03;
 
 /// Part of the idle server's use that is renewed when it is watched for a moment: four such moments are one second.
@@ -121,8 +122,8 @@ impl Idle {
         self.second = [0, 1, 2].map(|at| self.second[at] + RENEWED * (now.second[at] - self.second[at]));
     }
 
-    /// Per resource, whether the idle server's part of `used` in `seconds` is no small one, so that it must be known as it is
-    /// now.
+    /// Per resource, whether the idle server's part of `used` in `seconds` is no small one, so that it must be known as
+    /// it is now.
     #[must_use]
     pub fn matters(&self, used: Used, seconds: f64) -> [bool; 3] {
         [0, 1, 2].map(|at| self.second[at] * seconds > MUCH * used[at].max(0.0))

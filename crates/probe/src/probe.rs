@@ -27,8 +27,8 @@ const QUESTIONS: u32 = 20;
 /// How long the idle server is watched.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Part of the time in which the crawl must end, and in which the first look at all pages must: the second look takes as long
-/// or less, and the server is saturated between them.
+/// Part of the time in which the crawl must end, and in which the first look at all pages must: the second look takes
+/// as long or less, and the server is saturated between them.
 const CRAWL_BY: f64 = 0.25;
 const FIRST_LOOK_BY: f64 = 0.6;
 
@@ -175,8 +175,8 @@ impl<'a> Probe<'a> {
         Ok(self.table(capacity))
     }
 
-    /// A page that uses what nobody knows the capacity of, and which resource that is. What the server could not be brought
-    /// to use at all counts as nothing.
+    /// A page that uses what nobody knows the capacity of, and which resource that is. What the server could not be
+    /// brought to use at all counts as nothing.
     fn without_capacity(&self, capacity: &[Option<Capacity>; 3]) -> Option<(&str, usize)> {
         let is_known = |at: usize| capacity[at].is_some() || self.state.peaks.iter().any(|peak| peak.resource == at);
         let unknown = [0, 1, 2].map(|at| !is_known(at));
@@ -232,8 +232,8 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// The second look at each page, minutes after the first: what else the machine did then is likely to be over, and now
-    /// it is known what matters.
+    /// The second look at each page, minutes after the first: what else the machine did then is likely to be over, and
+    /// now it is known what matters.
     async fn confirm(&mut self, capacity: &[Option<Capacity>; 3]) -> Result<(), String> {
         let open = |profile: &&Profile| !profile.is_confirmed;
         let pages: Vec<Profile> = self.state.profiles.iter().filter(open).cloned().collect();
@@ -274,8 +274,8 @@ impl<'a> Probe<'a> {
         self.state.left_out.push((path, why));
     }
 
-    /// Saturates each resource with the page that uses most of it, and those of which it is doubtful what was found once
-    /// more with the page that uses least else. Says what was in the way of each, if something was.
+    /// Saturates each resource with the page that uses most of it, and those of which it is doubtful what was found
+    /// once more with the page that uses least else. Says what was in the way of each, if something was.
     async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<[Option<String>; 3], String> {
         (self.show)(Progress::Part("saturating the server", None));
         let mut hindered = [None, None, None];

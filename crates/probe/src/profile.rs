@@ -1,8 +1,8 @@
 //! Request profiling: what one page costs per request, with its linear verification.
 //!
-//! Source: Feng and Lin, Sec. 3.1, where a page is requested once, and then by several at once. Here it is requested in rounds,
-//! each with a batch by 1, 2, 4, 8 … at once, so that what else the machine does meanwhile meets all of them alike; and in
-//! two looks, between which all other pages are looked at and the server is saturated.
+//! Source: Feng and Lin, Sec. 3.1, where a page is requested once, and then by several at once. Here it is requested in
+//! rounds, each with a batch by 1, 2, 4, 8 … at once, so that what else the machine does meanwhile meets all of them
+//! alike; and in two looks, between which all other pages are looked at and the server is saturated.
 
 use std::time::Duration;
 

@@ -1,17 +1,18 @@
 //! What a request uses, from rounds of batches of requests: how much, how well that is known, and when that is enough.
 //!
 //! Source: Feng and Lin, Sec. 3.1 (request profiling). There a page is requested once. A counter of a server that does
-//! other things too is noisy, and what others do on the machine comes and goes by seconds: batches that follow each other
-//! agree, and are all wrong. So there are rounds, each with a batch for each number of requests at once, the rounds of a
-//! page in two looks that lie minutes apart; what counts is the middle of the rounds, and how far they differ.
+//! other things too is noisy, and what others do on the machine comes and goes by seconds: batches that follow each
+//! other agree, and are all wrong. So there are rounds, each with a batch for each number of requests at once, the
+//! rounds of a page in two looks that lie minutes apart; what counts is the middle of the rounds, and how far they
+//! differ.
 
 use serde::{Deserialize, Serialize};
 
 use crate::linear::{LEAST_FIT, Line, MOST_OFF, Point, line};
 use crate::monitor::Used;
 
-/// Standard error, relative to the use, that is good enough: what remains is small beside how a page's cost differs from one
-/// user to the next.
+/// Standard error, relative to the use, that is good enough: what remains is small beside how a page's cost differs
+/// from one user to the next.
 const GOOD: f64 = 0.03;
 
 /// Rounds before their spread says anything.

@@ -1,19 +1,20 @@
 //! Step 2: of all shares that meet the promises as well as possible, those closest to what the classes use.
 //!
-//! Source: Cluster Reserves, Sec. 3, step 2: least squares around u + k, under the bounds of step 1 and with its deviation.
-//! The paper hands this to a general solver (LOQO). Here the structure is used:
+//! Source: Cluster Reserves, Sec. 3, step 2: least squares around u + k, under the bounds of step 1 and with its
+//! deviation. The paper hands this to a general solver (LOQO). Here the structure is used:
 //!
-//! 1. The cut of step 1 ([`crate::deviation`]) says which shares are at a bound in every solution. What is left falls into
-//!    two problems without a share in common: nodes that may keep something with classes that get all they are owed, and
-//!    nodes that give all with classes that stay below.
-//! 2. In each, a price per class makes nodes independent of one another: a node's shares are its targets less the prices,
-//!    less a level of its own that makes its sum right, cut to their bounds. Finding the level is filling water.
-//! 3. Prices are right when the classes' sums are. The sums are the gradient of a concave function of as many variables as
-//!    there are classes, piecewise quadratic, whose curvature is known exactly: Newton's method, damped after Levenberg
-//!    and Marquardt because the curvature may be flat, ends in a few steps.
+//! 1. The cut of step 1 ([`crate::deviation`]) says which shares are at a bound in every solution. What is left falls
+//!    into two problems without a share in common: nodes that may keep something with classes that get all they are
+//!    owed, and nodes that give all with classes that stay below.
+//! 2. In each, a price per class makes nodes independent of one another: a node's shares are its targets less the
+//!    prices, less a level of its own that makes its sum right, cut to their bounds. Finding the level is filling
+//!    water.
+//! 3. Prices are right when the classes' sums are. The sums are the gradient of a concave function of as many variables
+//!    as there are classes, piecewise quadratic, whose curvature is known exactly: Newton's method, damped after
+//!    Levenberg and Marquardt because the curvature may be flat, ends in a few steps.
 //!
-//! A step costs nodes x classes^2. An interior-point solver gives the same answer within 10^-6 (the tests ask Clarabel),
-//! and takes 10 to 100 times as long (docs/disciplines/cluster-reserves.md has the figures).
+//! A step costs nodes x classes^2. An interior-point solver gives the same answer within 10^-6 (the tests ask
+//! Clarabel), and takes 10 to 100 times as long (docs/disciplines/cluster-reserves.md has the figures).
 
 use crate::deviation::Deviation;
 use crate::problem::{Error, Problem};
@@ -22,7 +23,8 @@ use crate::problem::{Error, Problem};
 /// on a thousand nodes, and a thousand times coarser than rounding errors of such a sum.
 const EXACT: f64 = 1e-7;
 
-/// What is taken for an answer if the search ends for want of steps, in percent of a node: what the paper's table shows.
+/// What is taken for an answer if the search ends for want of steps, in percent of a node: what the paper's table
+/// shows.
 const GOOD_ENOUGH: f64 = 1e-3;
 
 /// Steps at most. Ten are usual, and no problem was found that needs a hundred.
@@ -38,8 +40,8 @@ const ROUNDING: f64 = 1e-10;
 /// The first damping: below any curvature, which is a count of nodes.
 const DAMPING: f64 = 1e-3;
 
-/// By how much a step that succeeds eases the damping, and one that fails tightens it. Easing faster than tightening costs a
-/// failed step now and then, and ends faster.
+/// By how much a step that succeeds eases the damping, and one that fails tightens it. Easing faster than tightening
+/// costs a failed step now and then, and ends faster.
 const EASED: f64 = 16.0;
 const TIGHTENED: f64 = 8.0;
 
@@ -211,8 +213,8 @@ impl Block {
         Point { prices, levels, shares, excess, value }
     }
 
-    /// The level that makes a row's sum right; 0 where it need not reach its sum and does not exceed it. `near` is where it
-    /// was.
+    /// The level that makes a row's sum right; 0 where it need not reach its sum and does not exceed it. `near` is
+    /// where it was.
     fn level(&self, priced: &[f64], upper: &[f64], sum: f64, near: f64) -> f64 {
         // The sum at a level, and how many shares move with it.
         let at = |level: f64| {
@@ -234,8 +236,8 @@ impl Block {
         let mut low = priced.iter().zip(upper).map(|(priced, upper)| priced - upper).fold(f64::INFINITY, f64::min);
         let mut high = priced.iter().map(|priced| priced - self.lower).fold(f64::NEG_INFINITY, f64::max);
         let mut level = near.clamp(low, high);
-        // Newton's method on a falling line with bends; where it would leave the bracket, the bracket is halved. It ends
-        // because a step within one piece is exact, and after a hundred halvings nothing is left of any bracket.
+        // Newton's method on a falling line with bends; where it would leave the bracket, the bracket is halved. It
+        // ends because a step within one piece is exact, and after a hundred halvings nothing is left of any bracket.
         for _ in 0..200 {
             let (found, moving) = at(level);
             let excess = found - sum;
@@ -295,8 +297,8 @@ impl Block {
     }
 }
 
-/// Solves `matrix` x = `vector` in place, where `matrix` is symmetric and positive definite and only its lower triangle is
-/// read: Cholesky's factorisation.
+/// Solves `matrix` x = `vector` in place, where `matrix` is symmetric and positive definite and only its lower triangle
+/// is read: Cholesky's factorisation.
 fn solve_symmetric(matrix: &mut [f64], vector: &mut [f64]) {
     let n = vector.len();
     for column in 0..n {

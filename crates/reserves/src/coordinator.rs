@@ -7,10 +7,10 @@
 //! - A node that comes or goes is a reason to run, as one that asks is: the promises are of the nodes that are up.
 //! - The shares in force come with the reports, so that a manager which has just started carries on with what there
 //!   is. It lets nodes gather first: each that is missing would count as down.
-//! - A node that asks about a class as it has asked within the last [`MEMORY`] is not heard. The optimiser gives a class
-//!   that uses less than its share what it uses, which makes a sink of it; then step 2 gives it more, or less than
-//!   elsewhere, which makes none of it, and so on: without this a quiet cluster could be run for ever. What is missed by
-//!   it the next periodic run finds.
+//! - A node that asks about a class as it has asked within the last [`MEMORY`] is not heard. The optimiser gives a
+//!   class that uses less than its share what it uses, which makes a sink of it; then step 2 gives it more, or less
+//!   than elsewhere, which makes none of it, and so on: without this a quiet cluster could be run for ever. What is
+//!   missed by it the next periodic run finds.
 //! - A class may be limited to some nodes. Elsewhere it uses nothing and can use nothing, which leaves it the least
 //!   share of the optimiser, 1 %; that and what step 3 may have added go to the classes that are there. So of what such
 //!   a class is promised up to 1 % of each node without it counts as given and is not.
@@ -35,8 +35,8 @@ pub use node::{MEMORY, Node};
 /// A node that says nothing for so long is down: four reports.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a new manager waits for all nodes before its first run: after that it takes those that are missing for down.
-/// Agents dial again within a second, and their first report comes a window later.
+/// How long a new manager waits for all nodes before its first run: after that it takes those that are missing for
+/// down. Agents dial again within a second, and their first report comes a window later.
 pub const GATHERING: Duration = Duration::from_secs(2);
 
 /// A node that has not set the shares of the last run by then cannot: what it reports is how things are. Setting takes

@@ -2,9 +2,9 @@
 //!
 //! Source: Cluster Reserves, Sec. 3, step 1, which asks for the least sum of absolute deviations. Nothing is gained by
 //! giving a class more than it is promised unless the least share forces it, so that the sum is least when as much as
-//! possible is given out with every class at or below its target: a maximum flow from nodes to classes. Its smallest cut
-//! says more than the amount: which nodes must give all they have, which classes get all they are owed, and which shares
-//! must stand at their bounds in *every* best solution. Step 2 is left with what is free.
+//! possible is given out with every class at or below its target: a maximum flow from nodes to classes. Its smallest
+//! cut says more than the amount: which nodes must give all they have, which classes get all they are owed, and which
+//! shares must stand at their bounds in *every* best solution. Step 2 is left with what is free.
 
 use crate::flow::Network;
 use crate::problem::Problem;

@@ -76,8 +76,8 @@ impl Network {
         self.edges[edge.0 + 1].rest
     }
 
-    /// Per node whether more could still be sent there from `source`. After [`Network::maximum`] these are the nodes on the
-    /// source's side of a smallest cut: what leads out of them is full, what leads into them is empty.
+    /// Per node whether more could still be sent there from `source`. After [`Network::maximum`] these are the nodes on
+    /// the source's side of a smallest cut: what leads out of them is full, what leads into them is empty.
     #[must_use]
     pub fn reachable(&self, source: usize) -> Vec<bool> {
         let mut reached = vec![false; self.outgoing.len()];

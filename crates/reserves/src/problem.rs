@@ -88,8 +88,8 @@ pub enum Error {
 /// More nodes than this are refused: ten times what a manager is built for, and the exact sums of step 1 fit.
 pub const MOST_NODES: usize = 10_000;
 
-/// More classes than this are refused: beyond a hundred the least share of 1 % is out of reach, and ten times that is no
-/// policy that anybody wrote.
+/// More classes than this are refused: beyond a hundred the least share of 1 % is out of reach, and ten times that is
+/// no policy that anybody wrote.
 pub const MOST_CLASSES: usize = 1000;
 
 /// By how much promises may exceed 100 % by rounding: a third of 100, three times, is not a mistake.
@@ -97,9 +97,9 @@ const ROUNDING: f64 = 1e-6;
 
 /// Whether a class may be able to use more than its share of a node, both in percent of the node.
 ///
-/// The paper asks whether it used all of it (r > u strictly means no). Measured over a quarter of a second no class uses
-/// exactly what it was given, so one is allowed to miss 5 % of its share, and 0.25 points where that is less than a
-/// window can resolve (a scheduler's slice of 1 to 3 ms is 0.4 to 1.2 % of 250 ms; over several CPUs less). Who used
+/// The paper asks whether it used all of it (r > u strictly means no). Measured over a quarter of a second no class
+/// uses exactly what it was given, so one is allowed to miss 5 % of its share, and 0.25 points where that is less than
+/// a window can resolve (a scheduler's slice of 1 to 3 ms is 0.4 to 1.2 % of 250 ms; over several CPUs less). Who used
 /// nothing wants nothing, however little it was given.
 #[must_use]
 pub fn is_sink(allocation: f64, usage: f64) -> bool {

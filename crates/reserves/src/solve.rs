@@ -4,8 +4,8 @@ use crate::closest::closest;
 use crate::deviation::deviation;
 use crate::problem::{Error, Problem, Solution};
 
-/// Finds the shares of all nodes: step 1 how much of the promises can be used, step 2 the shares closest to the use that
-/// reach that much, step 3 who gets what nobody can use at present.
+/// Finds the shares of all nodes: step 1 how much of the promises can be used, step 2 the shares closest to the use
+/// that reach that much, step 3 who gets what nobody can use at present.
 ///
 /// # Errors
 /// The problem makes no sense ([`Problem::check`]), or [`Error::Unsolved`].
@@ -20,9 +20,9 @@ pub fn solve(problem: &Problem) -> Result<Solution, Error> {
 /// Step 3 (Cluster Reserves, Sec. 3): what nodes have left goes to classes below their promise, which then have it at
 /// once when they need it; until then the node's scheduler lends it out.
 ///
-/// The paper does not say in which proportions. Every node gives what it has left to every class that is owed something,
-/// in proportion to both, so that neither gives or gets too much. What a node has left after that nobody is owed: it
-/// goes by the promises, so that a node's shares always sum to 100.
+/// The paper does not say in which proportions. Every node gives what it has left to every class that is owed
+/// something, in proportion to both, so that neither gives or gets too much. What a node has left after that nobody is
+/// owed: it goes by the promises, so that a node's shares always sum to 100.
 fn give_rest(problem: &Problem, mut shares: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     let nodes = problem.nodes() as f64;
     let left = |row: &Vec<f64>| (100.0 - row.iter().sum::<f64>()).max(0.0);

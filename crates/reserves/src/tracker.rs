@@ -2,16 +2,16 @@
 //!
 //! Source: Cluster Reserves, Sec. 4 (the tracker) and Sec. 5.4 (when a node asks). Departures:
 //!
-//! - The paper's tracker reports a weighted mean of past and present use. Ours reports the present [`WINDOW`] alone, and
-//!   begins a new one whenever shares change: a mean carries the use under the old shares into the next run of the
+//! - The paper's tracker reports a weighted mean of past and present use. Ours reports the present [`WINDOW`] alone,
+//!   and begins a new one whenever shares change: a mean carries the use under the old shares into the next run of the
 //!   manager, which then takes shares from a class that has just been given them.
 //! - The paper lets a node ask when it *stops* being a sink for a class. Ours asks as well when it begins to be one:
 //!   that is the moment at which a request has reached a node where its class has little.
 //! - A class that asked says nothing more until it is no longer what it asked about, so that one event asks once. A
 //!   fall that a smaller share brings about is none.
 //!
-//! Sans-IO: time and counters are passed in. Counters are CPU time since some beginning; one that goes backwards is that
-//! of a group which was made anew.
+//! Sans-IO: time and counters are passed in. Counters are CPU time since some beginning; one that goes backwards is
+//! that of a group which was made anew.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ const FALLEN: f64 = 0.8;
 /// says nothing of them.
 const LEAST_NODE: f64 = 0.1;
 
-/// Uses below this do not fall, in percent of the node: it is the smallest share that there is, and 20 % of less is less
-/// than a time slice in a window.
+/// Uses below this do not fall, in percent of the node: it is the smallest share that there is, and 20 % of less is
+/// less than a time slice in a window.
 const LEAST_USE: f64 = 1.0;
 
 /// Why a node asks for new shares. Classes are indices in the policy's order.

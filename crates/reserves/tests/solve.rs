@@ -1,4 +1,5 @@
-//! [`solve`] against the paper's formulation solved by another program, what must hold of every answer, and what is refused.
+//! [`solve`] against the paper's formulation solved by another program, what must hold of every answer, and what is
+//! refused.
 
 mod literal;
 

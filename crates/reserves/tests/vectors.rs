@@ -1,5 +1,5 @@
-//! The exact cases of `vectors/cluster_reserves.json`: Table 1 of the paper call by call, the starts of its experiments,
-//! and corners, each with the deviation, the shares after step 2 and the shares to set.
+//! The exact cases of `vectors/cluster_reserves.json`: Table 1 of the paper call by call, the starts of its
+//! experiments, and corners, each with the deviation, the shares after step 2 and the shares to set.
 
 use serde_json::Value;
 use weirgate_reserves::{Problem, Solution, solve};

@@ -4,10 +4,10 @@
 //! cargo run --release -p weirgate-sim --example judge -- 100 experiments/*.yaml
 //! ```
 //!
-//! Plays the files, each under its own discipline and with seed 1, and so many scenarios of the swarm, from seed 0 on. Judges every
-//! run with every constant as it is, halved and doubled. Prints a table in Markdown: how many runs are broken, how many of
-//! them were held with the constants as they are and the other way round, and the misses by kind. The table is in
-//! `docs/guide/simulator.md`.
+//! Plays the files, each under its own discipline and with seed 1, and so many scenarios of the swarm, from seed 0 on.
+//! Judges every run with every constant as it is, halved and doubled. Prints a table in Markdown: how many runs are
+//! broken, how many of them were held with the constants as they are and the other way round, and the misses by kind.
+//! The table is in `docs/guide/simulator.md`.
 
 use std::env;
 use std::error::Error;

@@ -99,8 +99,8 @@ impl Theory {
         self.figures.gain * self.trust(inside) * self.x * self.figures.target / self.cycle(inside)
     }
 
-    /// Seconds for the first half of the way from one base to another, in logarithms, at `speed` of ln B a second with so
-    /// many requests inside.
+    /// Seconds for the first half of the way from one base to another, in logarithms, at `speed` of ln B a second with
+    /// so many requests inside.
     fn way(&self, from: f64, to: f64, speed: impl Fn(f64) -> f64) -> f64 {
         const STEPS: u32 = 100;
         let length = (to / from).ln() / 2.0;
@@ -260,8 +260,8 @@ fn crossing(runs: &[Run], from: f64, border: f64, rises: bool, theory: &Theory) 
     })
 }
 
-/// Each request beyond 20 slows all down by 2 %: more inside brings less. X(W) is then min(W, C)/D divided by 1 + 0.02·(W − 20),
-/// and where the two halves differ by (1 − τ)·x is found by bisection.
+/// Each request beyond 20 slows all down by 2 %: more inside brings less. X(W) is then min(W, C)/D divided by 1 +
+/// 0.02·(W − 20), and where the two halves differ by (1 − τ)·x is found by bisection.
 fn thrashing() -> Result<(), Box<dyn Error>> {
     let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
     let more = ", thrashing: { beyond: 20, penalty: 0.02 }";

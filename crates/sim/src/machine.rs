@@ -1,9 +1,9 @@
 //! The machines: servers behind an address, and what is wrong with them.
 //!
 //! A server is the emulator's [`Computer`]: a disk with memory before it, processor sharing over k CPUs (by classes,
-//! where these have shares), a concurrency limit with a queue before it, an I/O stage beside the CPUs, thrashing. What it adds is here: several servers may
-//! hide behind one address and take turns; a server may be behind several addresses; a full queue answers 503; faults
-//! act on a whole machine, or on an address whose servers are shared.
+//! where these have shares), a concurrency limit with a queue before it, an I/O stage beside the CPUs, thrashing. What
+//! it adds is here: several servers may hide behind one address and take turns; a server may be behind several
+//! addresses; a full queue answers 503; faults act on a whole machine, or on an address whose servers are shared.
 //!
 //! Departure: a connection that the gateway cuts is known to the server at once, not a network delay
 //! later, and the server then drops the request with what was done of it. (Apache and PHP notice only
@@ -193,8 +193,8 @@ impl Machines {
         all.into_iter().map(occupied).collect()
     }
 
-    /// The seconds for which a machine's CPUs, disks and links were occupied, as far as it was moved on. That is what an
-    /// agent beside it counts: a slow CPU is occupied for longer.
+    /// The seconds for which a machine's CPUs, disks and links were occupied, as far as it was moved on. That is what
+    /// an agent beside it counts: a slow CPU is occupied for longer.
     pub(crate) fn occupied(&self, machine: usize) -> [f64; 3] {
         let mut all = Usage::default();
         self.hosts[machine].servers.iter().for_each(|server| all += self.servers[*server as usize].usage());

@@ -67,8 +67,8 @@ pub struct Broken {
     pub phase: String,
     /// Throughput, response time or avoidable refusals.
     pub kind: Kind,
-    /// Requests per second owed, the limit in milliseconds, or the share of what is owed that may be refused though machines
-    /// idle.
+    /// Requests per second owed, the limit in milliseconds, or the share of what is owed that may be refused though
+    /// machines idle.
     pub promised: f64,
     /// Requests per second that count as served, the statistic in milliseconds, or the share that was refused.
     pub got: f64,

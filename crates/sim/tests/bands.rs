@@ -13,8 +13,8 @@ const NOT_REACHED: [&str; 3] = [
     "Fig. 11: A's throughput over that of the best fixed window",
 ];
 
-/// What the default discipline lost of a band outside the targets, when what is owed no longer waited for its window: windows per
-/// resource gain less from a page table.
+/// What the default discipline lost of a band outside the targets, when what is owed no longer waited for its window:
+/// windows per resource gain less from a page table.
 const LOST: [&str; 1] = ["(page table): throughput with the table over that without"];
 
 /// Measures the figures that `wanted` names. Says what was skipped.

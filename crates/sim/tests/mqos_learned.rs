@@ -1,5 +1,5 @@
-//! A page table that is learned in production: what a page that gets three times dearer does with it and without it. (What is
-//! learned is asserted in `src/driver/pages.rs`.)
+//! A page table that is learned in production: what a page that gets three times dearer does with it and without it.
+//! (What is learned is asserted in `src/driver/pages.rs`.)
 
 use std::path::Path;
 

@@ -265,8 +265,8 @@ fn a_trace_is_replayed() {
     assert_eq!(run.records[0].released, 1, "0 says never");
 }
 
-/// A machine that slows down from 1 to a half in ten seconds has done 7.5 s of CPU time by then; the half second that is left
-/// takes one more.
+/// A machine that slows down from 1 to a half in ten seconds has done 7.5 s of CPU time by then; the half second that
+/// is left takes one more.
 #[test]
 fn a_speed_that_ramps_does_the_work_of_its_line() {
     let mut experiment = experiment(&policy(1, "none", "", "classes: [{ name: A }]"), 1, 20);

@@ -92,8 +92,8 @@ fn a_swarm_breaks_nothing() {
     }
 }
 
-/// Scenarios with a page table under every discipline that goes by it: nothing is broken, and where weights are promised
-/// turns come, parts are what weights say, and nothing is idle that somebody waits for.
+/// Scenarios with a page table under every discipline that goes by it: nothing is broken, and where weights are
+/// promised turns come, parts are what weights say, and nothing is idle that somebody waits for.
 #[test]
 fn resources_are_shared_by_rule() {
     for discipline in ["mqos", "mqos-drfq", "sqos", "weirgate"] {
@@ -195,7 +195,8 @@ fn what_is_owed_in_everyday_life_can_be_held() {
 /// Seeds of each everyday family whose owed traffic is played alone.
 const EVERYDAY_SEEDS: u64 = 4;
 
-/// Plays the owed traffic of a scenario alone, without any control, on the machines that work, and says what was missed.
+/// Plays the owed traffic of a scenario alone, without any control, on the machines that work, and says what was
+/// missed.
 fn owed_alone_misses(family: Family, seed: u64) -> Vec<String> {
     let scenario = scenario_of(family, seed, &[Override::discipline("none")]).expect("it is sound");
     let mut experiment = scenario.experiment;

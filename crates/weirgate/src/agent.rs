@@ -1,5 +1,5 @@
-//! `weirgate agent`: the node's side. Its collector tells gateways what the server of this machine is working on; with a
-//! policy that has `reserves`, it measures the node's classes for the manager and sets their shares.
+//! `weirgate agent`: the node's side. Its collector tells gateways what the server of this machine is working on; with
+//! a policy that has `reserves`, it measures the node's classes for the manager and sets their shares.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -22,12 +22,13 @@ const TOKEN_VARIABLE: &str = "WEIRGATE_AGENT_TOKEN";
 /// Paths that are dynamic on an Apache that nobody has said more about.
 const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 
-/// What runs beside a node: sets its classes' shares (Cluster Reserves), tells gateways how busy its server is, or both.
+/// What runs beside a node: sets its classes' shares (Cluster Reserves), tells gateways how busy its server is, or
+/// both.
 ///
 /// With POLICY it is the node's side of the policy's `reserves`: it measures what each class's cgroups use, reports it
 /// to the manager every quarter of a second, and sets the shares that the manager sends. The last shares stay while the
-/// manager is away. On SIGTERM, SIGINT or SIGHUP it puts back what stood in the cgroups before and removes those that it
-/// made; an agent that is killed leaves the shares in force, and the next one still knows what was before.
+/// manager is away. On SIGTERM, SIGINT or SIGHUP it puts back what stood in the cgroups before and removes those that
+/// it made; an agent that is killed leaves the shares in force, and the next one still knows what was before.
 ///
 /// With a server it is the collector: it counts the requests that the server on this machine is working on and what has
 /// been used of CPU, disk and bandwidth, whenever a gateway asks, which it does where its policy has `collector:`, or
@@ -87,8 +88,8 @@ pub(crate) struct Args {
     /// What requests are that cannot be told apart.
     #[arg(long, value_enum, default_value_t = Word::Dynamic)]
     count_as: Word,
-    /// Whose CPU time and disk traffic the report counts: `machine`, or a cgroup such as `system.slice/apache2.service` where
-    /// the server does not have the machine alone. A group may be given many times.
+    /// Whose CPU time and disk traffic the report counts: `machine`, or a cgroup such as `system.slice/apache2.service`
+    /// where the server does not have the machine alone. A group may be given many times.
     #[arg(long, value_name = "machine|CGROUP", requires = "server")]
     usage_of: Vec<PathBuf>,
     /// The interface whose sent bytes the report counts. By default all but `lo`.

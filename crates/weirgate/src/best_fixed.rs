@@ -1,7 +1,8 @@
 //! The word `best-fixed` of `weirgate sim`: the best window of a fixed size, found by trying.
 //!
-//! It is a baseline, not a discipline: nobody could configure it, since which size is best is known afterwards only. Requests are
-//! predicted and ordered as under `weirgate`, so that a comparison shows what looking for the window costs and brings.
+//! It is a baseline, not a discipline: nobody could configure it, since which size is best is known afterwards only.
+//! Requests are predicted and ordered as under `weirgate`, so that a comparison shows what looking for the window costs
+//! and brings.
 
 use weirgate_config::Override;
 use weirgate_experiment::Verdict;
@@ -10,8 +11,8 @@ use weirgate_experiment::report::Group;
 /// The word.
 pub(crate) const WORD: &str = "best-fixed";
 
-/// The sizes that are tried: half as much again at most between two, from one slot to more than any experiment needs. Near its best a
-/// window's throughput changes by less than a percent over such a step.
+/// The sizes that are tried: half as much again at most between two, from one slot to more than any experiment needs.
+/// Near its best a window's throughput changes by less than a percent over such a step.
 const WINDOWS: [u32; 24] =
     [1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096];
 
@@ -27,8 +28,8 @@ fn custom(window: u32) -> String {
     format!("{{custom: {{admit: predict, load_control: {{fixed: {window}}}, precedence: tokens}}}}")
 }
 
-/// The best of `groups`, which are one for each window in their order: of those that miss the fewest guarantees over all seeds the
-/// one that serves most of what could be served.
+/// The best of `groups`, which are one for each window in their order: of those that miss the fewest guarantees over
+/// all seeds the one that serves most of what could be served.
 pub(crate) fn best(groups: Vec<Group>) -> Option<Group> {
     let scored = groups.into_iter().zip(WINDOWS).map(|(group, window)| (score(&group.verdicts), window, group));
     let (_, window, mut group) = scored.max_by(|(a, ..), (b, ..)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;

@@ -28,8 +28,8 @@ const REPORT_PATH: &str = "/weirgate/report";
 /// node's agent before and after what was used; then brings the server to its limits for some seconds, resource by
 /// resource. The result is the page table for `discipline: mqos`. Probe a node that serves nobody else meanwhile.
 ///
-/// Only nodes that the policy names are probed, and only with GET. robots.txt is respected (as `weirgate-probe`). A probe
-/// that was stopped leaves FILE.state, and `--resume` goes on with it.
+/// Only nodes that the policy names are probed, and only with GET. robots.txt is respected (as `weirgate-probe`). A
+/// probe that was stopped leaves FILE.state, and `--resume` goes on with it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Environment:

@@ -44,8 +44,9 @@ pub(crate) struct Args {
     /// Experiment files (YAML).
     #[arg(required_unless_present_any = ["swarm", "swarm_file"])]
     files: Vec<PathBuf>,
-    /// Play under this discipline instead of the file's; may be given several times to compare. `best-fixed` tries windows of
-    /// many fixed sizes and shows the best: the fewest guarantees missed over all seeds, then the most served.
+    /// Play under this discipline instead of the file's; may be given several times to compare. `best-fixed` tries
+    /// windows of many fixed sizes and shows the best: the fewest guarantees missed over all seeds, then the most
+    /// served.
     #[arg(long = "discipline", value_name = "D")]
     disciplines: Vec<String>,
     /// Play with the seeds 1 to N.

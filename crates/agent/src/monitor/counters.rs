@@ -71,7 +71,8 @@ pub(super) fn sent(net: &str, interface: &str) -> Option<u64> {
     numbers(fields).nth(8)
 }
 
-/// Whether `name` is a partition of the disk `whole`, which stands before it: `sda1` of `sda`, `nvme0n1p1` of `nvme0n1`.
+/// Whether `name` is a partition of the disk `whole`, which stands before it: `sda1` of `sda`, `nvme0n1p1` of
+/// `nvme0n1`.
 fn is_partition(name: &str, whole: &str) -> bool {
     let rest = name.strip_prefix(whole).filter(|_| !whole.is_empty());
     let rest = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));

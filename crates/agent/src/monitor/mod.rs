@@ -3,8 +3,8 @@
 //! Source: Feng and Lin's mQoS, which asks each server what its CPU, disk and network do, and Andreolini et al. for the
 //! connections of the server (`source`). Read from the files in which the kernel tells: `/proc/stat`, `meminfo`,
 //! `diskstats` and `net/dev`, and `net/tcp` for [`connections`]. They are read four times a second, a tenth of a
-//! millisecond of CPU time each time on a small machine, by a reader of their few lines that matter rather than a library for
-//! all of `/proc`, which would parse every field of every line.
+//! millisecond of CPU time each time on a small machine, by a reader of their few lines that matter rather than a
+//! library for all of `/proc`, which would parse every field of every line.
 
 mod counters;
 mod sockets;

@@ -19,8 +19,8 @@ pub struct PageTable {
     /// What a node uses without requests, as learned; absent if nothing is.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub background: BTreeMap<String, f64>,
-    /// Per resource how many windows between two reports of an agent were `learned` since learning began, and how many said
-    /// nothing of the resource, by reason; absent if nothing is learned.
+    /// Per resource how many windows between two reports of an agent were `learned` since learning began, and how many
+    /// said nothing of the resource, by reason; absent if nothing is learned.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub windows: BTreeMap<String, BTreeMap<String, u64>>,
     /// Its routes: those that are learned apart first, then by requests. At most 256 are shown.

@@ -7,8 +7,8 @@ use weirgate_engine as engine;
 /// What bounds surplus and what is owed in one window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Surplus {
-    /// Owed requests that may be inside, whatever the window. Absent once requests have been seen to wait for one another
-    /// inside: then the window bounds them as well.
+    /// Owed requests that may be inside, whatever the window. Absent once requests have been seen to wait for one
+    /// another inside: then the window bounds them as well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reach: Option<u32>,
     /// Requests inside that were released as surplus.

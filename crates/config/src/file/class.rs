@@ -40,11 +40,11 @@ record! {
         utility: Defaulted<Amount> = 1,
         /// Its part of every resource relative to other classes', under `mqos` and `sqos`: the paper's quantum.
         weight: Defaulted<Amount> = 1,
-        /// What a request takes whose route the page table does not know, as `{ cpu: 1%, disk: 1%, bandwidth: 1% }`. That is
-        /// the default.
+        /// What a request takes whose route the page table does not know, as `{ cpu: 1%, disk: 1%, bandwidth: 1% }`.
+        /// That is the default.
         cost: Optional<CostForm>,
-        /// The first tag of its requests, where the discipline has tags (`seda`). By default the highest for a class that
-        /// is promised something, the lowest for best effort.
+        /// The first tag of its requests, where the discipline has tags (`seda`). By default the highest for a class
+        /// that is promised something, the lowest for best effort.
         tag: Optional<Name>,
         /// Bounds of its queue.
         queue: Defaulted<Queue> = {},

@@ -56,7 +56,8 @@ record! {
         idle: Defaulted<Amount> = 30,
         /// Requests inside beyond which it is too slow for anybody.
         overload: Defaulted<Amount> = 130,
-        /// What reading a target costs that is not in memory, in requests inside; at least 1, which is what a hit costs.
+        /// What reading a target costs that is not in memory, in requests inside; at least 1, which is what a hit
+        /// costs.
         miss_cost: Defaulted<Amount> = 50,
         /// Most targets whose node is kept; the one not asked for longest is forgotten. 100000 are three times the
         /// documents of the paper's trace and take about 6 MB.

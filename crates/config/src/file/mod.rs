@@ -56,9 +56,9 @@ record! {
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
         classes: Optional<Vec<crate::decode::At<Class>>>,
-        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`, `mqos`,
-        /// `sqos`, `none`, or a map with a discipline's own figures. Weirgate's own by default: it keeps more guarantees than the published
-        /// methods.
+        /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`,
+        /// `mqos`, `sqos`, `none`, or a map with a discipline's own figures. Weirgate's own by default: it keeps more
+        /// guarantees than the published methods.
         discipline: Defaulted<Discipline> = "weirgate",
         /// Addresses and networks of proxies in front of this gateway. `Forwarded` and
         /// `X-Forwarded-*` are believed from them alone. By default from nobody: anybody can send a header.
@@ -81,8 +81,8 @@ record! {
         drain_deadline: Defaulted<Span> = "30s",
         /// Threads that serve requests; one per core by default.
         threads: Optional<Count>,
-        /// What requests take of the nodes' resources, by route: the path of a file that `weirgate probe` wrote, `learned`, or
-        /// a map. `mqos` and `sqos` need it; `weirgate` keeps guarantees better with it.
+        /// What requests take of the nodes' resources, by route: the path of a file that `weirgate probe` wrote,
+        /// `learned`, or a map. `mqos` and `sqos` need it; `weirgate` keeps guarantees better with it.
         page_table: Optional<PageTable>,
         /// Cluster Reserves: the shares that classes have in the nodes' CPUs, for `weirgate manager` and the agents
         /// beside the nodes. A policy with this alone needs no `listen`, `upstreams` and `classes`.

@@ -4,7 +4,8 @@ use crate::decode::{Defaulted, record, words};
 use crate::unit::Span;
 
 record! {
-    /// mQoS: every class its weight's part of every resource of the nodes, and no resource idle that a request waits for.
+    /// mQoS: every class its weight's part of every resource of the nodes, and no resource idle that a request waits
+    /// for.
     pub(crate) struct Mqos {
         /// Whose turn it is.
         precedence: Defaulted<MqosPrecedence> = "mdrr",

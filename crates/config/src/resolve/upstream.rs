@@ -21,12 +21,13 @@ use crate::unit::{Amount, Count, Span};
 /// Largest ratio of two weights that makes sense; past it a node gets nothing.
 const MAX_WEIGHT: f64 = 1e6;
 
-/// How often nodes are asked where a page table is learned, unless the policy says. Each question is one window: shorter
-/// ones are blurred by the kernel's counters, which advance in steps of 10 ms, and longer ones learn as much later.
+/// How often nodes are asked where a page table is learned, unless the policy says. Each question is one window:
+/// shorter ones are blurred by the kernel's counters, which advance in steps of 10 ms, and longer ones learn as much
+/// later.
 const LEARNED_EVERY: Duration = Duration::from_secs(1);
 
-/// The longest time between two questions where a page table is learned: windows of more than 10 s are left out, and one
-/// answer may be missed.
+/// The longest time between two questions where a page table is learned: windows of more than 10 s are left out, and
+/// one answer may be missed.
 const LEARNED_MOST: Duration = Duration::from_secs(5);
 
 /// Every upstream.
@@ -92,8 +93,8 @@ pub(super) fn pools(file: &PolicyFile, cx: &mut Context) -> Pools {
     all
 }
 
-/// Warns of an agent that would be taken for that of several machines: requests for all of them are in what it counts, and
-/// each would learn it as its own.
+/// Warns of an agent that would be taken for that of several machines: requests for all of them are in what it counts,
+/// and each would learn it as its own.
 fn same_agents(upstream: &Upstream, pool: usize, all: &Pools, agents: &mut Agents, cx: &mut Context) {
     let Some(collector) = &all.pool_sites[pool].collector else { return };
     let members = all.nodes.iter().zip(&all.node_sites).filter(|(node, _)| node.pool == pool);

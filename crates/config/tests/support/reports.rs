@@ -1,5 +1,5 @@
-//! Agents that say anything, and a learner that believes them: what must hold of costs whatever is reported. The test beside it
-//! draws from seeds, the fuzzer from its bytes.
+//! Agents that say anything, and a learner that believes them: what must hold of costs whatever is reported. The test
+//! beside it draws from seeds, the fuzzer from its bytes.
 
 use weirgate_config::{Active, MAX_REPORT_BYTES, Report, Usage};
 use weirgate_pages::{Learner, RESOURCES, Study};
@@ -180,7 +180,8 @@ fn amount(source: &mut impl Source) -> Option<f64> {
     })
 }
 
-/// Something goes wrong with the text: a byte is another, the end is missing, or there is something in it that JSON cannot hold.
+/// Something goes wrong with the text: a byte is another, the end is missing, or there is something in it that JSON
+/// cannot hold.
 fn mutilate(text: &mut Vec<u8>, source: &mut impl Source) -> Option<()> {
     const SIGNS: &[u8] = b"0123456789.eE+-\"{}[],:";
     const WORDS: [&[u8]; 7] = [b"1e999", b"-1", b"NaN", b"1e-400", b"18446744073709551616", b"[[[[", b"null"];

@@ -1,11 +1,12 @@
 //! [`crate::Admit::Codel`]: controlled delay of the time that requests wait.
 //!
-//! Source: Nichols, Jacobson, McGregor and Iyengar, *Controlled Delay Active Queue Management* (RFC 8289, 2018), Sec. 5. A
-//! queue whose heads have waited longer than `target` for a whole `interval` is a standing one: then heads are dropped, the
-//! next after `interval / √count`, until one has waited less. A baseline that people know: it knows no guarantee.
+//! Source: Nichols, Jacobson, McGregor and Iyengar, *Controlled Delay Active Queue Management* (RFC 8289, 2018),
+//! Sec. 5. A queue whose heads have waited longer than `target` for a whole `interval` is a standing one: then heads
+//! are dropped, the next after `interval / √count`, until one has waited less. A baseline that people know: it knows no
+//! guarantee.
 //!
-//! Departures: the queue is a class's sub-queue, and what is dropped is a request. A queue of one request is short, as one
-//! of a packet is in the RFC. Facebook's variant, which serves the newest first under overload, is not there.
+//! Departures: the queue is a class's sub-queue, and what is dropped is a request. A queue of one request is short, as
+//! one of a packet is in the RFC. Facebook's variant, which serves the newest first under overload, is not there.
 
 use core::time::Duration;
 

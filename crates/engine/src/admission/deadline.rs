@@ -11,8 +11,8 @@ use core::time::Duration;
 use crate::request::ShedReason;
 use crate::time::{Time, nanos};
 
-/// The last instant at which a request may be released, and what to call its drop afterwards. `limit` is its response-time
-/// limit and `expected` its expected compute time in seconds.
+/// The last instant at which a request may be released, and what to call its drop afterwards. `limit` is its
+/// response-time limit and `expected` its expected compute time in seconds.
 #[inline]
 pub(super) fn last_release(arrived: Time, limit: Duration, expected: f64, max_wait: Duration) -> (Time, ShedReason) {
     let patience = patience(arrived, max_wait);

@@ -1,7 +1,7 @@
 //! Stage *admit*: may a request wait here at all, and until when.
 //!
-//! Every method is one file and owns what it knows of classes. What stage *observe* measures of every class (its expected
-//! compute time, say) is there for all of them. Whatever the method, a queue has a longest wait.
+//! Every method is one file and owns what it knows of classes. What stage *observe* measures of every class (its
+//! expected compute time, say) is there for all of them. Whatever the method, a queue has a longest wait.
 
 mod codel;
 mod deadline;

@@ -1,7 +1,7 @@
 //! [`crate::Admit::Predict`]: a request that would wait too long is refused at arrival.
 //!
-//! Source: our own, after Quorum's selective dropping (see `deadline`), from which it departs in two ways. It answers at
-//! arrival: the predicted wait is the length of the queue over the rate at which the class is released. And
+//! Source: our own, after Quorum's selective dropping (see `deadline`), from which it departs in two ways. It answers
+//! at arrival: the predicted wait is the length of the queue over the rate at which the class is released. And
 //! it tells requests that are owed an answer, those within the guaranteed rate of arrivals and a burst of
 //! a second, from those that are not: an owed one waits as long as it can make its limit; one that is not
 //! is refused as soon as the queue is longer than a small part of the limit. A longer queue would
@@ -103,7 +103,8 @@ impl Predict {
         self.paces[class][sub_queue].released(now, self.figures.fresh);
     }
 
-    /// What may be expected of a compute time that eats up a limit. `alone` says that nothing of the class is in flight.
+    /// What may be expected of a compute time that eats up a limit. `alone` says that nothing of the class is in
+    /// flight.
     #[inline]
     pub(super) fn expected(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
         // One must get through, or it never becomes known that the class is fast again.

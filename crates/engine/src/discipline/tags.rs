@@ -23,8 +23,8 @@ impl Tag {
         ]
     }
 
-    /// Is a request with this tag handled in the end? Otherwise it is put back for ever, or turns into a tag that is not
-    /// in the table.
+    /// Is a request with this tag handled in the end? Otherwise it is put back for ever, or turns into a tag that is
+    /// not in the table.
     #[must_use]
     pub fn is_handled(tags: &[Tag], code: usize) -> bool {
         let mut next = code;

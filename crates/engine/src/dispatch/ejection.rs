@@ -1,14 +1,14 @@
 //! Which nodes may be chosen at all: health, draining, and the ejection of nodes that fail.
 //!
-//! Passive ejection answers a known trap: least outstanding sends everything to the node that fails fastest. A node is ejected
-//! after `consecutive_failures` in a row, or if it fails a fifth of its requests and four times as many as the others do
-//! (Envoy's outlier detection has both tests). It is left out for `base`, twice as long each further time, up to 16
-//! times, and again at its first failure after that.
+//! Passive ejection answers a known trap: least outstanding sends everything to the node that fails fastest. A node is
+//! ejected after `consecutive_failures` in a row, or if it fails a fifth of its requests and four times as many as the
+//! others do (Envoy's outlier detection has both tests). It is left out for `base`, twice as long each further time, up
+//! to 16 times, and again at its first failure after that.
 //!
-//! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by default, but always one
-//! of two or more: this is the panic threshold. A smaller share (a third is usual) keeps crashed nodes in service where most have crashed,
-//! and they fail every request that they get. If more than the share fail, the fault is probably elsewhere, and all that are left
-//! share the load.
+//! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by default,
+//! but always one of two or more: this is the panic threshold. A smaller share (a third is usual) keeps crashed nodes
+//! in service where most have crashed, and they fail every request that they get. If more than the share fail, the
+//! fault is probably elsewhere, and all that are left share the load.
 
 use core::time::Duration;
 
@@ -23,8 +23,8 @@ const MAX_DOUBLINGS: u32 = 4;
 /// Weight of the latest answer in a node's error average: five failures in a row, Envoy's default, move it to 0.23.
 const ERROR_WEIGHT: f64 = 0.05;
 
-/// Error average from which on a node is an outlier, and how many times the median of the others' it must be: where all nodes fail
-/// alike their requests are to blame.
+/// Error average from which on a node is an outlier, and how many times the median of the others' it must be: where all
+/// nodes fail alike their requests are to blame.
 const OUTLIER: f64 = 0.2;
 const TIMES_OTHERS: f64 = 4.0;
 

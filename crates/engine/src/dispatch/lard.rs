@@ -2,9 +2,9 @@
 //!
 //! Source: Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), App. A.2 and Fig. 16, after Pai et al.,
 //! *Locality-Aware Request Distribution* (ASPLOS 1998). Three costs are added up for every node, in delays of a request
-//! for a cached target on an idle node: of *balancing* (how far its load is above `idle`; infinite above `overload`), of
-//! *locality* (1 where the target is mapped, else a miss) and of *replacement* (what a miss drives out of the memory of a
-//! node that has no room to spare: of any that is not idle). The least sum wins, and the target is mapped there.
+//! for a cached target on an idle node: of *balancing* (how far its load is above `idle`; infinite above `overload`),
+//! of *locality* (1 where the target is mapped, else a miss) and of *replacement* (what a miss drives out of the memory
+//! of a node that has no room to spare: of any that is not idle). The least sum wins, and the target is mapped there.
 //!
 //! What the paper leaves open, and what is done here:
 //! - *All nodes overloaded*: all sums are infinite; the least loaded gets the request.
@@ -12,8 +12,8 @@
 //!   over idle nodes.
 //! - *Load* counts requests inside a node's machine before this one, on a node of the pool's mean weight.
 //! - *A target has one node.* The papers also have targets on several nodes (replication); the formula of Fig. 16 does
-//!   not, and it needs a rule for when a set shrinks. A target that is too popular for one node moves on once the node's
-//!   load is a miss above that of an idle one, and the node that it leaves has it in memory for a while.
+//!   not, and it needs a rule for when a set shrinks. A target that is too popular for one node moves on once the
+//!   node's load is a miss above that of an idle one, and the node that it leaves has it in memory for a while.
 //! - *The map is bounded*: the target that was not asked for longest is forgotten. A node forgets as well.
 //! - A target whose node is gone, down, draining or ejected is not mapped anywhere.
 //!

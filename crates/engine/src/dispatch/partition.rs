@@ -8,10 +8,10 @@
 //! 3. then, the smaller Σ demand² / CPUs is: what nobody lacks goes to all sets in proportion to what is asked of
 //!    them, so that the idle CPUs of one are not of use to nobody.
 //!
-//! Every set has at least one node as long as there are enough; if not, sets of top users have theirs first. Each of the
-//! three is a sum over sets of a convex function of the set's CPUs, so that giving one node after the other to the set
-//! that gains most is optimal if nodes are equal (a test enumerates all divisions). Nodes that differ are given in the
-//! order of their size, the largest first: good, not always the best.
+//! Every set has at least one node as long as there are enough; if not, sets of top users have theirs first. Each of
+//! the three is a sum over sets of a convex function of the set's CPUs, so that giving one node after the other to the
+//! set that gains most is optimal if nodes are equal (a test enumerates all divisions). Nodes that differ are given in
+//! the order of their size, the largest first: good, not always the best.
 //!
 //! The first two figures are whole millionths of a CPU, so that what is equal counts as equal.
 

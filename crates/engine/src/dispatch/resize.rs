@@ -4,9 +4,9 @@
 //! parts. The demand of a set is what *arrived* for it in the period, refused requests too, times the agreed or
 //! learned service times: seen from what was served a set that is too small would look small for ever.
 //!
-//! Departure: a node that fails, drains or is ejected leaves its set at once and the others are divided anew at once; one
-//! that returns goes where it is needed. The paper does not speak of failures. Under a static partition a node keeps its
-//! set whatever happens.
+//! Departure: a node that fails, drains or is ejected leaves its set at once and the others are divided anew at once;
+//! one that returns goes where it is needed. The paper does not speak of failures. Under a static partition a node
+//! keeps its set whatever happens.
 //!
 //! Requests inside a node that moves finish there. Costs O(nodes × sets) and a few allocations, every ten seconds and
 //! when a node changes its state.

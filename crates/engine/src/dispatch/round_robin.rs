@@ -9,8 +9,8 @@
 //! `never_twice` is the paper's note 3 (Sec. 5.4): a class's request does not go to the node that its last one went to,
 //! if another can take it.
 //!
-//! Plain weighted round robin, which knows no load, is [`crate::Dispatch::WeightedTurns`]: the web switch (Andreolini et
-//! al.) means that one, and its experiments show what becomes of it under load.
+//! Plain weighted round robin, which knows no load, is [`crate::Dispatch::WeightedTurns`]: the web switch (Andreolini
+//! et al.) means that one, and its experiments show what becomes of it under load.
 
 use crate::index::{Id, Table};
 use crate::request::{ClassId, NodeId};

@@ -1,12 +1,12 @@
 //! [`crate::LoadControl::Aimd`]: additive increase, multiplicative decrease.
 //!
-//! Source: Chiu and Jain, *Analysis of the Increase and Decrease Algorithms for Congestion Avoidance* (1989), in the form of
-//! Netflix' concurrency-limits, `AIMDLimit` (<https://github.com/Netflix/concurrency-limits>, version 0.5): every answer adds
-//! one to the limit while it is at least half used; a failure, or an answer after the time limit, multiplies it by 0.9. A
-//! baseline that people know: it knows no guaranteed rate.
+//! Source: Chiu and Jain, *Analysis of the Increase and Decrease Algorithms for Congestion Avoidance* (1989), in the
+//! form of Netflix' concurrency-limits, `AIMDLimit` (<https://github.com/Netflix/concurrency-limits>, version 0.5):
+//! every answer adds one to the limit while it is at least half used; a failure, or an answer after the time limit,
+//! multiplies it by 0.9. A baseline that people know: it knows no guaranteed rate.
 //!
-//! Departures: an answer counts as late by its class's response-time limit, where it has one, from arrival to last byte.
-//! Where it has none the library's time limit holds, from release to last byte.
+//! Departures: an answer counts as late by its class's response-time limit, where it has one, from arrival to last
+//! byte. Where it has none the library's time limit holds, from release to last byte.
 
 use super::{Completion, Window};
 use crate::discipline::Aimd as Figures;

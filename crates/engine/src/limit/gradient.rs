@@ -1,13 +1,14 @@
 //! [`crate::LoadControl::Gradient`]: the window follows the ratio of long-term to short-term response times.
 //!
 //! Source: Netflix, *concurrency-limits*, `Gradient2Limit` inside `WindowedLimit`
-//! (<https://github.com/Netflix/concurrency-limits>, version 0.5). A long-term exponential average of response times stands
-//! for the unloaded time. The gradient `tolerance × long / short`, between 0.5 and 1, scales the limit, and an allowance
-//! for a queue is added; the result is smoothed. A baseline that people know: it knows no class and no guarantee.
+//! (<https://github.com/Netflix/concurrency-limits>, version 0.5). A long-term exponential average of response times
+//! stands for the unloaded time. The gradient `tolerance × long / short`, between 0.5 and 1, scales the limit, and an
+//! allowance for a queue is added; the result is smoothed. A baseline that people know: it knows no class and no
+//! guarantee.
 //!
 //! Departures: the allowance is the square root of the limit, as in the library's `Gradient` and Envoy's gradient
-//! controller, since its constant 4 is too small for large limits and too large for small ones. Response times are those
-//! behind the gateway, from release to last byte.
+//! controller, since its constant 4 is too small for large limits and too large for small ones. Response times are
+//! those behind the gateway, from release to last byte.
 
 use super::{Completion, Window};
 use crate::discipline::Gradient as Figures;
@@ -18,7 +19,8 @@ use crate::time::Time;
 const LONG: f64 = 600.0;
 /// Samples of which the average is the plain mean at first: the library's 10.
 const WARM_UP: u32 = 10;
-/// Beyond this ratio of long to short the long-term average has gone stale and decays by a twentieth a step, as published.
+/// Beyond this ratio of long to short the long-term average has gone stale and decays by a twentieth a step, as
+/// published.
 const STALE: f64 = 2.0;
 const DECAY: f64 = 0.95;
 /// The limit at most halves in a step, as published.

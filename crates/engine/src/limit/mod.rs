@@ -1,8 +1,8 @@
 //! Load control: how many requests may be in flight.
 //!
-//! What counts as in flight is the same for every method: one [`Window`] per group of machines, or under methods that seek a
-//! size per resource one per group and sub-queue. A method is one file that owns what it learns, by window and by class, and
-//! sets the windows' sizes. It may also refuse a particular class's release ([`Limit::admits`]).
+//! What counts as in flight is the same for every method: one [`Window`] per group of machines, or under methods that
+//! seek a size per resource one per group and sub-queue. A method is one file that owns what it learns, by window and
+//! by class, and sets the windows' sizes. It may also refuse a particular class's release ([`Limit::admits`]).
 
 mod adaptive;
 mod aimd;
@@ -170,9 +170,9 @@ impl Limit {
         }
     }
 
-    /// Takes over from `old`, which belongs to the policy and nodes before: a group keeps its windows if it serves the same
-    /// pools. A sub-queue's windows are those of its resource, if that is still there. Of one window for everything each
-    /// sub-queue has a part, and the other way round.
+    /// Takes over from `old`, which belongs to the policy and nodes before: a group keeps its windows if it serves the
+    /// same pools. A sub-queue's windows are those of its resource, if that is still there. Of one window for
+    /// everything each sub-queue has a part, and the other way round.
     pub(crate) fn carry(
         &mut self,
         now: Time,
@@ -317,8 +317,8 @@ impl Limit {
         nodes.has_room(pool, self.windows_of(sub_queue), standing, kept)
     }
 
-    /// May a request of this class be released in this standing, if there is room? The place for methods that hold back a
-    /// particular class, or its surplus alone.
+    /// May a request of this class be released in this standing, if there is room? The place for methods that hold back
+    /// a particular class, or its surplus alone.
     #[inline]
     pub(crate) fn admits(
         &self,

@@ -18,8 +18,8 @@ use crate::index::{MachineId, Table};
 use crate::policy::{Policy, full};
 use crate::request::NodeId;
 
-/// Resources that are kept for a request that waits: nothing goes to the machine that takes of what it needs, unless there
-/// is enough for both.
+/// Resources that are kept for a request that waits: nothing goes to the machine that takes of what it needs, unless
+/// there is enough for both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Kept {
     machine: MachineId,
@@ -69,8 +69,9 @@ impl Counter {
 #[derive(Clone, Debug)]
 pub(crate) struct Resources {
     machines: Table<MachineId, Counter>,
-    /// Per pool the first of those that have the same machines: their classes compete for the same resources. Pools that
-    /// share some of their machines stay apart, or one would wait beside its idle machine for what only the other's can do.
+    /// Per pool the first of those that have the same machines: their classes compete for the same resources. Pools
+    /// that share some of their machines stay apart, or one would wait beside its idle machine for what only the
+    /// other's can do.
     alike: Vec<usize>,
     /// Per pool its largest usable machine.
     largest: Vec<Option<u64>>,
@@ -111,8 +112,8 @@ impl Resources {
         self.alike[pool]
     }
 
-    /// Finds the largest machine of every pool that is usable, in billionths: other nodes are usable. Nothing is kept any
-    /// more.
+    /// Finds the largest machine of every pool that is usable, in billionths: other nodes are usable. Nothing is kept
+    /// any more.
     pub(super) fn measure(&mut self, nodes: &Nodes) {
         self.largest.fill(None);
         for node in nodes.nodes.iter().filter(|node| node.usable()) {
@@ -142,8 +143,8 @@ impl Resources {
         nodes.ready_of(pool).any(|node| self.counter(nodes, node).holds(demand))
     }
 
-    /// Keeps resources for a request of a pool: those of the machine that lacks least for it, from then until another is kept
-    /// for, or nobody. True if a node has enough; then nothing is kept.
+    /// Keeps resources for a request of a pool: those of the machine that lacks least for it, from then until another
+    /// is kept for, or nobody. True if a node has enough; then nothing is kept.
     pub(crate) fn keep(&mut self, nodes: &Nodes, first: usize, wanted: Option<(usize, Demand)>) -> bool {
         let kept = self.kept[first].take();
         if let Some(kept) = kept {
@@ -172,7 +173,8 @@ impl Resources {
         self.most.get(pool).map_or(demand, |most| demand.at_most(*most))
     }
 
-    /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too large.
+    /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too
+    /// large.
     pub(crate) fn is_too_large(&self, pool: usize, demand: Demand) -> bool {
         self.largest[pool].is_some_and(|largest| u64::from(demand.dominant()) > largest)
     }
@@ -187,8 +189,8 @@ impl Resources {
         lacking
     }
 
-    /// What is left of each resource in the usable machines of pools that have the same ones, or of all, as a share of what they have. A node of
-    /// which more is taken than it has (it became smaller) has nothing left.
+    /// What is left of each resource in the usable machines of pools that have the same ones, or of all, as a share of
+    /// what they have. A node of which more is taken than it has (it became smaller) has nothing left.
     pub(crate) fn left(&self, nodes: &Nodes, first: Option<usize>) -> [f64; RESOURCES] {
         let (mut left, mut full) = ([0u64; RESOURCES], 0);
         for (id, machine) in self.machines.pairs() {
@@ -213,8 +215,8 @@ impl Resources {
         })
     }
 
-    /// Node-seconds of a resource that all usable machines of pools with the same ones have; or all machines, if none is
-    /// usable.
+    /// Node-seconds of a resource that all usable machines of pools with the same ones have; or all machines, if none
+    /// is usable.
     pub(crate) fn whole(&self, nodes: &Nodes, first: usize) -> f64 {
         let of = |node: &&NodeId| self.alike[nodes.nodes[**node].pool] == first;
         let whole = |usable: bool| {
@@ -226,8 +228,8 @@ impl Resources {
         if usable > 0.0 { usable } else { whole(false) }
     }
 
-    /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside, then
-    /// the one whose turn it is. Only nodes that have enough.
+    /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside,
+    /// then the one whose turn it is. Only nodes that have enough.
     pub(crate) fn roomiest(&self, nodes: &Nodes, wanted: &Wanted) -> Option<NodeId> {
         let fitting = nodes.ready_keys(wanted.pool).filter(|(_, node)| self.counter(nodes, *node).holds(wanted.demand));
         least(fitting.map(|((load, turn), node)| {

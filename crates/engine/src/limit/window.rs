@@ -27,8 +27,8 @@ impl Window {
         Window { size, reach: 0, in_flight: 0, surplus: 0, stuck: 0, held_back: false, moved }
     }
 
-    /// Has it room for one more? Surplus has what is left of the size. What is owed is bounded by itself, so that surplus that stays
-    /// long cannot keep it out.
+    /// Has it room for one more? Surplus has what is left of the size. What is owed is bounded by itself, so that
+    /// surplus that stays long cannot keep it out.
     #[inline]
     pub(crate) fn has_room(&self, standing: Standing) -> bool {
         let counted = self.in_flight.saturating_sub(self.stuck);

@@ -2,31 +2,31 @@
 //!
 //! Source: the idea is that of Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011), and of its queueing form,
 //! "Multi-Resource Fair Queueing for Packet Processing" (SIGCOMM 2012): a class has a virtual time per resource, which
-//! advances by what it took of that resource over its weight; the largest of them is that of its *dominant* resource, and
-//! the class where that is smallest goes first. What is released here are requests that hold all their resources at once
-//! until they are answered, not packets that use them one after the other; and mQoS (Feng and Lin) gives every class a
-//! queue per resource. Hence:
-//! - of its own heads a class releases that for the resource of which it has had least: so it comes to have the same part of
-//!   every resource, and its dominant share grows no faster than it must;
-//! - who does not fit is passed over, so that nothing is idle that somebody can use. *Overtaking is bounded*, twice. Nobody's
-//!   dominant virtual time runs further than [`AHEAD`] of the one that is furthest behind, unless what it
+//! advances by what it took of that resource over its weight; the largest of them is that of its *dominant* resource,
+//! and the class where that is smallest goes first. What is released here are requests that hold all their resources at
+//! once until they are answered, not packets that use them one after the other; and mQoS (Feng and Lin) gives every
+//! class a queue per resource. Hence:
+//! - of its own heads a class releases that for the resource of which it has had least: so it comes to have the same
+//!   part of every resource, and its dominant share grows no faster than it must;
+//! - who does not fit is passed over, so that nothing is idle that somebody can use. *Overtaking is bounded*, twice.
+//!   Nobody's dominant virtual time runs further than [`AHEAD`] of the one that is furthest behind, unless what it
 //!   takes is nothing of the resources that the other one waits for. And a head that has been passed over for
-//!   [`PATIENCE`], or that all others would have to wait for, gets the resources of the node that lacks least for it *reserved* as
-//!   they become free: until it fits, nothing goes there that takes of what it needs, and at the other nodes work goes on,
-//!   [`PATIENCE`] ahead at most. So a request that needs most of a node does not wait for ever among many that need little of
-//!   it, be they its own class's. A class that is too far ahead has to wait longer, by its part of the weights, and not for ever
-//!   either;
-//! - *a resource that only those want who are ahead is no reason to be ahead*. Whoever uses what nobody else asks for would lose
-//!   his part of everything else by it, and do better not to ask: that is not what dominant-resource fairness
-//!   promises (its sharing incentive). So each resource has a *lead*, by which virtual times count less. If the one of all
-//!   who want it who is furthest behind is ahead by it of the one who is furthest behind at all, the lead grows until he is
-//!   where his other resources put him;
-//! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does not
-//!   catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another mix: what it has
-//!   had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
+//!   [`PATIENCE`], or that all others would have to wait for, gets the resources of the node that lacks least for it
+//!   *reserved* as they become free: until it fits, nothing goes there that takes of what it needs, and at the other
+//!   nodes work goes on, [`PATIENCE`] ahead at most. So a request that needs most of a node does not wait for ever
+//!   among many that need little of it, be they its own class's. A class that is too far ahead has to wait longer, by
+//!   its part of the weights, and not for ever either;
+//! - *a resource that only those want who are ahead is no reason to be ahead*. Whoever uses what nobody else asks for
+//!   would lose his part of everything else by it, and do better not to ask: that is not what dominant-resource
+//!   fairness promises (its sharing incentive). So each resource has a *lead*, by which virtual times count less. If
+//!   the one of all who want it who is furthest behind is ahead by it of the one who is furthest behind at all, the
+//!   lead grows until he is where his other resources put him;
+//! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does
+//!   not catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another
+//!   mix: what it has had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
 //!
-//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not candidates at, and begin
-//! again where the others are: they would hold back those of other pools on the same machines.
+//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not candidates at,
+//! and begin again where the others are: they would hold back those of other pools on the same machines.
 //!
 //! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources² ×
 //! [`LOOK`] + log classes), whatever the number of classes, and as many looks at the nodes.
@@ -38,27 +38,28 @@ use crate::heap::Heaps;
 use crate::index::Table;
 use crate::request::ClassId;
 
-/// How far one class may run ahead of another, in what all nodes of the pool do in a horizon: so much is released while a
-/// class waits for one resource, and nothing is idle meanwhile.
+/// How far one class may run ahead of another, in what all nodes of the pool do in a horizon: so much is released while
+/// a class waits for one resource, and nothing is idle meanwhile.
 const AHEAD: f64 = 0.25;
 
-/// How much may be released before a head that does not fit. Under saturation every head waits for some of its turn: at a
-/// quarter of a horizon reserving for them left 10 % of the resources unused, at one 6.5 %, at two 6 %, at four 5.5 %,
-/// which is what the grain of the requests costs; and what is waited for is soon over at two.
+/// How much may be released before a head that does not fit. Under saturation every head waits for some of its turn: at
+/// a quarter of a horizon reserving for them left 10 % of the resources unused, at one 6.5 %, at two 6 %, at four 5.5
+/// %, which is what the grain of the requests costs; and what is waited for is soon over at two.
 const PATIENCE: f64 = 2.0;
 
-/// How far a class's virtual time of one resource may be behind its largest, in what all nodes of the pool do in a horizon: a
-/// class that asks for one thing now and for another the next moment has used half of each, and after that it is past. At one
-/// horizon the chance that a class of a tenth gets three requests of another kind in a row cost it 1 % of its part.
+/// How far a class's virtual time of one resource may be behind its largest, in what all nodes of the pool do in a
+/// horizon: a class that asks for one thing now and for another the next moment has used half of each, and after that
+/// it is past. At one horizon the chance that a class of a tenth gets three requests of another kind in a row cost it 1
+/// % of its part.
 const MEMORY: f64 = 5.0;
 
-/// Classes that are candidates at in each sub_queue. The first has had least; if the nodes have no room for the heads of so many, those
-/// behind them seldom fit. Every sub_queue has its own: behind a thousand classes that wait for one resource there may be one that
-/// waits for another.
+/// Classes that are candidates at in each sub_queue. The first has had least; if the nodes have no room for the heads
+/// of so many, those behind them seldom fit. Every sub_queue has its own: behind a thousand classes that wait for one
+/// resource there may be one that waits for another.
 const LOOK: usize = 8;
 
-/// What a request takes of a resource, as a part of what it takes most of, from which on it is said to want it. A page that
-/// computes sends an answer too; that makes it no competitor of downloads.
+/// What a request takes of a resource, as a part of what it takes most of, from which on it is said to want it. A page
+/// that computes sends an answer too; that makes it no competitor of downloads.
 const BY_PRODUCT: f64 = 0.1;
 
 /// Per resource what a class has had by its weight, in node-seconds.
@@ -71,8 +72,8 @@ pub(crate) struct Drfq {
     clocks: Vec<Clock>,
     /// Per class.
     accounts: Table<ClassId, Account>,
-    /// Per pool and sub_queue the classes that have a head there, by their dominant virtual time. It may have become less since, as
-    /// leads grow; whoever is candidates at is brought up to date.
+    /// Per pool and sub_queue the classes that have a head there, by their dominant virtual time. It may have become
+    /// less since, as leads grow; whoever is candidates at is brought up to date.
     waiting: Heaps<f64>,
     /// Whom a choice looks at, by dominant virtual time; empty in between.
     candidates: Vec<Candidate>,
@@ -220,7 +221,8 @@ impl Drfq {
         (self.accounts[class].pool * self.sub_queues + sub_queue, class.0 * self.sub_queues as u32 + sub_queue as u32)
     }
 
-    /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told again.
+    /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told
+    /// again.
     pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize, head: u64) {
         let account = &mut self.accounts[class];
         let own = &self.clocks[account.clock];
@@ -244,7 +246,8 @@ impl Drfq {
         self.waiting.remove(heap, item);
     }
 
-    /// A release of the head for `sub_queue` is charged to its class. [`Drfq::waits`] follows for the sub_queues that have heads.
+    /// A release of the head for `sub_queue` is charged to its class. [`Drfq::waits`] follows for the sub_queues that
+    /// have heads.
     pub(super) fn charge(&mut self, class: ClassId, sub_queue: usize, demand: Demand) {
         let account = &mut self.accounts[class];
         let own = &mut self.clocks[account.clock];
@@ -266,7 +269,8 @@ impl Drfq {
         }
     }
 
-    /// The head of a sub_queue does not fit, or its class is far ahead. Resources are reserved for it if that has been so for long.
+    /// The head of a sub_queue does not fit, or its class is far ahead. Resources are reserved for it if that has been
+    /// so for long.
     fn pass(&mut self, class: ClassId, sub_queue: usize, near: bool) {
         let account = &mut self.accounts[class];
         let own = &mut self.clocks[account.clock];
@@ -349,8 +353,8 @@ impl Drfq {
         }
     }
 
-    /// Finds for every resource who of those that want it is furthest behind, and lets its lead grow if he is ahead because of
-    /// it. True if one has grown.
+    /// Finds for every resource who of those that want it is furthest behind, and lets its lead grow if he is ahead
+    /// because of it. True if one has grown.
     fn find_leads(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &[Candidate]) -> bool {
         let Some(first) = candidates.first() else { return false };
         let own = &mut self.clocks[clock];
@@ -407,8 +411,8 @@ impl Drfq {
         candidates.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
     }
 
-    /// The first of them that has a head that may go. If there is none, the head that others are held up by, if one is and
-    /// nothing is reserved yet.
+    /// The first of them that has a head that may go. If there is none, the head that others are held up by, if one is
+    /// and nothing is reserved yet.
     fn choose(
         &mut self,
         clock: usize,

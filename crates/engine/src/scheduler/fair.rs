@@ -1,7 +1,7 @@
 //! Start-time fair queueing in slot-seconds.
 //!
-//! Source: Goyal, Vin and Cheng, *Start-time Fair Queuing* (SIGCOMM 1996). Each class has a virtual start that advances by
-//! (slot-seconds used)/φ; the smallest is next. A release is charged its expected cost and corrected when it ends.
+//! Source: Goyal, Vin and Cheng, *Start-time Fair Queuing* (SIGCOMM 1996). Each class has a virtual start that advances
+//! by (slot-seconds used)/φ; the smallest is next. A release is charged its expected cost and corrected when it ends.
 
 use crate::index::Table;
 use crate::request::ClassId;

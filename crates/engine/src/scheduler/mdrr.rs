@@ -1,11 +1,11 @@
 //! [`crate::Precedence::Mdrr`]: deficit round robin over several resources at once.
 //!
 //! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
-//! Secs. 3.3 and 3.4. Every class has a credit (deficit counter) in every resource, and a queue for each resource, which
-//! holds the requests that take most of that resource. The main scheduler turns to the resource that is most available;
-//! that resource's sub-scheduler goes round the classes and releases the head of a queue if the nodes have enough of
-//! *every* resource for it and the class has credit in *every* resource. A release is charged to all of them, so that
-//! each class gets its weight's part of each resource, whatever mix it asks for.
+//! Secs. 3.3 and 3.4. Every class has a credit (deficit counter) in every resource, and a queue for each resource,
+//! which holds the requests that take most of that resource. The main scheduler turns to the resource that is most
+//! available; that resource's sub-scheduler goes round the classes and releases the head of a queue if the nodes have
+//! enough of *every* resource for it and the class has credit in *every* resource. A release is charged to all of them,
+//! so that each class gets its weight's part of each resource, whatever mix it asks for.
 //!
 //! The pseudo-code that the paper prints stops for good, in two ways: it turns to the most available resource even if
 //! nobody waits for it, and a new round needs flags that may never all be set. Rules that do not:
@@ -16,20 +16,20 @@
 //!   out then would be dealt to those who have most of it already;
 //! - at a new round a class that waits keeps at most what its largest head needs of each resource, one that does not
 //!   keeps nothing; then everybody gets a quantum of each;
-//! - classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) do not keep others from their
-//!   round; it is dealt to them too;
+//! - classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) do not keep others
+//!   from their round; it is dealt to them too;
 //! - so many rounds as it takes until a head has its credit are dealt at once: a class with a thousandth of the
 //!   weight costs no thousand rounds of work.
 //!
 //! Why it cannot stop: while nodes are idle every request that is let in fits (larger ones are refused at arrival), so
 //! either a head has credit and is released, or a new round gives some head its credit.
 //!
-//! With one resource this is deficit round robin as it is known (Shreedhar and Varghese 1996), but for the quanta, which
-//! are dealt to all at once (Sec. 3.4).
+//! With one resource this is deficit round robin as it is known (Shreedhar and Varghese 1996), but for the quanta,
+//! which are dealt to all at once (Sec. 3.4).
 //!
 //! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
-//! classes of one must not wait for the nodes of another; pools that have the same machines are one *ring*. A choice costs O(waiting classes × resources × nodes) at worst: for thousands of tenants there
-//! is `drfq`.
+//! classes of one must not wait for the nodes of another; pools that have the same machines are one *ring*. A choice
+//! costs O(waiting classes × resources × nodes) at worst: for thousands of tenants there is `drfq`.
 
 use super::share::Share;
 use super::{SchedulerView, in_turn};

@@ -1,8 +1,8 @@
 //! Stage *release*, precedence: which class's head is released next.
 //!
-//! Every method is one file and owns what it keeps of classes and sub-queues. What is ordered is a class's *sub-queue* (see
-//! `queue`). [`Scheduler::next`] is the one release path: a method finds its candidates, and asks the view whether load
-//! control and nodes have room for each ([`SchedulerView::room`], and [`SchedulerView::admits`] per class).
+//! Every method is one file and owns what it keeps of classes and sub-queues. What is ordered is a class's *sub-queue*
+//! (see `queue`). [`Scheduler::next`] is the one release path: a method finds its candidates, and asks the view whether
+//! load control and nodes have room for each ([`SchedulerView::room`], and [`SchedulerView::admits`] per class).
 
 mod bucket;
 mod drfq;

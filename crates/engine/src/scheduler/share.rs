@@ -19,8 +19,8 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what the nodes
-    /// have.
+    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what the
+    /// nodes have.
     pub(super) fn quantum(self) -> i64 {
         (self.whole * 1e9 * self.weight / self.weights).round().max(1.0) as i64
     }

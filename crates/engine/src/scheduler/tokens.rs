@@ -1,13 +1,13 @@
 //! [`crate::Precedence::Tokens`]: every class its guaranteed *rate* first, the rest in proportion to the weights.
 //!
-//! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise. Classes with a
-//! claim (a whole token, see `bucket`) go before those without, in the order of `in flight/φ`: the class that is furthest
-//! behind its part of the slots. With `in flight` and not `in flight + 1` a class with nothing in flight is always next, so
-//! that a class whose part is a tenth of a slot does not wait until the others hold ten times theirs; its tokens bound
-//! what it gets that way. If more is claimed than there is, equal `in flight/φ` means that every class gets the same part of
-//! its guarantee, without anyone having to find out that the policy is infeasible; a rank before it makes the order
-//! strict instead. What the claims leave is shared by start-time fair queueing (see `fair`), in slot-seconds of the
-//! surplus alone.
+//! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise. Classes with
+//! a claim (a whole token, see `bucket`) go before those without, in the order of `in flight/φ`: the class that is
+//! furthest behind its part of the slots. With `in flight` and not `in flight + 1` a class with nothing in flight is
+//! always next, so that a class whose part is a tenth of a slot does not wait until the others hold ten times theirs;
+//! its tokens bound what it gets that way. If more is claimed than there is, equal `in flight/φ` means that every class
+//! gets the same part of its guarantee, without anyone having to find out that the policy is infeasible; a rank before
+//! it makes the order strict instead. What the claims leave is shared by start-time fair queueing (see `fair`), in
+//! slot-seconds of the surplus alone.
 
 use super::bucket::Bucket;
 use super::fair::{Fair, slots};
@@ -102,9 +102,9 @@ impl TokenBuckets {
         if self.tokens(now, classes, class) >= 1.0 { Standing::Owed } else { Standing::Surplus }
     }
 
-    /// Cost of the class's requests relative to the declared one, corrected for what all suffer in flight: a class that is
-    /// more expensive than declared is owed its capacity, not its rate. Smaller ratios than `dear` cannot be told from
-    /// noise and contention and count as one.
+    /// Cost of the class's requests relative to the declared one, corrected for what all suffer in flight: a class that
+    /// is more expensive than declared is owed its capacity, not its rate. Smaller ratios than `dear` cannot be told
+    /// from noise and contention and count as one.
     pub(super) fn cost_ratio(&self, classes: &Classes, nodes: &Nodes, limit: &Limit, class: ClassId) -> f64 {
         let least = self.figures.dear;
         let state = &classes[class];

@@ -1,8 +1,8 @@
 //! Classes that wait, in order: one heap for each sub-queue of each pool.
 //!
-//! A pool without room for a sub-queue is passed over without touching its classes, and a class that may not be released
-//! is passed over without touching those behind it, so a choice costs O(pools + log classes) and one step more for each
-//! class that is passed over.
+//! A pool without room for a sub-queue is passed over without touching its classes, and a class that may not be
+//! released is passed over without touching those behind it, so a choice costs O(pools + log classes) and one step more
+//! for each class that is passed over.
 
 use super::{SchedulerView, Standing};
 use crate::heap::Heaps;

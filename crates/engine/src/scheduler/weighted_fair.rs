@@ -11,8 +11,8 @@
 //!    lies within its part, (in flight + 1) ≤ φθ, goes first, smallest (in flight + 1)/φ before others: a class that
 //!    loses a slot by a completion gets it back at once, which Sec. 3.3 relies on.
 //! 2. *Surplus and fractions.* What remains are the fractions of slots that rounding leaves and the
-//!    parts that no class claims. They go by start-time fair queueing in slot-seconds (see `fair`). So a class whose part
-//!    is a tenth of a slot holds a slot a tenth of the time, and nothing with φ > 0 starves.
+//!    parts that no class claims. They go by start-time fair queueing in slot-seconds (see `fair`). So a class whose
+//!    part is a tenth of a slot holds a slot a tenth of the time, and nothing with φ > 0 starves.
 //!
 //! Best-effort classes (φ = 0) get what no other class can use, in turns.
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use weirgate_engine::*;
 
-/// What requests take, in turns: an eighth of a node's second of one resource and a quarter of that of the two others. Four
-/// nodes have room for 64 of them, as many as the window of the others.
+/// What requests take, in turns: an eighth of a node's second of one resource and a quarter of that of the two others.
+/// Four nodes have room for 64 of them, as many as the window of the others.
 const SHARES: [[f64; 3]; 3] = [[0.125, 0.03125, 0.03125], [0.03125, 0.125, 0.03125], [0.03125, 0.03125, 0.125]];
 
 /// An engine with `classes` classes and `waiting` waiting requests.

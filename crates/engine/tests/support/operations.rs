@@ -467,8 +467,8 @@ impl Model {
         self.engine.policy().nodes[node.0 as usize].weight
     }
 
-    /// After a drain a request waits only for want of a slot or of a node. What is not owed may wait as long as it would
-    /// keep slots from classes that need them.
+    /// After a drain a request waits only for want of a slot or of a node. What is not owed may wait as long as it
+    /// would keep slots from classes that need them.
     fn check_work_conserving(&self) {
         let snapshot = self.engine.snapshot(self.time());
         let policy = self.engine.policy();

@@ -3,13 +3,14 @@
 //! The oracle in hand: it knows what every request takes and what every machine left undone ([`Idle`]), and gives idle
 //! seconds to such requests after the fact. A request is *avoidable* if idle seconds between its arrival and its limit
 //! would have served it. Each idle second is given once: requests come in the order in which their limits end, and each
-//! takes the earliest idle seconds that it can use. One that does not get all that it needs gives back what it took. Where
-//! all requests take the same that serves as many as possible (Glover, *Maximum Matching in a Convex Bipartite Graph*, 1967).
-//! Where they differ it may serve fewer than the most that are possible, and never more.
+//! takes the earliest idle seconds that it can use. One that does not get all that it needs gives back what it took.
+//! Where all requests take the same that serves as many as possible (Glover, *Maximum Matching in a Convex Bipartite
+//! Graph*, 1967). Where they differ it may serve fewer than the most that are possible, and never more.
 //!
-//! A request progresses through everything that it takes (CPU, disk, link, a worker) in proportion, and no faster than on
-//! an idle machine: a request of 400 ms is never served within 300. Idle seconds of a tick are spread evenly over it, and
-//! those of a group of machines are one sum: a request may take a little of several, which is a bound and no schedule.
+//! A request progresses through everything that it takes (CPU, disk, link, a worker) in proportion, and no faster than
+//! on an idle machine: a request of 400 ms is never served within 300. Idle seconds of a tick are spread evenly over
+//! it, and those of a group of machines are one sum: a request may take a little of several, which is a bound and no
+//! schedule.
 
 use crate::idle::{Idle, KINDS};
 
@@ -97,7 +98,8 @@ impl Left<'_> {
     }
 }
 
-/// Gives a request at most the part `most` of what it takes, of the share `share` of what there is, and says which part.
+/// Gives a request at most the part `most` of what it takes, of the share `share` of what there is, and says which
+/// part.
 fn give(has: &mut [f64; KINDS], request: &Lacking, most: f64, share: f64) -> f64 {
     let taken = has.iter().zip(request.takes).filter(|(_, takes)| *takes > 0.0);
     let part = taken.fold(most, |part, (has, takes)| part.min(has * share / takes));
@@ -227,8 +229,8 @@ mod tests {
             prop_assert_eq!(served, matching(&slots, &windows));
         }
 
-        /// Requests of any size: all that are called avoidable fit together, and whatever is not fits no more beside them if
-        /// it has everything to itself.
+        /// Requests of any size: all that are called avoidable fit together, and whatever is not fits no more beside
+        /// them if it has everything to itself.
         #[test]
         fn never_more_than_fit(
             cpu in prop::collection::vec(0.0..0.3_f32, 1..7),

@@ -80,8 +80,8 @@ fn lacking(requests: &[Tiny]) -> Vec<usize> {
     found
 }
 
-/// The most requests that idle CPUs can serve: all ways of giving each nothing, its own second or the next. Without a limit a request
-/// has the second of the bucket and its own.
+/// The most requests that idle CPUs can serve: all ways of giving each nothing, its own second or the next. Without a
+/// limit a request has the second of the bucket and its own.
 fn most(requests: &[Tiny], lacking: &[usize], idle: &mut Vec<u8>) -> usize {
     let Some((first, rest)) = lacking.split_first() else { return 0 };
     let mut best = most(requests, rest, idle);

@@ -180,11 +180,11 @@ impl<'a> Subject<'a> {
 
     /// Marks what the guaranteed rate covers, and what was shed wrongly.
     ///
-    /// What is covered is decided by arrivals alone: each takes its tokens if they are there, more than one if its class
-    /// became more expensive. Whether a shed is wrong depends on what the class got: every request that was let in takes
-    /// tokens from a second bucket, which may run into debt; a shed is wrong if the tokens for it are there, and takes them.
-    /// So an overloaded class that is served at its rate is not wronged by any shed, whichever requests it hits, and
-    /// one that is served less is wronged by as many as it lacks.
+    /// What is covered is decided by arrivals alone: each takes its tokens if they are there, more than one if its
+    /// class became more expensive. Whether a shed is wrong depends on what the class got: every request that was let
+    /// in takes tokens from a second bucket, which may run into debt; a shed is wrong if the tokens for it are there,
+    /// and takes them. So an overloaded class that is served at its rate is not wronged by any shed, whichever requests
+    /// it hits, and one that is served less is wronged by as many as it lacks.
     fn cover(&mut self) {
         let Some(rate) = self.terms.floor else { return };
         let most = self.tokens.iter().copied().fold(1.0, f64::max);
@@ -200,10 +200,10 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Marks the requests that were late, by phases: the slowest, without which the guaranteed statistic would have held. So a
-    /// p95 lets one in twenty be late before any counts, and where a mean holds all are in time. Requests that waited for
-    /// longer than the limit and were never served are the slowest of all. Where no gateway can keep the limit nothing is late,
-    /// nor where limits are on pages, of which requests are parts.
+    /// Marks the requests that were late, by phases: the slowest, without which the guaranteed statistic would have
+    /// held. So a p95 lets one in twenty be late before any counts, and where a mean holds all are in time. Requests
+    /// that waited for longer than the limit and were never served are the slowest of all. Where no gateway can keep
+    /// the limit nothing is late, nor where limits are on pages, of which requests are parts.
     pub(crate) fn mark_late(&mut self) {
         let Some(promised) = self.terms.class.guarantee.response_time.filter(|_| self.pages.is_none()) else { return };
         let limit = promised.limit.as_nanos() as f64;
@@ -229,10 +229,10 @@ impl<'a> Subject<'a> {
 
     /// The requests that were owed and not served in time, each with its number.
     ///
-    /// Which of them were owed is decided as for wrong sheds: a request that was in time takes tokens and may run the bucket
-    /// into debt, one that was refused or late lacks if the tokens for it are there, and takes them. Of a class that sends
-    /// more than its rate no more lack in a window of the reaction than it was served too few there: a burst that it had
-    /// saved up need not be served at once, and that it is served in lumps does not wrong it.
+    /// Which of them were owed is decided as for wrong sheds: a request that was in time takes tokens and may run the
+    /// bucket into debt, one that was refused or late lacks if the tokens for it are there, and takes them. Of a class
+    /// that sends more than its rate no more lack in a window of the reaction than it was served too few there: a burst
+    /// that it had saved up need not be served at once, and that it is served in lumps does not wrong it.
     pub(crate) fn lacking(&self) -> Vec<(usize, Lacking)> {
         let Some(rate) = self.terms.floor else { return Vec::new() };
         let most = self.tokens.iter().copied().fold(1.0, f64::max);
@@ -297,7 +297,8 @@ impl<'a> Subject<'a> {
         self.attempts[index].avoidable = true;
     }
 
-    /// What of the requests that arrived in a stretch was owed, and what of it was refused or late though machines idled.
+    /// What of the requests that arrived in a stretch was owed, and what of it was refused or late though machines
+    /// idled.
     pub(crate) fn avoidable(&self, stretch: &Range<u64>) -> Avoidable {
         let attempts = self.between(stretch);
         let count = |is: &dyn Fn(&Attempt) -> bool| attempts.iter().filter(|attempt| is(attempt)).count() as u64;
@@ -314,8 +315,8 @@ impl<'a> Subject<'a> {
         promised.is_some_and(|promised| self.alone(stretch) > Some(promised.limit.as_nanos() as f64))
     }
 
-    /// The guaranteed statistic over all that was asked for in a stretch, each request (page) alone on the quickest machine, in
-    /// nanoseconds.
+    /// The guaranteed statistic over all that was asked for in a stretch, each request (page) alone on the quickest
+    /// machine, in nanoseconds.
     fn alone(&self, stretch: &Range<u64>) -> Option<f64> {
         let promised = self.terms.class.guarantee.response_time?;
         let alone = |a: &Attempt| (a.alone(self.terms.best_pace) * 1e9) as u64 + self.terms.way;
@@ -417,8 +418,8 @@ impl<'a> Subject<'a> {
     ///
     /// A window is held to less than a phase. It is owed no more than two seconds of the rate: the burst of
     /// a whole second that a class may have saved up need not be served in the same two seconds. Nine in ten are
-    /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one. A limit that is
-    /// impossible by itself does not count.
+    /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one. A limit
+    /// that is impossible by itself does not count.
     pub(crate) fn reaction(&self, phase: &Range<u64>) -> Option<f64> {
         let length = self.terms.rules.window.as_nanos() as u64;
         let windows = phase.end.saturating_sub(phase.start) / length;

@@ -1,8 +1,8 @@
-//! A learned page table beside the truth: what it believed of each route over time, how far off it was at the end of each
-//! phase, and how soon it was right again when a cost had changed.
+//! A learned page table beside the truth: what it believed of each route over time, how far off it was at the end of
+//! each phase, and how soon it was right again when a cost had changed.
 //!
-//! Source: none of our papers, which learn no costs. The figures are those by which a table is judged: a cost counts as found
-//! when it is within [`BAND`] of the truth.
+//! Source: none of our papers, which learn no costs. The figures are those by which a table is judged: a cost counts as
+//! found when it is within [`BAND`] of the truth.
 
 use serde::{Deserialize, Serialize, Serializer};
 use weirgate_config::{Experiment, RESOURCE_NAMES};
@@ -12,16 +12,16 @@ use super::verdict::{rounded, rounded_option};
 use crate::beliefs::{Belief, RouteBeliefs};
 use crate::run::Run;
 
-/// A cost is found when it is off by no more than this part of the truth. Schedulers share by sums over many requests, in which
-/// a fifth of one route is little; below that, learning within a minute is a matter of luck.
+/// A cost is found when it is off by no more than this part of the truth. Schedulers share by sums over many requests,
+/// in which a fifth of one route is little; below that, learning within a minute is a matter of luck.
 pub const BAND: f64 = 0.2;
 
-/// Cost whose band all smaller ones have, as a share of a node's second: a tenth of a percent is the smallest cost that a
-/// scheduler needs to know.
+/// Cost whose band all smaller ones have, as a share of a node's second: a tenth of a percent is the smallest cost that
+/// a scheduler needs to know.
 const WORTH: f64 = 0.001;
 
-/// How much later than a phase's end a sample may come that is still counted as taken then, in seconds: the lab's come late by
-/// some milliseconds, a fraction of what any request of the next phase takes to be learned of.
+/// How much later than a phase's end a sample may come that is still counted as taken then, in seconds: the lab's come
+/// late by some milliseconds, a fraction of what any request of the next phase takes to be learned of.
 const LATE: f64 = 0.1;
 
 /// What a learned page table believed in one run.
@@ -50,8 +50,8 @@ pub struct LearnedRoute {
 pub struct LearnedCost {
     /// Which.
     pub resource: String,
-    /// The truth: seconds and cost, in straight lines. Two points at one instant are a jump; no cost begins a stretch without
-    /// requests, or one of which the truth is not known.
+    /// The truth: seconds and cost, in straight lines. Two points at one instant are a jump; no cost begins a stretch
+    /// without requests, or one of which the truth is not known.
     #[serde(serialize_with = "points")]
     pub truth: Vec<(f64, Option<f64>)>,
     /// Per sample what was believed.
@@ -227,7 +227,8 @@ pub(crate) mod tests {
     use super::*;
     use weirgate_config::{DemandFrom, Distribution};
 
-    /// Requests of class A take 10 ms of one of two CPUs, and 30 from 20 s on. What is believed goes there in `after` seconds.
+    /// Requests of class A take 10 ms of one of two CPUs, and 30 from 20 s on. What is believed goes there in `after`
+    /// seconds.
     pub(crate) fn learned(start: f64, after: u64) -> Verdict {
         let mut experiment = experiment();
         experiment.traffic[0].request.path = Some("/a".into());

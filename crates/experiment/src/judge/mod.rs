@@ -3,18 +3,19 @@
 //! A phase is judged from [`Experiment::settle`] after its start on, as no control is instant; the part before that
 //! is judged in the same way and told apart ([`Kind::Settling`]), and breaks nothing. In the judged part
 //!
-//! - a *floor* is held if served ≥ 0.99 × owed. Owed is what a token bucket of the guaranteed rate covers, with a burst of
-//!   one second, of which each arrival takes as many tokens as its class's requests take of the scarce resource over what
-//!   was declared (`owed`). The bucket runs over the whole run. What counts as served at the borders is said in `class`.
+//! - a *floor* is held if served ≥ 0.99 × owed. Owed is what a token bucket of the guaranteed rate covers, with a burst
+//!   of one second, of which each arrival takes as many tokens as its class's requests take of the scarce resource over
+//!   what was declared (`owed`). The bucket runs over the whole run. What counts as served at the borders is said in
+//!   `class`.
 //! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
 //!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`). A limit that the requests
 //!   exceed alone on an idle machine is *impossible by itself* and does not count.
-//! - a phase is *feasible* if the live machines can carry the work of all that is owed, of CPUs, disks, links and workers (a
-//!   maximum flow for each, see [`crate::oracle`]). Floors of an infeasible phase are reported and do not count. Ceilings
-//!   always count: a gateway can keep them by shedding.
+//! - a phase is *feasible* if the live machines can carry the work of all that is owed, of CPUs, disks, links and
+//!   workers (a maximum flow for each, see [`crate::oracle`]). Floors of an infeasible phase are reported and do not
+//!   count. Ceilings always count: a gateway can keep them by shedding.
 //!
-//! From the first request on it is looked at what was *avoidable* (`avoidable`): owed requests that were refused or late
-//! while machines idled that could have served them. More than one in a thousand of a class break a run.
+//! From the first request on it is looked at what was *avoidable* (`avoidable`): owed requests that were refused or
+//! late while machines idled that could have served them. More than one in a thousand of a class break a run.
 //!
 //! A request that the end of the run cuts off is neither owed nor served, unless it had the larger of the
 //! settling time and its class's limit to be served in: then it is owed. `rules` has the constants.
@@ -289,8 +290,8 @@ fn live(experiment: &Experiment, stretch: &Range<u64>) -> Cluster {
     Cluster::live(experiment, Duration::from_nanos(stretch.start), Duration::from_nanos(end))
 }
 
-/// Seconds that a second of nominal CPU time takes on idle nodes of a pool, work spread by capacity, and on the quickest
-/// of them. Contention and faults are not in it: they cost time and no work.
+/// Seconds that a second of nominal CPU time takes on idle nodes of a pool, work spread by capacity, and on the
+/// quickest of them. Contention and faults are not in it: they cost time and no work.
 pub(crate) fn paces(experiment: &Experiment, pool: usize) -> (f64, f64) {
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
     let machines = nodes.map(|(_, machine)| &experiment.machines[*machine]);

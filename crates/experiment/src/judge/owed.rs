@@ -1,18 +1,18 @@
 //! The cost of a class's requests against the declared one: how many tokens of its guaranteed rate a request takes.
 //!
-//! A class whose requests became five times as expensive is owed its *capacity*: the normalised guarantee of Blanquer et
-//! al., *Quorum* (NSDI 2005), Sec. 5.2, g × declared / actual. Cost is what others would have to do without: seconds of
-//! the resource of which the class takes the largest part of its pool (a CPU, a disk, a link: dominant resource, Ghodsi
-//! et al., NSDI 2011). Waiting is no cost, neither in a queue nor for a database: a class whose requests begin to wait
-//! 25 times longer is owed as much as before.
+//! A class whose requests became five times as expensive is owed its *capacity*: the normalised guarantee of Blanquer
+//! et al., *Quorum* (NSDI 2005), Sec. 5.2, g × declared / actual. Cost is what others would have to do without: seconds
+//! of the resource of which the class takes the largest part of its pool (a CPU, a disk, a link: dominant resource,
+//! Ghodsi et al., NSDI 2011). Waiting is no cost, neither in a queue nor for a database: a class whose requests begin
+//! to wait 25 times longer is owed as much as before.
 //!
-//! Departure: workers are a cost as well where they are what is short, as when four workers each wait half a second for a
-//! database. They are short in a stretch of time if the workers of the pools that share machines cannot hold all that is
-//! owed by the resources above.
+//! Departure: workers are a cost as well where they are what is short, as when four workers each wait half a second for
+//! a database. They are short in a stretch of time if the workers of the pools that share machines cannot hold all that
+//! is owed by the resources above.
 //!
 //! `service_time` says how long a request takes on an idle machine, and not how much of that is waiting. So what is
-//! declared of a resource is the service time less what the experiment's requests spend elsewhere when it begins, and at
-//! least what they take of the resource then, as far as the service time covers that.
+//! declared of a resource is the service time less what the experiment's requests spend elsewhere when it begins, and
+//! at least what they take of the resource then, as far as the service time covers that.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -53,7 +53,8 @@ impl Declared {
         Some(Declared { service, resources })
     }
 
-    /// How many tokens a request takes that takes `work` (CPU time as it passes on the machines) of a pool that has `has`.
+    /// How many tokens a request takes that takes `work` (CPU time as it passes on the machines) of a pool that has
+    /// `has`.
     pub(crate) fn tokens(&self, work: &Work, has: &Work) -> f64 {
         let part = |resource: &usize| if has[*resource] > 0.0 { work[*resource] / has[*resource] } else { 0.0 };
         let most = (0..RESOURCES).max_by(|a, b| part(a).total_cmp(&part(b)).then(b.cmp(a))).unwrap_or(0);
@@ -98,8 +99,8 @@ fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace: f64) -> Op
     (all > 0.0).then(|| (takes.map(|sum| sum / all), io / all))
 }
 
-/// Per class whether workers are short for it in a stretch: whether those of all pools that share machines with its own,
-/// directly or through others, cannot hold what is owed there.
+/// Per class whether workers are short for it in a stretch: whether those of all pools that share machines with its
+/// own, directly or through others, cannot hold what is owed there.
 pub(crate) fn short_of_workers(cluster: &Cluster, subjects: &[Subject<'_>], stretch: &Range<u64>) -> Vec<bool> {
     let length = seconds(stretch);
     let held: Vec<f64> = subjects.iter().map(|subject| subject.owed_workers(stretch) / length.max(1e-9)).collect();

@@ -19,7 +19,8 @@ use crate::run::{Fate, Page, Record, Run};
 pub(crate) struct Pages {
     /// In order of arrival.
     all: Vec<Page>,
-    /// Per page the nanoseconds that it takes at least: its own request and then its longest object, alone on a machine.
+    /// Per page the nanoseconds that it takes at least: its own request and then its longest object, alone on a
+    /// machine.
     alone: Vec<u64>,
 }
 

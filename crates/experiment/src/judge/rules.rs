@@ -1,8 +1,8 @@
 //! The constants of the judge, in one place, so that their influence can be measured.
 //!
 //! `cargo run --release -p weirgate-sim --example judge` halves and doubles each of them; `docs/guide/simulator.md` has
-//! the table. The settling time is the experiment's own ([`weirgate_config::Experiment::settle`]), the length of a tick the
-//! meter's ([`crate::IdleMeter`]).
+//! the table. The settling time is the experiment's own ([`weirgate_config::Experiment::settle`]), the length of a tick
+//! the meter's ([`crate::IdleMeter`]).
 
 use std::time::Duration;
 
@@ -15,12 +15,13 @@ pub struct Rules {
     pub enough_in_a_window: f64,
     /// What the bucket of a guaranteed rate holds, as time at that rate. Rates are promised per second.
     pub burst: Duration,
-    /// Share of what is owed of a class that may be refused though machines idle: a tenth of what a floor allows, as idle
-    /// seconds are counted in ticks.
+    /// Share of what is owed of a class that may be refused though machines idle: a tenth of what a floor allows, as
+    /// idle seconds are counted in ticks.
     pub most_avoidable: f64,
     /// How long the windows are in which the reaction is judged: as those of Quorum's figures.
     pub window: Duration,
-    /// How long the beginning of a run is in which nobody has seen anything yet; avoidable refusals after it are told apart.
+    /// How long the beginning of a run is in which nobody has seen anything yet; avoidable refusals after it are told
+    /// apart.
     pub beginning: Duration,
 }
 

@@ -30,8 +30,8 @@ pub(crate) fn statistic(sorted: &[u64], which: Statistic) -> Option<f64> {
 }
 
 /// How many of the sorted times count as within `limit` nanoseconds: the most of them, quickest first, over which the
-/// statistic is within it. A percentile leaves its rest to be late, and a mean what the quicker ones did not use, so that all
-/// are in time where the statistic holds.
+/// statistic is within it. A percentile leaves its rest to be late, and a mean what the quicker ones did not use, so
+/// that all are in time where the statistic holds.
 pub(crate) fn in_time(sorted: &[u64], which: Statistic, limit: f64) -> usize {
     match which {
         Statistic::Percentile(percent) => {

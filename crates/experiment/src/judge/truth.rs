@@ -1,13 +1,14 @@
 //! What requests of a route truly take of a node: the means of what the streams of the route are drawn from.
 //!
-//! Between two instants at which the experiment changes something a route's truth is the mean over its streams, each as often
-//! as its requests were released there: under load control a class that is let in more often weighs more. It is a straight
-//! line, flat unless a demand is on its way to another. Shares are those of the page table: of what a node of weight 1 has in a
-//! second, where a CPU of half the speed is occupied for twice as long. Of machines that differ it is the mean by weight.
+//! Between two instants at which the experiment changes something a route's truth is the mean over its streams, each as
+//! often as its requests were released there: under load control a class that is let in more often weighs more. It is a
+//! straight line, flat unless a demand is on its way to another. Shares are those of the page table: of what a node of
+//! weight 1 has in a second, where a CPU of half the speed is occupied for twice as long. Of machines that differ it is
+//! the mean by weight.
 //!
 //! Departures: faults are left out, although a machine that is slowed down makes requests dearer while it lasts; and of
-//! requests for documents on disks nothing is known here, as it depends on what is in memory, nor of those whose costs a
-//! trace says one by one.
+//! requests for documents on disks nothing is known here, as it depends on what is in memory, nor of those whose costs
+//! a trace says one by one.
 
 use std::time::Duration;
 

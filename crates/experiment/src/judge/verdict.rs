@@ -32,8 +32,8 @@ pub struct Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// Every floor of every feasible judged phase, and every possible ceiling of every judged phase; and hardly a refusal
-    /// was avoidable.
+    /// Every floor of every feasible judged phase, and every possible ceiling of every judged phase; and hardly a
+    /// refusal was avoidable.
     Held,
     /// At least one was not.
     Broken,
@@ -64,8 +64,8 @@ pub struct PhaseVerdict {
     #[serde(serialize_with = "rounded")]
     pub utilisation: f64,
     /// Work of served requests over the most that could have been served of the work that was asked
-    /// for, of the resource of which that is nearest to all. Above 1 where work is finished that was asked for before. `None`
-    /// if nothing was asked for.
+    /// for, of the resource of which that is nearest to all. Above 1 where work is finished that was asked for before.
+    /// `None` if nothing was asked for.
     #[serde(serialize_with = "rounded_option")]
     pub served_over_oracle: Option<f64>,
     /// What was used of CPUs, disks and links, where requests take something of each.
@@ -106,8 +106,8 @@ pub struct Part {
     /// Requests per second whose last byte came in the stretch, whenever they arrived.
     #[serde(serialize_with = "rounded")]
     pub served_per_s: f64,
-    /// Arrivals per second that were served in time: the most of them, quickest first, of which the guaranteed statistic
-    /// is within its limit; all without one. Of pages where there are `pages`.
+    /// Arrivals per second that were served in time: the most of them, quickest first, of which the guaranteed
+    /// statistic is within its limit; all without one. Of pages where there are `pages`.
     #[serde(default, serialize_with = "rounded")]
     pub in_time_per_s: f64,
     /// The throughput guarantee, if there is one.
@@ -185,8 +185,8 @@ pub struct CeilingVerdict {
     pub value_ms: Option<f64>,
     /// Was it held?
     pub ok: bool,
-    /// The statistic over all that was asked for, each request alone on an idle machine, if that is above the limit: then
-    /// the limit is *impossible by itself*, and that it was not held is no miss.
+    /// The statistic over all that was asked for, each request alone on an idle machine, if that is above the limit:
+    /// then the limit is *impossible by itself*, and that it was not held is no miss.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub impossible_ms: Option<f64>,
 }
@@ -354,14 +354,14 @@ impl ClassVerdict {
 }
 
 impl Verdict {
-    /// Everything that breaks the run: every guarantee that was missed where it counts, in order of phases and classes, and
-    /// then the classes with too many avoidable refusals.
+    /// Everything that breaks the run: every guarantee that was missed where it counts, in order of phases and classes,
+    /// and then the classes with too many avoidable refusals.
     pub fn misses(&self) -> impl Iterator<Item = Miss<'_>> {
         self.all_misses(false)
     }
 
-    /// The same. If `strict`, with floors of infeasible phases and limits that are impossible by themselves: for the question
-    /// whether a cluster keeps its promises.
+    /// The same. If `strict`, with floors of infeasible phases and limits that are impossible by themselves: for the
+    /// question whether a cluster keeps its promises.
     pub fn all_misses(&self, strict: bool) -> impl Iterator<Item = Miss<'_>> {
         let judged = self.phases.iter().filter(|phase| phase.judged);
         let guarantees = judged.flat_map(move |phase| phase.misses(strict));
@@ -383,8 +383,8 @@ impl Verdict {
         })
     }
 
-    /// The phase in which most of a class's refusals were avoidable, and the class in it; the first of those with equally
-    /// many.
+    /// The phase in which most of a class's refusals were avoidable, and the class in it; the first of those with
+    /// equally many.
     #[must_use]
     pub fn most_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
         let phases = self.phases.iter().filter(|phase| phase.is_judged());
@@ -434,8 +434,8 @@ impl PhaseVerdict {
 }
 
 impl Part {
-    /// Which guarantees were missed, each with what was promised and what it was; floors only if they count, and limits that
-    /// are impossible by themselves only if `impossible`.
+    /// Which guarantees were missed, each with what was promised and what it was; floors only if they count, and limits
+    /// that are impossible by themselves only if `impossible`.
     pub fn missed(&self, floors: bool, impossible: bool) -> impl Iterator<Item = (Kind, f64, f64)> + use<> {
         let floor = self.floor.filter(|floor| floors && !floor.ok);
         let floor = floor.map(|floor| (Kind::Floor, floor.owed_per_s, floor.counted_per_s));

@@ -20,8 +20,8 @@ pub struct Drawing {
 }
 
 /// Every chart of the report: of each judged phase (over an axis, of all together) use of each resource by class,
-/// throughput, latency and what it consists of; who was inside over time; and what page tables learned. None of the former
-/// if requests take nothing but CPU time, nor of the latter if nothing is learned.
+/// throughput, latency and what it consists of; who was inside over time; and what page tables learned. None of the
+/// former if requests take nothing but CPU time, nor of the latter if nothing is learned.
 #[must_use]
 pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
     [resources(report), learned(report)].concat()
@@ -69,8 +69,8 @@ pub(super) fn resources(report: &Report<'_>) -> Vec<Drawing> {
     all
 }
 
-/// Requests inside by what they take most of, for each discipline. Each has its own axis: without scheduling everybody is
-/// inside.
+/// Requests inside by what they take most of, for each discipline. Each has its own axis: without scheduling everybody
+/// is inside.
 fn inside(report: &Report<'_>) -> Vec<Drawing> {
     let with = |series: &&Series| series.inside.iter().flat_map(|line| &line.requests).any(|requests| *requests > 0.0);
     let drawn = report.groups.iter().filter_map(|group| Some((group, group.series.as_ref().filter(with)?)));

@@ -1,5 +1,5 @@
-//! Learned page tables beside the truth: rows for tables. Of several seeds the medians, but of how far off a cost was the
-//! largest, and of how long it took the least and the largest as well.
+//! Learned page tables beside the truth: rows for tables. Of several seeds the medians, but of how far off a cost was
+//! the largest, and of how long it took the least and the largest as well.
 
 use super::{Group, Report, Spread};
 use crate::judge::{BAND, LearnedCost, LearnedTable, PhaseCost};
@@ -48,7 +48,8 @@ pub(super) fn first(group: &Group) -> Option<&LearnedTable> {
     group.verdicts.iter().find_map(|verdict| verdict.learned.as_ref())
 }
 
-/// A row for each route, resource and group whose table is learned: routes as in the first group, then what others have found.
+/// A row for each route, resource and group whose table is learned: routes as in the first group, then what others have
+/// found.
 pub(super) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     let tables = || report.groups.iter().filter_map(first);
     let mut routes: Vec<(&str, usize)> = Vec::new();

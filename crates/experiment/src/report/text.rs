@@ -221,8 +221,8 @@ fn used(report: &Report<'_>, phase: usize) -> String {
     table.lines("  ")
 }
 
-/// A line per route of a learned page table, of the resource that it takes most of, and one for each other that changed or was
-/// not found: how it stood at the end of the phases.
+/// A line per route of a learned page table, of the resource that it takes most of, and one for each other that changed
+/// or was not found: how it stood at the end of the phases.
 fn beliefs(report: &Report<'_>) -> String {
     let rows: Vec<_> = learned::rows(report).into_iter().filter(|row| row.main || row.remarkable).collect();
     if rows.is_empty() {
@@ -291,7 +291,8 @@ fn result(outline: &Outline, group: &Group) -> String {
     format!("\n{}, {}: {word}{refusals}{violations}\n{text}", group.discipline, group.seeds())
 }
 
-/// A line per class of whose owed requests some were refused or late though machines idled, with the worst of its seeds.
+/// A line per class of whose owed requests some were refused or late though machines idled, with the worst of its
+/// seeds.
 fn avoidable(group: &Group) -> String {
     let mut text = String::new();
     for (seed, worst) in group.worst_avoidable() {

@@ -1,8 +1,8 @@
 //! Files: how large each is, how often it is asked for, and whose it is.
 //!
-//! Stands for the logs of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.1 and 5.5, of which
-//! is known how many files they have, how large these are together, and how much memory holds those that 97, 98 or 99 %
-//! of the requests are for. A set is made from its figures and a seed that belongs to it, not to the run:
+//! Stands for the logs of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.1 and 5.5, of
+//! which is known how many files they have, how large these are together, and how much memory holds those that 97, 98
+//! or 99 % of the requests are for. A set is made from its figures and a seed that belongs to it, not to the run:
 //!
 //! - The file of rank r of F is asked for in proportion to r^-z · √(1 − r/F). The first factor is Zipf's law, with the
 //!   exponent that makes the set meet the printed figures. Alone it does not: the last files of a log of two
@@ -23,8 +23,8 @@ use super::Document;
 /// files would decide what all are together.
 const SIGMA: f64 = 1.318;
 
-/// How sizes grow with the rank. With it a request's mean size is about 11 kB where a file's is 33 kB; typical transfers
-/// are 5 to 13 kB (Sec. 5.2).
+/// How sizes grow with the rank. With it a request's mean size is about 11 kB where a file's is 33 kB; typical
+/// transfers are 5 to 13 kB (Sec. 5.2).
 const GROWTH: f64 = 0.4;
 
 /// How the popularity of the last files fades: found with the exponent, by trying, to meet all three printed figures.

@@ -181,8 +181,8 @@ impl Visits {
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
     }
 
-    /// The client of `id` asks for the next object of its page at `at`: what that request is like. `stream` is the second
-    /// of [`Visits::traffic_of`].
+    /// The client of `id` asks for the next object of its page at `at`: what that request is like. `stream` is the
+    /// second of [`Visits::traffic_of`].
     pub fn object(&mut self, stream: &mut Stream<'_>, id: VisitId, at: u64) -> Draw {
         let visit = &mut self.places[id.0 as usize];
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)

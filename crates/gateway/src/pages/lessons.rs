@@ -129,7 +129,8 @@ impl Lessons {
         self.discover(now)
     }
 
-    /// Looks at the paths that came since. Of routes that are idle one is replaced at most, the next after the next report.
+    /// Looks at the paths that came since. Of routes that are idle one is replaced at most, the next after the next
+    /// report.
     fn discover(&mut self, now: Time) -> Option<Arc<Table>> {
         let (discovery, study) = (self.discovery.as_mut()?, self.study.as_mut()?);
         let before = discovery.found().len();

@@ -1,10 +1,10 @@
 //! The page table: what a request that arrives is expected to cost, and what is learned of that.
 //!
-//! Source: mQoS, Secs. 3.1 and 3.2, and `weirgate_pages`, which has all that is decided. Here a thread looks a request up
-//! in its own hold on the table; costs in it are atomic figures that the learner writes, so that nothing waits for anything.
-//! What is learned from goes the other way through two bounded queues: which request was inside which node from when to
-//! when, and paths of no route if routes are to be found. A queue that is full loses what comes, and requests that were
-//! lost void the windows that they were in (`lessons.rs`).
+//! Source: mQoS, Secs. 3.1 and 3.2, and `weirgate_pages`, which has all that is decided. Here a thread looks a request
+//! up in its own hold on the table; costs in it are atomic figures that the learner writes, so that nothing waits for
+//! anything. What is learned from goes the other way through two bounded queues: which request was inside which node
+//! from when to when, and paths of no route if routes are to be found. A queue that is full loses what comes, and
+//! requests that were lost void the windows that they were in (`lessons.rs`).
 
 mod lessons;
 
@@ -20,15 +20,15 @@ use weirgate_pages::{Index, Shares};
 use crate::edition::Edition;
 use lessons::Lessons;
 
-/// Requests that may end between two reports. A gateway of two threads ends some 40,000 a second at most, and each node's
-/// report empties the queue; it takes 1.3 MiB.
+/// Requests that may end between two reports. A gateway of two threads ends some 40,000 a second at most, and each
+/// node's report empties the queue; it takes 1.3 MiB.
 const MOST_STAYS: usize = 32 * 1024;
 
 /// Paths of no route between two reports: enough to see what is frequent, and nobody waits for the others.
 const MOST_PATHS: usize = 256;
 
-/// Paths that are looked at after a report, of those that came: each is compared with a thousand others, which takes some
-/// tenths of a millisecond.
+/// Paths that are looked at after a report, of those that came: each is compared with a thousand others, which takes
+/// some tenths of a millisecond.
 const MOST_LOOKS: usize = 32;
 
 /// Longest path that is kept to be looked at, in bytes.
@@ -238,8 +238,8 @@ impl Lookup {
         self.0.find(path, query)
     }
 
-    /// A request has been answered well. If it is of no route, or one of many neighbours, and routes are found in the traffic, it may be of one that is
-    /// to be found; what a scanner asks for is not.
+    /// A request has been answered well. If it is of no route, or one of many neighbours, and routes are found in the
+    /// traffic, it may be of one that is to be found; what a scanner asks for is not.
     pub(crate) fn answered(&self, pages: &Pages, path: &str, query: Option<&str>) {
         let open = |route: u32| self.0.wide.get(route as usize).copied().unwrap_or(false);
         if self.0.discovers && path.len() <= LONGEST_PATH && self.0.find(path, query).route.is_none_or(open) {

@@ -80,8 +80,8 @@ impl Link {
         (!self.ended && self.sender.is_ready()) || self.is_reusable()
     }
 
-    /// Whether it can take a request now: looks whether it has been closed since. Also forgets which task used it last, so that nobody is woken
-    /// for what is not theirs any more.
+    /// Whether it can take a request now: looks whether it has been closed since. Also forgets which task used it last,
+    /// so that nobody is woken for what is not theirs any more.
     pub(crate) fn is_reusable(&mut self) -> bool {
         self.used = true;
         self.drive(&mut Context::from_waker(Waker::noop()));

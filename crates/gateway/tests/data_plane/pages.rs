@@ -52,8 +52,8 @@ const STEADY: u64 = 8;
 /// Seconds in which they must be found. Beside other tests that is longer than they take alone, which is seven.
 const FOUND: f64 = 40.0;
 
-/// Sends requests, now more of one path and now more of the other, until the costs of `expected` are found within 15 % and
-/// stay there.
+/// Sends requests, now more of one path and now more of the other, until the costs of `expected` are found within 15 %
+/// and stay there.
 fn learn(stage: &Stage, node: &Node, paths: [&str; 2], expected: [(&str, f64); 2]) {
     let mut client = stage.client();
     let clock = Clock::start();

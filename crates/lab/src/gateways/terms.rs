@@ -67,8 +67,8 @@ pub(super) struct Health {
     pub(super) rise: u32,
 }
 
-/// What is asked for: an emulated node answers it without work, and a real one like its home page. Every status below 500
-/// is a sign of life: a service need not have that page.
+/// What is asked for: an emulated node answers it without work, and a real one like its home page. Every status below
+/// 500 is a sign of life: a service need not have that page.
 pub(super) const HEALTH_PATH: &str = "/?demand=0us";
 
 /// Without word of the policy: a dead server is out after a second and a half and back after one. A server that is

@@ -144,9 +144,9 @@ impl Answer {
 /// The record of an attempt that is being sent.
 ///
 /// `arrived` is the intended instant, `ended` the last byte's at the client (or when it failed, left or was cut).
-/// `demand` is what was drawn. `released` is what a client can know: 0 while no node has answered. An emulated node says
-/// how long the request was inside it: so long before `ended` it was released at the latest. Of other nodes' replies
-/// it is `arrived` (1 at the very start), as waiting and serving look the same from here; a lower bound.
+/// `demand` is what was drawn. `released` is what a client can know: 0 while no node has answered. An emulated node
+/// says how long the request was inside it: so long before `ended` it was released at the latest. Of other nodes'
+/// replies it is `arrived` (1 at the very start), as waiting and serving look the same from here; a lower bound.
 #[must_use]
 pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
     let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;

@@ -11,8 +11,8 @@ use super::sent::Id;
 const CLASS: &str = "x-class";
 
 /// A request without a body, with marks that are filled in for each: `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`
-/// and `{stream_us}` are its demand in whole microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and `{bytes}` its file and how large that is,
-/// `{word}` one of `words`. `X-Request-Id: {id}` is added.
+/// and `{stream_us}` are its demand in whole microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and
+/// `{bytes}` its file and how large that is, `{word}` one of `words`. `X-Request-Id: {id}` is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its method.

@@ -83,7 +83,8 @@ pub(super) fn from_json<'a, T: Deserialize<'a>>(name: &str, text: &'a str) -> Re
     })
 }
 
-/// Every file under `config/` of a run directory, in order of their paths. The directory below `config` is the approach.
+/// Every file under `config/` of a run directory, in order of their paths. The directory below `config` is the
+/// approach.
 ///
 /// # Errors
 /// What the system says. Without `config/` there are none.

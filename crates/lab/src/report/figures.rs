@@ -1,5 +1,5 @@
-//! Several runs on one page, as the figures of mQoS's paper: what classes used of each resource, throughput, latency and
-//! what it consists of, all approaches side by side, and the printed figures beside ours.
+//! Several runs on one page, as the figures of mQoS's paper: what classes used of each resource, throughput, latency
+//! and what it consists of, all approaches side by side, and the printed figures beside ours.
 //!
 //! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
 //! Figs. 9–14, each of which is an experiment of its own here.

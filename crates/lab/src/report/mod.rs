@@ -7,8 +7,8 @@
 //! - `latency.csv`, quantiles of the response times per trial, phase and class;
 //! - `index.html`, a page for people that needs no other file.
 //!
-//! All but `config/` is made from the [`RunFile`] alone, so that page, [`text()`] and [`compare`] can be made again long
-//! after, on another machine. Tables and figures are those of the simulator, from [`weirgate_experiment::report`].
+//! All but `config/` is made from the [`RunFile`] alone, so that page, [`text()`] and [`compare`] can be made again
+//! long after, on another machine. Tables and figures are those of the simulator, from [`weirgate_experiment::report`].
 
 mod compare;
 mod compare_page;

@@ -1,7 +1,7 @@
 //! `run.json`: everything that one run of the lab has found, as plain data.
 //!
-//! Figures of verdicts are rounded to three digits after the point when they are written, as `weirgate sim --format json`
-//! does; all others stay as they are to the last bit.
+//! Figures of verdicts are rounded to three digits after the point when they are written, as `weirgate sim --format
+//! json` does; all others stay as they are to the last bit.
 
 use std::io;
 

@@ -1,5 +1,6 @@
-//! Managers, agents and nodes that are killed (SIGKILL) at random, again and again: shares must stay in force, no node may ever
-//! promise more than it has, all must be as before soon after the victim is back, and nothing may be left at the end.
+//! Managers, agents and nodes that are killed (SIGKILL) at random, again and again: shares must stay in force, no node
+//! may ever promise more than it has, all must be as before soon after the victim is back, and nothing may be left at
+//! the end.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -33,7 +34,8 @@ const RECOVERED: f64 = 1.0;
 /// What it is called beside the scenarios.
 pub const KILLS: &str = "kills";
 
-/// How long a victim is away: from less than a report's interval to longer than any silence that is forgiven, in seconds.
+/// How long a victim is away: from less than a report's interval to longer than any silence that is forgiven, in
+/// seconds.
 const AWAY: (f64, f64) = (0.1, 1.6);
 
 /// What has not recovered by then never does.
@@ -59,8 +61,8 @@ pub struct Kill {
     pub away: f64,
     /// Shares that should have stayed meanwhile did.
     pub kept: bool,
-    /// Seconds from the victim's new start until shares of a run with all nodes were in force everywhere; `None` if they
-    /// never were.
+    /// Seconds from the victim's new start until shares of a run with all nodes were in force everywhere; `None` if
+    /// they never were.
     pub recovered: Option<f64>,
 }
 
@@ -202,7 +204,8 @@ fn workers(cluster: &Cluster, node: usize) -> Result<Vec<Busy>, String> {
     (0..CLASSES).filter(here).map(|class| cluster.start(node, class)).collect()
 }
 
-/// Waits while a victim is away; whether the shares stayed that should: all without a manager, its node's without an agent.
+/// Waits while a victim is away; whether the shares stayed that should: all without a manager, its node's without an
+/// agent.
 fn kept(victim: Victim, away: f64, cluster: &Cluster, chaos: &mut Chaos) -> bool {
     let nodes = match victim {
         Victim::Manager => 0..NODES,

@@ -1,12 +1,12 @@
 //! Four nodes on one machine.
 //!
-//! A node is a control group pinned to a CPU, with the same weight as its neighbours there; its classes are groups below
-//! it, and so is a filler that takes what they leave, with the least weight there is. So a node's idle time is its own, as
-//! on a machine of its own, and nothing but weights decides: a quota would take from a class in one instant what it lacks in
-//! the next (Linux's bandwidth control makes errors of 3 to 25 points here, weights one of 0.1).
+//! A node is a control group pinned to a CPU, with the same weight as its neighbours there; its classes are groups
+//! below it, and so is a filler that takes what they leave, with the least weight there is. So a node's idle time is
+//! its own, as on a machine of its own, and nothing but weights decides: a quota would take from a class in one instant
+//! what it lacks in the next (Linux's bandwidth control makes errors of 3 to 25 points here, weights one of 0.1).
 //!
-//! Everything is gone when it is dropped. Should the lab be killed, its processes end by a limit of CPU time that each has,
-//! and the groups, then empty, are removed by the next cluster.
+//! Everything is gone when it is dropped. Should the lab be killed, its processes end by a limit of CPU time that each
+//! has, and the groups, then empty, are removed by the next cluster.
 
 use std::fs;
 use std::io;
@@ -85,8 +85,8 @@ impl Cluster {
             limit: length.as_secs() + SPARE,
             fillers: Vec::new(),
         };
-        // The cluster has the weight of any process, so that agents and manager are not kept waiting by what they manage. Its
-        // nodes are alike.
+        // The cluster has the weight of any process, so that agents and manager are not kept waiting by what they
+        // manage. Its nodes are alike.
         cluster.group(&cluster.top.clone(), ORDINARY)?;
         for node in 0..NODES {
             cluster.group(&cluster.node(node), SHARE)?;
@@ -148,8 +148,8 @@ impl Cluster {
         child.map(Busy).map_err(|error| format!("a busy process in {group}: {error}"))
     }
 
-    /// Looks how much of a CPU a node really gets while manager and agents idle and the machine's other guests take theirs:
-    /// that is its size from now on. Its processes never wait, so that it gets all it can.
+    /// Looks how much of a CPU a node really gets while manager and agents idle and the machine's other guests take
+    /// theirs: that is its size from now on. Its processes never wait, so that it gets all it can.
     ///
     /// # Errors
     /// A group is gone.
@@ -176,8 +176,8 @@ impl Cluster {
         (0..NODES).map(of).collect()
     }
 
-    /// The shares that are in force on a node, in percent of the node. They are set one after the other; what is read is
-    /// what stood at one instant.
+    /// The shares that are in force on a node, in percent of the node. They are set one after the other; what is read
+    /// is what stood at one instant.
     pub(super) fn shares(&self, node: usize) -> Vec<f64> {
         let read = || (0..CLASSES).map(|class| self.share(node, class)).collect::<Vec<f64>>();
         let mut shares = read();

@@ -1,10 +1,10 @@
-//! The experiments of Cluster Reserves on real control groups: what the kernel's scheduler gives four nodes' classes, with
-//! shares that stand still and with a manager and agents that move them.
+//! The experiments of Cluster Reserves on real control groups: what the kernel's scheduler gives four nodes' classes,
+//! with shares that stand still and with a manager and agents that move them.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves" (SIGMETRICS 2000), Secs. 5.2 to 5.4, Figs. 4 to 13. There four
-//! machines with Apache served a hundred requests at a time per class. Here a node is a control group with its own part
-//! of a CPU (`cluster.rs`), and a class that is busy on a node is a process there that never waits, which is what a server
-//! with a full queue is to a scheduler. Manager and agents are the programs that operators run.
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves" (SIGMETRICS 2000), Secs. 5.2 to 5.4, Figs. 4 to 13. There
+//! four machines with Apache served a hundred requests at a time per class. Here a node is a control group with its own
+//! part of a CPU (`cluster.rs`), and a class that is busy on a node is a process there that never waits, which is what
+//! a server with a full queue is to a scheduler. Manager and agents are the programs that operators run.
 //!
 //! A [`Scenario`] is played into a [`Recording`], and all recordings make a page and a table with the paper's figures
 //! beside ours (`report.rs`). [`chaos()`] kills manager, agents and nodes instead.

@@ -23,8 +23,8 @@ const FLOOR: f64 = 1.0;
 /// Part of its final share from which on a class counts as relocated.
 const ARRIVED: f64 = 0.9;
 
-/// Plays `scenario` with `program`, which is Weirgate, in `directory`, which exists; `progress` is told the seconds that
-/// have gone.
+/// Plays `scenario` with `program`, which is Weirgate, in `directory`, which exists; `progress` is told the seconds
+/// that have gone.
 ///
 /// # Errors
 /// Control groups cannot be made, or a program does not start or ends early: with its words.

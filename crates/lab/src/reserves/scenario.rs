@@ -72,8 +72,8 @@ const SETTLED: Duration = seconds(2);
 /// The paper's manager starts after 8 s (Sec. 5.3).
 const LATE: Duration = seconds(8);
 
-/// From here on its shares stand: the shares of a class move by at most five points a run, one run every five seconds, but
-/// the first is made at once and most of the way.
+/// From here on its shares stand: the shares of a class move by at most five points a run, one run every five seconds,
+/// but the first is made at once and most of the way.
 const LATE_SETTLED: Duration = seconds(14);
 
 /// The paper's experiments.

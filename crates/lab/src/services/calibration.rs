@@ -31,8 +31,8 @@ pub struct ServiceTime {
 }
 
 impl Instances {
-    /// Sends `requests` (at least one), one at a time, to the instances in turn. Each asks for `cpu`, or for the next of
-    /// the words from the first on.
+    /// Sends `requests` (at least one), one at a time, to the instances in turn. Each asks for `cpu`, or for the next
+    /// of the words from the first on.
     ///
     /// # Errors
     /// One is not answered with 200.

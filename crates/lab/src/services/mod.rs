@@ -84,8 +84,8 @@ impl Kind {
         }
     }
 
-    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the time to wait without
-    /// a CPU and `{stream_us}` for the time to send events, in microseconds; `{word}` for one of the service's
+    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the time to wait
+    /// without a CPU and `{stream_us}` for the time to send events, in microseconds; `{word}` for one of the service's
     /// [words](Instances::words).
     #[must_use]
     pub fn path(self) -> &'static str {
@@ -151,10 +151,10 @@ pub struct Instances {
 }
 
 impl Instances {
-    /// Starts `count` instances of `kind`, each with its own new directory in `directory` (which must exist, and which the
-    /// user `www-data` must be able to enter if the lab runs as root), all on `cpu` (anywhere without one). Each works
-    /// on at most `workers` requests at once; more wait in the system's queue of connections. Returns when all have
-    /// answered and are warm.
+    /// Starts `count` instances of `kind`, each with its own new directory in `directory` (which must exist, and which
+    /// the user `www-data` must be able to enter if the lab runs as root), all on `cpu` (anywhere without one). Each
+    /// works on at most `workers` requests at once; more wait in the system's queue of connections. Returns when all
+    /// have answered and are warm.
     ///
     /// The first start of [`Kind::Xapian`] on a machine builds its index, which takes a minute or so and is shown.
     ///
@@ -250,8 +250,8 @@ impl Instances {
         self.instances.iter_mut().try_for_each(Instance::stop)
     }
 
-    /// The request ids (`X-Request-Id`) of all replies with a status of 2xx that they have sent to the end, in the order
-    /// of their logs, one instance after the other. Ids must be without spaces. It [stops](Instances::stop) them.
+    /// The request ids (`X-Request-Id`) of all replies with a status of 2xx that they have sent to the end, in the
+    /// order of their logs, one instance after the other. Ids must be without spaces. It [stops](Instances::stop) them.
     ///
     /// # Errors
     /// They do not stop, or their logs cannot be read.

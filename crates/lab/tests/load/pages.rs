@@ -69,8 +69,8 @@ fn the_pages_of_a_seed_are_those_of_the_simulator() {
     let simulated = experiment_of(PAGES, 1000, &[Override::discipline("none"), machines]);
     let run = weirgate_sim::run(&simulated, 7, |_| {});
     assert_eq!(run.violations, []);
-    // First pages come at the same instants; what each page is like has nothing to do with when it was over. Later pages
-    // of a visit come a little earlier or later than there, so they are told by what they take.
+    // First pages come at the same instants; what each page is like has nothing to do with when it was over. Later
+    // pages of a visit come a little earlier or later than there, so they are told by what they take.
     let like = |all: &[Page], records: &[Record]| {
         let of_page = |(page, requests): (Page, Vec<&Record>)| {
             let cpu: Vec<u32> = requests.iter().map(|request| request.cpu.to_bits()).collect();

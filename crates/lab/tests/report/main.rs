@@ -8,8 +8,8 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-/// Asserts that `text` is what the file of this name beside the tests holds. `UPDATE_GOLDEN=1 cargo test -p weirgate-lab`
-/// rewrites those files; read the difference before you keep it.
+/// Asserts that `text` is what the file of this name beside the tests holds. `UPDATE_GOLDEN=1 cargo test -p
+/// weirgate-lab` rewrites those files; read the difference before you keep it.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1") {

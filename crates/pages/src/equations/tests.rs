@@ -135,8 +135,8 @@ fn odd_windows_move_little_and_raise_no_alarm() {
     }
 }
 
-/// The best costs between 0 and [`MOST`], by trying for each whether it lies on a bound, with Gauss's elimination for the
-/// others, over all windows at once.
+/// The best costs between 0 and [`MOST`], by trying for each whether it lies on a bound, with Gauss's elimination for
+/// the others, over all windows at once.
 fn batch(windows: &[(f64, f64, Vec<f64>, f64)], prior: &[Prior]) -> Vec<f64> {
     let size = prior.len();
     let end = windows.iter().map(|w| w.0).fold(f64::MIN, f64::max);

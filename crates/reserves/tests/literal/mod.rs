@@ -1,4 +1,5 @@
-//! Steps 1 and 2 as the paper writes them down, handed to an interior-point solver: what the crate's own way must agree with.
+//! Steps 1 and 2 as the paper writes them down, handed to an interior-point solver: what the crate's own way must agree
+//! with.
 
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{DefaultSettings, DefaultSolver, IPSolver, NonnegativeConeT};

@@ -286,8 +286,8 @@ impl Checks {
         }
     }
 
-    /// A look right after a request, owed or surplus, was released to `node`, before anything else happens. One that had
-    /// a slot in the group of node `from` before may keep it there though the window has shrunk.
+    /// A look right after a request, owed or surplus, was released to `node`, before anything else happens. One that
+    /// had a slot in the group of node `from` before may keep it there though the window has shrunk.
     pub(crate) fn look_at_release(&mut self, node: NodeId, from: Option<NodeId>, owed: bool, snapshot: &Snapshot) {
         self.look(snapshot);
         let group_of = |id: NodeId| self.nodes.get(id.0 as usize).map(|node| node.group);

@@ -466,8 +466,8 @@ impl Driver<'_> {
         }
     }
 
-    /// A request of stream `traffic` that belongs to a page is over for good: its client goes on with the page, asks for
-    /// another, or leaves.
+    /// A request of stream `traffic` that belongs to a page is over for good: its client goes on with the page, asks
+    /// for another, or leaves.
     fn go_on(&mut self, visit: VisitId, traffic: u32, fate: Fate) {
         let (of, _) = self.visits.traffic_of(visit);
         match self.visits.ended(visit, traffic, fate, self.now) {

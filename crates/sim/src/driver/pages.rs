@@ -1,13 +1,13 @@
 //! The policy's page table in virtual time: what each stream's requests take, looked up by their address as the gateway
 //! does, and learned from the machines' use where the policy says so.
 //!
-//! The learner is the gateway's (`weirgate_pages`). Machines count what the agents of `weirgate lab` count: seconds for which
-//! CPUs, disks and links were occupied. As real ones they are asked at the same instants, but their answers take no time;
-//! a crashed machine does not answer, nor one whose reports are lost.
+//! The learner is the gateway's (`weirgate_pages`). Machines count what the agents of `weirgate lab` count: seconds for
+//! which CPUs, disks and links were occupied. As real ones they are asked at the same instants, but their answers take
+//! no time; a crashed machine does not answer, nor one whose reports are lost.
 //!
 //! Departures: an experiment's requests have one route for each stream. Marks in its path are not filled in, so that a
-//! route tells them apart only where it has a `*`. Where routes are to be found in the traffic, those of all streams are
-//! before the first request.
+//! route tells them apart only where it has a `*`. Where routes are to be found in the traffic, those of all streams
+//! are before the first request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Cluster reserves in virtual time: a tracker on every machine, and a manager that moves classes' shares.
 //!
 //! Both are the ones of `weirgate agent` and `weirgate manager` (`weirgate_reserves`: [`Tracker`], [`Coordinator`],
-//! [`solve`]); what they are told here is what the simulated machines handed out. Experiments are those of Aron, Druschel
-//! and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.2 to 5.5.
+//! [`solve`]); what they are told here is what the simulated machines handed out. Experiments are those of Aron,
+//! Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.2 to 5.5.
 //!
 //! Departures from the real ones: all machines measure at the same instants, reports and shares take no time, and
 //! neither does the optimiser (it takes milliseconds; the paper's took 100 to 200). A crashed machine reports nothing.

@@ -94,7 +94,8 @@ impl Driver<'_> {
     }
 
     /// Every machine's collector says how many requests are in its servers, in the same instant and without delay.
-    /// Nodes of one machine get the same counts. A machine that has crashed says nothing, nor one whose reports are lost.
+    /// Nodes of one machine get the same counts. A machine that has crashed says nothing, nor one whose reports are
+    /// lost.
     pub(super) fn report(&mut self, every: u64) {
         let mut counts = vec![[0u32; 2]; self.experiment.machines.len()];
         let policy = &self.experiment.site.policy;

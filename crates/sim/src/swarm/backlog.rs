@@ -1,7 +1,8 @@
-//! Who waited when, and what was released meanwhile: a run as its records tell it, where load control manages resources.
+//! Who waited when, and what was released meanwhile: a run as its records tell it, where load control manages
+//! resources.
 //!
-//! Nothing here is the engine's word. What a request is charged is looked up in the policy; who waits is who has arrived
-//! and was neither released nor ended.
+//! Nothing here is the engine's word. What a request is charged is looked up in the policy; who waits is who has
+//! arrived and was neither released nor ended.
 
 use std::collections::BTreeSet;
 use std::ops::Range;

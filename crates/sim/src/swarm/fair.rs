@@ -1,23 +1,25 @@
-//! What `mqos` and `sqos` promise, as rules that can fail: turns, shares, and that nothing is idle that somebody waits for.
+//! What `mqos` and `sqos` promise, as rules that can fail: turns, shares, and that nothing is idle that somebody waits
+//! for.
 //!
 //! In every judged phase in which no machine fails, and among classes that compete for the same machines:
 //!
-//! - *turns*: while something of a class waits and nothing of it is released, no more is released of the others than its turn
-//!   allows. Under `mdrr` it earns its largest request in ⌈cost/quantum⌉ rounds, is in the middle of one, and may need one
-//!   more; in each, others take at most a quantum and their largest request in each of their lines. Under `drfq` resources are
-//!   reserved for it after two horizons of work, over its part of the weights if it is too far ahead, and it takes as much
-//!   again until it fits. (`docs/disciplines/mqos.md`, "bound on waiting".)
+//! - *turns*: while something of a class waits and nothing of it is released, no more is released of the others than
+//!   its turn allows. Under `mdrr` it earns its largest request in ⌈cost/quantum⌉ rounds, is in the middle of one, and
+//!   may need one more; in each, others take at most a quantum and their largest request in each of their lines. Under
+//!   `drfq` resources are reserved for it after two horizons of work, over its part of the weights if it is too far
+//!   ahead, and it takes as much again until it fits. (`docs/disciplines/mqos.md`, "bound on waiting".)
 //! - *stalls*: while somebody waits something is released. What is inside of full machines is done in a horizon at each
 //!   resource, one after the other at worst.
-//! - *shares*: of two classes that wait all through a phase neither gets more, over its weight, of the resource of which it
-//!   takes most, within a band and what turns are long. Under `drfq` the more counts only of resources that are short, and a
-//!   class that takes nothing of what the other one needs may have more.
-//! - *use*: while some class waits all through a phase, the machines' busiest resources are used by as much as the grain of the requests allows.
+//! - *shares*: of two classes that wait all through a phase neither gets more, over its weight, of the resource of
+//!   which it takes most, within a band and what turns are long. Under `drfq` the more counts only of resources that
+//!   are short, and a class that takes nothing of what the other one needs may have more.
+//! - *use*: while some class waits all through a phase, the machines' busiest resources are used by as much as the
+//!   grain of the requests allows.
 //!
 //! Bounds are wide enough for what was seen in 300 scenarios of each discipline and no wider.
 //!
-//! What is charged is what counts: where the table is wrong and learned, turns and stalls alone are looked at, with room for
-//! costs that are far off.
+//! What is charged is what counts: where the table is wrong and learned, turns and stalls alone are looked at, with
+//! room for costs that are far off.
 
 use std::ops::Range;
 
@@ -29,15 +31,15 @@ use super::outcome::Lapse;
 use super::resources::RESOURCES;
 use super::starved::is_sound;
 
-/// By how much classes' parts may differ besides what turns are long, under `mdrr`: a class that waits in several lines leaves at the
-/// end of a round what credit none of its heads can use. Of 300 scenarios the furthest was at 0.15.
+/// By how much classes' parts may differ besides what turns are long, under `mdrr`: a class that waits in several lines
+/// leaves at the end of a round what credit none of its heads can use. Of 300 scenarios the furthest was at 0.15.
 const BAND_BY_ROUNDS: f64 = 0.2;
 
 /// The same under `drfq`, which has no rounds: none was beyond what turns are long.
 const BAND: f64 = 0.05;
 
-/// Turns of classes that wait in several lines, where one head may keep credit or reserved resources from another: the longest of
-/// 300 scenarios was 1.3 of what is reckoned for one line.
+/// Turns of classes that wait in several lines, where one head may keep credit or reserved resources from another: the
+/// longest of 300 scenarios was 1.3 of what is reckoned for one line.
 const SEVERAL_LINES: f64 = 1.5;
 
 /// A class waits all through a phase if nothing of it does for so little of it.
@@ -49,7 +51,8 @@ const FAR_OFF: f64 = 8.0;
 /// Seconds after a fault in which ejected nodes come back.
 const RETURNS: f64 = 20.0;
 
-/// How far a class may run ahead under `drfq`, and how far back its virtual times count: the engine's figures, in horizons.
+/// How far a class may run ahead under `drfq`, and how far back its virtual times count: the engine's figures, in
+/// horizons.
 const AHEAD: f64 = 0.25;
 const MEMORY: f64 = 5.0;
 
@@ -209,8 +212,8 @@ impl Look<'_> {
         let Domain { whole, weights, .. } = *self.domain;
         let backlogged = self.backlogged();
         let short = self.short();
-        // By weight, and how long a turn is by weight. What a class has of anything counts for it; what others have counts where
-        // there is too little.
+        // By weight, and how long a turn is by weight. What a class has of anything counts for it; what others have
+        // counts where there is too little.
         let had = |class: usize, counts: [bool; RESOURCES]| {
             let used = self.backlog.used(class, self.stretch).into_iter().zip(counts);
             let used = used.filter(|(_, counts)| *counts).map(|(used, _)| used).fold(0.0, f64::max);

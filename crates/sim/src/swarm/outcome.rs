@@ -49,8 +49,9 @@ pub struct Missed {
     pub class: String,
     /// When.
     pub phase: String,
-    /// What was promised: requests per second, milliseconds, the share of avoidable refusals or wrong sheds, or seconds at zero. Where resources are
-    /// managed: node-seconds of others before its turn, node-seconds by weight, or the share of machines in use.
+    /// What was promised: requests per second, milliseconds, the share of avoidable refusals or wrong sheds, or seconds
+    /// at zero. Where resources are managed: node-seconds of others before its turn, node-seconds by weight, or the
+    /// share of machines in use.
     pub promised: f64,
     /// What it was instead.
     pub got: f64,

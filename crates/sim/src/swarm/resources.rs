@@ -1,14 +1,15 @@
 //! The family `resources`: scenarios whose requests take something of processors, disks and network, with a page table.
 //!
-//! What is drawn: machines alike or of several sizes, one pool or two (on the same machines, on partly the same, or apart), two
-//! to eight classes with weights, three to eight routes most of whose requests are small, some a tenth of a node and some
-//! nearly the whole of it. Sometimes a route is missing in the table, or the table is wrong and learned, clients leave,
-//! machines are lost and return, or the policy is loaded again. Each class asks for more than its part, for less, or for
-//! nothing, and for something else in the next phase.
+//! What is drawn: machines alike or of several sizes, one pool or two (on the same machines, on partly the same, or
+//! apart), two to eight classes with weights, three to eight routes most of whose requests are small, some a tenth of a
+//! node and some nearly the whole of it. Sometimes a route is missing in the table, or the table is wrong and learned,
+//! clients leave, machines are lost and return, or the policy is loaded again. Each class asks for more than its part,
+//! for less, or for nothing, and for something else in the next phase.
 //!
-//! The file has no discipline of its own: `mqos`, `mqos-drfq` and `sqos` are played by their names and share by weights,
-//! and under `weirgate` classes have guarantees that fit every resource by the rule of [`super::rule`], in every judged phase
-//! and for every set of pools. So this family takes no turn among the others, whose scenarios have no page table.
+//! The file has no discipline of its own: `mqos`, `mqos-drfq` and `sqos` are played by their names and share by
+//! weights, and under `weirgate` classes have guarantees that fit every resource by the rule of [`super::rule`], in
+//! every judged phase and for every set of pools. So this family takes no turn among the others, whose scenarios have
+//! no page table.
 
 use weirgate_config::FaultKind;
 
@@ -23,7 +24,8 @@ pub(super) const RESOURCES: usize = weirgate_config::RESOURCE_NAMES.len();
 /// Most requests per second of all classes: runs take about a second.
 const MOST_RATE: f64 = 2_500.0;
 
-/// What makes a request large is that few of it fit; as long as more than this fit, costs may grow to make fewer of them.
+/// What makes a request large is that few of it fit; as long as more than this fit, costs may grow to make fewer of
+/// them.
 const SMALL: f64 = 0.2;
 
 /// Most users of a stream. A horizon's work is inside; with twice as many as that somebody always waits.

@@ -3,8 +3,8 @@
 //! where worker slots are limited.
 //!
 //! What is owed is g × min(1, declared/actual) requests of the actual CPU time: a class that is more expensive than
-//! declared is owed its capacity, not its rate. The judge says what is declared of the CPU. Looking at every set of pools is Hall's condition: it holds
-//! iff work can be split over shared machines so that everything fits.
+//! declared is owed its capacity, not its rate. The judge says what is declared of the CPU. Looking at every set of
+//! pools is Hall's condition: it holds iff work can be split over shared machines so that everything fits.
 
 use weirgate_config::{DemandFrom, Experiment, FaultKind, TrafficClass};
 

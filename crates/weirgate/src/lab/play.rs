@@ -18,8 +18,8 @@ pub(super) struct Args {
     /// Experiment files (YAML).
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Play under this approach, `NAME` or `NAME:knob=value,...`; may be given several times. By default the policy's own
-    /// discipline, `weirgate`, `quorum`, `none`, and every peer that is installed.
+    /// Play under this approach, `NAME` or `NAME:knob=value,...`; may be given several times. By default the policy's
+    /// own discipline, `weirgate`, `quorum`, `none`, and every peer that is installed.
     #[arg(long = "approach", value_name = "A", value_parser = Approach::parse)]
     approaches: Vec<Approach>,
     /// Play every approach with each of its settings that are worth a trial, then name the best.
@@ -81,8 +81,8 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
     Ok(run.trials.iter().filter(ours).all(|trial| trial.verdict.sound()))
 }
 
-/// Those that were asked for, or all that are installed; what is missing is told. Of Weirgate's other disciplines only the
-/// policy's own is among them.
+/// Those that were asked for, or all that are installed; what is missing is told. Of Weirgate's other disciplines only
+/// the policy's own is among them.
 fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
     let asked = match args.approaches.as_slice() {
         [] => {

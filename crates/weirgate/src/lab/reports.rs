@@ -42,8 +42,8 @@ pub(super) struct CompareArgs {
 
 /// Draw what classes used of each resource in several runs: one page on standard output, the figures of mQoS.
 ///
-/// Of every run: utilisation of each resource by class, throughput, latency and what it consists of, all approaches side
-/// by side, and who was inside over time. For experiments whose demands have `disk:` or `link:`.
+/// Of every run: utilisation of each resource by class, throughput, latency and what it consists of, all approaches
+/// side by side, and who was inside over time. For experiments whose demands have `disk:` or `link:`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Example:

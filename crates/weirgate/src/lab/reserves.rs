@@ -14,9 +14,9 @@ use crate::exit;
 
 /// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: manager, agents, four nodes.
 ///
-/// A node is a control group with a part of a CPU, a busy class a process in it that never waits. The scenario `kills` kills
-/// manager, agents and nodes at random and looks whether shares stay and come back. Needs the right to make control
-/// groups (root, mostly); takes eight minutes, keeps the CPUs busy, and leaves nothing behind.
+/// A node is a control group with a part of a CPU, a busy class a process in it that never waits. The scenario `kills`
+/// kills manager, agents and nodes at random and looks whether shares stay and come back. Needs the right to make
+/// control groups (root, mostly); takes eight minutes, keeps the CPUs busy, and leaves nothing behind.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
     /// Play this scenario only; may be given several times.

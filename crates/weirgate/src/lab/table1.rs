@@ -1,8 +1,8 @@
 //! `weirgate lab cluster-reserves-table1`: the paper's example of the resource manager, call by call.
 //!
-//! Source: Cluster Reserves, Sec. 3.1, Table 1: two nodes, two classes that reserve half of the cluster each. The paper prints
-//! calls 1 to 6 and 27; between them every class uses all that it was given everywhere, so that each call's use is the last
-//! one's shares.
+//! Source: Cluster Reserves, Sec. 3.1, Table 1: two nodes, two classes that reserve half of the cluster each. The paper
+//! prints calls 1 to 6 and 27; between them every class uses all that it was given everywhere, so that each call's use
+//! is the last one's shares.
 
 use std::process::ExitCode;
 

@@ -16,9 +16,9 @@ use crate::exit;
 
 /// Solve cases: from what each class is promised and what it used on each node, the shares that the manager would set.
 ///
-/// A case is JSON with the letters of the paper, in percent: `D` per class of the cluster; `u` (used) and `r` (in force)
-/// per node and class, or `sink` (1 if it could use more) instead of `r`; `up` per node, and a `name`. A file has one
-/// case, a list of them, or an object with a list `cases`.
+/// A case is JSON with the letters of the paper, in percent: `D` per class of the cluster; `u` (used) and `r` (in
+/// force) per node and class, or `sink` (1 if it could use more) instead of `r`; `up` per node, and a `name`. A file
+/// has one case, a list of them, or an object with a list `cases`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:

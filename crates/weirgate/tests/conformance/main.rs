@@ -100,7 +100,8 @@ async fn run(proxy: Target, recorder: &Arc<Recorder>, payloads: &[Payload]) -> V
     all
 }
 
-/// Prints `name safe/all`, how much was served at all, and, for the gateway, what is wrong with each payload that is not safe.
+/// Prints `name safe/all`, how much was served at all, and, for the gateway, what is wrong with each payload that is
+/// not safe.
 fn report(kind: Kind, file: &str, payloads: &[Payload], outcomes: &[Outcome]) -> usize {
     let safe = outcomes.iter().filter(|o| o.faults.is_empty()).count();
     let served: usize = outcomes.iter().map(|o| o.served).sum();

@@ -1,8 +1,8 @@
 //! Two network namespaces with a wire between them, and a control group for a server: what a real server has of each
 //! resource is then known, and gone when the test ends.
 //!
-//! CPU is a quota, the disk a throttle, the wire a token bucket; and so little memory is left that files of the server are
-//! read from the disk again and again. All of it with cgroup v1, as where Weirgate is developed.
+//! CPU is a quota, the disk a throttle, the wire a token bucket; and so little memory is left that files of the server
+//! are read from the disk again and again. All of it with cgroup v1, as where Weirgate is developed.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -42,8 +42,8 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// Builds it, and moves this thread (with the threads and processes that it starts) to the clients' end of the wire. A
-    /// server whose files are in `directory` fits into it. `None`, said aloud, where that cannot be.
+    /// Builds it, and moves this thread (with the threads and processes that it starts) to the clients' end of the
+    /// wire. A server whose files are in `directory` fits into it. `None`, said aloud, where that cannot be.
     pub(crate) fn build(directory: &Path) -> Option<House> {
         let house = House { name: format!("weirgate-probe-{}", std::process::id()) };
         match house.group(directory).and_then(|()| house.wire()) {

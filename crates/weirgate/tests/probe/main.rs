@@ -175,7 +175,8 @@ fn a_server_that_dies_costs_no_page_and_no_table() {
     policy(&directory, &server, "");
     let (output, state) = (directory.path().join("pages.yaml"), directory.path().join("pages.yaml.state"));
     directory.write("pages.yaml", "# by hand\n");
-    // In the crawl, in the first look, and when the server is saturated: the first look at ten pages takes 170 requests.
+    // In the crawl, in the first look, and when the server is saturated: the first look at ten pages takes 170
+    // requests.
     for (after, args) in [(9, vec!["--force"]), (60, vec!["--resume", "--force"]), (400, vec!["--resume", "--force"])] {
         server.dies_after(Some(after));
         let (code, _, said) = ended(probe(&server, &directory, &args));

@@ -1,5 +1,5 @@
-//! A real Apache with PHP and three kinds of pages, as in Feng and Lin, Sec. 4.2: probed without help, and measured beside
-//! that with the kernel's own counters.
+//! A real Apache with PHP and three kinds of pages, as in Feng and Lin, Sec. 4.2: probed without help, and measured
+//! beside that with the kernel's own counters.
 //!
 //! - `math.php` and `proof.php` compute;
 //! - `album.php` reads photographs out of a file that is four times as large as the server's memory;
@@ -25,7 +25,8 @@ const ALBUM: u64 = 256 << 20;
 /// By how much a table may differ from what was measured beside it.
 const BAND: f64 = 0.15;
 
-/// What is measured beside the probe: an address, its route, the resource that it takes most of, and requests before and after. About five seconds each.
+/// What is measured beside the probe: an address, its route, the resource that it takes most of, and requests before
+/// and after. About five seconds each.
 const PAGES: [(&str, &str, usize, u32); 4] = [
     ("/math.php?n=1", "/math.php?n=*", 0, 200),
     ("/album.php?id=1", "/album.php?id=*", 1, 200),
@@ -40,8 +41,8 @@ const HOME: &str = "<!DOCTYPE html><title>Three kinds of pages</title>
 <a href='formula.php?of=benzene&amp;as=3d'>benzene</a> <a href='formula.php?of=water&amp;as=3d'>water</a>
 <a href='private/'>no</a> <a href='logout.php'>no</a> <a href='missing.html'>no</a> <a href='http://192.0.2.9/'>no</a>";
 
-/// Computes for so much CPU time, rather than so many steps: what a step takes changes by a fifth here with what the other
-/// half of the core does, and nobody could say whether the probe or the measurement beside it was right.
+/// Computes for so much CPU time, rather than so many steps: what a step takes changes by a fifth here with what the
+/// other half of the core does, and nobody could say whether the probe or the measurement beside it was right.
 const COMPUTE: &str = "<?php function used() { $u = getrusage(); return 1e3 * ($u['ru_utime.tv_sec'] + $u['ru_stime.tv_sec'])
     + 1e-3 * ($u['ru_utime.tv_usec'] + $u['ru_stime.tv_usec']); }
     function compute($ms) { $end = used() + $ms; $x = 0; while (used() < $end) for ($i = 0; $i < 1000; $i++) $x = sqrt($x + $i); echo $x; }";
@@ -202,8 +203,8 @@ fn measure(house: &House, server: SocketAddr, path: &str, requests: u32) -> Vec<
     (0..PARTS).map(part).collect()
 }
 
-/// The mean of the middle half of some measurements, of a resource: what others did on the machine in one of them does not
-/// count.
+/// The mean of the middle half of some measurements, of a resource: what others did on the machine in one of them does
+/// not count.
 fn middle(parts: &[[f64; 3]], resource: usize) -> f64 {
     let mut parts: Vec<f64> = parts.iter().map(|part| part[resource]).collect();
     parts.sort_by(f64::total_cmp);

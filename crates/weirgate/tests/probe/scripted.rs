@@ -1,4 +1,5 @@
-//! A server whose pages cost what they are said to cost, and its agent: counters that grow with each request by exactly that.
+//! A server whose pages cost what they are said to cost, and its agent: counters that grow with each request by exactly
+//! that.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -41,7 +42,8 @@ struct Seen {
 }
 
 impl Scripted {
-    /// Starts it. Pages that are not in the list are not found, and cost nothing. What lies in `/weirgate/report` is its agent's.
+    /// Starts it. Pages that are not in the list are not found, and cost nothing. What lies in `/weirgate/report` is
+    /// its agent's.
     pub(crate) fn start(pages: &'static [(&'static str, Page)]) -> Scripted {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it has one");

@@ -1,4 +1,5 @@
-//! `weirgate agent POLICY` as a process: with real cgroups and busy processes in them, and beside managers that come and go.
+//! `weirgate agent POLICY` as a process: with real cgroups and busy processes in them, and beside managers that come
+//! and go.
 
 // Other tests use more of it.
 #[allow(dead_code)]

@@ -150,8 +150,8 @@ record! {
         disk: Optional<Part>,
         /// Time for which its reply keeps the machine's network link busy, last of all. None by default.
         link: Optional<Part>,
-        /// Time for which its reply then comes, its first byte at once: an event stream, or a client that reads slowly. It
-        /// keeps its worker and uses nothing. None by default: the reply comes in one piece.
+        /// Time for which its reply then comes, its first byte at once: an event stream, or a client that reads slowly.
+        /// It keeps its worker and uses nothing. None by default: the reply comes in one piece.
         stream: Optional<Part>,
     }
 }

@@ -86,8 +86,8 @@ record! {
         cpus: Defaulted<Count> = 1,
         /// Speed of a CPU: 2 does in 4 ms what takes a nominal one 8 ms. Or a list of speeds with `at` and `over`.
         speed: Defaulted<Changing<Speed>> = 1,
-        /// Servers hidden behind the address, which take turns: how many, or a list of their names. What has the same name
-        /// behind several addresses is one server.
+        /// Servers hidden behind the address, which take turns: how many, or a list of their names. What has the same
+        /// name behind several addresses is one server.
         servers: Defaulted<Servers> = 1,
         /// Requests that each server works on at once; more wait in its own queue. A number, or `off`.
         concurrency: Defaulted<Switch<Count>> = "off",
@@ -95,8 +95,8 @@ record! {
         backlog: Defaulted<Switch<Whole>> = "off",
         /// How it slows down when too much runs at once: a map, or `off`.
         thrashing: Defaulted<Switch<ThrashingForm>> = "off",
-        /// The disk of each server and the memory that keeps what was read of it, for traffic with `documents`: a map, or
-        /// `off` for everything in memory.
+        /// The disk of each server and the memory that keeps what was read of it, for traffic with `documents`: a map,
+        /// or `off` for everything in memory.
         disk: Defaulted<Switch<DiskForm>> = "off",
         /// What the lab puts there. Emulated by default: then the figures above are exact. Of a real service only
         /// `concurrency` is set; `cpus` and `speed` are what the simulator takes it for.
@@ -201,8 +201,8 @@ words! {
         Stall = "stall",
         /// It works at a share of its speed: `speed: 20%`.
         Slow = "slow",
-        /// It answers requests with 500 after a millisecond instead of working; `share: 50%` of them, `class: gold` only
-        /// those.
+        /// It answers requests with 500 after a millisecond instead of working; `share: 50%` of them, `class: gold`
+        /// only those.
         FailFast = "fail_fast",
         /// The gateway gets no word of any health check.
         LostReports = "lost_reports",

@@ -72,7 +72,8 @@ record! {
         zipf: Required<Amount>,
         /// Names the set: other figures, other sizes.
         seed: Defaulted<Whole> = 1,
-        /// Other classes that a part of the files belongs to, each with its share of the requests. `class` has the rest.
+        /// Other classes that a part of the files belongs to, each with its share of the requests. `class` has the
+        /// rest.
         others: Optional<Named<Name, Share>>,
     }
 }
@@ -94,8 +95,9 @@ record! {
 }
 
 record! {
-    /// A request as it goes over the wire. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}` and `{stream_us}` are what it takes, `{id}` is
-    /// its id, `{key}` its key of a template, `{word}` a word of the service's, `{object}` and `{bytes}` are its document and its size.
+    /// A request as it goes over the wire. `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}` and `{stream_us}` are what
+    /// it takes, `{id}` is its id, `{key}` its key of a template, `{word}` a word of the service's, `{object}` and
+    /// `{bytes}` are its document and its size.
     pub(crate) struct RequestForm {
         /// Its method.
         method: Defaulted<Token> = "GET",

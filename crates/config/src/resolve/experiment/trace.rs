@@ -1,8 +1,8 @@
 //! Trace files: the instants of a log, and what its lines say that their requests take.
 //!
-//! A log is text, or gzip (RFC 1952), with a request in each line; [`Instant`] is what its instants may look like. Blank
-//! lines and those that begin with `#` are passed over, and so is a first line without an instant: the names of the
-//! columns. Logs are written when requests end, so the instants need not be in order.
+//! A log is text, or gzip (RFC 1952), with a request in each line; [`Instant`] is what its instants may look like.
+//! Blank lines and those that begin with `#` are passed over, and so is a first line without an instant: the names of
+//! the columns. Logs are written when requests end, so the instants need not be in order.
 //!
 //! Where the first instant is, there are all: in a date in brackets, as in access logs, or in that column. A number
 //! elsewhere is never taken for one.
@@ -34,12 +34,12 @@ const MAX_SECONDS: u64 = 10_000_000_000;
 
 const SAY_WHEN: &str = "write seconds, such as `12.345`, or a date, such as `2023-11-16T18:17:03Z`";
 
-/// Reads the instants before `end` of the trace at `path`, played `speed` times as fast, in order; at most `most`. With them
-/// for each instant what the lines say of what is `wanted`, or nothing if nothing is.
+/// Reads the instants before `end` of the trace at `path`, played `speed` times as fast, in order; at most `most`. With
+/// them for each instant what the lines say of what is `wanted`, or nothing if nothing is.
 ///
-/// Dates and seconds since 1970 count from the earliest in the file, other seconds from the start of the run. If the whole
-/// log has whole seconds, those that are equal are spread evenly over their second: they did not come at once, the
-/// log only does not say when. The order of lines makes no difference, but among those that come at one instant.
+/// Dates and seconds since 1970 count from the earliest in the file, other seconds from the start of the run. If the
+/// whole log has whole seconds, those that are equal are spread evenly over their second: they did not come at once,
+/// the log only does not say when. The order of lines makes no difference, but among those that come at one instant.
 ///
 /// # Errors
 /// What is wrong with the file, with the line, and how to mend it.

@@ -23,8 +23,8 @@ use profile::{Evidence, Profile};
 use reach::Reach;
 use swing::{Danger, Half, Halves, Swing, Work};
 
-/// Standard errors by which the elasticity of cycles must be below `found` to open a window: there are thousands of cycles, and an opening
-/// by chance makes all of them wait.
+/// Standard errors by which the elasticity of cycles must be below `found` to open a window: there are thousands of
+/// cycles, and an opening by chance makes all of them wait.
 const CERTAIN: f64 = 2.0;
 
 /// Share of a limit that a class may take unloaded: from there on no window can keep it.
@@ -394,8 +394,8 @@ fn place_of(nodes: &Nodes, window: usize) -> (usize, GroupId) {
 }
 
 /// Slots that the guarantees need of a group in a sub-queue, as far as service times are known. How they divide is said
-/// by what is in flight; with nothing in flight every sub-queue has an equal part, and the windows find their sizes from
-/// there.
+/// by what is in flight; with nothing in flight every sub-queue has an equal part, and the windows find their sizes
+/// from there.
 fn slots(nodes: &Nodes, classes: &Classes, windows: &[Window], group: GroupId, sub_queue: usize) -> f64 {
     let slots: f64 = nodes.shares(group).map(|(pool, share)| classes.pool_slots[pool] * share).sum();
     let in_flight = |window: &Window| f64::from(window.in_flight) + 1.0;

@@ -1,25 +1,25 @@
-//! Surplus bounded by time: a request beyond the guarantees is released only if, should it stay as long as its class's requests do,
-//! what is owed meanwhile still meets its limits.
+//! Surplus bounded by time: a request beyond the guarantees is released only if, should it stay as long as its class's
+//! requests do, what is owed meanwhile still meets its limits.
 //!
-//! Source: our own, with the insight of two works: long requests must not reach every slot (2DFQ: Mace et al., SIGCOMM 2016), and
-//! slots kept free for short ones bound their waits (Perséphone: Demoulin et al., SOSP 2021). Unlike these it knows neither sizes nor
-//! workers. A slot that surplus has taken is gone until its request ends, so what matters is *how long* that is, against the
-//! *slack* of what is owed: the limit less the time in flight.
+//! Source: our own, with the insight of two works: long requests must not reach every slot (2DFQ: Mace et al., SIGCOMM
+//! 2016), and slots kept free for short ones bound their waits (Perséphone: Demoulin et al., SOSP 2021). Unlike these
+//! it knows neither sizes nor workers. A slot that surplus has taken is gone until its request ends, so what matters is
+//! *how long* that is, against the *slack* of what is owed: the limit less the time in flight.
 //!
-//! Let a candidate's class hold a slot for T (mean residual time of what is in flight, E[h²]/E[h], or its mean age if that is more),
-//! and let the tightest slack of the other claimants be S. Of what stays shorter than S only the part T/S is in the way: it is gone
-//! before it hurts. So a class blocks b = min(1, T/S) of each slot that it has. Claimants need L = Σ min(g, λ)·h slots on average,
-//! and in a time T the work L·T + 2·√(V·T) with V = Σ min(g, λ)·h² (arrivals are at most as bursty as a Poisson stream). It must be
-//! done with m slots by the time T + S:
+//! Let a candidate's class hold a slot for T (mean residual time of what is in flight, E[h²]/E[h], or its mean age if
+//! that is more), and let the tightest slack of the other claimants be S. Of what stays shorter than S only the part
+//! T/S is in the way: it is gone before it hurts. So a class blocks b = min(1, T/S) of each slot that it has. Claimants
+//! need L = Σ min(g, λ)·h slots on average, and in a time T the work L·T + 2·√(V·T) with V = Σ min(g, λ)·h² (arrivals
+//! are at most as bursty as a Poisson stream). It must be done with m slots by the time T + S:
 //!
 //! > m ≥ (L·T + 2·√(V·T)) / (T + S),  m = B − Σ blocked − b
 //!
-//! with B the window. Short requests have b near 0 and never notice. Long ones get a cap by themselves, the lower the longer they stay
-//! and the tighter the limits are. For very long ones it is B − L.
+//! with B the window. Short requests have b near 0 and never notice. Long ones get a cap by themselves, the lower the
+//! longer they stay and the tighter the limits are. For very long ones it is B − L.
 //!
-//! The same bounds a claimant's requests beyond its own part, g × declared time, once contention has been seen: a class that is more
-//! expensive than declared is owed its capacity. A class without a guarantee has no claim, but a share of what is left: where its
-//! requests do not fit, it earns a twentieth of the window.
+//! The same bounds a claimant's requests beyond its own part, g × declared time, once contention has been seen: a class
+//! that is more expensive than declared is owed its capacity. A class without a guarantee has no claim, but a share of
+//! what is left: where its requests do not fit, it earns a twentieth of the window.
 
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
@@ -31,7 +31,8 @@ use crate::time::{Time, nanos};
 /// Between two looks at all active classes, in nanoseconds: short against any limit.
 const TICK: u64 = 20_000_000;
 
-/// Active classes for which a look may take as long; more are looked at less often, so that it costs the same share of time.
+/// Active classes for which a look may take as long; more are looked at less often, so that it costs the same share of
+/// time.
 const CLASSES: u64 = 2000;
 
 /// Seconds over which arrivals are averaged: the depth of the buckets.
@@ -46,7 +47,8 @@ const KNOWN: f64 = 16.0;
 /// Standard deviations of the work that arrives for which there is to be room: one burst in forty is larger.
 const DEVIATIONS: f64 = 2.0;
 
-/// Part of a declared need that a class may have in flight although contention has been seen: at the knee all take half as long again.
+/// Part of a declared need that a class may have in flight although contention has been seen: at the knee all take half
+/// as long again.
 const PART: f64 = 1.5;
 
 /// Share of a limit that is left for waiting at least, however long its class is in flight now.

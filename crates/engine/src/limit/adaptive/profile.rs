@@ -1,16 +1,16 @@
 //! The profile of one class on one group of machines: does its time in flight rise with the number in flight?
 //!
-//! Source: our own. A request that waits for others in flight takes longer the more there are. One that waits for a database, for
-//! a client or for a timer does not. So contention is a slope: the regression of ln(seconds in flight) on
-//! ln(requests on its machine at its release), over the latest completions of the class. It needs no probe, since queues and machines
-//! are never equally long for long, and no figure of the cluster.
+//! Source: our own. A request that waits for others in flight takes longer the more there are. One that waits for a
+//! database, for a client or for a timer does not. So contention is a slope: the regression of ln(seconds in flight) on
+//! ln(requests on its machine at its release), over the latest completions of the class. It needs no probe, since
+//! queues and machines are never equally long for long, and no figure of the cluster.
 //!
-//! Contention raises times at most in proportion to the number in flight. Times that rise further have another cause: requests that
-//! cost more, or a dependency that slowed down. Then everything known is of another time, and the profile begins again
-//! (a cumulative-sum test: Page 1954).
+//! Contention raises times at most in proportion to the number in flight. Times that rise further have another cause:
+//! requests that cost more, or a dependency that slowed down. Then everything known is of another time, and the profile
+//! begins again (a cumulative-sum test: Page 1954).
 
-/// Completions that the profile remembers at least: a slope of 1 over a factor of 1.5 is told from 0 by three standard errors of
-/// exponential times.
+/// Completions that the profile remembers at least: a slope of 1 over a factor of 1.5 is told from 0 by three standard
+/// errors of exponential times.
 const COMPLETIONS: f64 = 200.0;
 
 /// Seconds of completions that it remembers, if these are more: a slow drift must not be forgotten as it happens.
@@ -19,11 +19,12 @@ const SECONDS: f64 = 4.0;
 /// Completions before it says anything: the mean of 20 exponential logarithms is within 0.3.
 const FIRST: f64 = 30.0;
 
-/// Variance of ln(requests on the machine) from which on there is something to compare: a standard deviation of a fifth.
+/// Variance of ln(requests on the machine) from which on there is something to compare: a standard deviation of a
+/// fifth.
 const SPREAD: f64 = 0.04;
 
-/// Standard errors by which a slope must differ: it is looked at after every completion, and a chance of one in twenty would come true
-/// within seconds.
+/// Standard errors by which a slope must differ: it is looked at after every completion, and a chance of one in twenty
+/// would come true within seconds.
 const CERTAIN: f64 = 3.0;
 
 /// Slope from which on it is contention: at the corner of a sharp knee half of the range is flat.
@@ -32,11 +33,12 @@ const CONTENTION: f64 = 0.25;
 /// Slope below which requests do not wait for one another.
 const FREE: f64 = 0.5;
 
-/// Standard deviation of ln(seconds) that is assumed at least: times that hardly vary must not make trifles significant.
+/// Standard deviation of ln(seconds) that is assumed at least: times that hardly vary must not make trifles
+/// significant.
 const LEAST_SD: f64 = 0.5;
 
-/// Sum of standardised residuals, each less [`DRIFT`] and at most [`MOST`], at which times have changed: seven completions at 20
-/// times the time, some thirty at 1.6 times. By chance it is reached once in 20,000 excursions.
+/// Sum of standardised residuals, each less [`DRIFT`] and at most [`MOST`], at which times have changed: seven
+/// completions at 20 times the time, some thirty at 1.6 times. By chance it is reached once in 20,000 excursions.
 const CHANGED: f64 = 10.0;
 const DRIFT: f64 = 0.5;
 
@@ -61,7 +63,8 @@ pub(super) enum Evidence {
     Free,
 }
 
-/// Weighted means, variances and covariance of x = ln(requests on the machine at the release) and y = ln(seconds in flight).
+/// Weighted means, variances and covariance of x = ln(requests on the machine at the release) and y = ln(seconds in
+/// flight).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Profile {
     count: f64,
@@ -97,8 +100,8 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// A good answer at `now` (seconds on the engine's clock) after `seconds` in flight; `among` requests were on its machine when it
-    /// was released, itself included.
+    /// A good answer at `now` (seconds on the engine's clock) after `seconds` in flight; `among` requests were on its
+    /// machine when it was released, itself included.
     /// `left` are on it now.
     pub(super) fn completed(&mut self, now: f64, (among, left): (u32, u32), seconds: f64) -> Evidence {
         self.gap += GAP * ((now - self.at).clamp(0.0, 1.0) - self.gap);
@@ -198,9 +201,11 @@ mod tests {
         let mut random = Random::new(9);
         let mut profile = Profile::default();
         last(&mut profile, 0, 500, |n| (1 + n % 3, draw(&mut random, 0.025)));
-        // By Little's law the number in flight follows, but a request that is released before it has done so is slow already.
+        // By Little's law the number in flight follows, but a request that is released before it has done so is slow
+        // already.
         let seen = last(&mut profile, 500, 400, |n| (1 + (n / 10).min(60), draw(&mut random, 0.5)));
-        // Requests of three numbers in flight have shown that they do not wait for one another, until the change is certain.
+        // Requests of three numbers in flight have shown that they do not wait for one another, until the change is
+        // certain.
         let other = seen.iter().position(|evidence| *evidence != Evidence::Free);
         assert!(other.is_some_and(|at| at < 10 && seen[at] == Evidence::Changed), "{seen:?}");
         assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");

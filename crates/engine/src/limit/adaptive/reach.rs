@@ -1,32 +1,33 @@
 //! How far owed requests may go beyond the window.
 //!
-//! Source: our own. What is owed is held back only by contention that has been *seen*: a queue in front of nodes that have room serves
-//! no class. While a group is open, its reach grows by one for each completion that finds it used, as the congestion window of TCP
-//! does in slow start (Jacobson 1988). So it doubles within a time in flight, and nodes that hang, and complete nothing, cannot
-//! fill it. Once requests are seen to wait for one another ([`super::profile`], or the elasticity of a swing) the group is closed: the window, which
-//! seeks the knee, bounds what is owed as well.
+//! Source: our own. What is owed is held back only by contention that has been *seen*: a queue in front of nodes that
+//! have room serves no class. While a group is open, its reach grows by one for each completion that finds it used, as
+//! the congestion window of TCP does in slow start (Jacobson 1988). So it doubles within a time in flight, and nodes
+//! that hang, and complete nothing, cannot fill it. Once requests are seen to wait for one another ([`super::profile`],
+//! or the elasticity of a swing) the group is closed: the window, which seeks the knee, bounds what is owed as well.
 //!
-//! By Little's law a class that keeps to g needs g × (time in flight) slots. Half of a limit is for that, so Σ g × limit/2 bounds the reach: a
-//! burst of all buckets at once would make every request late that comes behind it.
+//! By Little's law a class that keeps to g needs g × (time in flight) slots. Half of a limit is for that, so Σ g ×
+//! limit/2 bounds the reach: a burst of all buckets at once would make every request late that comes behind it.
 //!
-//! It opens again if requests are seen not to wait for one another, or for a trial if times in flight change for another reason. A
-//! trial that shows contention is not repeated for a while, twice as long each time. The other way round, a limit that is missed while
-//! a group is open raises a doubt: it is closed at half of what is in flight, which shows whether times fall.
+//! It opens again if requests are seen not to wait for one another, or for a trial if times in flight change for
+//! another reason. A trial that shows contention is not repeated for a while, twice as long each time. The other way
+//! round, a limit that is missed while a group is open raises a doubt: it is closed at half of what is in flight, which
+//! shows whether times fall.
 
 use core::time::Duration;
 
 use crate::time::Time;
 
-/// Requests on each machine that may be in flight before anything is known: a few for each processor. It doubles within a time in
-/// flight.
+/// Requests on each machine that may be in flight before anything is known: a few for each processor. It doubles within
+/// a time in flight.
 const FIRST: f64 = 8.0;
 
 /// First pause after a trial or a doubt that came to nothing, and the longest: a trial costs about two times in flight.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Weight of the latest answer in what classes showed, and the share of answers that decides, from -1 to 1: three of four, and at least
-/// fourteen in a row.
+/// Weight of the latest answer in what classes showed, and the share of answers that decides, from -1 to 1: three of
+/// four, and at least fourteen in a row.
 const VOTE: f64 = 0.05;
 const MAJORITY: f64 = 0.5;
 
@@ -104,8 +105,8 @@ impl Reach {
         pause
     }
 
-    /// Times in flight have changed for another reason than contention. `used` are the window's size and the owed requests in
-    /// flight: from there on it grows again.
+    /// Times in flight have changed for another reason than contention. `used` are the window's size and the owed
+    /// requests in flight: from there on it grows again.
     pub(super) fn changed(&mut self, now: Time, used: [u32; 2]) {
         let used = f64::from(used[0].max(used[1]));
         self.shown = 0.0;
@@ -119,8 +120,8 @@ impl Reach {
         }
     }
 
-    /// A class showed that its requests wait for one another, or that they do not. Classes may contradict one another: a class whose own
-    /// dependency slows down has more in flight the slower it is. Most of the latest answers decide.
+    /// A class showed that its requests wait for one another, or that they do not. Classes may contradict one another:
+    /// a class whose own dependency slows down has more in flight the slower it is. Most of the latest answers decide.
     pub(super) fn shows(&mut self, contention: bool) -> Option<bool> {
         let shown = if contention { 1.0 } else { -1.0 };
         self.shown += VOTE * (shown - self.shown);
@@ -148,7 +149,8 @@ impl Reach {
         self.pause = PAUSE;
     }
 
-    /// A limit is missed although nothing owed is held back. True if it is to be found out whether requests wait for one another.
+    /// A limit is missed although nothing owed is held back. True if it is to be found out whether requests wait for
+    /// one another.
     pub(super) fn doubts(&mut self, now: Time) -> bool {
         if !self.is_open() || now < self.next_doubt {
             return false;

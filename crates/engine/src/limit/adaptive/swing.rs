@@ -14,8 +14,8 @@
 //! but those that do not end within their half are missing, which hides just the slow ones.) B then moves by
 //! a factor exp(gain · (target − e) · ln(W high / W low)): up while more requests inside still bring more, down
 //! while they only wait there. The product is computed without the quotient, so that a swing that came about
-//! only in part moves B little and not wildly. Until e has exceeded one half for the first time B grows by half a cycle instead:
-//! then the knee is far off. A cycle costs nothing but a little response time: no request is shed to measure,
+//! only in part moves B little and not wildly. Until e has exceeded one half for the first time B grows by half a cycle
+//! instead: then the knee is far off. A cycle costs nothing but a little response time: no request is shed to measure,
 //! no minimum of response times is remembered, so there is nothing to drift.
 //!
 //! A limit that is in danger comes first: if a class computes so long that less than `compute_share` of what
@@ -35,18 +35,19 @@ use crate::time::Time;
 /// A half cycle that has not seen its completions after as many seconds is given up.
 const PATIENCE: f64 = 10.0;
 
-/// How much longer the high half lasts than the low one once the knee has been found. Only the low half lacks work, a twenty-fifth
-/// of it, so a cycle costs a three-hundredth.
+/// How much longer the high half lasts than the low one once the knee has been found. Only the low half lacks work, a
+/// twenty-fifth of it, so a cycle costs a three-hundredth.
 const STEADY: f64 = 10.0;
 
-/// Short cycles after contention has been seen: the knee that it shows is rough, and the base falls by two percent a cycle.
+/// Short cycles after contention has been seen: the knee that it shows is rough, and the base falls by two percent a
+/// cycle.
 const SETTLED: u32 = 40;
 
 /// Part of what earlier cycles showed that still counts: two and a half cycles of memory.
 const KEPT: f64 = 0.6;
 
-/// Logarithm by which the number in flight may differ from the window in a half cycle that counts. Where it differs more, arrivals or
-/// requests that stay long moved it, and not the window.
+/// Logarithm by which the number in flight may differ from the window in a half cycle that counts. Where it differs
+/// more, arrivals or requests that stay long moved it, and not the window.
 const SWUNG: f64 = 0.15;
 
 /// What one class computed in the two halves of a cycle in one group.
@@ -321,8 +322,8 @@ impl Swing {
         self.base = knee.max(self.least);
     }
 
-    /// So many in flight, by Little's law, have been answered in this half without a sign of contention: the knee is no lower. What
-    /// hangs is not among them.
+    /// So many in flight, by Little's law, have been answered in this half without a sign of contention: the knee is no
+    /// lower. What hangs is not among them.
     pub(in crate::limit) fn proven(&mut self, now: Time) {
         let seconds = now.since(self.counts_from).as_secs_f64();
         if seconds > 0.0 {

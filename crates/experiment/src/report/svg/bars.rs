@@ -1,8 +1,8 @@
 //! Bars in groups that stand beside one another, each a stack of parts: what several disciplines make of the same
 //! traffic.
 //!
-//! Source of the form: Feng and Lin's mQoS (2005), Figs. 9, 10 and 12–14, which have a chart for each scheduler; here all
-//! stand on one axis, so that heights can be compared.
+//! Source of the form: Feng and Lin's mQoS (2005), Figs. 9, 10 and 12–14, which have a chart for each scheduler; here
+//! all stand on one axis, so that heights can be compared.
 
 use std::fmt::Write as _;
 

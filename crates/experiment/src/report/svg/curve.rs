@@ -1,6 +1,6 @@
-//! The figure of an experiment whose phases are points of a curve: what was served, the response time and the share shed,
-//! each over what the phases vary. A figure has one group; colours are classes, so that figures of several groups, all on
-//! the same axes, can be compared by eye.
+//! The figure of an experiment whose phases are points of a curve: what was served, the response time and the share
+//! shed, each over what the phases vary. A figure has one group; colours are classes, so that figures of several
+//! groups, all on the same axes, can be compared by eye.
 //!
 //! Source of the form: Le Baron and Elkan, *A New Architecture for Differentiated Quality of Services in Web
 //! Applications*, Fig. 1, whose three variables these are (Sec. 6). The published points stand in the figure of the
@@ -20,8 +20,8 @@ const HEIGHT: f64 = 190.0;
 /// Below a panel: the figures of its axis, its name, and the title of a panel underneath.
 const BELOW: f64 = 66.0;
 
-/// Response times that differ more than so many times are drawn on a logarithmic scale: on an even one the smaller would
-/// all lie at the bottom. Two powers of ten.
+/// Response times that differ more than so many times are drawn on a logarithmic scale: on an even one the smaller
+/// would all lie at the bottom. Two powers of ten.
 const LOGARITHMIC_FROM: f64 = 100.0;
 
 /// An axis that would begin at 0 begins later if more than this share of it would be empty.
@@ -43,8 +43,8 @@ const FIGURES: [fn(&Point) -> Option<Spread>; 3] = [|p| Some(p.served), |p| p.re
 const PAPERS: [fn(&OutlinedFigure) -> Option<f64>; 3] =
     [|f| f.served_per_s, |f| f.response_time_ms, |f| f.shed.map(|share| share * 100.0)];
 
-/// The figure of one group: its panels beside each other if it is the only one, otherwise above each other. The group is
-/// one of the curve's report.
+/// The figure of one group: its panels beside each other if it is the only one, otherwise above each other. The group
+/// is one of the curve's report.
 #[must_use]
 pub fn curve(curve: &Curve<'_>, group: &Group) -> String {
     let across = curve.report.groups.len() == 1;

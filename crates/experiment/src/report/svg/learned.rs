@@ -1,6 +1,6 @@
-//! The figure of a learned page table: what it believed of each route and resource over time, its standard error, and the
-//! truth. A row of panels for each route, a column for each resource. Every panel has its own axis from 0 on, so that an
-//! error looks as large as it is beside its cost.
+//! The figure of a learned page table: what it believed of each route and resource over time, its standard error, and
+//! the truth. A row of panels for each route, a column for each resource. Every panel has its own axis from 0 on, so
+//! that an error looks as large as it is beside its cost.
 
 use std::fmt::Write as _;
 
@@ -29,8 +29,8 @@ const MOST_DRAWN: usize = 8;
 /// Most places of a panel that tell their figures under the pointer.
 const MOST_TOLD: f64 = 60.0;
 
-/// Standard errors beyond so much of the largest cost are drawn at the border: before anything was learned they are several
-/// times the cost, and what matters would lie flat at the bottom.
+/// Standard errors beyond so much of the largest cost are drawn at the border: before anything was learned they are
+/// several times the cost, and what matters would lie flat at the bottom.
 const ROOM: f64 = 1.2;
 
 /// Colours that no other figure has.

@@ -21,8 +21,8 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// The figure of `lines`, at most as many as there are colours, over `length` seconds; `title` says what is drawn and its
-/// unit, and the axis ends at `highest`.
+/// The figure of `lines`, at most as many as there are colours, over `length` seconds; `title` says what is drawn and
+/// its unit, and the axis ends at `highest`.
 #[must_use]
 pub fn over_time(title: &str, lines: &[Line], length: f64, highest: f64) -> String {
     let width = MULTIPLE.width;

@@ -92,8 +92,8 @@ fn decades(lowest: f64, highest: f64) -> impl Iterator<Item = f64> {
     (first..first.saturating_add(40)).map(|power| 10_f64.powi(power)).take_while(move |at| *at <= highest * 1.000_001)
 }
 
-/// A logarithmic axis for figures from `least` to `most`, both above 0: from the power of ten below the least to 1, 2 or
-/// 5 times one above the largest.
+/// A logarithmic axis for figures from `least` to `most`, both above 0: from the power of ten below the least to 1, 2
+/// or 5 times one above the largest.
 pub(crate) fn log_axis_for(least: f64, most: f64) -> (f64, f64) {
     (10_f64.powf(least.log10().floor()), round_step(most * 1.04, 1.0))
 }

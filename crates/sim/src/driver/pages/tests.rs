@@ -44,8 +44,8 @@ fn a_table_is_learned_from_nothing() {
     near(costs(&["policy.page_table=learned"], 1), 0.006, 0.3);
 }
 
-/// `mqos-utilisation` with a table that is learned and so many nodes, which are always full: from 120 s on the requests of
-/// one kind of page have another demand. What was found a minute later, by streams.
+/// `mqos-utilisation` with a table that is learned and so many nodes, which are always full: from 120 s on the requests
+/// of one kind of page have another demand. What was found a minute later, by streams.
 fn full(nodes: usize, kind: usize, before: &str, after: &str) -> [Shares; 3] {
     let demand = format!("[{{ {before} }}, {{ at: 120s, demand: {{ {after} }} }}]");
     let names: Vec<String> = (0..nodes).map(|node| format!("s{node}:80")).collect();

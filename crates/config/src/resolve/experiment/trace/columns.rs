@@ -1,11 +1,13 @@
 //! Columns: what the lines of a log say that their requests take.
 //!
-//! A column has a name of the log's head (its first line, or `#Fields:` as in W3C's Extended Log File Format), or a number
-//! that counts from 1. Fields are separated by the first of tab, comma and semicolon that the head has (the first line with
-//! an instant, if there is no head), else by spaces. What stands in quotation marks is one field, and where spaces
-//! separate so is what stands in brackets: the columns of an access log have the numbers that its manual gives them.
+//! A column has a name of the log's head (its first line, or `#Fields:` as in W3C's Extended Log File Format), or a
+//! number that counts from 1. Fields are separated by the first of tab, comma and semicolon that the head has (the
+//! first line with an instant, if there is no head), else by spaces. What stands in quotation marks is one field, and
+//! where spaces separate so is what stands in brackets: the columns of an access log have the numbers that its manual
+//! gives them.
 //!
-//! Departures: `-` is nothing, as logs write it where a reply has no body. A quotation mark in a quoted field is written `\"`.
+//! Departures: `-` is nothing, as logs write it where a reply has no body. A quotation mark in a quoted field is
+//! written `\"`.
 
 use std::time::Duration;
 
@@ -13,8 +15,8 @@ use crate::errors::{Complaint, listed, quoted};
 use crate::experiment::PARTS;
 use crate::file::Traced;
 
-/// Longest that one request may take of one part unless the experiment says `most`: an hour, as for emulated nodes. Longer is
-/// a wrong unit.
+/// Longest that one request may take of one part unless the experiment says `most`: an hour, as for emulated nodes.
+/// Longer is a wrong unit.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What a request takes of each part, in nanoseconds.

@@ -2,8 +2,8 @@
 //!
 //! Three ways: seconds; the date of the Common Log Format, `01/Aug/1995:00:00:01 -0400` (Apache HTTP Server's manual,
 //! "Log Files"); and `2023-11-16T18:17:03Z` (RFC 3339, sec. 5.6). Departures, all towards what servers really
-//! write: a date may have a fraction of any length (HAProxy's has milliseconds), may lack its zone and then is UTC, and a
-//! space or a tab may stand in place of the `T`.
+//! write: a date may have a fraction of any length (HAProxy's has milliseconds), may lack its zone and then is UTC, and
+//! a space or a tab may stand in place of the `T`.
 
 use std::time::Duration;
 
