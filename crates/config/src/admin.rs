@@ -4,9 +4,9 @@
 //! clients (the keys of templates) are shown as UTF-8 with odd bytes replaced and control characters
 //! escaped, and cut, so that a page of classes stays small and cannot steer a terminal.
 
+mod groups;
 mod pages;
 mod resources;
-mod surplus;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,11 +16,10 @@ use serde::{Deserialize, Serialize};
 use weirgate_engine as engine;
 
 use crate::report::Active;
-use crate::resolve::span_text;
+pub use groups::{Group, Moved, Surplus, why};
 pub use pages::{PageTable, Route};
 use resources::by_name;
 pub use resources::{Resource, Rounds};
-pub use surplus::Surplus;
 
 /// Most characters of a template's key that are shown.
 const MAX_KEY_CHARS: usize = 128;
@@ -68,26 +67,6 @@ pub struct Snapshot {
     /// Slot-seconds per second of the usable nodes; absent if unknown of one of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usable_capacity: Option<f64>,
-}
-
-/// A group of nodes that serve the same pools, and its window.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Group {
-    /// The resource that its requests take most of, where the group has a window for each.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resource: Option<String>,
-    /// The pools' names.
-    pub pools: Vec<String>,
-    /// Requests that may be inside; absent without a limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub window: Option<u32>,
-    /// Requests inside.
-    pub outstanding: u32,
-    /// What bounds surplus beside the window, under disciplines that tell it from what is owed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub surplus: Option<Surplus>,
-    /// Why the window moved last.
-    pub moved: Moved,
 }
 
 /// A tag of waiting requests.
@@ -141,19 +120,6 @@ pub struct Set {
     /// CPUs that were asked for in the last period, refused requests included; before the first, what its size was
     /// taken from.
     pub demand: f64,
-}
-
-/// The window's last move.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Moved {
-    /// Seconds since the gateway started.
-    pub at_seconds: f64,
-    /// From how many requests.
-    pub from: u32,
-    /// To how many.
-    pub to: u32,
-    /// Why, for people.
-    pub why: String,
 }
 
 /// One node.
@@ -352,18 +318,7 @@ impl Snapshot {
             outstanding: snapshot.outstanding,
             waiting: snapshot.waiting,
             moved: Moved::new(&snapshot.moved, &class_name),
-            groups: snapshot
-                .groups
-                .iter()
-                .map(|group| Group {
-                    resource: group.resource.clone(),
-                    pools: group.pools.clone(),
-                    window: group.window,
-                    outstanding: group.outstanding,
-                    surplus: group.surplus.map(Surplus::from),
-                    moved: Moved::new(&group.moved, &class_name),
-                })
-                .collect(),
+            groups: snapshot.groups.iter().map(|group| Group::new(group, &class_name)).collect(),
             classes: snapshot.classes,
             nodes: snapshot.nodes.iter().map(Node::from).collect(),
             partitions: snapshot.partitions.iter().map(Partition::from).collect(),
@@ -374,50 +329,6 @@ impl Snapshot {
             demanded_capacity: snapshot.demanded_capacity,
             usable_capacity: snapshot.usable_capacity,
         }
-    }
-}
-
-impl Moved {
-    fn new(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> Moved {
-        Moved { at_seconds: moved.at.as_secs_f64(), from: moved.from, to: moved.to, why: why(moved, class_name) }
-    }
-}
-
-/// Why the window moved, in words: `up 2: class SmallCorp computes in 41 ms, below half of its limit 200 ms`.
-#[must_use]
-pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> String {
-    let compared = |class, compute, limit, relation| {
-        let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
-        format!("class {name} computes in {compute}, {relation} half of its limit {limit}")
-    };
-    let reason = match moved.why {
-        engine::Why::First => return format!("first window: {}", moved.to),
-        engine::Why::Nodes { usable, all } => format!("{usable} of {all} nodes are usable"),
-        engine::Why::BelowHalf { class, compute, limit } => compared(class, compute, limit, "below"),
-        engine::Why::AboveHalf { class, compute, limit } => compared(class, compute, limit, "above"),
-        engine::Why::NoLimit => "no class has a response-time limit".to_owned(),
-        engine::Why::NotFull => "compute times allow more, but the window held no request back".to_owned(),
-        engine::Why::Reconfigured => "a new policy set it".to_owned(),
-        engine::Why::Elasticity { elasticity, searching } => {
-            let verdict = match (searching, elasticity) {
-                (true, _) => "the knee is far off",
-                (false, e) if e < 0.5 => "more inside still brings more",
-                (false, _) => "the knee is near",
-            };
-            format!("response times follow the window by {elasticity:.2}: {verdict}")
-        }
-        engine::Why::Gradient { gradient } => format!("long-term over short-term response times give {gradient:.2}"),
-        engine::Why::InTime => "answers come in time while the window is in use".to_owned(),
-        engine::Why::Late => "an answer was late or a request failed".to_owned(),
-        engine::Why::Endangered { class, compute, limit } => {
-            let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
-            format!("class {name} computes in {compute}, too much of its limit {limit}")
-        }
-    };
-    match (moved.from, moved.to) {
-        (from, to) if to > from => format!("up {}: {reason}", to - from),
-        (from, to) if to < from => format!("down {}: {reason}", from - to),
-        _ => format!("unchanged: {reason}"),
     }
 }
 

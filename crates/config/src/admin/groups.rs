@@ -1,0 +1,122 @@
+//! Groups of nodes with their windows, as JSON, and why a window moved, in words.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use weirgate_engine as engine;
+
+use crate::resolve::span_text;
+
+/// A group of nodes that serve the same pools, and its window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Group {
+    /// The resource that its requests take most of, where the group has a window for each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// The pools' names.
+    pub pools: Vec<String>,
+    /// Requests that may be inside; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Requests inside.
+    pub outstanding: u32,
+    /// What bounds surplus beside the window, under disciplines that tell it from what is owed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub surplus: Option<Surplus>,
+    /// Why the window moved last.
+    pub moved: Moved,
+}
+
+/// What bounds surplus and what is owed in one window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Surplus {
+    /// Owed requests that may be inside, whatever the window. Absent once requests have been seen to wait for one
+    /// another inside: then the window bounds them as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reach: Option<u32>,
+    /// Requests inside that were released as surplus.
+    pub outstanding: u32,
+    /// Requests inside beyond the bounds of their machines, which hang or were bounded since; the window does not count
+    /// them.
+    pub stuck: u32,
+    /// Slots that the classes with a guaranteed throughput need now.
+    pub needed: f64,
+    /// Slots that what is inside keeps from them for longer than their limits allow.
+    pub blocked: f64,
+}
+
+/// The window's last move.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Moved {
+    /// Seconds since the gateway started.
+    pub at_seconds: f64,
+    /// From how many requests.
+    pub from: u32,
+    /// To how many.
+    pub to: u32,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl Group {
+    pub(super) fn new(group: &engine::GroupSnapshot, class_name: impl Fn(engine::ClassId) -> String) -> Group {
+        Group {
+            resource: group.resource.clone(),
+            pools: group.pools.clone(),
+            window: group.window,
+            outstanding: group.outstanding,
+            surplus: group.surplus.map(Surplus::from),
+            moved: Moved::new(&group.moved, class_name),
+        }
+    }
+}
+
+impl From<engine::SurplusSnapshot> for Surplus {
+    fn from(surplus: engine::SurplusSnapshot) -> Surplus {
+        let engine::SurplusSnapshot { reach, outstanding, stuck, needed, blocked } = surplus;
+        Surplus { reach, outstanding, stuck, needed, blocked }
+    }
+}
+
+impl Moved {
+    pub(super) fn new(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> Moved {
+        Moved { at_seconds: moved.at.as_secs_f64(), from: moved.from, to: moved.to, why: why(moved, class_name) }
+    }
+}
+
+/// Why the window moved, in words: `up 2: class SmallCorp computes in 41 ms, below half of its limit 200 ms`.
+#[must_use]
+pub fn why(moved: &engine::Moved, class_name: impl Fn(engine::ClassId) -> String) -> String {
+    let compared = |class, compute, limit, relation| {
+        let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
+        format!("class {name} computes in {compute}, {relation} half of its limit {limit}")
+    };
+    let reason = match moved.why {
+        engine::Why::First => return format!("first window: {}", moved.to),
+        engine::Why::Nodes { usable, all } => format!("{usable} of {all} nodes are usable"),
+        engine::Why::BelowHalf { class, compute, limit } => compared(class, compute, limit, "below"),
+        engine::Why::AboveHalf { class, compute, limit } => compared(class, compute, limit, "above"),
+        engine::Why::NoLimit => "no class has a response-time limit".to_owned(),
+        engine::Why::NotFull => "compute times allow more, but the window held no request back".to_owned(),
+        engine::Why::Reconfigured => "a new policy set it".to_owned(),
+        engine::Why::Elasticity { elasticity, searching } => {
+            let verdict = match (searching, elasticity) {
+                (true, _) => "the knee is far off",
+                (false, e) if e < 0.5 => "more inside still brings more",
+                (false, _) => "the knee is near",
+            };
+            format!("response times follow the window by {elasticity:.2}: {verdict}")
+        }
+        engine::Why::Gradient { gradient } => format!("long-term over short-term response times give {gradient:.2}"),
+        engine::Why::InTime => "answers come in time while the window is in use".to_owned(),
+        engine::Why::Late => "an answer was late or a request failed".to_owned(),
+        engine::Why::Endangered { class, compute, limit } => {
+            let (name, compute, limit) = (class_name(class), span_text(compute), span_text(limit));
+            format!("class {name} computes in {compute}, too much of its limit {limit}")
+        }
+    };
+    match (moved.from, moved.to) {
+        (from, to) if to > from => format!("up {}: {reason}", to - from),
+        (from, to) if to < from => format!("down {}: {reason}", from - to),
+        _ => format!("unchanged: {reason}"),
+    }
+}
