@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use weirgate_engine as engine;
 
 use crate::report::Active;
-pub use groups::{Group, Moved, Surplus, why};
+pub use groups::{Contention, ContentionState, Group, Moved, Surplus, why};
 pub use pages::{PageTable, Route};
 use resources::by_name;
 pub use resources::{Resource, Rounds};

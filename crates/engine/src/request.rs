@@ -223,12 +223,23 @@ pub enum Action {
     },
 }
 
+/// Whether requests have been seen to wait for one another in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contention {
+    /// They have not: nothing that is owed is held back.
+    Unseen,
+    /// They had been, but times in flight have changed since: nothing that is owed is held back, on trial.
+    Trial,
+    /// They have, or it is being found out: the window bounds what is owed as well.
+    Seen,
+}
+
 /// When something happened last, for [`crate::Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
     /// When.
     pub at: Time,
-    /// From how many.
+    /// From how many. A window that swings is taken at its height.
     pub from: u32,
     /// To how many.
     pub to: u32,
@@ -289,6 +300,22 @@ pub enum Why {
     InTime,
     /// An answer was late, or a request failed.
     Late,
+    /// Requests were answered without a sign that they wait for one another: the knee is no lower than what was in
+    /// flight.
+    Answered,
+    /// Requests have been seen to wait for one another: the window begins at what was in flight then, and bounds what
+    /// is owed as well.
+    Contention,
+    /// A class computed so long that its limit is missed, although nothing owed was held back: the window bounds what
+    /// is owed for a while, to see whether times fall.
+    Doubted {
+        /// That class.
+        class: ClassId,
+        /// The guaranteed statistic of its compute time.
+        compute: Duration,
+        /// Its limit.
+        limit: Duration,
+    },
     /// A class computed so long that its limit is in danger.
     Endangered {
         /// That class.

@@ -10,7 +10,7 @@ use crate::demand::RESOURCES;
 use crate::dispatch::ServiceSet;
 use crate::engine::Engine;
 use crate::policy::{Guarantee, Statistic};
-use crate::request::{ClassId, Moved, NodeId, ShedReason};
+use crate::request::{ClassId, Contention, Moved, NodeId, ShedReason};
 use crate::time::Time;
 
 /// The engine as a whole.
@@ -64,6 +64,9 @@ pub struct GroupSnapshot {
     pub outstanding: u32,
     /// What bounds surplus beside the window, where load control tells it from what is owed.
     pub surplus: Option<SurplusSnapshot>,
+    /// Whether requests have been seen to wait for one another in flight, and since when. `None` if load control does
+    /// not look for it.
+    pub contention: Option<(Contention, Time)>,
     /// Why the window moved last.
     pub moved: Moved,
 }
@@ -334,6 +337,7 @@ impl Engine {
                     window: window.limit(),
                     outstanding: window.in_flight,
                     surplus: self.limit.surplus(index),
+                    contention: self.limit.contention(index),
                     moved: window.moved,
                 })
                 .collect(),

@@ -33,6 +33,30 @@ fn the_reason_of_a_move_is_a_sentence() {
         said(9, 9, engine::Why::NotFull),
         "unchanged: compute times allow more, but the window held no request back"
     );
+    assert_eq!(said(9, 12, engine::Why::Contention), "up 3: requests wait for one another in flight, from so many on");
+}
+
+/// The reason never says the opposite of what the window does.
+#[test]
+fn the_reason_fits_the_direction() {
+    let (class, compute, limit) = (engine::ClassId(1), Duration::from_millis(180), Duration::from_millis(200));
+    let said = |from, to, reason| why(&moved(from, to, reason), name);
+    let endangered = engine::Why::Endangered { class, compute, limit };
+    let danger = "class SmallCorp computes in 180 ms, too much of its limit 200 ms";
+    assert_eq!(said(12, 10, endangered), format!("down 2: {danger}"));
+    assert_eq!(said(10, 10, endangered), format!("unchanged: {danger}, but the guarantees need so many"));
+    let trial = "for a while the window bounds what is owed, to see whether times fall";
+    assert_eq!(said(10, 12, engine::Why::Doubted { class, compute, limit }), format!("up 2: {danger}: {trial}"));
+    for (from, to, elasticity, searching, verdict) in [
+        (10, 20, 0.1, true, "the knee is far off"),
+        (10, 11, 0.4, false, "more in flight brings more"),
+        (11, 10, 0.9, false, "requests wait for one another in flight"),
+        (10, 11, 1.2, false, "the guarantees need so many"),
+        (10, 10, 1.2, true, "the knee is near, or the guarantees need so many"),
+    ] {
+        let text = said(from, to, engine::Why::Elasticity { elasticity, searching });
+        assert!(text.ends_with(&format!("follow the window by {elasticity:.2}: {verdict}")), "{text}");
+    }
 }
 
 #[test]
@@ -56,6 +80,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
                 needed: 2.5,
                 blocked: 0.75,
             }),
+            contention: Some((engine::Contention::Seen, engine::Time::from_millis(1_250))),
             moved: moved(1, 3, engine::Why::NoLimit),
         }],
         classes: 2,
@@ -116,6 +141,7 @@ fn a_snapshot_has_base_units_and_no_nulls() {
             "groups": [{
                 "pools": ["web"], "window": 12, "outstanding": 3,
                 "surplus": { "outstanding": 1, "stuck": 0, "needed": 2.5, "blocked": 0.75 },
+                "contention": { "state": "seen", "since_seconds": 1.25 },
                 "moved": { "at_seconds": 1.5, "from": 1, "to": 3, "why": "up 2: no class has a response-time limit" },
             }],
             "classes": 2,

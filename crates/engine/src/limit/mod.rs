@@ -26,7 +26,7 @@ use crate::discipline::{Availability, LoadControl};
 use crate::dispatch::Nodes;
 use crate::index::{GroupId, Id};
 use crate::policy::{Guarantee, Policy};
-use crate::request::{ClassId, NodeId, Why};
+use crate::request::{ClassId, Contention, NodeId, Why};
 use crate::scheduler::{Scheduler, Standing};
 use crate::snapshot::SurplusSnapshot;
 use crate::time::Time;
@@ -542,6 +542,14 @@ impl Limit {
             Method::Adaptive(method) => method.nodes_changed(view, &mut self.windows),
             Method::Resources(method) => method.measure(view.nodes),
             Method::Linear(_) | Method::Slots | Method::Gradient(_) | Method::Aimd(_) => {}
+        }
+    }
+
+    /// Whether contention has been seen in a window, and since when. `None` if the method does not look for it.
+    pub(crate) fn contention(&self, window: usize) -> Option<(Contention, Time)> {
+        match &self.method {
+            Method::Adaptive(method) => Some(method.contention(window)),
+            _ => None,
         }
     }
 

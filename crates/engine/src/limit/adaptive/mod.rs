@@ -14,7 +14,7 @@ use crate::classify::Classes;
 use crate::discipline::Adaptive as Figures;
 use crate::dispatch::Nodes;
 use crate::index::{GroupId, Id, Table};
-use crate::request::{ClassId, NodeId, Why};
+use crate::request::{ClassId, Contention, Moved, NodeId, Why};
 use crate::scheduler::Standing;
 use crate::time::Time;
 
@@ -196,10 +196,12 @@ impl Adaptive {
                     if reach.contended(view.now) {
                         let in_flight = f64::from(window.in_flight);
                         let shared = in_flight / self.occupancy.slowdown(view.classes);
+                        let from = swing.high();
                         swing.begin_at((per_machine * machines).min(shared));
+                        window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
                     }
                 }
-                Evidence::Free if reach.shows(false) == Some(false) => reach.free(window.size),
+                Evidence::Free if reach.shows(false) == Some(false) => reach.free(view.now, window.size),
                 _ => {}
             }
         }
@@ -233,12 +235,15 @@ impl Adaptive {
             reach.bound(occupancy.owed_at_most(window));
             windows[window].reach = reach.size();
         }
-        if occupancy.misses() {
+        if let Some(class) = occupancy.misses() {
             let slowdown = occupancy.slowdown(view.classes);
+            let why = doubted(view.classes, class);
             for ((window, swing), reach) in windows.iter_mut().zip(swings).zip(reaches) {
                 if reach.doubts(view.now) {
+                    let from = swing.high();
                     swing.begin_at(f64::from(window.in_flight) / slowdown.max(2.0));
                     (window.size, window.reach) = (swing.size(), reach.size());
+                    window.moved = Moved { at: view.now, from, to: swing.high(), why };
                 }
             }
         }
@@ -251,6 +256,11 @@ impl Adaptive {
                 windows[group.row()].stuck = view.nodes.beyond_bounds(group);
             }
         }
+    }
+
+    /// Whether contention has been seen in a window, and since when.
+    pub(super) fn contention(&self, window: usize) -> (Contention, Time) {
+        self.reaches[window].contention()
     }
 
     fn plan(&mut self) {
@@ -269,6 +279,7 @@ impl Adaptive {
         let (danger, slowdown) = self.endangered(view, window);
         let work = self.work(view, window);
         let (swing, reach) = (&mut self.swings[window], &mut self.reaches[window]);
+        let from = swing.high();
         if reach.is_open() {
             swing.proven(view.now);
         }
@@ -286,7 +297,7 @@ impl Adaptive {
             if elasticity - error > self.figures.found {
                 reach.contended(view.now);
             } else if elasticity + CERTAIN * error < self.figures.found {
-                reach.free(windows[window].size);
+                reach.free(view.now, windows[window].size);
             }
         }
         if sub_queue == 0 {
@@ -296,10 +307,12 @@ impl Adaptive {
         swing.turn(view.now, half);
         let size = swing.size();
         windows[window].reach = reach.size();
-        match why {
-            Some(why) => windows[window].set(view.now, size, why),
-            None => windows[window].size = size,
+        // Two halves of a swing differ though the window stays, so it is told by its height.
+        let to = swing.high();
+        if let Some(why) = why.or((to != from).then_some(Why::Answered)) {
+            windows[window].moved = Moved { at: view.now, from, to, why };
         }
+        windows[window].size = size;
         self.spread(view, group);
     }
 
@@ -370,11 +383,13 @@ impl Adaptive {
             let slots = slots(view.nodes, view.classes, windows, group, sub_queue);
             let members = &view.nodes.groups[group];
             let swing = &mut self.swings[window];
+            let from = swing.high();
             swing.needs(view.now, slots, members.usable, members.weight);
             self.reaches[window].machines(members.usable);
             windows[window].reach = self.reaches[window].size();
             let why = Why::Nodes { usable: members.usable, all: members.machines() };
-            windows[window].set(view.now, swing.size(), why);
+            windows[window].moved = Moved { at: view.now, from, to: swing.high(), why };
+            windows[window].size = swing.size();
         }
         for group in view.nodes.groups.ids() {
             self.spread(view, group);
@@ -386,6 +401,13 @@ impl Adaptive {
 /// What surplus may use of a window.
 fn room(swings: &[Swing], reaches: &[Reach], window: usize) -> Room {
     Room { window, bound: swings[window].bound(), contended: !reaches[window].is_open() }
+}
+
+/// A class misses its limit although nothing that is owed is held back.
+fn doubted(classes: &Classes, class: ClassId) -> Why {
+    let compute = classes[class].expected.guaranteed().and_then(|value| Duration::try_from_secs_f64(value).ok());
+    let limit = classes.spec(class).guarantee.response_time.map(|rt| rt.limit);
+    Why::Doubted { class, compute: compute.unwrap_or_default(), limit: limit.unwrap_or_default() }
 }
 
 /// The sub-queue and the group of machines that a window is for.

@@ -157,8 +157,8 @@ pub(super) struct Occupancy {
     needs: Vec<Need>,
     /// By pool: L, V, what is blocked and the most that may be owed, while they are summed.
     sums: Vec<[f64; 4]>,
-    /// A limit is missed that could be kept.
-    missed: bool,
+    /// A class that misses a limit that could be kept.
+    missed: Option<ClassId>,
     at: Time,
     pub(super) next: Time,
 }
@@ -180,7 +180,7 @@ impl Occupancy {
             active: Vec::new(),
             needs: vec![Need::default(); windows],
             sums: vec![[0.0; 4]; pools],
-            missed: false,
+            missed: None,
             at: now,
             next: Time::NEVER,
         }
@@ -191,8 +191,8 @@ impl Occupancy {
         self.needs[window].most
     }
 
-    /// Is a limit missed that could be kept, by the time in flight alone?
-    pub(super) fn misses(&self) -> bool {
+    /// A class that misses a limit that could be kept, by the time in flight alone.
+    pub(super) fn misses(&self) -> Option<ClassId> {
         self.missed
     }
 
@@ -325,13 +325,15 @@ impl Occupancy {
         self.at = now;
         let contended = (0..self.needs.len()).all(|window| bounds(window).contended);
         let mut tightest = Tightest::NONE;
-        self.missed = false;
+        self.missed = None;
         self.sums.fill([0.0; 4]);
         for class in &self.active {
             let holding = &mut self.holdings[*class];
             let instant = f64::from(core::mem::take(&mut holding.arrivals)) / seconds.max(1e-9);
             holding.rate += (1.0 - (-seconds / RATE_OVER).exp()) * (instant - holding.rate);
-            self.missed |= claim(now, classes, *class, holding, contended, &mut self.sums, &mut tightest);
+            if claim(now, classes, *class, holding, contended, &mut self.sums, &mut tightest) {
+                self.missed = Some(*class);
+            }
         }
         let now_s = now.as_nanos() as f64 / 1e9;
         for class in &self.active {

@@ -16,6 +16,7 @@
 
 use core::time::Duration;
 
+use crate::request::Contention;
 use crate::time::Time;
 
 /// Requests on each machine that may be in flight before anything is known: a few for each processor. It doubles within
@@ -31,21 +32,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 const VOTE: f64 = 0.05;
 const MAJORITY: f64 = 0.5;
 
-/// Whether contention has been seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    /// It has not.
-    Open,
-    /// It had been, but times have changed since.
-    Trial,
-    /// It has.
-    Closed,
-}
-
 /// The reach of one window.
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
-    state: State,
+    state: Contention,
+    /// Since when it is in that state.
+    since: Time,
     /// Owed requests that may be in flight while it is open.
     size: f64,
     /// Most of them that could be answered within their limits.
@@ -60,7 +52,8 @@ pub(super) struct Reach {
 impl Reach {
     pub(super) fn new(now: Time) -> Reach {
         Reach {
-            state: State::Open,
+            state: Contention::Unseen,
+            since: now,
             size: 0.0,
             most: f64::INFINITY,
             shown: 0.0,
@@ -78,7 +71,20 @@ impl Reach {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        self.state != State::Closed
+        self.state != Contention::Seen
+    }
+
+    /// Its state, and since when.
+    pub(super) fn contention(&self) -> (Contention, Time) {
+        (self.state, self.since)
+    }
+
+    /// Puts it into a state. Returns the one before.
+    fn turn(&mut self, now: Time, state: Contention) -> Contention {
+        if self.state != state {
+            self.since = now;
+        }
+        core::mem::replace(&mut self.state, state)
     }
 
     /// Owed requests that may be in flight, whatever the window; 0 once contention has been seen.
@@ -111,12 +117,12 @@ impl Reach {
         let used = f64::from(used[0].max(used[1]));
         self.shown = 0.0;
         match self.state {
-            State::Closed if now >= self.next_trial => {
-                self.state = State::Trial;
+            Contention::Seen if now >= self.next_trial => {
+                self.turn(now, Contention::Trial);
                 self.size = used;
             }
-            State::Closed => {}
-            State::Open | State::Trial => self.size = self.size.min(used),
+            Contention::Seen => {}
+            Contention::Unseen | Contention::Trial => self.size = self.size.min(used),
         }
     }
 
@@ -130,10 +136,10 @@ impl Reach {
 
     /// Contention has been seen. True if it is news: then the window begins at the knee that was seen.
     pub(super) fn contended(&mut self, now: Time) -> bool {
-        if self.state == State::Trial {
+        if self.state == Contention::Trial {
             self.next_trial = now + self.paused();
         }
-        let news = core::mem::replace(&mut self.state, State::Closed) == State::Open;
+        let news = self.turn(now, Contention::Seen) == Contention::Unseen;
         if news {
             self.next_trial = now + self.paused();
         }
@@ -141,11 +147,11 @@ impl Reach {
     }
 
     /// Requests have been seen not to wait for one another. `window` is its size.
-    pub(super) fn free(&mut self, window: u32) {
-        if self.state == State::Closed {
+    pub(super) fn free(&mut self, now: Time, window: u32) {
+        if self.state == Contention::Seen {
             self.size = f64::from(window);
         }
-        self.state = State::Open;
+        self.turn(now, Contention::Unseen);
         self.pause = PAUSE;
     }
 
@@ -156,7 +162,7 @@ impl Reach {
             return false;
         }
         self.next_doubt = now + self.paused();
-        self.state = State::Closed;
+        self.turn(now, Contention::Seen);
         true
     }
 }
@@ -202,8 +208,9 @@ mod tests {
         let mut reach = Reach::new(AT(0));
         reach.machines(1);
         assert!(reach.doubts(AT(10)) && !reach.is_open());
-        reach.free(50);
+        reach.free(AT(20), 50);
         assert!(reach.is_open() && reach.size() == 50);
+        assert_eq!(reach.contention(), (Contention::Unseen, AT(20)));
         assert!(!reach.doubts(AT(500)), "it was asked a moment ago");
     }
 }
