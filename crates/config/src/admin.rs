@@ -239,6 +239,9 @@ pub struct Class {
     /// Agreed or learned time on an unloaded node; absent while unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_time_seconds: Option<f64>,
+    /// Its response-time limit is impossible by itself: shorter than its service time. Absent if it is not.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub limit_impossible: bool,
     /// What it got over the sliding window.
     pub achieved: Achieved,
 }
@@ -300,6 +303,11 @@ pub struct Achieved {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
 }
 
 fn seconds(span: Option<Duration>) -> Option<f64> {
@@ -409,6 +417,7 @@ impl From<&engine::ClassSnapshot> for Class {
             part: class.part,
             compute_time_seconds: seconds(class.compute_time),
             service_time_seconds: seconds(class.service_time),
+            limit_impossible: class.impossible,
             achieved: Achieved::from(&class.achieved),
         }
     }

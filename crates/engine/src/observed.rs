@@ -190,7 +190,7 @@ impl Observed {
         self.sample_sum += compute;
         self.sample_count += 1;
         let mean = self.sample_sum / f64::from(self.sample_count);
-        let first = self.counts.served < u64::from(SAMPLE);
+        let first = !self.has_learned();
         if self.sample_count >= SAMPLE {
             self.sample_sum = 0.0;
             self.sample_count = 0;
@@ -219,6 +219,11 @@ impl Observed {
     /// Learned service time in seconds.
     pub(crate) fn learned(&self) -> Option<f64> {
         self.learned
+    }
+
+    /// Whether that is of a whole sample. Until then a few slow answers make it long.
+    pub(crate) fn has_learned(&self) -> bool {
+        self.counts.served >= u64::from(SAMPLE)
     }
 
     /// What the class got over the window that ends at `now`. `service` is its service time in seconds.
@@ -389,6 +394,7 @@ mod tests {
             }
             observed.learned().unwrap()
         };
+        assert!((feed(0.050, 1) - 0.050).abs() < 1e-12);
         assert!((feed(0.008, 200) - 0.008).abs() < 1e-12);
         assert!((feed(0.040, 200) - 0.008).abs() < 1e-12);
         assert!((feed(0.004, 200) - 0.004).abs() < 1e-12);

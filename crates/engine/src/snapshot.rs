@@ -255,6 +255,9 @@ pub struct ClassSnapshot {
     pub compute_time: Option<Duration>,
     /// Agreed or learned service time on an unloaded node.
     pub service_time: Option<Duration>,
+    /// Its response-time limit is impossible by itself: shorter than its service time, so that no load control can keep
+    /// it.
+    pub impossible: bool,
     /// Over the sliding window.
     pub achieved: Achieved,
 }
@@ -414,6 +417,7 @@ impl Engine {
             },
             compute_time: state.expected.seconds().and_then(seconds),
             service_time: self.classes.service_time(id).and_then(seconds),
+            impossible: self.classes.is_impossible(id),
             achieved: state.observed.achieved(now, &spec.guarantee, self.classes.service_time(id)),
         }
     }

@@ -94,3 +94,20 @@ fn the_cause_is_the_nodes_or_the_class() {
     let blamed = shed(&bench, ShedReason::NodesSlow) - nodes;
     assert!(class > 5_000 && blamed * 50 < class, "{class} and {blamed}");
 }
+
+/// A limit below the service time is impossible by itself, which shows once that is learned. One above it is not, however
+/// slow the nodes become.
+#[test]
+fn a_limit_below_the_service_time_is_impossible_by_itself() {
+    let classes = vec![class("a", Some(50.0), p95(100), None), class("b", Some(50.0), p95(400), None)];
+    let loads = vec![Load { demand: 0.150, ..load(5.0) }, load(20.0)];
+    let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 8);
+    let impossible =
+        |bench: &Bench| bench.engine.classes(Time::ZERO, GOLD, 2).iter().map(|c| c.impossible).collect::<Vec<_>>();
+    assert_eq!(impossible(&bench), [false, false]);
+    bench.run(30.0);
+    assert_eq!(impossible(&bench), [true, false]);
+    bench.slow_down(&[0, 1], 0.02);
+    bench.run(60.0);
+    assert_eq!(impossible(&bench), [true, false]);
+}

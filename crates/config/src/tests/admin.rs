@@ -196,6 +196,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         share: 0.25,
         compute_time: Some(Duration::from_millis(41)),
         service_time: None,
+        impossible: true,
         achieved: engine::Achieved::default(),
     };
     let form = Class::from(&engine);
@@ -204,6 +205,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
     assert_eq!(shown["guarantee"]["response_time"], json!({ "statistic": "p99.9", "seconds": 0.2 }));
     assert_eq!((&shown["tokens"], shown.get("part")), (&json!(0.5), None));
     assert_eq!(shown["compute_time_seconds"], 0.041);
+    assert_eq!(shown["limit_impossible"], true);
     assert_eq!(shown.get("service_time_seconds"), None);
     assert_eq!(shown["used_node_seconds"], json!({ "cpu": 1.5, "disk": 0.0, "bandwidth": 0.25 }));
     assert_eq!((&shown["unknown_routes"], shown.get("credit_node_seconds")), (&json!(3), None));

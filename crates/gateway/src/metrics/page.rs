@@ -296,6 +296,12 @@ impl Scrape {
             gauge(|c| c.achieved.response_time_held.map(|held| f64::from(u8::from(held)))),
         )?;
         page.gauges(
+            "limit_impossible",
+            "1 if the response time promised is shorter than the service time, so that nothing can keep it",
+            None,
+            gauge(|c| c.guarantee.response_time.map(|_| f64::from(u8::from(c.impossible)))),
+        )?;
+        page.gauges(
             "compute_time",
             "Estimate of release to last byte",
             Some(Unit::Seconds),
