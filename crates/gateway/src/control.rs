@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use weirgate_config::Site;
 use weirgate_engine::{
-    Action, Arrival, ClassId, ClassSnapshot, Demand, Engine, InvalidPolicy, NodeEvent, NodeId, Outcome, Shed, Snapshot,
-    Ticket, Time, Verdict,
+    Action, Arrival, ClassId, ClassSnapshot, Demand, Engine, ImpossibleLimit, InvalidPolicy, NodeEvent, NodeId,
+    Outcome, Shed, Snapshot, Ticket, Time, Verdict,
 };
 
 use crate::classify::ClassRef;
@@ -170,6 +170,11 @@ impl Control {
     pub fn classes(&self, from: ClassId, most: usize) -> Vec<ClassSnapshot> {
         let state = self.lock();
         state.engine.classes(self.clock.now(), from, most)
+    }
+
+    /// Limits that nothing can keep, among `most` classes with ids from `from` on, and where the next page begins.
+    pub(crate) fn impossible_limits(&self, from: ClassId, most: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
+        self.lock().engine.impossible_limits(from, most)
     }
 
     /// How long the lock is held.

@@ -23,6 +23,7 @@ mod framing;
 mod gateway;
 mod health;
 mod hops;
+mod impossible;
 mod inlet;
 mod line;
 mod listener;

@@ -22,6 +22,7 @@ use crate::connection;
 use crate::control::{Arrived, Delivery, Origin};
 use crate::edition::{Hold, Target};
 use crate::gateway::{Command, Shared};
+use crate::impossible;
 use crate::line::Line;
 use crate::memory::Pressure;
 use crate::pages::{Lookup, Routed, Stay};
@@ -251,11 +252,12 @@ async fn serve(
     ready: &std::sync::mpsc::SyncSender<io::Result<()>>,
 ) {
     let ticker = tokio::task::spawn_local(tick(Rc::clone(worker)));
-    let mut keeper = None;
+    let mut keepers = Vec::new();
     let mut polls = Polls::default();
     if worker.index == 0 {
         let shared = Arc::clone(&worker.shared);
-        keeper = Some(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
+        keepers.push(tokio::task::spawn_local(async move { shared.control.keep_time().await }));
+        keepers.push(tokio::task::spawn_local(impossible::watch(Arc::clone(&worker.shared))));
         polls.follow(&worker.edition(), &worker.shared);
     }
     let clock = worker.shared.control.clock();
@@ -302,9 +304,7 @@ async fn serve(
     }
     polls.stop();
     ticker.abort();
-    if let Some(keeper) = keeper {
-        keeper.abort();
-    }
+    keepers.iter().for_each(JoinHandle::abort);
     worker.pools.clear();
 }
 

@@ -187,6 +187,23 @@ fn a_drain_over_the_admin_api_ends_it() {
 }
 
 #[test]
+fn an_impossible_limit_is_told() {
+    let scratch = Scratch::new();
+    let guarantee = "guarantee: { throughput: 100/s, response_time: { p95: 1us } }";
+    let text = policy(node(), "").replace("{ name: gold,", &format!("{{ name: gold, {guarantee},"));
+    let file = scratch.write("policy.yaml", &text);
+    let mut process = Process::start(&file);
+    let listen = process.address("listening on");
+    process.line("ready");
+    // No answer over a network takes a microsecond. A whole sample of answers must show it.
+    for _ in 0..100 {
+        ask(listen, "GET / HTTP/1.1\r\nHost: gold.test");
+    }
+    let told = process.line("impossible");
+    assert!(told.starts_with("weirgate: class gold: its limit p95 <= 1µs is impossible by itself: "), "{told}");
+}
+
+#[test]
 fn the_access_log_is_opened_again_at_sighup() {
     let scratch = Scratch::new();
     let log = scratch.path("access.log");
