@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -334,10 +335,16 @@ impl Scrape {
         )
     }
 
-    /// One line per group of nodes with a window of its own: at most as many as there are nodes.
+    /// One line per group of nodes with a window of its own, or per group and resource: at most as many as there are
+    /// nodes, times the resources.
     fn groups(&self, page: &mut Page<'_>) -> fmt::Result {
         let names: Vec<String> = self.engine.groups.iter().map(|group| group.pools.join("+")).collect();
-        let groups = || names.iter().map(|name| vec![("group", name.as_str())]).zip(&self.engine.groups);
+        let groups = || {
+            names.iter().zip(&self.engine.groups).map(|(name, group)| {
+                let resource = group.resource.as_deref().map(|resource| ("resource", resource));
+                (iter::once(("group", name.as_str())).chain(resource).collect::<Labels<'_>>(), group)
+            })
+        };
         page.gauges(
             "group_window",
             "Requests that may be inside the nodes that serve the same pools; absent without a limit",

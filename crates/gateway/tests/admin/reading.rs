@@ -151,6 +151,24 @@ fn what_collectors_said_is_shown_with_its_age() {
 }
 
 #[test]
+fn the_windows_of_resources_are_series_of_their_own() {
+    let table = "page_table: { routes: { /math.php: { cpu: 9% }, /album/*: { disk: 12% } } }\n";
+    let running = Start { policy: &format!("{table}{POLICY}"), ..Start::default() }.before(node());
+    let page = running.get("/metrics").body;
+    let series: Vec<&str> =
+        page.lines().filter(|line| !line.starts_with('#')).filter_map(|l| Some(l.rsplit_once(' ')?.0)).collect();
+    for resource in ["cpu", "disk", "bandwidth"] {
+        for name in ["group_window", "group_outstanding"] {
+            let line = format!("weirgate_{name}{{group=\"web\",resource=\"{resource}\"}}");
+            assert!(series.contains(&line.as_str()), "{line} is not in\n{page}");
+        }
+    }
+    for (at, line) in series.iter().enumerate() {
+        assert!(!series[..at].contains(line), "{line} is there twice in\n{page}");
+    }
+}
+
+#[test]
 fn the_page_table_is_shown_with_what_it_does_not_know() {
     let policy = "
 discipline: mqos
