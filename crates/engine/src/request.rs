@@ -234,6 +234,21 @@ pub enum Contention {
     Seen,
 }
 
+impl Contention {
+    /// Every state.
+    pub const ALL: [Contention; 3] = [Contention::Unseen, Contention::Trial, Contention::Seen];
+
+    /// The word used in metrics and snapshots.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Contention::Unseen => "unseen",
+            Contention::Trial => "trial",
+            Contention::Seen => "seen",
+        }
+    }
+}
+
 /// When something happened last, for [`crate::Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {

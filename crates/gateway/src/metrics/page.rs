@@ -13,7 +13,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use weirgate_engine::{ClassSnapshot, NodeState, ShedReason, Snapshot};
+use weirgate_engine::{ClassSnapshot, Contention, NodeState, ShedReason, Snapshot};
 
 use super::{BOUNDS, Histogram, Metrics, Tally};
 use weirgate_config::RESOURCE_NAMES;
@@ -356,6 +356,24 @@ impl Scrape {
             "Requests inside the nodes that serve the same pools",
             None,
             groups().map(|(labels, group)| (labels, u64::from(group.outstanding))),
+        )?;
+        let contention = || groups().filter_map(|(labels, group)| Some((labels, group.contention?)));
+        page.gauges(
+            "group_contention",
+            "1 for whether requests have been seen to wait for one another in flight: unseen, trial or seen",
+            None,
+            contention().flat_map(|(labels, (is, _))| {
+                Contention::ALL.into_iter().map(move |state| {
+                    let labels = labels.iter().copied().chain([("state", state.as_str())]).collect();
+                    (labels, u64::from(state == is))
+                })
+            }),
+        )?;
+        page.gauges(
+            "group_contention_age",
+            "Since when that is so",
+            Some(Unit::Seconds),
+            contention().map(|(labels, (_, since))| (labels, self.engine.now.since(since).as_secs_f64())),
         )
     }
 
