@@ -31,6 +31,7 @@ mod site;
 mod token;
 mod tree;
 mod unit;
+mod workers;
 
 pub use deploy::{Deployment, deployed_policy};
 pub use distribution::{Counts, Distribution, Tail};

@@ -12,6 +12,7 @@ use crate::include::with_page_table;
 use crate::resolve::{Resolved, resolve, resolve_page_table};
 use crate::site::{PageTable, Site};
 use crate::tree::{self, MAX_BYTES, PAGE_TABLE, POLICY, Tree};
+use crate::workers::{ShortOfWorkers, short_of_workers};
 
 /// A policy that can run.
 #[derive(Clone, Debug)]
@@ -150,7 +151,7 @@ pub(crate) fn unreadable(name: &str, what: String, mend: &str) -> Errors {
     Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
 }
 
-/// Warns at every class that does not fit its pool any more.
+/// Warns at every class that does not fit its pool any more, or may find no worker in time.
 pub(crate) fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
     let report = feasibility(&resolved.site);
     for pool in &report.pools {
@@ -160,5 +161,10 @@ pub(crate) fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
             let mark = resolved.class_marks.get(demand.class).copied().flatten();
             cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, mend));
         }
+    }
+    for ShortOfWorkers { class, what } in short_of_workers(&resolved.site.policy) {
+        let mend = "give the long requests an upstream of their own, or the pool more workers";
+        let mark = resolved.class_marks.get(class).copied().flatten();
+        cx.warn(mark.unwrap_or(cx.here()), Complaint::new(what, mend));
     }
 }

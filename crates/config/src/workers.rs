@@ -1,0 +1,182 @@
+//! Workers of a pool: whether they suffice for the guarantees, and whether any is left beside long requests.
+//!
+//! A server works on as many requests at once as it has workers, which a policy states as `max_outstanding` of its
+//! nodes. A request that takes longer than another class may wait holds its worker for all of that time. So if long
+//! requests hold all workers of a pool, nothing can keep the limits of its other classes meanwhile (control of load can
+//! only leave surplus out, and not what long classes are guaranteed).
+//!
+//! Source: Little's law for the workers that long requests hold. Where a figure is not stated nothing is said: of a
+//! pool without `max_outstanding` of each node, and of classes without a `service_time`.
+
+use std::time::Duration;
+
+use weirgate_engine::{Class, Policy};
+
+use crate::errors::listed;
+use crate::resolve::{number_text, span_text};
+
+/// Workers that a class may hold, in multiples of what it holds on average: what the default discipline lets a class
+/// have in flight whatever the others need.
+const PART: f64 = 1.5;
+
+/// A class that has too few workers, or may find none within its limit.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ShortOfWorkers {
+    /// Index into the policy's classes.
+    pub(crate) class: usize,
+    /// What is wrong.
+    pub(crate) what: String,
+}
+
+/// Looks at every class with a guaranteed throughput.
+pub(crate) fn short_of_workers(policy: &Policy) -> Vec<ShortOfWorkers> {
+    let all = || policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class));
+    let mut found = Vec::new();
+    for (index, class) in policy.classes.iter().enumerate() {
+        let Some(workers) = workers(policy, class.pool) else { continue };
+        let before =
+            policy.classes.iter().take(index).filter(|other| other.pool == class.pool).map(needed).sum::<f64>();
+        if needed(class) > 0.0 && before + needed(class) > f64::from(workers) {
+            found.push(ShortOfWorkers { class: index, what: too_many(policy, class, workers, before) });
+            continue;
+        }
+        let Some(slack) = slack(class) else { continue };
+        let of_pool = all().filter(|other| other.pool == class.pool);
+        let (long, short): (Vec<&Class>, Vec<&Class>) = of_pool.partition(|other| is_longer(other, slack));
+        if long.is_empty() {
+            continue;
+        }
+        let held = (PART * long.iter().map(|class| needed(class)).sum::<f64>()).max(1.0);
+        let others = short.iter().map(|class| needed(class)).sum::<f64>().max(1.0);
+        if held + others > f64::from(workers) {
+            found.push(ShortOfWorkers { class: index, what: none_left(policy, class, slack, workers, &long, held) });
+        }
+    }
+    found
+}
+
+/// How long a request of the class may wait: its limit less its service time, as far as that is stated.
+fn slack(class: &Class) -> Option<Duration> {
+    class.guarantee.throughput?;
+    let limit = class.guarantee.response_time?.limit;
+    Some(limit.saturating_sub(class.service_time.unwrap_or_default()))
+}
+
+/// Requests that the nodes of a pool work on at once, if each of them says so.
+fn workers(policy: &Policy, pool: usize) -> Option<u32> {
+    let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
+    nodes.map(|node| node.max_outstanding).try_fold(0u32, |sum, most| Some(sum.saturating_add(most?)))
+}
+
+/// Whether a request of the class holds its worker for longer than that.
+fn is_longer(class: &Class, slack: Duration) -> bool {
+    class.service_time.is_some_and(|time| time > slack)
+}
+
+/// Workers that its guarantee needs on average, as far as its service time is stated (Little's law).
+fn needed(class: &Class) -> f64 {
+    let time = class.service_time.map_or(0.0, |time| time.as_secs_f64());
+    class.guarantee.throughput.map_or(0.0, |rate| rate * time)
+}
+
+fn too_many(policy: &Policy, class: &Class, workers: u32, before: f64) -> String {
+    format!(
+        "class {} does not fit: on average its requests need {} of the workers, and pool {} has {} left of {workers} \
+         (`max_outstanding` of its nodes)",
+        class.name,
+        number_text(needed(class)),
+        policy.pools[class.pool].name,
+        number_text((f64::from(workers) - before).max(0.0)),
+    )
+}
+
+fn none_left(policy: &Policy, class: &Class, slack: Duration, workers: u32, long: &[&Class], held: f64) -> String {
+    let longest = long.iter().filter_map(|class| class.service_time).max().unwrap_or_default();
+    format!(
+        "class {} may find no worker in time: it can wait for {}, pool {} has {workers} (`max_outstanding` of its nodes), \
+         and requests of {} can hold {} of them for up to {}",
+        class.name,
+        span_text(slack),
+        policy.pools[class.pool].name,
+        listed(long.iter().map(|class| class.name.as_str())),
+        number_text(held.min(f64::from(workers))),
+        span_text(longest),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::load;
+
+    /// Warnings of a policy whose one node has so many workers.
+    fn warnings(workers: u32, classes: &str) -> Vec<String> {
+        let nodes = format!("nodes: [{{ address: \"a:1\", max_outstanding: {workers} }}]");
+        let text = format!("listen: 127.0.0.1:80\nupstreams: {{ web: {{ {nodes} }} }}\nclasses:\n{classes}");
+        load("t", &text, false).unwrap_or_else(|e| panic!("{e}")).warning_lines("t")
+    }
+
+    fn class(name: &str, service: &str, guarantee: &str) -> String {
+        format!(
+            "  - {{ name: {name}, match: {{ host: {name} }}, service_time: {service}, guarantee: {{ {guarantee} }} }}\n"
+        )
+    }
+
+    const REST: &str = "  - { name: rest }\n";
+
+    #[test]
+    fn one_worker_is_too_few_beside_a_long_request() {
+        let gold = class("gold", "20ms", "throughput: 5/s, response_time: { p95: 200ms }");
+        let long = "  - { name: reports, match: { host: reports }, service_time: 8s }\n";
+        let told = warnings(1, &(gold.clone() + long + REST));
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(
+            told[0].starts_with(
+                "t:4:5: classes[0]: warning: class gold may find no worker in time: it can wait for 180 ms, pool web has 1 \
+                 (`max_outstanding` of its nodes), and requests of `reports` can hold 1 of them for up to 8 s"
+            ),
+            "{told:?}"
+        );
+        assert!(told[0].contains("an upstream of their own"), "{told:?}");
+        assert_eq!(
+            warnings(2, &(gold.clone() + long + REST)),
+            Vec::<String>::new(),
+            "surplus is left out by the gateway"
+        );
+        let short = long.replace("8s", "100ms");
+        assert_eq!(warnings(1, &(gold + &short + REST)), Vec::<String>::new(), "what is short is gone in time");
+    }
+
+    #[test]
+    fn long_requests_that_are_guaranteed_need_workers_of_their_own() {
+        let gold = class("gold", "20ms", "throughput: 5/s, response_time: { p95: 200ms }");
+        // 0.5/s × 4 s are two workers on average, and half more at times. Beside gold two do not even suffice on average.
+        let long = class("reports", "4s", "throughput: 0.5/s");
+        for (workers, warned) in [(2, 2), (3, 1), (4, 0)] {
+            assert_eq!(warnings(workers, &(gold.clone() + &long + REST)).len(), warned, "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn guarantees_that_hold_more_workers_than_there_are_do_not_fit() {
+        let classes = class("a", "100ms", "throughput: 15/s") + &class("b", "100ms", "throughput: 10/s") + REST;
+        assert_eq!(warnings(3, &classes), Vec::<String>::new());
+        let told = warnings(2, &classes);
+        assert_eq!(told.len(), 1, "{told:?}");
+        let what = "t:5:5: classes[1]: warning: class b does not fit: on average its requests need 1 of the workers, and pool web \
+                    has 0.5 left of 2 (`max_outstanding` of its nodes)";
+        assert!(told[0].starts_with(what), "{told:?}");
+    }
+
+    #[test]
+    fn nothing_is_said_of_what_is_not_stated() {
+        let gold =
+            "  - { name: gold, match: { host: g }, guarantee: { throughput: 5/s, response_time: { p95: 200ms } } }\n";
+        assert_eq!(warnings(1, &(gold.to_owned() + REST)), Vec::<String>::new());
+        let long = class("reports", "4s", "throughput: 0.1/s");
+        assert_eq!(warnings(1, &(gold.to_owned() + &long + REST)).len(), 1);
+        let text =
+            format!("listen: 127.0.0.1:80\nupstreams: {{ web: {{ nodes: [\"a:1\"] }} }}\nclasses:\n{gold}{long}{REST}");
+        let loaded = load("t", &text, false).unwrap_or_else(|e| panic!("{e}"));
+        assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    }
+}
