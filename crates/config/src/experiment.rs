@@ -36,6 +36,9 @@ pub struct Experiment {
     pub settle: Duration,
     /// What goes wrong, in order of time.
     pub faults: Vec<Fault>,
+    /// Other policies that [`FaultKind::Reload`] puts in force, in order of time. Upstreams, nodes, the classes' names,
+    /// their time limits and the discipline are those of the policy under test.
+    pub reloads: Vec<Reload>,
     /// Published figures to print beside ours.
     pub published: Vec<Published>,
     /// How classes share the machines' CPUs; `None` is not at all: every request is equal.
@@ -359,6 +362,15 @@ pub struct Fault {
     pub classes: Vec<usize>,
 }
 
+/// Another policy from an instant on, at which a phase begins.
+#[derive(Clone, Debug)]
+pub struct Reload {
+    /// From when.
+    pub at: Duration,
+    /// Which.
+    pub policy: engine::Policy,
+}
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultKind {
@@ -374,7 +386,8 @@ pub enum FaultKind {
     FailFast(f64),
     /// The gateway gets no word of its nodes' health checks. (`machines` is empty: all.)
     LostReports,
-    /// The policy is loaded again. (`machines` is empty.)
+    /// The policy is loaded again, or another one, if [`Experiment::reloads`] has one for this instant. (`machines` is
+    /// empty.)
     Reload,
 }
 
@@ -441,6 +454,18 @@ impl Experiment {
     #[must_use]
     pub fn is_pages(&self, traffic: usize) -> bool {
         self.traffic[traffic].session.is_some() || self.objects_of(traffic).is_some()
+    }
+
+    /// Every policy that is in force at some time, and from when on, in order of time.
+    pub fn policies(&self) -> impl DoubleEndedIterator<Item = (Duration, &engine::Policy)> {
+        let later = self.reloads.iter().map(|reload| (reload.at, &reload.policy));
+        std::iter::once((Duration::ZERO, &self.site.policy)).chain(later)
+    }
+
+    /// The policy in force at `at`.
+    #[must_use]
+    pub fn policy_at(&self, at: Duration) -> &engine::Policy {
+        self.policies().rfind(|(from, _)| *from <= at).map_or(&self.site.policy, |(_, policy)| policy)
     }
 
     /// When phase `index` begins.

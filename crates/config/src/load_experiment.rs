@@ -125,7 +125,7 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
     for change in whole {
         root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
     }
-    root = with_policy(&root, |policy| match &policy.value {
+    root = with_policies(&root, |policy| match &policy.value {
         Value::Text(path) => Some(included(path, policy.place, folder, (POLICY, "policy"), &mut nodes, problems)),
         _ => None,
     });
@@ -136,8 +136,8 @@ fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Pr
     if let Some((_, meant)) = &variant {
         root = with_policy(&root, |policy| with_field(policy, "discipline", meant));
     }
-    root = with_policy(&root, |policy| with_page_table(policy, folder, &mut nodes, problems));
-    root = with_policy(&root, |policy| completed(policy, &mut nodes));
+    root = with_policies(&root, |policy| with_page_table(policy, folder, &mut nodes, problems));
+    root = with_policies(&root, |policy| completed(policy, &mut nodes));
     (Tree { root, nodes }, variant.map(|(name, _)| name))
 }
 
@@ -153,6 +153,19 @@ fn with_field(map: &Node, key: &str, value: &Rc<Node>) -> Option<Rc<Node>> {
     let mut entries = entries.clone();
     entries.iter_mut().find(|entry| &*entry.key == key)?.node = Rc::clone(value);
     Some(Rc::new(Node::new(map.place, Value::Map(entries))))
+}
+
+/// The tree with all its policies changed, also those that faults load.
+fn with_policies(root: &Rc<Node>, mut change: impl FnMut(&Node) -> Option<Rc<Node>>) -> Rc<Node> {
+    let root = with_policy(root, &mut change);
+    let Some(faults) = root.field("faults") else { return root };
+    let Value::List(items) = &faults.value else { return root };
+    if items.iter().all(|fault| fault.field("policy").is_none()) {
+        return root;
+    }
+    let items = items.iter().map(|fault| with_policy(fault, &mut change)).collect();
+    let faults = Rc::new(Node::new(faults.place, Value::List(items)));
+    with_field(&root, "faults", &faults).unwrap_or(root)
 }
 
 /// The tree with another policy, if `change` makes one.

@@ -37,6 +37,7 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
             ));
         }
     }
+    experiment.reloads.iter_mut().for_each(|reload| shrink(&mut reload.at));
     for fault in &mut experiment.faults {
         shrink(&mut fault.at);
         fault.until.iter_mut().for_each(shrink);

@@ -191,8 +191,8 @@ fn left(
 
 /// How long ticks are, in nanoseconds: short against the tightest limit, unless the run is very long.
 fn every(experiment: &Experiment) -> u64 {
-    let policy = &experiment.site.policy;
-    let limits = policy.classes.iter().filter_map(|class| class.guarantee.response_time);
+    let classes = experiment.policies().flat_map(|(_, policy)| &policy.classes);
+    let limits = classes.filter_map(|class| class.guarantee.response_time);
     let tightest = limits.map(|promised| promised.limit / TICKS_IN_A_LIMIT).min().unwrap_or(LONGEST);
     let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let wanted = nanos(tightest.clamp(SHORTEST, LONGEST));

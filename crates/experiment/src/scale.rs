@@ -98,6 +98,10 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
             scaled.machine_of.push(machine);
         }
     }
+    // Every policy has the same nodes.
+    for reload in &mut scaled.reloads {
+        reload.policy.nodes.clone_from(&scaled.site.policy.nodes);
+    }
     for fault in &mut scaled.faults {
         fault.machines = fault.machines.iter().filter_map(|machine| place.get(machine).copied()).collect();
     }
@@ -113,11 +117,13 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
 #[must_use]
 pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     let mut scaled = experiment.clone();
-    let policy = &mut scaled.site.policy;
-    let shapes = policy.templates.iter_mut().map(|template| &mut template.class);
-    for class in policy.classes.iter_mut().chain(shapes) {
-        class.guarantee.throughput = class.guarantee.throughput.map(|rate| rate * factor);
+    for policy in scaled.reloads.iter_mut().map(|reload| &mut reload.policy).chain([&mut scaled.site.policy]) {
+        let shapes = policy.templates.iter_mut().map(|template| &mut template.class);
+        for class in policy.classes.iter_mut().chain(shapes) {
+            class.guarantee.throughput = class.guarantee.throughput.map(|rate| rate * factor);
+        }
     }
+    let policy = &scaled.site.policy;
     let is_promised = |index: usize| {
         let class = match experiment.traffic[index].class {
             TrafficClass::Class(class) => &policy.classes[class],

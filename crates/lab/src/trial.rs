@@ -158,6 +158,13 @@ fn connections(streams: usize) -> usize {
 /// Something could not be started, ended early, or refused an order: with its words.
 pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outcome, String> {
     let experiment = trial.experiment;
+    if let Some(reload) = experiment.reloads.first() {
+        return Err(format!(
+            "another policy is loaded at {:.0} s, which the lab cannot do; play it in the simulator, or leave `policy:` of the \
+             fault out, which loads the same again",
+            reload.at.as_secs_f64()
+        ));
+    }
     let backing = Backing::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
     let mut gateway = trial.approach.start(&Setting {
         experiment,

@@ -283,6 +283,7 @@ mod tests {
             axis: None,
             settle: Duration::ZERO,
             faults: Vec::new(),
+            reloads: Vec::new(),
             published: Vec::new(),
             reserves: None,
         }

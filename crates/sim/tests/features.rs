@@ -71,3 +71,15 @@ fn a_shared_server_carries_one_addresss_load_to_the_other() {
     // Pages go to the first address, what grows goes to the second.
     assert!(slowest(1) > 1.2 * slowest(0), "{} and {}", slowest(0), slowest(1));
 }
+
+#[test]
+fn each_phase_is_judged_by_the_promises_in_force() {
+    let (experiment, run) = played("other-promises");
+    let verdict = judge(&experiment, &run);
+    let promised = |phase: usize, class: usize| {
+        let part = &verdict.phases[phase].classes[class].part;
+        (part.floor.expect("a floor").guaranteed_per_s, part.ceiling.as_ref().expect("a ceiling").limit_ms)
+    };
+    assert_eq!([promised(0, 0), promised(0, 1)], [(300.0, 500.0), (100.0, 500.0)]);
+    assert_eq!([promised(1, 0), promised(1, 1)], [(150.0, 500.0), (250.0, 300.0)]);
+}

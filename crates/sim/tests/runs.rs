@@ -336,3 +336,36 @@ fn a_node_fails_a_share_of_one_class() {
     // 3000 requests of each meet it; four standard deviations are 100.
     assert!(failed(0) == 0 && failed(1).abs_diff(900) < 130, "{} and {}", failed(0), failed(1));
 }
+
+/// Another policy in the middle: its guarantees hold, requests that wait keep their places, and each phase is judged by
+/// the promises in force in it.
+#[test]
+fn another_policy_takes_over_and_is_judged() {
+    let of = |a: u32, b: u32| {
+        format!(
+            "classes:
+  - {{ name: A, match: {{ path: /a }}, service_time: 10ms, guarantee: {{ throughput: {a}/s, response_time: {{ p95: 1s }} }} }}
+  - {{ name: B, service_time: 10ms, guarantee: {{ throughput: {b}/s, response_time: {{ p95: 1s }} }} }}"
+        )
+    };
+    let mut experiment = experiment(&policy(2, "weirgate", "", &of(150, 30)), 1, 60);
+    experiment.traffic = vec![open(0, 200.0, exponential(ms(10))), open(1, 200.0, exponential(ms(10)))];
+    let phase =
+        |name: &str, until| weirgate_config::Phase { name: name.into(), until: s(until), judged: true, x: None };
+    experiment.phases = vec![phase("first", 30), phase("second", 60)];
+    experiment.faults = vec![fault(FaultKind::Reload, 30, 31, &[])];
+    let second = weirgate_config::load("test", &policy(2, "weirgate", "", &of(30, 150)), false);
+    let second = second.unwrap_or_else(|errors| panic!("{errors}")).site.policy;
+    experiment.reloads = vec![weirgate_config::Reload { at: s(30), policy: second }];
+    let verdict = weirgate_experiment::judge(&experiment, &sound(&experiment, 1));
+    let figures = |phase: usize, class: usize| {
+        let part = &verdict.phases[phase].classes[class].part;
+        (part.floor.expect("a floor").guaranteed_per_s, part.served_per_s)
+    };
+    for (phase, larger) in [(0, 0), (1, 1)] {
+        let ((promised, served), (other, rest)) = (figures(phase, larger), figures(phase, 1 - larger));
+        assert_eq!((promised, other), (150.0, 30.0));
+        assert!(served > 1.5 * rest, "phase {phase}: {served} and {rest}");
+    }
+    assert_eq!(verdict.misses().count(), 0, "{verdict:?}");
+}

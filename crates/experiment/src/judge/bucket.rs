@@ -1,4 +1,7 @@
 //! A token bucket over the arrivals of one class: which of them its guaranteed rate covers.
+//!
+//! A reload may promise another rate. What is left of the old one stays, as far as the new burst holds it, as it does
+//! in the gateway. A class that is promised nothing has nothing left.
 
 use std::time::Duration;
 
@@ -25,6 +28,17 @@ impl Bucket {
     pub(crate) fn new(rate: f64, burst: Duration, largest: f64) -> Bucket {
         let burst = (rate * burst.as_secs_f64()).max(largest);
         Bucket { rate: rate / 1e9, burst, level: burst, at: 0 }
+    }
+
+    /// That of a class that is promised nothing.
+    pub(crate) fn nothing() -> Bucket {
+        Bucket { rate: 0.0, burst: 0.0, level: 0.0, at: 0 }
+    }
+
+    /// From `at` on it has the rate and the burst of another.
+    pub(crate) fn change(&mut self, at: u64, to: &Bucket) {
+        self.fill(at);
+        *self = Bucket { level: self.level.clamp(-to.burst, to.burst), at: self.at, ..*to };
     }
 
     /// Takes `tokens` at `at`, which does not run backwards. All or nothing.
@@ -80,6 +94,21 @@ mod tests {
         (0..1_000).for_each(|_| bucket.charge(0, 1.0));
         assert!(!bucket.take(1_000_000_000, 1.0));
         assert!(bucket.take(1_010_000_000, 1.0) && !bucket.take(1_010_000_000, 1.0));
+    }
+
+    #[test]
+    fn another_rate_keeps_what_is_left_as_far_as_it_fits() {
+        let second = 1_000_000_000;
+        let mut bucket = Bucket::new(100.0, BURST, 1.0);
+        bucket.change(second, &Bucket::new(40.0, BURST, 1.0));
+        assert_eq!((0..100).filter(|_| bucket.take(second, 1.0)).count(), 40);
+        bucket.change(second, &Bucket::new(300.0, BURST, 1.0));
+        assert!(!bucket.take(second, 1.0), "a larger promise is not a full bucket");
+        assert_eq!((0..400).filter(|_| bucket.take(2 * second, 1.0)).count(), 300);
+        bucket.change(3 * second, &Bucket::nothing());
+        assert!(!bucket.take(9 * second, 1.0));
+        bucket.change(10 * second, &Bucket::new(100.0, BURST, 1.0));
+        assert_eq!((0..100).filter(|_| bucket.take(10 * second + second / 2, 1.0)).count(), 50);
     }
 
     #[test]

@@ -9,48 +9,24 @@
 
 use std::ops::Range;
 
-use weirgate_engine::{Class, Statistic};
+use weirgate_engine::{ResponseTime, Statistic};
 
 use super::avoidable::Lacking;
 use super::bucket::Bucket;
-use super::owed::Declared;
 use super::pages::Pages;
-use super::rules::Rules;
 use super::statistic::{in_time, mean, percentile, statistic};
+use super::terms::{Terms, same_floor};
 use super::verdict::{Avoidable, CeilingVerdict, FloorVerdict, Part, ResponseTimes, ShedLatency, Sheds};
 use crate::run::{Fate, RESOURCES, Record, Work};
 
 /// Milliseconds per nanosecond.
 const MILLIS: f64 = 1e-6;
 
-/// What holds for a class all through a run.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms<'a> {
-    pub(crate) class: &'a Class,
-    /// Guaranteed requests per second. A template's keys are not told apart, so it has none.
-    pub(crate) floor: Option<f64>,
-    /// What its service time declares.
-    pub(crate) declared: Option<Declared>,
-    /// What its pool has of each resource.
-    pub(crate) has: Work,
-    /// Seconds that a second of nominal CPU time takes on the idle machines of the pool.
-    pub(crate) pace: f64,
-    /// The same on the quickest of them.
-    pub(crate) best_pace: f64,
-    /// The way to a machine and back, in nanoseconds.
-    pub(crate) way: u64,
-    /// How long after a stretch its requests may still be served, in nanoseconds.
-    pub(crate) grace: u64,
-    /// The end of the run.
-    pub(crate) end: u64,
-    /// By which figures it is judged.
-    pub(crate) rules: Rules,
-}
-
 /// A class, and all its requests.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
-    terms: Terms<'a>,
+    /// Per phase.
+    terms: Vec<Terms<'a>>,
     /// Two for each phase, one after the other: while it settles, and then.
     stretches: Vec<Range<u64>>,
     /// Per stretch how many tokens of the guaranteed rate one of its requests takes.
@@ -113,12 +89,18 @@ struct Account {
 }
 
 impl<'a> Subject<'a> {
-    /// `stretches` follow one another, two for each phase; over each of them the mean cost of requests is taken.
+    /// `terms` are those of each phase. `stretches` follow one another, two for each phase; over each of them the mean
+    /// cost of requests is taken.
     pub(crate) fn new(
-        terms: Terms<'a>,
+        terms: Vec<Terms<'a>>,
         records: impl Iterator<Item = &'a Record>,
         stretches: &[Range<u64>],
     ) -> Subject<'a> {
+        let excused = |record: &Record| {
+            let phase = stretches.partition_point(|stretch| stretch.end <= record.arrived) / 2;
+            let terms = terms.get(phase).or(terms.last());
+            terms.is_some_and(|of| record.fate == Fate::Cut && record.arrived.saturating_add(of.grace) >= of.end)
+        };
         let attempts = records.map(|record| Attempt {
             arrived: record.arrived,
             ended: record.ended,
@@ -130,7 +112,7 @@ impl<'a> Subject<'a> {
             wronged: false,
             late: false,
             avoidable: false,
-            excused: record.fate == Fate::Cut && record.arrived.saturating_add(terms.grace) >= terms.end,
+            excused: excused(record),
         });
         let attempts: Vec<Attempt> = attempts.collect();
         let ended = attempts.iter().filter(|a| a.fate == Fate::Served).map(|a| (a.ended, a.work));
@@ -141,9 +123,9 @@ impl<'a> Subject<'a> {
             sums.iter_mut().zip(*work).for_each(|(sum, work)| *sum += work);
             *work = sums;
         }
-        let stretches = stretches.to_vec();
-        let mut subject = Subject { terms, tokens: Vec::new(), stretches, attempts, served, pages: None };
-        subject.tokens = subject.stretches.iter().map(|stretch| subject.tokens_of(stretch)).collect();
+        let tokens = Vec::new();
+        let mut subject = Subject { terms, tokens, stretches: stretches.to_vec(), attempts, served, pages: None };
+        subject.tokens = (0..stretches.len()).map(|index| subject.tokens_of(index)).collect();
         subject.cover();
         subject
     }
@@ -155,21 +137,29 @@ impl<'a> Subject<'a> {
 
     /// Says in which stretches workers are short, so that holding one is a cost.
     pub(crate) fn pay_for_workers(&mut self, short: &[bool]) {
-        let Some(declared) = self.terms.declared.filter(|_| short.contains(&true)) else { return };
-        for (index, stretch) in self.stretches.iter().enumerate().filter(|(index, _)| short[*index]) {
-            let held = self.mean(stretch, |attempt| attempt.work[0] * self.terms.pace + attempt.io);
+        for index in (0..self.stretches.len()).filter(|index| short[*index]) {
+            let Some(declared) = self.terms[index / 2].declared else { continue };
+            let held = self.held(index / 2, &self.stretches[index]);
             self.tokens[index] = self.tokens[index].max(declared.tokens_of_worker(held));
         }
-        self.cover();
+        if short.contains(&true) {
+            self.cover();
+        }
     }
 
     /// How many tokens of the guaranteed rate a request of this stretch takes: its cost over the declared one.
-    fn tokens_of(&self, stretch: &Range<u64>) -> f64 {
-        let Some(declared) = self.terms.declared else { return 1.0 };
-        let unit = [self.terms.pace, 1.0, 1.0];
+    fn tokens_of(&self, index: usize) -> f64 {
+        let (terms, stretch) = (&self.terms[index / 2], &self.stretches[index]);
+        let Some(declared) = terms.declared else { return 1.0 };
+        let unit = [terms.pace, 1.0, 1.0];
         let work =
             std::array::from_fn(|resource| self.mean(stretch, |attempt| attempt.work[resource]) * unit[resource]);
-        declared.tokens(&work, &self.terms.has)
+        declared.tokens(&work, &terms.has)
+    }
+
+    /// Mean seconds for which a request of a stretch holds a worker.
+    fn held(&self, phase: usize, stretch: &Range<u64>) -> f64 {
+        self.mean(stretch, |attempt| attempt.work[0] * self.terms[phase].pace + attempt.io)
     }
 
     /// The mean of a figure over the requests of a stretch; 0 without any.
@@ -186,18 +176,41 @@ impl<'a> Subject<'a> {
     /// and takes them. So an overloaded class that is served at its rate is not wronged by any shed, whichever requests
     /// it hits, and one that is served less is wronged by as many as it lacks.
     fn cover(&mut self) {
-        let Some(rate) = self.terms.floor else { return };
-        let most = self.tokens.iter().copied().fold(1.0, f64::max);
-        let burst = self.terms.rules.burst;
-        let (mut arrivals, mut served) = (Bucket::new(rate, burst, most), Bucket::new(rate, burst, most));
-        let Subject { attempts, tokens, stretches, .. } = self;
-        for (attempt, tokens) in with_tokens(attempts, tokens, stretches) {
-            attempt.covered = arrivals.take(attempt.arrived, tokens);
-            match attempt.fate {
-                Fate::Shed => attempt.wronged = served.take(attempt.arrived, tokens),
-                _ => served.charge(attempt.arrived, tokens),
+        let [mut arrivals, mut served] = [Bucket::nothing(); 2];
+        for phase in 0..self.terms.len() {
+            [&mut arrivals, &mut served].into_iter().for_each(|bucket| self.enter(phase, bucket));
+            for index in self.numbers(phase) {
+                let tokens = self.tokens_at(phase, self.attempts[index].arrived);
+                let attempt = &mut self.attempts[index];
+                attempt.covered = arrivals.take(attempt.arrived, tokens);
+                match attempt.fate {
+                    Fate::Shed => attempt.wronged = served.take(attempt.arrived, tokens),
+                    _ => served.charge(attempt.arrived, tokens),
+                }
             }
         }
+    }
+
+    /// A bucket comes to a phase: it is full in the first one, and has another rate if the class is promised another.
+    fn enter(&self, phase: usize, bucket: &mut Bucket) {
+        let largest = self.tokens.iter().copied().fold(1.0, f64::max);
+        let of = |phase: usize| self.terms[phase].bucket(largest);
+        match phase.checked_sub(1) {
+            None => *bucket = of(0),
+            Some(before) if self.terms[before].floor == self.terms[phase].floor => {}
+            Some(_) => bucket.change(self.stretches[2 * phase].start, &of(phase)),
+        }
+    }
+
+    /// Numbers of the requests that arrived in a phase; of the last one also of those behind it.
+    fn numbers(&self, phase: usize) -> Range<usize> {
+        let first = |phase: usize| self.stretches.get(2 * phase).map_or(self.attempts.len(), |s| self.index(s.start));
+        if phase == 0 { 0..first(1) } else { first(phase)..first(phase + 1) }
+    }
+
+    /// Tokens that a request of a phase takes.
+    fn tokens_at(&self, phase: usize, arrived: u64) -> f64 {
+        self.tokens[2 * phase + usize::from(arrived >= self.stretches[2 * phase].end)]
     }
 
     /// Marks the requests that were late, by phases: the slowest, without which the guaranteed statistic would have
@@ -205,19 +218,21 @@ impl<'a> Subject<'a> {
     /// that waited for longer than the limit and were never served are the slowest of all. Where no gateway can keep
     /// the limit nothing is late, nor where limits are on pages, of which requests are parts.
     pub(crate) fn mark_late(&mut self) {
-        let Some(promised) = self.terms.class.guarantee.response_time.filter(|_| self.pages.is_none()) else { return };
-        let limit = promised.limit.as_nanos() as f64;
-        let waited = |a: &Attempt| {
-            let gave_up = a.fate == Fate::Left && !a.released || a.fate == Fate::Cut && !a.excused;
-            a.fate == Fate::Served || gave_up && a.ended.saturating_sub(a.arrived) as f64 > limit
-        };
-        let phases: Vec<Range<u64>> = self.phases().collect();
-        for phase in &phases {
-            if self.is_impossible(phase) {
+        if self.pages.is_some() {
+            return;
+        }
+        for number in 0..self.terms.len() {
+            let phase = self.phase(number);
+            let Some(promised) = self.terms[number].promised().filter(|_| !self.is_impossible(number, &phase)) else {
                 continue;
-            }
+            };
+            let limit = promised.limit.as_nanos() as f64;
+            let waited = |a: &Attempt| {
+                let gave_up = a.fate == Fate::Left && !a.released || a.fate == Fate::Cut && !a.excused;
+                a.fate == Fate::Served || gave_up && a.ended.saturating_sub(a.arrived) as f64 > limit
+            };
             let first = self.index(phase.start);
-            let attempts = self.between(phase).iter().zip(first..);
+            let attempts = self.between(&phase).iter().zip(first..);
             let mut times: Vec<(u64, usize)> =
                 attempts.filter(|(a, _)| waited(a)).map(|(a, i)| (a.took(), i)).collect();
             times.sort_unstable();
@@ -234,62 +249,47 @@ impl<'a> Subject<'a> {
     /// that sends more than its rate no more lack in a window of the reaction than it was served too few there: a burst
     /// that it had saved up need not be served at once, and that it is served in lumps does not wrong it.
     pub(crate) fn lacking(&self) -> Vec<(usize, Lacking)> {
-        let Some(rate) = self.terms.floor else { return Vec::new() };
-        let most = self.tokens.iter().copied().fold(1.0, f64::max);
-        let mut served = Bucket::new(rate, self.terms.rules.burst, most);
-        let length = self.terms.rules.window.as_nanos() as u64;
-        let impossible: Vec<bool> = self.phases().map(|phase| self.is_impossible(&phase)).collect();
+        let mut served = Bucket::nothing();
         let mut found = Vec::new();
-        let (mut stretch, mut window, mut room) = (0, None, 0.0);
-        for (index, attempt) in self.attempts.iter().enumerate() {
-            while self.stretches.get(stretch).is_some_and(|s| s.end <= attempt.arrived) {
-                stretch += 1;
-            }
-            let tokens = self.tokens.get(stretch).copied().unwrap_or(1.0);
-            if window != Some(attempt.arrived / length) {
-                window = Some(attempt.arrived / length);
-                let from = attempt.arrived / length * length;
-                let all = self.between(&(from..from + length)).iter().filter(|a| !a.excused);
-                let (covered, in_time) = all.fold((0.0, 0.0), |(covered, in_time): (f64, f64), a| {
-                    (covered + f64::from(u8::from(a.covered)), in_time + f64::from(u8::from(a.is_in_time())))
-                });
-                room = covered.min((rate * self.terms.rules.window.as_secs_f64() / tokens).max(1.0)) - in_time;
-            }
-            if attempt.excused || attempt.fate != Fate::Shed && !attempt.late {
-                served.charge(attempt.arrived, tokens);
-            } else if served.take(attempt.arrived, tokens) && room > 0.0 {
-                room -= 1.0;
-                found.push((index, self.lack(attempt, impossible.get(stretch / 2) == Some(&true))));
+        let (mut window, mut room) = (0..0, 0.0);
+        for (phase, terms) in self.terms.iter().enumerate() {
+            self.enter(phase, &mut served);
+            let Some(rate) = terms.floor else { continue };
+            let promised = self.in_force(phase);
+            let limit = terms.promised().filter(|_| !self.is_impossible(phase, &self.phase(phase)));
+            for index in self.numbers(phase) {
+                let attempt = &self.attempts[index];
+                let tokens = self.tokens_at(phase, attempt.arrived);
+                if !window.contains(&attempt.arrived) {
+                    let length = terms.rules.window.as_nanos() as u64;
+                    let from = attempt.arrived / length * length;
+                    window = from.max(promised.start)..(from + length).min(promised.end);
+                    let all = self.between(&window).iter().filter(|a| !a.excused);
+                    let (covered, in_time) = all.fold((0.0, 0.0), |(covered, in_time): (f64, f64), a| {
+                        (covered + f64::from(u8::from(a.covered)), in_time + f64::from(u8::from(a.is_in_time())))
+                    });
+                    room = covered.min((rate * seconds(&window) / tokens).max(1.0)) - in_time;
+                }
+                if attempt.excused || attempt.fate != Fate::Shed && !attempt.late {
+                    served.charge(attempt.arrived, tokens);
+                } else if served.take(attempt.arrived, tokens) && room > 0.0 {
+                    room -= 1.0;
+                    found.push((index, lack(terms, attempt, limit)));
+                }
             }
         }
         found
     }
 
-    /// When a request could have been served, and what that takes.
-    fn lack(&self, attempt: &Attempt, is_impossible: bool) -> Lacking {
-        let terms = &self.terms;
-        let alone = attempt.alone(terms.pace);
-        let own = (alone * 1e9) as u64;
-        let time = match terms.class.guarantee.response_time.filter(|_| !is_impossible) {
-            // As long as the bucket covers it.
-            None => terms.rules.burst.as_nanos() as u64 + own,
-            Some(promised) => {
-                let limit = (promised.limit.as_nanos() as u64).saturating_sub(terms.way);
-                // Some may take longer than a mean.
-                if promised.statistic == Statistic::Average { limit.max(own) } else { limit }
-            }
-        };
-        let [cpu, disk, link] = attempt.work;
-        Lacking {
-            pool: terms.class.pool,
-            time: (attempt.arrived, attempt.arrived.saturating_add(time)),
-            takes: [cpu, disk, link, cpu * terms.pace + attempt.io],
-            alone,
-        }
+    /// For how long the class is promised the rate of a phase; from the beginning and for ever, if it never changes.
+    fn in_force(&self, phase: usize) -> Range<u64> {
+        let phases = same_floor(&self.terms, phase);
+        let start = |phase: usize| self.stretches.get(2 * phase).map_or(u64::MAX, |stretch| stretch.start);
+        (if phases.start == 0 { 0 } else { start(phases.start) })..start(phases.end)
     }
 
-    fn phases(&self) -> impl Iterator<Item = Range<u64>> {
-        self.stretches.chunks(2).map(|pair| pair[0].start..pair[1].end)
+    fn phase(&self, number: usize) -> Range<u64> {
+        self.stretches[2 * number].start..self.stretches[2 * number + 1].end
     }
 
     /// Idle machines could have served request number `index` in time.
@@ -309,17 +309,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Does the class have a limit below what the statistic is of its own requests, each alone on the quickest machine?
-    fn is_impossible(&self, stretch: &Range<u64>) -> bool {
-        let promised = self.terms.class.guarantee.response_time;
-        promised.is_some_and(|promised| self.alone(stretch) > Some(promised.limit.as_nanos() as f64))
+    /// Whether the class has a limit below the statistic of its own requests, each alone on the quickest machine.
+    fn is_impossible(&self, phase: usize, stretch: &Range<u64>) -> bool {
+        let promised = self.terms[phase].promised();
+        promised.is_some_and(|promised| self.alone(phase, stretch) > Some(promised.limit.as_nanos() as f64))
     }
 
     /// The guaranteed statistic over all that was asked for in a stretch, each request (page) alone on the quickest
     /// machine, in nanoseconds.
-    fn alone(&self, stretch: &Range<u64>) -> Option<f64> {
-        let promised = self.terms.class.guarantee.response_time?;
-        let alone = |a: &Attempt| (a.alone(self.terms.best_pace) * 1e9) as u64 + self.terms.way;
+    fn alone(&self, phase: usize, stretch: &Range<u64>) -> Option<f64> {
+        let terms = &self.terms[phase];
+        let promised = terms.promised()?;
+        let alone = |a: &Attempt| (a.alone(terms.best_pace) * 1e9) as u64 + terms.way;
         let mut times: Vec<u64> = match &self.pages {
             Some(pages) => pages.alone(stretch).collect(),
             None => self.between(stretch).iter().map(alone).collect(),
@@ -339,10 +340,10 @@ impl<'a> Subject<'a> {
         &self.attempts[first..self.index(stretch.end).max(first)]
     }
 
-    fn account(&self, stretch: &Range<u64>) -> Account {
+    fn account(&self, phase: usize, stretch: &Range<u64>) -> Account {
         let attempts = self.between(stretch);
         let covered = attempts.iter().filter(|a| a.covered && !a.excused).count();
-        let last = stretch.end.saturating_add(self.terms.grace);
+        let last = stretch.end.saturating_add(self.terms[phase].grace);
         let in_time = attempts.iter().filter(|a| a.fate == Fate::Served && a.ended <= last).count();
         let ended = self.served_in(stretch).len();
         Account { owed: covered as f64, counted: ended.max(in_time) as f64 }
@@ -364,31 +365,32 @@ impl<'a> Subject<'a> {
         times
     }
 
-    /// Everything that is reported of a stretch.
-    pub(crate) fn part(&self, stretch: &Range<u64>) -> Part {
+    /// Everything that is reported of a stretch of a phase.
+    pub(crate) fn part(&self, phase: usize, stretch: &Range<u64>) -> Part {
+        let terms = &self.terms[phase];
         let attempts = self.between(stretch);
         let seconds = seconds(stretch);
         let per_second = |n: f64| if seconds > 0.0 { n / seconds } else { 0.0 };
         let count = |fate: Fate| attempts.iter().filter(|a| a.fate == fate).count() as u64;
         let times = self.response_times(stretch);
         let millis = |percent: f64| percentile(&times, percent) as f64 * MILLIS;
-        let account = self.account(stretch);
-        let promised = self.terms.class.guarantee.response_time;
+        let account = self.account(phase, stretch);
+        let promised = terms.promised();
         let in_time = promised
             .map_or(times.len(), |promised| in_time(&times, promised.statistic, promised.limit.as_nanos() as f64));
         Part {
             offered_per_s: per_second(attempts.len() as f64),
             served_per_s: per_second(self.served_in(stretch).len() as f64),
             in_time_per_s: per_second(in_time as f64),
-            floor: self.terms.floor.map(|rate| FloorVerdict {
+            floor: terms.floor.map(|rate| FloorVerdict {
                 guaranteed_per_s: rate,
                 owed_per_s: per_second(account.owed),
                 counted_per_s: per_second(account.counted),
-                ok: account.counted >= self.terms.rules.enough * account.owed,
+                ok: account.counted >= terms.rules.enough * account.owed,
             }),
             ceiling: promised.map(|promised| {
                 let value = statistic(&times, promised.statistic);
-                let alone = self.alone(stretch).filter(|alone| *alone > promised.limit.as_nanos() as f64);
+                let alone = self.alone(phase, stretch).filter(|alone| *alone > promised.limit.as_nanos() as f64);
                 CeilingVerdict {
                     statistic: promised.statistic.to_string(),
                     limit_ms: promised.limit.as_secs_f64() * 1e3,
@@ -420,13 +422,14 @@ impl<'a> Subject<'a> {
     /// a whole second that a class may have saved up need not be served in the same two seconds. Nine in ten are
     /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one. A limit
     /// that is impossible by itself does not count.
-    pub(crate) fn reaction(&self, phase: &Range<u64>) -> Option<f64> {
-        let length = self.terms.rules.window.as_nanos() as u64;
-        let windows = phase.end.saturating_sub(phase.start) / length;
-        let is_impossible = self.is_impossible(phase);
+    pub(crate) fn reaction(&self, phase: usize) -> Option<f64> {
+        let whole = self.phase(phase);
+        let length = self.terms[phase].rules.window.as_nanos() as u64;
+        let windows = whole.end.saturating_sub(whole.start) / length;
+        let is_impossible = self.is_impossible(phase, &whole);
         let bad = (0..windows).rev().find(|i| {
-            let from = phase.start + i * length;
-            !self.held_in(&(from..from + length), is_impossible)
+            let from = whole.start + i * length;
+            !self.held_in(phase, &(from..from + length), is_impossible)
         });
         match bad {
             None => Some(0.0),
@@ -435,15 +438,16 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn held_in(&self, window: &Range<u64>, is_impossible: bool) -> bool {
-        let floor = self.terms.floor.is_none_or(|rate| {
-            let account = self.account(window);
+    fn held_in(&self, phase: usize, window: &Range<u64>, is_impossible: bool) -> bool {
+        let terms = &self.terms[phase];
+        let floor = terms.floor.is_none_or(|rate| {
+            let account = self.account(phase, window);
             let stretch = self.stretches.iter().position(|stretch| window.start < stretch.end);
             let tokens = stretch.map_or(1.0, |stretch| self.tokens[stretch]);
             let owed = account.owed.min(rate * seconds(window) / tokens);
-            account.counted + 1.0 >= self.terms.rules.enough_in_a_window * owed
+            account.counted + 1.0 >= terms.rules.enough_in_a_window * owed
         });
-        let ceiling = self.terms.class.guarantee.response_time.is_none_or(|promised| {
+        let ceiling = terms.promised().is_none_or(|promised| {
             let mut times = self.response_times(window);
             times.pop();
             is_impossible || statistic(&times, promised.statistic).is_none_or(|v| v <= promised.limit.as_nanos() as f64)
@@ -461,49 +465,58 @@ impl<'a> Subject<'a> {
         std::array::from_fn(|resource| after[resource] - before[resource])
     }
 
-    /// Work that arrived in a stretch, and the part of it that was owed.
-    pub(crate) fn asked_work(&self, stretch: &Range<u64>) -> (Work, f64) {
+    /// Work that arrived in a stretch of a phase, and the part of it that was owed.
+    pub(crate) fn asked_work(&self, phase: usize, stretch: &Range<u64>) -> (Work, f64) {
         let attempts = self.between(stretch);
         let offered = std::array::from_fn(|resource| attempts.iter().map(|a| a.work[resource]).sum());
-        let owed = if attempts.is_empty() { 0.0 } else { self.account(stretch).owed / attempts.len() as f64 };
-        (offered, if self.terms.floor.is_some() { owed } else { 0.0 })
+        let owed = if attempts.is_empty() { 0.0 } else { self.account(phase, stretch).owed / attempts.len() as f64 };
+        (offered, if self.terms[phase].floor.is_some() { owed } else { 0.0 })
     }
 
-    /// Seconds of workers that what is owed of a stretch holds.
-    pub(crate) fn owed_workers(&self, stretch: &Range<u64>) -> f64 {
-        let held = self.mean(stretch, |attempt| attempt.work[0] * self.terms.pace + attempt.io);
-        if self.terms.floor.is_some() { self.account(stretch).owed * held } else { 0.0 }
+    /// Seconds of workers that what is owed of a stretch of a phase holds.
+    pub(crate) fn owed_workers(&self, phase: usize, stretch: &Range<u64>) -> f64 {
+        if self.terms[phase].floor.is_none() {
+            return 0.0;
+        }
+        self.account(phase, stretch).owed * self.held(phase, stretch)
     }
 
-    /// Mean time of the requests of a stretch on an unloaded node, in seconds; 0 without requests.
-    pub(crate) fn cost(&self, stretch: &Range<u64>) -> f64 {
-        self.mean(stretch, |attempt| attempt.alone(self.terms.pace))
+    /// Mean time of the requests of a stretch of a phase on an unloaded node, in seconds; 0 without requests.
+    pub(crate) fn cost(&self, phase: usize, stretch: &Range<u64>) -> f64 {
+        self.mean(stretch, |attempt| attempt.alone(self.terms[phase].pace))
     }
 
-    /// Is it promised a throughput?
+    /// Whether it is promised a throughput in any phase.
     pub(crate) fn has_floor(&self) -> bool {
-        self.terms.floor.is_some()
+        self.terms.iter().any(|terms| terms.floor.is_some())
     }
 
     /// The class's name.
     pub(crate) fn name(&self) -> &str {
-        &self.terms.class.name
+        self.terms.first().map_or("", |terms| &terms.class.name)
     }
 }
 
-/// Every attempt with the tokens that one of its stretch takes.
-fn with_tokens<'s>(
-    attempts: &'s mut [Attempt],
-    tokens: &'s [f64],
-    stretches: &'s [Range<u64>],
-) -> impl Iterator<Item = (&'s mut Attempt, f64)> {
-    let mut stretch = 0;
-    attempts.iter_mut().map(move |attempt| {
-        while stretches.get(stretch).is_some_and(|s| s.end <= attempt.arrived) {
-            stretch += 1;
+/// When a request could have been served within a limit, and what that takes.
+fn lack(terms: &Terms<'_>, attempt: &Attempt, limit: Option<ResponseTime>) -> Lacking {
+    let alone = attempt.alone(terms.pace);
+    let own = (alone * 1e9) as u64;
+    let time = match limit {
+        // As long as the bucket covers it.
+        None => terms.rules.burst.as_nanos() as u64 + own,
+        Some(promised) => {
+            let limit = (promised.limit.as_nanos() as u64).saturating_sub(terms.way);
+            // Some may take longer than a mean.
+            if promised.statistic == Statistic::Average { limit.max(own) } else { limit }
         }
-        (attempt, tokens.get(stretch).copied().unwrap_or(1.0))
-    })
+    };
+    let [cpu, disk, link] = attempt.work;
+    Lacking {
+        pool: terms.class.pool,
+        time: (attempt.arrived, attempt.arrived.saturating_add(time)),
+        takes: [cpu, disk, link, cpu * terms.pace + attempt.io],
+        alone,
+    }
 }
 
 /// The length of a stretch.

@@ -6,7 +6,7 @@
 //! - a *floor* is held if served ≥ 0.99 × owed. Owed is what a token bucket of the guaranteed rate covers, with a burst
 //!   of one second, of which each arrival takes as many tokens as its class's requests take of the scarce resource over
 //!   what was declared (`owed`). The bucket runs over the whole run. What counts as served at the borders is said in
-//!   `class`.
+//!   `class`. Where a reload puts another policy in force, each phase is judged by what is promised in it (`terms`).
 //! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
 //!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`). A limit that the requests
 //!   exceed alone on an idle machine is *impossible by itself* and does not count.
@@ -31,6 +31,7 @@ mod pages;
 mod resources;
 mod rules;
 mod statistic;
+mod terms;
 #[cfg(test)]
 pub(crate) mod tests;
 mod truth;
@@ -54,10 +55,11 @@ use crate::idle::Idle;
 use crate::oracle::{Cluster, Demand, classes, weights};
 use crate::run::{Record, Run, Sample, Work};
 use avoidable::Lacking;
-use class::{Subject, Terms, seconds};
-pub(crate) use owed::Declared;
+use class::{Subject, seconds};
+pub(crate) use owed::{Declared, at_first};
 pub(crate) use pages::Pages;
 pub(crate) use statistic::statistic;
+use terms::Terms;
 
 /// Judges a run of an experiment.
 #[must_use]
@@ -94,38 +96,46 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(experiment: &'a Experiment, run: &'a Run, rules: &Rules) -> Judge<'a> {
+        // Every policy of a run has the same classes in the same order.
         let policy = &experiment.site.policy;
         let end = nanos(experiment.duration());
         let phases = 0..experiment.phases.len();
-        let stretches: Vec<Range<u64>> = phases.flat_map(|phase| split(experiment, phase)).collect();
+        let stretches: Vec<Range<u64>> = phases.clone().flat_map(|phase| split(experiment, phase)).collect();
+        let in_force = phases.map(|phase| experiment.policy_at(experiment.phase_from(phase)));
+        let in_force: Vec<Vec<&Class>> = in_force.map(|policy| classes(policy).collect()).collect();
         let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
         let nominal = Cluster::nominal(experiment);
         let subject = |(index, class): (usize, &'a Class)| {
             let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
-            let limit = class.guarantee.response_time.map_or(Duration::ZERO, |promised| promised.limit);
             let (pace, best_pace) = paces(experiment, class.pool);
-            let terms = Terms {
+            let way = nanos(experiment.network_delay).saturating_mul(2);
+            let at_first = at_first(experiment, run, index, pace);
+            let terms = in_force.iter().map(|classes| classes[index]).map(|class| Terms {
                 class,
                 // The keys of a template are told apart by the engine, not by the records.
                 floor: class.guarantee.throughput.filter(|_| index < policy.classes.len()),
-                declared: Declared::of(experiment, run, index, (class.service_time, pace)),
+                declared: class.service_time.map(|service| Declared::of(service, at_first)),
                 has: nominal.reached(index),
                 pace,
                 best_pace,
-                way: nanos(experiment.network_delay).saturating_mul(2),
-                grace: nanos(experiment.settle.max(limit)),
+                way,
+                grace: nanos(
+                    experiment.settle.max(class.guarantee.response_time.map_or(Duration::ZERO, |rt| rt.limit)),
+                ),
                 end,
                 rules: *rules,
-            };
+            });
             let pages = Pages::of(experiment, run, index, |record: &Record| {
                 let work = f64::from(record.cpu) * best_pace + record.beside_cpu();
-                (work * 1e9) as u64 + terms.way
+                (work * 1e9) as u64 + way
             });
-            Subject::new(terms, records, &stretches).in_pages(pages)
+            Subject::new(terms.collect(), records, &stretches).in_pages(pages)
         };
         let mut subjects: Vec<Subject<'a>> = classes(policy).enumerate().map(subject).collect();
-        let short = |stretch: &Range<u64>| owed::short_of_workers(&live(experiment, stretch), &subjects, stretch);
-        let short: Vec<Vec<bool>> = stretches.iter().map(short).collect();
+        let short = |(index, stretch): (usize, &Range<u64>)| {
+            owed::short_of_workers(&live(experiment, stretch), &subjects, (index / 2, stretch))
+        };
+        let short: Vec<Vec<bool>> = stretches.iter().enumerate().map(short).collect();
         for (index, subject) in subjects.iter_mut().enumerate() {
             subject.pay_for_workers(&short.iter().map(|short| short[index]).collect::<Vec<bool>>());
             subject.mark_late();
@@ -164,22 +174,22 @@ impl<'a> Judge<'a> {
         let [settling, judged] = split(self.experiment, index);
         let length = seconds(&judged);
         let per_second = |work: Work| work.map(|work| if length > 0.0 { work / length } else { 0.0 });
-        let asked = self.subjects.iter().map(|subject| subject.asked_work(&judged));
+        let asked = self.subjects.iter().map(|subject| subject.asked_work(index, &judged));
         let (offered, owed) = asked.map(|(offered, owed)| (per_second(offered), owed)).unzip();
         let demand = Demand { offered, owed };
         let cluster = live(self.experiment, &judged);
         let owed: Vec<Work> =
             demand.offered.iter().zip(&demand.owed).map(|(offered, owed)| offered.map(|work| work * owed)).collect();
-        let held = self.subjects.iter().map(|subject| subject.owed_workers(&judged) / length.max(1e-9));
+        let held = self.subjects.iter().map(|subject| subject.owed_workers(index, &judged) / length.max(1e-9));
         let holds = length <= 0.0 || cluster.holds(&held.collect::<Vec<f64>>());
-        let oracle = against_oracle.then(|| self.oracle_rates(&cluster, &demand, &judged));
+        let oracle = against_oracle.then(|| self.oracle_rates(index, (&cluster, &demand), &judged));
         let classes = self.subjects.iter().enumerate().map(|(i, subject)| ClassVerdict {
             class: subject.name().to_owned(),
-            part: subject.part(&judged),
+            part: subject.part(index, &judged),
             cpu_share: self.cpu_share(&cluster, &judged, i),
             oracle_served_per_s: oracle.as_ref().map(|rates| rates[i]),
-            reaction_s: subject.reaction(&(settling.start..judged.end)),
-            settling: subject.part(&settling),
+            reaction_s: subject.reaction(index),
+            settling: subject.part(index, &settling),
         });
         PhaseVerdict {
             name: phase.name.clone(),
@@ -214,11 +224,12 @@ impl<'a> Judge<'a> {
     }
 
     /// What the oracle serves each class, in requests per second.
-    fn oracle_rates(&self, cluster: &Cluster, demand: &Demand, stretch: &Range<u64>) -> Vec<f64> {
-        let costs: Vec<f64> = self.subjects.iter().map(|subject| subject.cost(stretch)).collect();
-        let shares = cluster.shares(demand, &weights(&self.experiment.site.policy, &costs));
+    fn oracle_rates(&self, phase: usize, (cluster, demand): (&Cluster, &Demand), stretch: &Range<u64>) -> Vec<f64> {
+        let costs: Vec<f64> = self.subjects.iter().map(|subject| subject.cost(phase, stretch)).collect();
+        let policy = self.experiment.policy_at(self.experiment.phase_from(phase));
+        let shares = cluster.shares(demand, &weights(policy, &costs));
         let rates = self.subjects.iter().zip(shares);
-        rates.map(|(subject, share)| subject.part(stretch).offered_per_s * share).collect()
+        rates.map(|(subject, share)| subject.part(phase, stretch).offered_per_s * share).collect()
     }
 
     /// Work served over the most that could have been, of the resource of which that is nearest to all.

@@ -34,23 +34,17 @@ pub(crate) struct Declared {
 }
 
 impl Declared {
-    /// What class number `subject` declares; `None` without a service time. `pace`: seconds that a second of nominal
-    /// CPU time takes.
-    pub(crate) fn of(
-        experiment: &Experiment,
-        run: &Run,
-        subject: usize,
-        (service, pace): (Option<Duration>, f64),
-    ) -> Option<Declared> {
-        let service = service?.as_secs_f64();
-        let resources = match at_first(experiment, run, subject, pace) {
+    /// What a class declares by this service time, whose requests take so much [`at_first`].
+    pub(crate) fn of(service: Duration, at_first: Option<(Work, f64)>) -> Declared {
+        let service = service.as_secs_f64();
+        let resources = match at_first {
             None => [service; RESOURCES],
             Some((takes, io)) => {
                 let whole = takes.iter().sum::<f64>() + io;
                 takes.map(|own| (service - (whole - own)).max(own.min(service)))
             }
         };
-        Some(Declared { service, resources })
+        Declared { service, resources }
     }
 
     /// How many tokens a request takes that takes `work` (CPU time as it passes on the machines) of a pool that has
@@ -72,9 +66,10 @@ fn over(actual: f64, declared: f64) -> f64 {
     if actual > declared && declared > 0.0 { actual / declared } else { 1.0 }
 }
 
-/// What the requests of a class take of each resource when the experiment begins, and how long they wait for something
-/// else: the means of its streams, each as often as it sent requests. `None` where files or logs make the requests.
-fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace: f64) -> Option<(Work, f64)> {
+/// What the requests of class number `subject` take of each resource when the experiment begins, and how long they wait
+/// for something else: the means of its streams, each as often as it sent requests. `None` where files or logs make the
+/// requests. `pace`: seconds that a second of nominal CPU time takes.
+pub(crate) fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace: f64) -> Option<(Work, f64)> {
     let policy = &experiment.site.policy;
     let mut counts = vec![0_u32; experiment.traffic.len()];
     for record in &run.records {
@@ -101,9 +96,14 @@ fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace: f64) -> Op
 
 /// Per class whether workers are short for it in a stretch: whether those of all pools that share machines with its
 /// own, directly or through others, cannot hold what is owed there.
-pub(crate) fn short_of_workers(cluster: &Cluster, subjects: &[Subject<'_>], stretch: &Range<u64>) -> Vec<bool> {
+pub(crate) fn short_of_workers(
+    cluster: &Cluster,
+    subjects: &[Subject<'_>],
+    (phase, stretch): (usize, &Range<u64>),
+) -> Vec<bool> {
     let length = seconds(stretch);
-    let held: Vec<f64> = subjects.iter().map(|subject| subject.owed_workers(stretch) / length.max(1e-9)).collect();
+    let held = subjects.iter().map(|subject| subject.owed_workers(phase, stretch) / length.max(1e-9));
+    let held: Vec<f64> = held.collect();
     if length <= 0.0 || cluster.holds(&held) {
         return vec![false; subjects.len()];
     }

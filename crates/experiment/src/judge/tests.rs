@@ -61,6 +61,7 @@ pub(crate) fn experiment() -> Experiment {
         axis: None,
         settle: Duration::from_secs(5),
         faults: Vec::new(),
+        reloads: Vec::new(),
         published: Vec::new(),
         reserves: None,
     }

@@ -164,6 +164,9 @@ fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
             format!("{} % of {} fail at once", figure_text(share * 100.0), of.join(", "))
         }
         FaultKind::LostReports => return "health reports lost".to_owned(),
+        FaultKind::Reload if experiment.reloads.iter().any(|reload| reload.at == fault.at) => {
+            return "another policy loaded".to_owned();
+        }
         FaultKind::Reload => return "policy reloaded".to_owned(),
     };
     let name = |index: &usize| experiment.machines.get(*index).map_or("?", |machine| machine.name.as_str());

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weirgate_config::{Experiment, RESOURCE_NAMES};
 use weirgate_engine::{Class, ResponseTime};
 
-use crate::judge::{Declared, Pages, paces, statistic, subject_of};
+use crate::judge::{Declared, Pages, at_first, paces, statistic, subject_of};
 use crate::oracle::{Cluster, classes};
 use crate::run::{Fate, RESOURCES, Record, Run, Sample, Work};
 
@@ -64,12 +64,22 @@ pub struct ClassSeries {
     pub statistic: String,
     /// Its limit in milliseconds.
     pub limit_ms: Option<f64>,
+    /// Seconds from which on another limit on the same statistic holds, or none, where a reload changes it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later_limits_ms: Vec<(f64, Option<f64>)>,
     /// Waiting requests: seconds, then how many.
     pub waiting: Vec<(f64, f64)>,
     /// Its share of all machines' CPUs between one sample and the next, in percent, where classes have shares:
     /// seconds, then the figure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu: Vec<(f64, f64)>,
+}
+
+impl ClassSeries {
+    /// Its limits, each with the second from which on it holds.
+    pub(super) fn limits_ms(&self) -> impl Iterator<Item = (f64, Option<f64>)> {
+        std::iter::once((0.0, self.limit_ms)).chain(self.later_limits_ms.iter().copied())
+    }
 }
 
 impl Series {
@@ -80,11 +90,12 @@ impl Series {
         let step = STEP * (length / STEP / MOST_POINTS).ceil().max(1.0);
         let points = (length / step).ceil() as usize;
         let policy = &experiment.site.policy;
+        let in_force = experiment.policies().map(|(from, policy)| (from.as_secs_f64(), classes(policy).collect()));
+        let in_force: Vec<(f64, Vec<&Class>)> = in_force.collect();
         let whose: Vec<usize> = experiment.traffic.iter().map(|t| subject_of(policy, &t.class)).collect();
         let nominal = Cluster::nominal(experiment);
         let series = |(index, class): (usize, &Class)| {
             let records = run.records.iter().filter(|r| whose.get(r.traffic as usize) == Some(&index));
-            let floor = class.guarantee.throughput.filter(|_| index < policy.classes.len());
             let mut tally = Tally::new(points, step, length);
             let (pace, _) = paces(experiment, class.pool);
             records.for_each(|record| tally.add(record, pace));
@@ -99,11 +110,22 @@ impl Series {
                 Vec::new()
             };
             let cpu = cpu_line(experiment, &run.samples, index);
-            let declared = Declared::of(experiment, run, index, (class.service_time, pace));
             let has = nominal.reached(index);
-            let normal = |rate: f64, work: &Work| declared.map_or(rate, |declared| rate / declared.tokens(work, &has));
-            let guaranteed = floor.map(|rate| tally.costs().map(|work| normal(rate, &work)).collect());
-            tally.any().then(|| ClassSeries { cpu, guaranteed, ..tally.series(index, class, waiting) })
+            let at_first = at_first(experiment, run, index, pace);
+            let promised: Vec<(f64, &Class)> = in_force.iter().map(|(from, classes)| (*from, classes[index])).collect();
+            let guaranteed = |(point, work): (usize, Work)| {
+                let at = point as f64 * step;
+                let class = promised.iter().rfind(|(from, _)| *from <= at).map_or(class, |(_, class)| class);
+                let rate = class.guarantee.throughput.unwrap_or(0.0);
+                let declared = class.service_time.map(|service| Declared::of(service, at_first));
+                declared.map_or(rate, |declared| rate / declared.tokens(&work, &has))
+            };
+            let has_floor = promised.iter().any(|(_, class)| class.guarantee.throughput.is_some());
+            let has_floor = has_floor && index < policy.classes.len();
+            let guaranteed = has_floor.then(|| tally.costs().enumerate().map(guaranteed).collect());
+            let later_limits_ms = later_limits(&promised);
+            let series = || ClassSeries { cpu, guaranteed, later_limits_ms, ..tally.series(index, class, waiting) };
+            tally.any().then(series)
         };
         Series {
             seed: run.seed,
@@ -189,10 +211,22 @@ impl Tally {
             response_ms: response.map(|nanos| nanos.map(|n| n / 1e6)).collect(),
             statistic: which.map_or("avg".to_owned(), |r| r.statistic.to_string()),
             limit_ms: which.map(|r| r.limit.as_secs_f64() * 1e3),
+            later_limits_ms: Vec::new(),
             waiting,
             cpu: Vec::new(),
         }
     }
+}
+
+/// The limits of one class that follow the first, each with the second from which on it holds.
+fn later_limits(promised: &[(f64, &Class)]) -> Vec<(f64, Option<f64>)> {
+    let first = promised.first().and_then(|(_, class)| class.guarantee.response_time);
+    let limit = |class: &Class| {
+        let same = class.guarantee.response_time.filter(|of| first.is_none_or(|first| first.statistic == of.statistic));
+        same.map(|of| of.limit.as_secs_f64() * 1e3)
+    };
+    let pairs = promised.windows(2).filter(|pair| limit(pair[0].1) != limit(pair[1].1));
+    pairs.map(|pair| (pair[1].0, limit(pair[1].1))).collect()
 }
 
 /// Requests inside over time by the resource that they take most of, measured by what all machines have of each; ties

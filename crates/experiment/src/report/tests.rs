@@ -157,6 +157,32 @@ fn long_runs_get_longer_points() {
     assert_eq!((short.classes[1].guaranteed.as_ref().map(|g| g[3]), short.classes[1].limit_ms), (Some(200.0), None));
 }
 
+#[test]
+fn another_policy_draws_other_promises() {
+    let mut experiment = experiment();
+    let at = experiment.phases[0].until;
+    let mut policy = experiment.site.policy.clone();
+    let guarantee = &mut policy.classes[0].guarantee;
+    let limit = guarantee.response_time.as_mut().expect("a limit");
+    (guarantee.throughput, limit.limit) = (Some(40.0), Duration::from_millis(250));
+    experiment.reloads = vec![weirgate_config::Reload { at, policy }];
+    let run = &runs()[0];
+    let series = Series::new(&experiment, run);
+    let class = &series.classes[0];
+    let guaranteed = class.guaranteed.as_ref().expect("a rate");
+    let from = (at.as_secs_f64() / series.step) as usize;
+    let first = experiment.site.policy.classes[0].guarantee.throughput.expect("a rate");
+    assert!(guaranteed[..from].iter().all(|rate| (rate - first).abs() < 1e-9), "{guaranteed:?}");
+    assert!(guaranteed[from..].iter().all(|rate| (rate - 40.0).abs() < 1e-9), "{guaranteed:?}");
+    assert_eq!(
+        (class.limit_ms, class.later_limits_ms.as_slice()),
+        (Some(400.0), &[(at.as_secs_f64(), Some(250.0))][..])
+    );
+    let figure = svg::figure(&experiment, &series);
+    sound(&figure);
+    assert!(figure.contains("A p95 ≤ 400 ms") && figure.contains("A p95 ≤ 250 ms"), "{figure}");
+}
+
 /// The phases are points in another order than that of their places; one of them is none.
 fn curve() -> Played {
     let of = |seed: u64, slow: u64| {

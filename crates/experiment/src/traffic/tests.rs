@@ -47,6 +47,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         axis: None,
         settle: Duration::ZERO,
         faults: Vec::new(),
+        reloads: Vec::new(),
         published: Vec::new(),
         reserves: None,
     }

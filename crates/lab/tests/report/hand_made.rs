@@ -82,6 +82,7 @@ pub(crate) fn series(seed: u64) -> Series {
         response_ms: (0..30).map(|i| (i != 15).then_some(40.0 + f64::from(i))).collect(),
         statistic: "p95".into(),
         limit_ms: (index == 0).then_some(50.0),
+        later_limits_ms: Vec::new(),
         waiting: vec![(0.0, 3.0), (30.0, 4.0)],
         cpu: Vec::new(),
     };

@@ -36,7 +36,7 @@ impl Driver<'_> {
         };
         let spec = &self.experiment.faults[fault];
         if spec.kind == FaultKind::Reload && what == Change::Begins(fault) {
-            let policy = self.experiment.site.policy.clone();
+            let policy = self.experiment.policy_at(spec.at).clone();
             if let Err(invalid) = self.engine.reconfigure(self.time(), policy) {
                 self.checks.note("policy", invalid.to_string());
             }

@@ -46,6 +46,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
         axis: None,
         settle: s(5),
         faults: Vec::new(),
+        reloads: Vec::new(),
         published: Vec::new(),
         reserves: None,
     }

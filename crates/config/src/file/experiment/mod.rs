@@ -187,6 +187,9 @@ record! {
         share: Defaulted<Share> = "100%",
         /// The classes of these requests, or templates: a name or a list. All requests by default.
         class: Optional<OneOrMany<Name>>,
+        /// The policy that `reload` puts in force: as `policy` at the top, with the same upstreams and classes. Its
+        /// guarantees and other figures of classes hold from then on. By default the one in force again.
+        policy: Optional<PolicyHere>,
     }
 }
 
@@ -206,7 +209,7 @@ words! {
         FailFast = "fail_fast",
         /// The gateway gets no word of any health check.
         LostReports = "lost_reports",
-        /// The policy is loaded again.
+        /// The policy is loaded again, or another: `policy: FILE`.
         Reload = "reload",
     }
 }

@@ -9,6 +9,7 @@ mod machines;
 mod names;
 mod pages;
 mod phases;
+mod reload;
 mod reserves;
 mod trace;
 mod traffic;
@@ -33,6 +34,7 @@ pub(crate) fn resolve_experiment(
     folder: &Path,
     cx: &mut Context,
 ) -> Option<Experiment> {
+    let others = reload::others(file, cx);
     // A variant that is not played is checked all the same.
     for variant in file.disciplines.get().map_or(&[][..], |named| &named.items) {
         if let Some(figures) = variant.value.get() {
@@ -47,6 +49,8 @@ pub(crate) fn resolve_experiment(
     let faults = faults::faults(file, &names, &machines, end, cx);
     let published = phases::published(file, &phases, &names, cx);
     let reserves = reserves::reserves(file, &names, &machines, cx);
+    let first = policy.as_ref().map(|resolved| &resolved.site);
+    let reloads = reload::reloads(others, first, (&phases, !file.phases.bad), cx);
     if cx.problems.reports() > 0 {
         return None;
     }
@@ -66,6 +70,7 @@ pub(crate) fn resolve_experiment(
         axis: file.axis.get().map(|axis| axis.0.clone()),
         settle: file.settle.get().0,
         faults,
+        reloads,
         published,
         reserves,
     })

@@ -119,7 +119,7 @@ impl Scale {
                 third,
                 most(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
             ];
-            limits = limits.max(most(&mut classes.iter().filter_map(|c| c.limit_ms)));
+            limits = limits.max(most(&mut classes.iter().flat_map(|c| c.limits_ms()).filter_map(|(_, limit)| limit)));
             highest = std::array::from_fn(|panel| highest[panel].max(here[panel]));
         }
         if limits > 0.0 {
@@ -255,9 +255,10 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
         }
         rates.line(svg, &format!("offered c{index}"), over(&class.offered).into_iter());
         rates.line(svg, &format!("served c{index}"), over(&class.served).into_iter());
-        if let Some(limit) = class.limit_ms {
-            let ends = [(0.0, Some(limit)), (series.length, Some(limit))];
-            times.line(svg, &format!("limit c{index}"), ends.into_iter());
+        let limits: Vec<(f64, Option<f64>)> = class.limits_ms().collect();
+        for (number, (from, limit)) in limits.iter().enumerate().filter(|(_, (_, limit))| limit.is_some()) {
+            let until = limits.get(number + 1).map_or(series.length, |(until, _)| *until);
+            times.line(svg, &format!("limit c{index}"), [(*from, *limit), (until, *limit)].into_iter());
         }
         let response = class.response_ms.iter().enumerate().map(|(i, figure)| (middle(i), *figure));
         times.line(svg, &format!("served c{index}"), response);
@@ -268,7 +269,9 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
             queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
         }
     }
-    let limited = classes.iter().filter_map(|c| Some((c.name.as_str(), c.statistic.as_str(), c.limit_ms?)));
+    let limited = classes
+        .iter()
+        .flat_map(|c| c.limits_ms().filter_map(|(_, limit)| Some((c.name.as_str(), c.statistic.as_str(), limit?))));
     limits(svg, times, (times.right - 4.0, "end"), limited);
     if let [state, _] = rest
         && !shared
