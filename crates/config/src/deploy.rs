@@ -14,7 +14,7 @@ use std::rc::Rc;
 use weirgate_engine as engine;
 
 use crate::errors::{Errors, Place};
-use crate::load_experiment::{LoadedExperiment, load_with_policy};
+use crate::load_experiment::{LoadedExperiment, Written, load_with_policies};
 use crate::overrides::Override;
 use crate::tree::{Entry, Node, Value};
 
@@ -32,17 +32,40 @@ pub struct Deployment {
     pub nodes: Vec<(engine::Node, SocketAddr)>,
 }
 
-/// The policy of the experiment in the file at `path`, with `overrides` in it, as a policy file for `deployment`.
+/// The policies of an experiment as policy files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The one that is in force at first.
+    pub first: String,
+    /// Those of [`crate::Experiment::reloads`], in their order, with the first one's discipline.
+    pub reloads: Vec<String>,
+}
+
+/// The policies of the experiment in the file at `path`, with `overrides` in it, as policy files for `deployment`.
 ///
 /// # Errors
 /// As [`crate::load_experiment_file`].
-pub fn deployed_policy(path: &Path, overrides: &[Override], deployment: &Deployment) -> Result<String, Errors> {
-    let (LoadedExperiment { experiment, .. }, policy) = load_with_policy(path, overrides)?;
-    let policy = deployed(&policy, &experiment.site.policy.pools, deployment);
-    let (file, name) = (path.display(), &experiment.name);
-    let mut text = format!("# The policy of {file} (experiment {name}) at its real addresses.\n");
-    print(&policy, 0, &mut text);
-    Ok(text)
+pub fn deployed_policies(path: &Path, overrides: &[Override], deployment: &Deployment) -> Result<Deployed, Errors> {
+    let (LoadedExperiment { experiment, .. }, Written { first, others }) = load_with_policies(path, overrides)?;
+    let text = |policy: &Node| {
+        let policy = deployed(policy, &experiment.site.policy.pools, deployment);
+        let (file, name) = (path.display(), &experiment.name);
+        let mut text = format!("# The policy of {file} (experiment {name}) at its real addresses.\n");
+        print(&policy, 0, &mut text);
+        text
+    };
+    let reloads = others.iter().map(|policy| text(&with_discipline_of(&first, policy))).collect();
+    Ok(Deployed { first: text(&first), reloads })
+}
+
+/// A policy's tree with the discipline of another one.
+fn with_discipline_of(first: &Node, policy: &Node) -> Node {
+    let Value::Map(entries) = &policy.value else { return Node::new(policy.place, Value::Null) };
+    let mut entries: Vec<Entry> = entries.iter().filter(|entry| &*entry.key != "discipline").cloned().collect();
+    if let Some(discipline) = first.field("discipline") {
+        entries.push(Entry { key: "discipline".into(), key_place: policy.place, node: Rc::clone(discipline) });
+    }
+    Node::new(policy.place, Value::Map(entries))
 }
 
 /// The policy's tree at its real addresses.
@@ -208,13 +231,21 @@ mod tests {
                 let (listen, admin) = (([127, 0, 0, 1], 8080).into(), "unix:/run/x.sock".to_owned());
                 let nodes = experiment.site.policy.nodes.iter().cloned().zip(addresses).collect();
                 let deployment = Deployment { listen, admin, threads: 1, nodes };
-                let text = deployed_policy(&path, &overrides, &deployment).expect("it can be deployed");
-                let site = crate::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site;
-                let mut policy = experiment.site.policy.clone();
-                for node in &mut policy.nodes {
-                    (node.name, node.machine) = (name(&node.name), name(&node.machine));
+                let texts = deployed_policies(&path, &overrides, &deployment).expect("it can be deployed");
+                let load = |text| crate::load("deployed", text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site;
+                let meant = |policy: &engine::Policy| {
+                    let mut policy = policy.clone();
+                    for node in &mut policy.nodes {
+                        (node.name, node.machine) = (name(&node.name), name(&node.machine));
+                    }
+                    policy
+                };
+                assert_eq!(texts.reloads.len(), experiment.reloads.len());
+                for (text, reload) in texts.reloads.iter().zip(&experiment.reloads) {
+                    assert_eq!(load(text).policy, meant(&reload.policy), "{}", path.display());
                 }
-                assert_eq!(site.policy, policy, "{}", path.display());
+                let site = load(&texts.first);
+                assert_eq!(site.policy, meant(&experiment.site.policy), "{}", path.display());
                 assert_eq!(format!("{:?}", site.rules), format!("{:?}", experiment.site.rules), "{}", path.display());
                 let written: Vec<String> = site.nodes.iter().map(|node| node.address.clone()).collect();
                 let wanted: Vec<String> = deployment.nodes.iter().map(|(_, a)| a.to_string()).collect();
@@ -235,7 +266,7 @@ mod tests {
         let address = |n: u16| SocketAddr::from(([127, 0, 0, 1], 20_000 + n));
         let nodes = experiment.site.policy.nodes.iter().cloned().zip([address(1), address(2)]).collect();
         let deployment = Deployment { listen: address(0), admin: "off".to_owned(), threads: 1, nodes };
-        let text = deployed_policy(&directory, &[], &deployment).expect("it can be deployed");
+        let text = deployed_policies(&directory, &[], &deployment).expect("it can be deployed").first;
         std::fs::remove_file(&directory).expect("it is there");
         let pools = crate::load("deployed", &text, false).unwrap_or_else(|e| panic!("{e}\n{text}")).site.pools;
         let collector = pools[0].collector.as_ref().expect("it is asked");

@@ -24,7 +24,7 @@ pub struct Place {
 
 impl Place {
     /// A place in the file asked for.
-    pub(crate) fn new(line: u32, column: u32) -> Place {
+    pub fn new(line: u32, column: u32) -> Place {
         Place { source: SourceId::FILE, line, column }
     }
 }

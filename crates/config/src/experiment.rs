@@ -9,6 +9,7 @@ use std::time::Duration;
 use weirgate_engine as engine;
 
 use crate::distribution::{Counts, Distribution};
+use crate::errors::Place;
 use crate::site::Site;
 
 /// Everything that one experiment needs.
@@ -369,6 +370,8 @@ pub struct Reload {
     pub at: Duration,
     /// Which.
     pub policy: engine::Policy,
+    /// Where the experiment file says so.
+    pub place: Place,
 }
 
 /// What goes wrong.

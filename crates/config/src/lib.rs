@@ -33,7 +33,7 @@ mod tree;
 mod unit;
 mod workers;
 
-pub use deploy::{Deployment, deployed_policy};
+pub use deploy::{Deployed, Deployment, deployed_policies};
 pub use distribution::{Counts, Distribution, Tail};
 pub use errors::{Errors, Place, Problem, located};
 pub use experiment::*;

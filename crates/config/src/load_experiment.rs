@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Duration;
 
 use crate::decode::{Context, Decode};
 use crate::errors::{Errors, Problem, Problems, SourceId};
@@ -33,18 +34,25 @@ impl LoadedExperiment {
     }
 }
 
+/// The trees of an experiment's policies, with `overrides` and what an experiment's policy may leave out.
+pub(crate) struct Written {
+    /// That of the policy under test.
+    pub(crate) first: Rc<Node>,
+    /// Those of [`Experiment::reloads`], in their order.
+    pub(crate) others: Vec<Rc<Node>>,
+}
+
 /// Reads the experiment file at `path`, at most 16 MiB of it, with `overrides` in it.
 ///
 /// # Errors
 /// As [`load_experiment`], what the system says if it cannot be read, and the place of the first byte that is not
 /// UTF-8.
 pub fn load_experiment_file(path: &Path, overrides: &[Override]) -> Result<LoadedExperiment, Errors> {
-    load_with_policy(path, overrides).map(|(loaded, _)| loaded)
+    load_with_policies(path, overrides).map(|(loaded, _)| loaded)
 }
 
-/// The experiment in the file at `path` and the tree of its policy, with `overrides` and what an experiment's policy
-/// may leave out.
-pub(crate) fn load_with_policy(path: &Path, overrides: &[Override]) -> Result<(LoadedExperiment, Rc<Node>), Errors> {
+/// The experiment in the file at `path`, and its policies as they are written.
+pub(crate) fn load_with_policies(path: &Path, overrides: &[Override]) -> Result<(LoadedExperiment, Written), Errors> {
     let name = path.display().to_string();
     let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
     let text = sound_text(&name, &bytes)?;
@@ -85,7 +93,7 @@ fn load(
     text: &str,
     base_dir: &Path,
     overrides: &[Override],
-) -> Result<(LoadedExperiment, Rc<Node>), Errors> {
+) -> Result<(LoadedExperiment, Written), Errors> {
     let mut problems = Problems::default();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems);
@@ -94,7 +102,7 @@ fn load(
     let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
     let experiment = tree.and_then(|tree| {
         let file = ExperimentFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
-        let written = tree.root.field("policy").map(Rc::clone);
+        let written = written(&tree.root, &file);
         drop(tree);
         let policy = file.policy.get().and_then(|policy| resolve(&policy.0, true, &mut cx));
         if let Some(policy) = &policy {
@@ -104,6 +112,9 @@ fn load(
         let mut experiment = resolve_experiment(&file, policy, &stem, base_dir, &mut cx)?;
         if let Some(variant) = variant {
             experiment.site.policy.discipline.name = variant.as_ref().into();
+            for reload in &mut experiment.reloads {
+                reload.policy.discipline.name = variant.as_ref().into();
+            }
         }
         Some((experiment, written?))
     });
@@ -115,6 +126,21 @@ fn load(
             unreadable(name, "the experiment cannot be used".to_owned(), "report this file: its error was lost")
         })),
     }
+}
+
+/// The policies of an experiment as they are written.
+fn written(root: &Node, file: &ExperimentFile) -> Option<Written> {
+    let list = root.field("faults").map(|faults| &faults.value);
+    let nodes: &[Rc<Node>] = if let Some(Value::List(items)) = list { items } else { &[] };
+    let forms = file.faults.get().map_or(&[][..], Vec::as_slice);
+    let others = nodes
+        .iter()
+        .zip(forms)
+        .filter_map(|(node, form)| Some((form.value.at.get()?.0, node.field("policy").map(Rc::clone)?)));
+    let mut others: Vec<(Duration, Rc<Node>)> = others.collect();
+    others.sort_by_key(|(at, _)| *at);
+    let first = root.field("policy").map(Rc::clone)?;
+    Some(Written { first, others: others.into_iter().map(|(_, policy)| policy).collect() })
 }
 
 /// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out; the name of

@@ -158,13 +158,6 @@ fn connections(streams: usize) -> usize {
 /// Something could not be started, ended early, or refused an order: with its words.
 pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outcome, String> {
     let experiment = trial.experiment;
-    if let Some(reload) = experiment.reloads.first() {
-        return Err(format!(
-            "another policy is loaded at {:.0} s, which the lab cannot do; play it in the simulator, or leave `policy:` of the \
-             fault out, which loads the same again",
-            reload.at.as_secs_f64()
-        ));
-    }
     let backing = Backing::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
     let mut gateway = trial.approach.start(&Setting {
         experiment,
@@ -275,7 +268,10 @@ impl Stage<'_> {
             Change::Drifts(_) => {}
         }
         if fault.kind == FaultKind::Reload && matches!(turn.what, Change::Begins(_)) {
-            self.gateway.reload()?;
+            match experiment.reloads.iter().rposition(|reload| reload.at == fault.at) {
+                Some(number) => self.gateway.load(number)?,
+                None => self.gateway.reload()?,
+            }
         }
         for (&machine, before) in fault.machines.iter().zip(before) {
             let now = self.condition(machine, turn.at);

@@ -356,7 +356,8 @@ fn another_policy_takes_over_and_is_judged() {
     experiment.faults = vec![fault(FaultKind::Reload, 30, 31, &[])];
     let second = weirgate_config::load("test", &policy(2, "weirgate", "", &of(30, 150)), false);
     let second = second.unwrap_or_else(|errors| panic!("{errors}")).site.policy;
-    experiment.reloads = vec![weirgate_config::Reload { at: s(30), policy: second }];
+    experiment.reloads =
+        vec![weirgate_config::Reload { at: s(30), policy: second, place: weirgate_config::Place::new(1, 1) }];
     let verdict = weirgate_experiment::judge(&experiment, &sound(&experiment, 1));
     let figures = |phase: usize, class: usize| {
         let part = &verdict.phases[phase].classes[class].part;

@@ -5,8 +5,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
+
+/// One trial at a time: two would measure one another.
+static TRIAL: Mutex<()> = Mutex::new(());
 
 /// Removed when it goes, also after a panic.
 struct Folder(PathBuf);
@@ -31,6 +35,7 @@ fn experiment() -> String {
 
 #[test]
 fn fig_9_on_real_processes_beside_haproxy() {
+    let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-test-{}", std::process::id())));
     let output = folder.0.display().to_string();
     let short = ["--set", "settle=500ms", "--compress", "20"];
@@ -79,6 +84,37 @@ fn fig_9_on_real_processes_beside_haproxy() {
     let refused = weirgate(&run);
     assert_eq!(refused.status.code(), Some(2), "a run is never overwritten");
     assert!(text(&refused).contains("holds a run already"), "{}", text(&refused));
+}
+
+/// The operator loads another policy in the middle: Weirgate plays it, and a peer says where the file asks for it.
+#[test]
+fn another_policy_is_loaded_in_the_middle() {
+    let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = Folder(std::env::temp_dir().join(format!("weirgate-lab-reload-test-{}", std::process::id())));
+    let output = folder.0.display().to_string();
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/other-promises.yaml").display().to_string();
+    let short = ["--set", "settle=500ms", "--compress", "20"];
+    let approaches = ["--approach", "weirgate", "--approach", "haproxy-leastconn"];
+    let played = weirgate(&[&["lab", "run", &file, "--output", &output], &short[..], &approaches[..]].concat());
+    let directory = folder.0.join("other-promises");
+    let read = |name: &str| std::fs::read_to_string(directory.join(name)).expect("it was written");
+    let json: Value = serde_json::from_str(&read("run.json")).expect("it is JSON");
+    let trials = json["trials"].as_array().expect("a list");
+    assert_eq!(trials.len(), 1, "{}", text(&played));
+    for what in ["lost", "doubled", "phantom"] {
+        assert_eq!(trials[0]["evidence"][what]["count"], 0, "{what}");
+    }
+    let promised = |phase: usize| {
+        let classes = trials[0]["verdict"]["phases"][phase]["classes"].as_array().expect("a list");
+        classes.iter().map(|class| class["floor"]["guaranteed_per_s"].as_f64().expect("a floor")).collect::<Vec<_>>()
+    };
+    assert_eq!((promised(0), promised(1)), (vec![300.0, 100.0], vec![150.0, 250.0]));
+    // What the gateway reads at the end is the second one.
+    assert_eq!(read("config/weirgate/policy.yaml"), read("config/weirgate/policy-2.yaml"));
+    assert_ne!(read("config/weirgate/policy-1.yaml"), read("config/weirgate/policy-2.yaml"));
+    let note = json["notes"][0].as_str().expect("the peer was not played");
+    assert!(note.contains("other-promises.yaml:21:") && note.contains("another policy is loaded at 3 s"), "{note}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! some of them a reload changes what is promised.
 
 use proptest::prelude::*;
-use weirgate_config::{Experiment, Phase, Reload};
+use weirgate_config::{Experiment, Phase, Place, Reload};
 
 use super::tests::{experiment, run};
 use super::*;
@@ -62,7 +62,7 @@ fn tiny(promised: Promised, judged: bool) -> Experiment {
     if promised.from < END {
         let mut policy = experiment.site.policy.clone();
         promise(&mut policy.classes[1], promised.rates[1]);
-        experiment.reloads = vec![Reload { at: Duration::from_secs(promised.from), policy }];
+        experiment.reloads = vec![Reload { at: Duration::from_secs(promised.from), policy, place: Place::new(1, 1) }];
     }
     experiment
 }

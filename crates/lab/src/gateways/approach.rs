@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use weirgate_config::Reload;
+
 use super::{Gateway, Knob, Setting, envoy, haproxy, nginx, weirgate};
 use crate::programs::Program;
 
@@ -100,7 +102,10 @@ impl Approach {
     /// Its program is not installed, it cannot be told this policy, it refuses its configuration, or it does
     /// not come up: with its own words.
     pub fn start(&self, setting: &Setting<'_>) -> Result<Box<dyn Gateway>, String> {
-        (self.kind.start)(setting, self).map_err(|why| format!("{self}: {why}"))
+        let other = setting.experiment.reloads.first().filter(|_| !self.kind.is_ours());
+        let started =
+            other.map_or_else(|| (self.kind.start)(setting, self), |reload| Err(loads_no_other(setting, reload)));
+        started.map_err(|why| format!("{self}: {why}"))
     }
 
     /// What knob `name` is set to.
@@ -110,6 +115,17 @@ impl Approach {
         let value = given.or_else(default).ok_or_else(|| format!("it has no knob `{name}`"))?;
         value.parse().map_err(|why: T::Err| format!("{name}={value}: {why}"))
     }
+}
+
+/// Why a peer does not play an experiment in which another policy is loaded.
+fn loads_no_other(setting: &Setting<'_>, reload: &Reload) -> String {
+    let file = setting.source.map(|source| source.file.display().to_string());
+    let file = file.unwrap_or_else(|| setting.experiment.name.clone());
+    let (line, column, at) = (reload.place.line, reload.place.column, reload.at.as_secs_f64());
+    format!(
+        "{file}:{line}:{column}: another policy is loaded at {at} s, and what peers are told of a policy is made before they \
+         start; play it with Weirgate's own approaches, or leave `policy:` out, which loads the same again"
+    )
 }
 
 impl fmt::Display for Approach {

@@ -183,7 +183,7 @@ impl Drop for SocketPath {
     }
 }
 
-fn absolute(directory: &Path) -> Result<PathBuf, String> {
+pub(super) fn absolute(directory: &Path) -> Result<PathBuf, String> {
     std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 

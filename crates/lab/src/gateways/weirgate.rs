@@ -3,13 +3,14 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use weirgate_config::{Deployment, Override, admin, deployed_policy};
+use weirgate_config::{Deployed, Deployment, Override, admin, deployed_policies};
 
-use super::launch::{Peer, SocketPath, version, write};
+use super::launch::{Peer, SocketPath, absolute, version, write};
 use super::{Approach, Gateway, Kind, Setting, State};
 
 /// Weirgate's own discipline.
@@ -61,6 +62,16 @@ struct Weirgate {
     version: String,
     /// Per node of the policy its upstream and name.
     nodes: Vec<(String, String)>,
+    /// Where its policy files are.
+    directory: PathBuf,
+}
+
+/// The policy file that it reads.
+const POLICY: &str = "policy.yaml";
+
+/// Where an experiment loads other policies, the file of policy number `number`; the first is number 1.
+fn numbered(number: usize) -> String {
+    format!("policy-{number}.yaml")
 }
 
 /// How long an answer of the admin API may take. It has a thread of its own, on the gateway's CPU.
@@ -79,15 +90,20 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
     let configure = |listen: SocketAddr| {
         let admin = format!("unix:{}", admin.0.display());
         let deployment = Deployment { listen, admin, threads: 1, nodes: nodes.clone() };
-        let policy = deployed_policy(&source.file, &overrides, &deployment).map_err(|errors| errors.to_string())?;
-        let file = write(setting, "policy.yaml", &policy)?;
+        let deployed = deployed_policies(&source.file, &overrides, &deployment).map_err(|errors| errors.to_string())?;
+        let Deployed { first, reloads } = deployed;
+        // The one that is read changes meanwhile; these stay for those who look at the run.
+        let kept = if reloads.is_empty() { None } else { Some(&first) };
+        for (number, text) in kept.into_iter().chain(&reloads).enumerate() {
+            write(setting, &numbered(number + 1), text)?;
+        }
         let mut command = Command::new(&source.program);
-        command.arg("run").arg(file);
+        command.arg("run").arg(write(setting, POLICY, &first)?);
         Ok(command)
     };
     let peer = Peer::start("weirgate", setting, configure)?;
     let version = version(&source.program, "--version")?.trim().replacen("weirgate", "Weirgate", 1);
-    let mut gateway = Weirgate { peer, admin, version, nodes: Vec::new() };
+    let mut gateway = Weirgate { peer, admin, version, nodes: Vec::new(), directory: absolute(setting.directory)? };
     // Its nodes in the order of the policy, under the names that the deployed policy gives them.
     let page = gateway.page()?;
     gateway.nodes = page.engine.nodes.into_iter().map(|node| (node.pool, node.name)).collect();
@@ -152,6 +168,12 @@ impl Gateway for Weirgate {
 
     fn reload(&mut self) -> Result<(), String> {
         self.ask("POST", "/reload").map(drop)
+    }
+
+    fn load(&mut self, number: usize) -> Result<(), String> {
+        let (from, to) = (self.directory.join(numbered(number + 2)), self.directory.join(POLICY));
+        std::fs::copy(&from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+        self.reload()
     }
 
     fn state(&mut self) -> Option<State> {

@@ -57,7 +57,7 @@ pub(super) fn reloads(
         same(first, &other, form.policy.mark, cx);
         let mut policy = other.policy;
         policy.discipline = first.policy.discipline.clone();
-        reloads.push(Reload { at, policy });
+        reloads.push(Reload { at, policy, place: cx.place(form.at.mark) });
     }
     reloads.sort_by_key(|reload| reload.at);
     reloads
