@@ -341,11 +341,11 @@ impl Default for Adaptive {
         Adaptive {
             // More than the noise of a few hundred completions (7 % each half); costs a sixth of a compute time.
             swing: 0.3,
-            // Just above the knee: X(W) is flat there, and below it nodes run dry. Sought at 1 nothing would pull
-            // the base down.
-            target: 0.85,
-            // At most 9 % a cycle upwards, 2 % downwards: a cluster that halves is followed within seconds, and the
-            // noise of a cycle moves the base by 3 %.
+            // Where the last half percent of the throughput is. Below it nodes run dry, and sought at 1 nothing would
+            // pull the base down.
+            target: 0.95,
+            // At most 10 % a cycle upwards, half a percent downwards: what is far off is found by the search. The noise
+            // of a long cycle moves the base by 2 %.
             gain: 0.4,
             // Survives service times declared twice too high.
             least_share: 0.5,

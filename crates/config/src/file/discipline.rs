@@ -93,7 +93,7 @@ record! {
         /// How far a window swings above its base, as a share of it.
         swing: Defaulted<Amount> = 0.3,
         /// Elasticity of response times that is sought: 0 is far below the knee, 1 above it.
-        elasticity: Defaulted<Amount> = 0.85,
+        elasticity: Defaulted<Amount> = 0.95,
         /// How fast the base follows.
         gain: Defaulted<Amount> = 0.4,
         /// A window is never below this share of what the guarantees need.

@@ -183,25 +183,36 @@ impl Adaptive {
         swing.completed(view.now, class, &mut shown[at].halves, holding);
         let machine = (among, view.nodes.on_machine(node));
         let evidence = shown[at].profile.completed(view.now.as_nanos() as f64 / 1e9, machine, holding);
+        if evidence == Evidence::Changed {
+            self.occupancy.changed(class);
+        }
         let window = &mut windows[window as usize];
         // Only what is owed goes beyond the window, so only its classes say whether it may.
         if view.classes.spec(class).guarantee.throughput.is_some() {
             match evidence {
                 Evidence::Changed => {
                     swing.forget(view.now);
-                    reach.changed(view.now, [window.size, window.owed()]);
+                    if reach.changed(view.now, [window.size, window.owed()]) {
+                        swing.tries();
+                    }
                 }
                 Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
                     let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
-                    if reach.contended(view.now) {
-                        let in_flight = f64::from(window.in_flight);
-                        let shared = in_flight / self.occupancy.slowdown(view.classes);
-                        let from = swing.high();
-                        swing.begin_at((per_machine * machines).min(shared));
-                        window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
+                    let from = swing.high();
+                    match reach.contended(view.now) {
+                        Contention::Unseen => {
+                            let in_flight = f64::from(window.in_flight);
+                            let shared = in_flight / self.occupancy.slowdown(view.classes);
+                            swing.begin_at((per_machine * machines).min(shared));
+                        }
+                        Contention::Trial => swing.reverts(),
+                        Contention::Seen => {}
                     }
+                    window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
                 }
-                Evidence::Free if reach.shows(false) == Some(false) => reach.free(view.now, window.size),
+                Evidence::Free if reach.shows(false) == Some(false) && reach.free(view.now, window.size) => {
+                    swing.begin();
+                }
                 _ => {}
             }
         }
@@ -281,7 +292,7 @@ impl Adaptive {
         let (swing, reach) = (&mut self.swings[window], &mut self.reaches[window]);
         let from = swing.high();
         if reach.is_open() {
-            swing.proven(view.now);
+            swing.proven(view.now, half);
         }
         swing.slowdown = slowdown.unwrap_or(swing.slowdown);
         let why = match (danger, half) {
@@ -295,9 +306,13 @@ impl Adaptive {
         if let Half::Cycle(_) = half {
             let (elasticity, error) = swing.elasticity();
             if elasticity - error > self.figures.found {
-                reach.contended(view.now);
-            } else if elasticity + CERTAIN * error < self.figures.found {
-                reach.free(view.now, windows[window].size);
+                if reach.contended(view.now) == Contention::Trial {
+                    swing.reverts();
+                }
+            } else if elasticity + CERTAIN * error < self.figures.found
+                && reach.free(view.now, windows[window].size)
+            {
+                swing.begin();
             }
         }
         if sub_queue == 0 {

@@ -41,6 +41,9 @@ const RATE_OVER: f64 = 1.0;
 /// Completions over which times in flight are averaged: the mean of 64 exponential times is within an eighth.
 const COMPLETIONS: f64 = 64.0;
 
+/// Completions that count of those before times changed: it took as many to see it.
+const CHANGED: f64 = 4.0;
+
 /// Completions from which on a mean says by how much a class is slowed down: within a quarter.
 const KNOWN: f64 = 16.0;
 
@@ -279,6 +282,12 @@ impl Occupancy {
         holding.count = (holding.count + 1.0).min(COMPLETIONS);
         holding.mean += (seconds - holding.mean) / holding.count;
         holding.square += (seconds * seconds - holding.square) / holding.count;
+    }
+
+    /// Times in flight of a class are others.
+    pub(super) fn changed(&mut self, class: ClassId) {
+        let holding = &mut self.holdings[class];
+        holding.count = holding.count.min(CHANGED);
     }
 
     /// L and what is blocked of a window.

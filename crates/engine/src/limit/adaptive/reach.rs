@@ -10,7 +10,8 @@
 //! limit/2 bounds the reach: a burst of all buckets at once would make every request late that comes behind it.
 //!
 //! It opens again if requests are seen not to wait for one another, or for a trial if times in flight change for
-//! another reason. A trial that shows contention is not repeated for a while, twice as long each time. The other way
+//! another reason. A trial doubles what is owed at most. If it shows contention it is over: the window is again what it
+//! was before, and there is no other trial for a while, twice as long each time. The other way
 //! round, a limit that is missed while a group is open raises a doubt: it is closed at half of what is in flight, which
 //! shows whether times fall.
 
@@ -18,6 +19,9 @@ use core::time::Duration;
 
 use crate::request::Contention;
 use crate::time::Time;
+
+/// How far what is owed may grow in a trial: a doubling shows contention, and is over within a time in flight.
+const TRIAL: f64 = 2.0;
 
 /// Requests on each machine that may be in flight before anything is known: a few for each processor. It doubles within
 /// a time in flight.
@@ -42,6 +46,8 @@ pub(super) struct Reach {
     size: f64,
     /// Most of them that could be answered within their limits.
     most: f64,
+    /// Most of them in a trial.
+    trial: f64,
     /// What classes showed lately: 1 if all of it was contention, −1 if none of it.
     shown: f64,
     pause: Duration,
@@ -56,6 +62,7 @@ impl Reach {
             since: now,
             size: 0.0,
             most: f64::INFINITY,
+            trial: 0.0,
             shown: 0.0,
             pause: PAUSE,
             next_trial: now,
@@ -100,7 +107,8 @@ impl Reach {
     /// A good answer, while `owed` requests are in flight.
     #[inline]
     pub(super) fn completed(&mut self, owed: u32) {
-        if self.is_open() && f64::from(owed) + 1.0 >= self.size && self.size < self.most {
+        let most = if self.state == Contention::Trial { self.most.min(self.trial) } else { self.most };
+        if self.is_open() && f64::from(owed) + 1.0 >= self.size && self.size < most {
             self.size += 1.0;
         }
     }
@@ -112,18 +120,20 @@ impl Reach {
     }
 
     /// Times in flight have changed for another reason than contention. `used` are the window's size and the owed
-    /// requests in flight: from there on it grows again.
-    pub(super) fn changed(&mut self, now: Time, used: [u32; 2]) {
+    /// requests in flight: from there on it grows again. True if a trial begins.
+    pub(super) fn changed(&mut self, now: Time, used: [u32; 2]) -> bool {
         let used = f64::from(used[0].max(used[1]));
         self.shown = 0.0;
-        match self.state {
-            Contention::Seen if now >= self.next_trial => {
-                self.turn(now, Contention::Trial);
-                self.size = used;
-            }
-            Contention::Seen => {}
-            Contention::Unseen | Contention::Trial => self.size = self.size.min(used),
+        if self.is_open() {
+            self.size = self.size.min(used);
+            return false;
         }
+        let begins = now >= self.next_trial;
+        if begins {
+            self.turn(now, Contention::Trial);
+            (self.size, self.trial) = (used, TRIAL * used);
+        }
+        begins
     }
 
     /// A class showed that its requests wait for one another, or that they do not. Classes may contradict one another:
@@ -134,25 +144,25 @@ impl Reach {
         (self.shown.abs() > MAJORITY).then_some(self.shown > 0.0)
     }
 
-    /// Contention has been seen. True if it is news: then the window begins at the knee that was seen.
-    pub(super) fn contended(&mut self, now: Time) -> bool {
-        if self.state == Contention::Trial {
+    /// Contention has been seen. Returns the state before: if it was unseen the window begins at the knee that was
+    /// seen, after a trial at what it was before.
+    pub(super) fn contended(&mut self, now: Time) -> Contention {
+        let before = self.turn(now, Contention::Seen);
+        if before != Contention::Seen {
             self.next_trial = now + self.paused();
         }
-        let news = self.turn(now, Contention::Seen) == Contention::Unseen;
-        if news {
-            self.next_trial = now + self.paused();
-        }
-        news
+        before
     }
 
-    /// Requests have been seen not to wait for one another. `window` is its size.
-    pub(super) fn free(&mut self, now: Time, window: u32) {
-        if self.state == Contention::Seen {
+    /// Requests have been seen not to wait for one another. `window` is its size. True if it was closed.
+    pub(super) fn free(&mut self, now: Time, window: u32) -> bool {
+        let opens = !self.is_open();
+        if opens {
             self.size = f64::from(window);
         }
         self.turn(now, Contention::Unseen);
         self.pause = PAUSE;
+        opens
     }
 
     /// A limit is missed although nothing owed is held back. True if it is to be found out whether requests wait for
@@ -190,15 +200,15 @@ mod tests {
     fn a_trial_that_fails_is_not_repeated_for_twice_as_long() {
         let mut reach = Reach::new(AT(0));
         reach.machines(1);
-        assert!(reach.contended(AT(10)) && !reach.is_open() && reach.size() == 0);
+        assert!(reach.contended(AT(10)) == Contention::Unseen && !reach.is_open() && reach.size() == 0);
         // That it was news is the first pause.
         let mut now = AT(10) + PAUSE;
         for seconds in [2, 4, 8, 16, 32, 60, 60] {
-            reach.changed(now, [40, 3]);
-            assert!(reach.is_open() && reach.size() == 40);
-            assert!(!reach.contended(now), "the window keeps what it knew");
-            reach.changed(now + Duration::from_millis(seconds * 1000 - 1), [40, 3]);
-            assert!(!reach.is_open(), "after {seconds} s");
+            assert!(reach.changed(now, [40, 3]) && reach.is_open() && reach.size() == 40);
+            (0..100).for_each(|_| reach.completed(1000));
+            assert_eq!(reach.size(), 80, "a trial doubles it at most");
+            assert_eq!(reach.contended(now), Contention::Trial);
+            assert!(!reach.changed(now + Duration::from_millis(seconds * 1000 - 1), [40, 3]), "after {seconds} s");
             now = now + Duration::from_secs(seconds);
         }
     }
@@ -208,7 +218,7 @@ mod tests {
         let mut reach = Reach::new(AT(0));
         reach.machines(1);
         assert!(reach.doubts(AT(10)) && !reach.is_open());
-        reach.free(AT(20), 50);
+        assert!(reach.free(AT(20), 50));
         assert!(reach.is_open() && reach.size() == 50);
         assert_eq!(reach.contention(), (Contention::Unseen, AT(20)));
         assert!(!reach.doubts(AT(500)), "it was asked a moment ago");

@@ -14,9 +14,13 @@
 //! but those that do not end within their half are missing, which hides just the slow ones.) B then moves by
 //! a factor exp(gain · (target − e) · ln(W high / W low)): up while more requests inside still bring more, down
 //! while they only wait there. The product is computed without the quotient, so that a swing that came about
-//! only in part moves B little and not wildly. Until e has exceeded one half for the first time B grows by half a cycle
-//! instead: then the knee is far off. A cycle costs nothing but a little response time: no request is shed to measure,
-//! no minimum of response times is remembered, so there is nothing to drift.
+//! only in part moves B little and not wildly. A cycle costs nothing but a little response time: no request is shed to
+//! measure, no minimum of response times is remembered, so there is nothing to drift.
+//!
+//! Far above the knee e is 1 and far below it 0, however far off it is, so that this step alone would need a hundred
+//! cycles. Whenever the window begins anew it therefore searches first: B grows by half a cycle as long as e is surely
+//! below one half, or shrinks by a swing as long as e is surely close to 1, and never turns round. Then it has found the
+//! knee, and its cycles become long ones.
 //!
 //! A limit that is in danger comes first: if a class computes so long that less than `compute_share` of what
 //! its limit leaves beyond the unloaded compute time remains, B shrinks by a tenth. It does not where the last
@@ -35,12 +39,18 @@ use crate::time::Time;
 /// A half cycle that has not seen its completions after as many seconds is given up.
 const PATIENCE: f64 = 10.0;
 
-/// How much longer the high half lasts than the low one once the knee has been found. Only the low half lacks work, a
-/// twenty-fifth of it, so a cycle costs a three-hundredth.
-const STEADY: f64 = 10.0;
+/// How much longer the halves last once the knee has been found: more completions, less noise. Only the low half lacks
+/// work, a fiftieth of it, and it lasts an eleventh of a cycle: a cycle costs a five-hundredth.
+const STEADY: [f64; 2] = [3.0, 30.0];
 
-/// Short cycles after contention has been seen: the knee that it shows is rough, and the base falls by two percent a
-/// cycle.
+/// Elasticity from which on the window is surely above the knee.
+const FLAT: f64 = 0.6;
+
+/// Standard error of the elasticity below which a search that moves neither way is over: half of what lies between
+/// below the knee and above it.
+const CLEAR: f64 = 0.25;
+
+/// Short cycles after contention has been seen: the knee that it shows is rough.
 const SETTLED: u32 = 40;
 
 /// Part of what earlier cycles showed that still counts: two and a half cycles of memory.
@@ -66,7 +76,9 @@ pub(in crate::limit) struct Swing {
     figures: Adaptive,
     /// B, in requests.
     pub(in crate::limit) base: f64,
-    pub(in crate::limit) searching: bool,
+    /// The base before the latest trial.
+    before: f64,
+    search: Search,
     /// The smallest base.
     least: f64,
     /// Number of the cycle.
@@ -108,7 +120,8 @@ impl Swing {
         Swing {
             figures,
             base: 0.0,
-            searching: true,
+            before: f64::INFINITY,
+            search: Search::Begun,
             least: 1.0,
             cycle: 1,
             settled: 0,
@@ -269,17 +282,37 @@ impl Swing {
         self.settled = self.settled.saturating_add(1);
         self.precision = KEPT * self.precision + precision;
         self.evidence = KEPT * self.evidence + precision * elasticity.clamp(-0.5, 1.5);
-        if self.searching && elasticity < self.figures.found {
-            self.base *= self.figures.search;
-        } else {
-            self.searching = false;
+        if !self.searches() {
             let trust = (work[0].completions().min(work[1].completions()) / self.figures.trusted).min(1.0);
             let most = self.figures.believed * full;
             let pull = gained - (1.0 - self.figures.target) * swung;
             self.base *= (self.figures.gain * trust * pull.clamp(-most, most)).exp();
         }
         self.base = self.base.max(self.least);
-        Why::Elasticity { elasticity, searching: self.searching }
+        Why::Elasticity { elasticity, searching: self.search != Search::Over }
+    }
+
+    /// A step of the search. False if there is none: then the base follows the elasticity.
+    fn searches(&mut self) -> bool {
+        let (elasticity, error) = self.elasticity();
+        self.search = match self.search {
+            Search::Begun | Search::Up if elasticity + error < self.figures.found => {
+                self.base *= self.figures.search;
+                Search::Up
+            }
+            Search::Begun | Search::Down if elasticity - error > FLAT => {
+                self.base /= 1.0 + self.figures.swing;
+                Search::Down
+            }
+            Search::Over => return false,
+            _ if error < CLEAR => {
+                self.search = Search::Over;
+                return false;
+            }
+            _ => return false,
+        };
+        (self.precision, self.evidence) = (0.0, 0.0);
+        true
     }
 
     /// Would a smaller window make compute times shorter, as far as is known?
@@ -311,29 +344,47 @@ impl Swing {
 
     /// What is known is of another time.
     pub(in crate::limit) fn forget(&mut self, now: Time) {
-        (self.precision, self.evidence) = (0.0, 0.0);
+        self.begin();
         self.turn(now, Half::Free);
+    }
+
+    /// The knee may be anywhere.
+    pub(in crate::limit) fn begin(&mut self) {
+        (self.precision, self.evidence) = (0.0, 0.0);
+        self.search = Search::Begun;
     }
 
     /// Requests have been seen to wait for one another from so many in flight on.
     pub(in crate::limit) fn begin_at(&mut self, knee: f64) {
-        (self.precision, self.evidence) = (0.0, 0.0);
+        self.begin();
         self.settled = 0;
         self.base = knee.max(self.least);
     }
 
+    /// A trial begins.
+    pub(in crate::limit) fn tries(&mut self) {
+        self.before = self.base;
+    }
+
+    /// A trial has shown contention: the base is no more than it was before.
+    pub(in crate::limit) fn reverts(&mut self) {
+        self.base = self.base.min(self.before).max(self.least);
+    }
+
     /// So many in flight, by Little's law, have been answered in this half without a sign of contention: the knee is no
-    /// lower. What hangs is not among them.
-    pub(in crate::limit) fn proven(&mut self, now: Time) {
+    /// lower. What hangs is not among them, and a few that stayed long and end at once are no more than were in flight.
+    /// What the window itself held back proves nothing.
+    pub(in crate::limit) fn proven(&mut self, now: Time, half: Half) {
         let seconds = now.since(self.counts_from).as_secs_f64();
-        if seconds > 0.0 {
-            self.base = self.base.max(self.sum / seconds);
+        let answered = self.sum.min(self.area) / seconds.max(1e-9);
+        if half == Half::Free || answered > f64::from(self.size()) * SWUNG.exp() {
+            self.base = self.base.max(answered);
         }
     }
 
     /// Shrinks the base because a limit is in danger.
     pub(in crate::limit) fn back_off(&mut self, in_flight: u32) {
-        self.searching = false;
+        self.search = Search::Over;
         self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.least);
     }
 
@@ -353,10 +404,10 @@ impl Swing {
         self.counts_from = now + compute;
         let length = compute.mul_f64(self.figures.computes).max(self.figures.shortest);
         self.next = self.counts_from
-            + if self.high {
-                length.mul_f64(if self.searching || self.settled < SETTLED { self.figures.high } else { STEADY })
-            } else {
-                length
+            + match (self.search == Search::Over && self.settled >= SETTLED, self.high) {
+                (false, false) => length,
+                (false, true) => length.mul_f64(self.figures.high),
+                (true, high) => length.mul_f64(STEADY[usize::from(high)]),
             };
         self.at = now;
         self.area = 0.0;
@@ -371,6 +422,17 @@ impl Swing {
         let base = value * (unloaded / mean.max(1e-9)).min(1.0);
         value > base + self.figures.compute_share * (limit - base).max(0.0)
     }
+}
+
+/// How the knee is sought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    /// In steps. Up or down is not known yet.
+    Begun,
+    Up,
+    Down,
+    /// It has been found: the base follows the elasticity.
+    Over,
 }
 
 /// What a half cycle tells.
