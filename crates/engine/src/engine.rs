@@ -333,8 +333,8 @@ impl Engine {
     /// Admission, and what it sees.
     #[inline]
     pub(crate) fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
-        let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, scheduler, random } = self;
-        let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes, limit, scheduler };
+        let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, random, .. } = self;
+        let view = AdmissionView { now: *now, policy, classes, tickets, queues, nodes, limit };
         (admission, view, random)
     }
 

@@ -17,7 +17,7 @@ use crate::policy::Policy;
 use crate::queue::Queues;
 use crate::random::Random;
 use crate::request::{ClassId, ShedReason};
-use crate::scheduler::{Scheduler, Standing};
+use crate::scheduler::Standing;
 use crate::ticket::Tickets;
 use crate::time::Time;
 
@@ -36,14 +36,6 @@ pub(crate) struct AdmissionView<'a> {
     pub(crate) queues: &'a Queues,
     pub(crate) nodes: &'a Nodes,
     pub(crate) limit: &'a Limit,
-    pub(crate) scheduler: &'a Scheduler,
-}
-
-impl AdmissionView<'_> {
-    /// Cost of the class's requests relative to the declared one; 1 unless the scheduler tells them apart.
-    fn cost_ratio(&self, class: ClassId) -> f64 {
-        self.scheduler.cost_ratio(self.classes, self.nodes, self.limit, class)
-    }
 }
 
 /// A request at the door.

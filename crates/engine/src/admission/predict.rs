@@ -17,6 +17,9 @@ use crate::request::{ClassId, ShedReason};
 use crate::scheduler::{Bucket, Standing};
 use crate::time::{Time, nanos};
 
+/// Limits for which a queue of what is owed may be one that a burst, or a window that had to shrink, left behind.
+const BURST: f64 = 2.0;
+
 /// What it knows of each class.
 #[derive(Clone, Debug)]
 pub(crate) struct Predict {
@@ -59,9 +62,7 @@ impl Predict {
             && self.arrivals[class].level(view.now, rate) >= 1.0
         {
             standing = Standing::Owed;
-            let tokens = view.cost_ratio(class);
-            // A debt of what it takes beyond the one that is there.
-            self.arrivals[class].take(view.now, rate, tokens, f64::INFINITY);
+            self.arrivals[class].take(view.now, rate, 1.0, 0.0);
         }
         if view.classes[class].queue.sub_queues[sub_queue].len > 0 {
             self.paces[class][sub_queue].roll(view.now, self.figures.fresh);
@@ -134,7 +135,10 @@ struct Outlook {
 
 /// Would a request that arrives now wait too long? Says why.
 fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
-    let young = outlook.backlogged < nanos(figures.young);
+    let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
+    // What is owed is released sooner or later: before the queue has outlived its first requests its pace says little.
+    let burst = if outlook.owed { (BURST * patience * 1e9) as u64 } else { 0 };
+    let young = outlook.backlogged < nanos(figures.young).max(burst);
     if young && (outlook.owed || outlook.guaranteed == 0.0) {
         return None;
     }
@@ -143,7 +147,6 @@ fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
     // And at least one could be released in the time that the queue has existed.
     let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
     let wait = f64::from(outlook.waiting) / pace.max(1e-9);
-    let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
     let compute = if outlook.limit.is_some() { outlook.expected.min(figures.most_compute * patience) } else { 0.0 };
     let hard = figures.margin * patience - compute;
     let soft = (figures.soft_share * patience).max(figures.soft_least.as_secs_f64());

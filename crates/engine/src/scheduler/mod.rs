@@ -326,14 +326,6 @@ impl Scheduler {
         }
     }
 
-    /// Cost of the class's requests relative to the declared one; 1 unless the method tells them apart.
-    pub(crate) fn cost_ratio(&self, classes: &Classes, nodes: &Nodes, limit: &Limit, class: ClassId) -> f64 {
-        match self {
-            Scheduler::Tokens(method) => method.cost_ratio(classes, nodes, limit, class),
-            _ => 1.0,
-        }
-    }
-
     /// Rounds begun by the pools of which `pool` is the first with the same machines, and whose turn it is in each
     /// sub-queue; for methods that have rounds.
     pub(crate) fn rounds(&self, pool: usize) -> Option<(u64, Vec<ClassId>)> {
