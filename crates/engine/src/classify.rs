@@ -63,6 +63,12 @@ impl Class {
     pub(crate) fn active(&self) -> bool {
         self.queue.len > 0 || self.in_flight > 0
     }
+
+    /// Has it less in flight than its guarantee needs by Little's law, throughput × service time? Never without one.
+    #[inline]
+    pub(crate) fn lacks_need(&self) -> bool {
+        f64::from(self.in_flight) * 1e9 < self.weight as f64
+    }
 }
 
 /// A class made from a template.

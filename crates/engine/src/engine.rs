@@ -118,8 +118,9 @@ impl Engine {
         // Where credit decides, it does so at every release.
         let free = self.limit.resources().is_none() && self.classes[class].queue.sub_queues[sub_queue].len == 0 && {
             let next = self.scheduler.standing(now, &self.classes, class);
-            self.limit.room(&self.nodes, (pool, sub_queue), next, None)
-                && self.limit.admits(&self.nodes, (pool, sub_queue), class, next)
+            let place = self.limit.standing((&self.classes, &self.nodes), (pool, sub_queue), class, next);
+            self.limit.room(&self.nodes, (pool, sub_queue), place, None)
+                && self.limit.admits(&self.nodes, (pool, sub_queue), class, place)
         };
         if free && (self.queues.waiting == 0 || self.next().is_none()) {
             self.decide(&offer, standing, Step::Release)?;

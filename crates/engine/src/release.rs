@@ -31,7 +31,8 @@ impl Engine {
         let demand = self.policy.managed(self.tickets[index].demand);
         let standing = self.scheduler.standing(now, &self.classes, class);
         let avoid = NodeId::NONE;
-        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid, standing, kept: None };
+        let place = self.limit.standing((&self.classes, &self.nodes), (pool, sub_queue), class, standing);
+        let wanted = Wanted { pool, class, sub_queue, content, target, demand, avoid, standing: place, kept: None };
         let node = self.nodes.dispatch(&wanted, &self.limit, &mut self.random).unwrap_or(NodeId::NONE);
         debug_assert_ne!(node, NodeId::NONE, "the caller made sure that the pool has room");
         let window = self.limit.window_of(sub_queue, self.nodes.group_of(node));

@@ -21,6 +21,7 @@ pub(crate) use window::Window;
 
 use std::collections::BTreeSet;
 
+use crate::classify::Classes;
 use crate::demand::Demand;
 use crate::discipline::{Availability, LoadControl};
 use crate::dispatch::Nodes;
@@ -332,6 +333,29 @@ impl Limit {
             let window = self.window_of(sub_queue, group) as usize;
             self.windows[window].has_room(standing) && method.admits(class, standing, window)
         })
+    }
+
+    /// The standing in which a request of the class looks for room: what its guarantee needs finds some beyond windows
+    /// that have none.
+    #[inline]
+    pub(crate) fn standing(
+        &self,
+        (classes, nodes): (&Classes, &Nodes),
+        (pool, sub_queue): (usize, usize),
+        class: ClassId,
+        standing: Standing,
+    ) -> Standing {
+        let beyond = standing == Standing::Owed
+            && self.needs(classes, class)
+            && !self.room(nodes, (pool, sub_queue), standing, None);
+        if beyond { Standing::Needed } else { standing }
+    }
+
+    /// Has the class less in flight than its guarantee needs? Then what is owed to it finds room whatever the window.
+    #[inline]
+    pub(crate) fn needs(&self, classes: &Classes, class: ClassId) -> bool {
+        // Of windows per resource it is not known how the need divides.
+        matches!(self.method, Method::Adaptive(_)) && self.windows.len() == self.groups && classes[class].lacks_need()
     }
 
     /// Is everything that is owed released at once, as long as nodes have room?

@@ -28,11 +28,15 @@ impl Window {
     }
 
     /// Has it room for one more? Surplus has what is left of the size. What is owed is bounded by itself, so that
-    /// surplus that stays long cannot keep it out.
+    /// surplus that stays long cannot keep it out. What a guarantee needs is let in anyhow.
     #[inline]
     pub(crate) fn has_room(&self, standing: Standing) -> bool {
         let counted = self.in_flight.saturating_sub(self.stuck);
-        counted < self.size || (standing == Standing::Owed && self.owed() < self.size.max(self.reach))
+        match standing {
+            Standing::Surplus => counted < self.size,
+            Standing::Owed => counted < self.size || self.owed() < self.size.max(self.reach),
+            Standing::Needed => true,
+        }
     }
 
     /// Owed requests in flight.

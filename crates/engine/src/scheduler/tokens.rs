@@ -4,7 +4,8 @@
 //! a claim (a whole token, see `bucket`) go before those without, in the order of `in flight/φ`: the class that is
 //! furthest behind its part of the slots. With `in flight` and not `in flight + 1` a class with nothing in flight is
 //! always next, so that a class whose part is a tenth of a slot does not wait until the others hold ten times theirs;
-//! its tokens bound what it gets that way. If more is claimed than there is, equal `in flight/φ` means that every class
+//! its tokens bound what it gets that way. A claim of a class without a guarantee (best effort has a small rate) goes
+//! behind classes that lack what their guarantees need, φ slots. If more is claimed than there is, equal `in flight/φ` means that every class
 //! gets the same part of its guarantee, without anyone having to find out that the policy is infeasible; a rank before
 //! it makes the order strict instead. What the claims leave is shared by start-time fair queueing (see `fair`), in
 //! slot-seconds of the surplus alone.
@@ -132,7 +133,9 @@ impl TokenBuckets {
             };
             self.surplus.remove(pool, class, sub_queue);
             self.promotions.remove(0, item);
-            let part = f64::from(classes[class].in_flight) / slots(self.weight(classes, class));
+            // First those that lack what their guarantees need: a class without one has no need.
+            let behind = if classes[class].weight == 0 { 1.0 } else { 0.0 };
+            let part = behind + f64::from(classes[class].in_flight) / slots(self.weight(classes, class));
             self.owed.set(pool, class, sub_queue, (rank, part, tie));
         } else {
             self.owed.remove(pool, class, sub_queue);

@@ -15,6 +15,8 @@ use crate::time::Time;
 pub(crate) enum Standing {
     /// Within, or the method does not tell.
     Owed,
+    /// Within, and its class has less in flight than its guarantee needs. Only load control and dispatch tell it apart.
+    Needed,
     /// Beyond.
     Surplus,
 }
@@ -34,6 +36,11 @@ impl SchedulerView<'_> {
     /// Have load control and a node of the pool room for a request of this sub-queue?
     pub(crate) fn room(&self, pool: usize, sub_queue: usize, standing: Standing) -> bool {
         self.limit.room(self.nodes, (pool, sub_queue), standing, None)
+    }
+
+    /// Is the class's next request needed for its guarantee, and has a node of the pool room for it?
+    pub(crate) fn needs(&self, class: ClassId, sub_queue: usize) -> bool {
+        self.limit.needs(self.classes, class) && self.room(self.classes[class].pool, sub_queue, Standing::Needed)
     }
 
     /// May a request of this class be released in this standing, if there is room?

@@ -62,9 +62,15 @@ impl<K: Copy + PartialOrd> Waiting<K> {
     pub(super) fn first(&self, view: &SchedulerView<'_>, standing: Standing) -> Option<(K, (ClassId, usize))> {
         let mut best: Option<&(K, u32)> = None;
         for (heap, top) in self.heaps.tops() {
-            if best.is_some_and(|best| best <= top)
-                || !view.room(heap / self.sub_queues, heap % self.sub_queues, standing)
-            {
+            if best.is_some_and(|best| best <= top) {
+                continue;
+            }
+            if !view.room(heap / self.sub_queues, heap % self.sub_queues, standing) {
+                // The first is the one that has least of what it needs.
+                let (class, sub_queue) = self.split(top.1);
+                if standing == Standing::Owed && view.needs(class, sub_queue) {
+                    best = Some(top);
+                }
                 continue;
             }
             let admits = |item: u32| {

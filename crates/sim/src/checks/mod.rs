@@ -43,6 +43,13 @@ const LOOK_EVERY: u32 = 256;
 /// Slots, needed or blocked, that are nothing but rounding.
 const NOTHING: f64 = 1e-6;
 
+/// Does a class need one more request in flight for its guarantee, by Little's law? `None` if its service time is
+/// unknown.
+fn needs(class: &ClassSnapshot) -> Option<bool> {
+    let need = class.guarantee.throughput? * class.service_time?.as_secs_f64();
+    Some(f64::from(class.outstanding) < need)
+}
+
 /// What a class got, as the driver saw it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -93,7 +100,7 @@ impl Group {
         let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
         let within = surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part);
         let one_more = Group { inside: self.inside + 1, ..*self };
-        one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING
+        !(owed && needs(class) == Some(true)) && (one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING)
     }
 }
 
@@ -288,11 +295,24 @@ impl Checks {
 
     /// A look right after a request, owed or surplus, was released to `node`, before anything else happens. One that
     /// had a slot in the group of node `from` before may keep it there though the window has shrunk.
-    pub(crate) fn look_at_release(&mut self, node: NodeId, from: Option<NodeId>, owed: bool, snapshot: &Snapshot) {
+    /// What a guarantee needs may be released into a full window: `classes` says what they have, the request included.
+    pub(crate) fn look_at_release(
+        &mut self,
+        spec: usize,
+        (node, from): (NodeId, Option<NodeId>),
+        owed: bool,
+        snapshot: &Snapshot,
+        classes: impl FnOnce() -> Vec<ClassSnapshot>,
+    ) {
         self.look(snapshot);
+        let needed = |class: &ClassSnapshot| {
+            let before = ClassSnapshot { outstanding: class.outstanding.saturating_sub(1), ..class.clone() };
+            self.place_of(class) == Some(spec) && needs(&before) != Some(false)
+        };
         let group_of = |id: NodeId| self.nodes.get(id.0 as usize).map(|node| node.group);
         let group = group_of(node).and_then(|group| self.groups.get(group)).copied().unwrap_or_default();
-        if group.is_over(owed) && from.and_then(group_of) != group_of(node) {
+        let over = group.is_over(owed) && from.and_then(group_of) != group_of(node);
+        if over && !(owed && group.surplus.is_some() && classes().iter().any(needed)) {
             let Group { window, surplus, inside } = group;
             let what = format!("a release (owed: {owed}) leaves {inside} inside, the window is {window}, {surplus:?}");
             self.note("window", what);
@@ -356,8 +376,9 @@ impl Checks {
             let group = self.groups.get(node.group).copied().unwrap_or_default();
             let one_more = Group { inside: group.inside + 1, ..group };
             let has_room = self.resources.as_ref().is_none_or(|resources| resources.has_room_for_any(index));
-            // What is owed finds room wherever surplus does.
-            if !has_room || !seen.room || one_more.is_over(true) {
+            // What is owed finds room wherever surplus does, and what a guarantee needs also in a full window.
+            let full = one_more.is_over(true);
+            if !has_room || !seen.room || (full && group.surplus.is_none()) {
                 continue;
             }
             // A node of a divided pool serves its set alone.

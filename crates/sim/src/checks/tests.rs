@@ -47,7 +47,7 @@ fn good_books_are_good() {
     assert_eq!((inside.len(), checks.waiting), (3, 2));
     let snapshot = engine.snapshot(Time::ZERO);
     checks.look_at_rest(&snapshot, Vec::new);
-    checks.look_at_release(inside[2].1, None, true, &snapshot);
+    checks.look_at_release(0, (inside[2].1, None), true, &snapshot, Vec::new);
     checks.guarantees(engine.policy(), &engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 9));
     checks.conservation(&[record(Fate::Cut, 0, 0); 5]);
     assert_eq!(checks.violations, []);
@@ -106,7 +106,7 @@ fn a_release_into_a_full_window_is_found() {
     let (mut engine, mut checks, _) = filled(5);
     assert!(checks.released(0, NodeId(1), None, true), "one more than at the last look must be looked at");
     checks.waits_no_more(0);
-    checks.look_at_release(NodeId(1), None, true, &engine.snapshot(Time::ZERO));
+    checks.look_at_release(0, (NodeId(1), None), true, &engine.snapshot(Time::ZERO), Vec::new);
     assert!(found(&checks).contains(&"window"), "{:?}", checks.violations);
     // A window that shrank meanwhile is another matter.
     let (shrunk, mut checks, inside) = filled(3);
@@ -121,9 +121,9 @@ fn a_release_into_a_full_window_is_found() {
     checks.look_at_rest(&engine.snapshot(Time::ZERO), Vec::new);
     // Nor is a failed request that keeps its slot.
     let node = inside[1].1;
-    checks.look_at_release(node, Some(node), true, &engine.snapshot(Time::ZERO));
+    checks.look_at_release(0, (node, Some(node)), true, &engine.snapshot(Time::ZERO), Vec::new);
     assert_eq!(checks.violations, []);
-    checks.look_at_release(node, None, true, &engine.snapshot(Time::ZERO));
+    checks.look_at_release(0, (node, None), true, &engine.snapshot(Time::ZERO), Vec::new);
     assert_eq!(found(&checks), ["window"]);
 }
 
@@ -156,7 +156,7 @@ fn a_request_to_an_ejected_node_is_found() {
     checks.look(&snapshot);
     assert_eq!(checks.violations, []);
     assert!(checks.released(0, node, None, true), "a release to an ejected node must be looked at");
-    checks.look_at_release(node, None, true, &snapshot);
+    checks.look_at_release(0, (node, None), true, &snapshot, Vec::new);
     assert!(found(&checks).contains(&"node"), "{:?}", checks.violations);
 }
 

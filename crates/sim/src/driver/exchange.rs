@@ -188,7 +188,9 @@ impl Driver<'_> {
         self.limit(self.limits[spec][1], slot, life);
         self.forward(slot, spec, node);
         if must_look {
-            self.checks.look_at_release(node, None, owed, &self.engine.snapshot(self.time()));
+            let (engine, now) = (&self.engine, self.time());
+            let classes = || engine.classes(now, ClassId(0), usize::MAX);
+            self.checks.look_at_release(spec, (node, None), owed, &engine.snapshot(now), classes);
         }
     }
 
@@ -365,7 +367,9 @@ impl Driver<'_> {
             self.forward(slot, spec, node);
             let snapshot = self.engine.snapshot(self.time());
             if must_look {
-                self.checks.look_at_release(node, Some(from), owed, &snapshot);
+                let (engine, now) = (&self.engine, self.time());
+                let classes = || engine.classes(now, ClassId(0), usize::MAX);
+                self.checks.look_at_release(spec, (node, Some(from)), owed, &snapshot, classes);
             } else {
                 self.checks.look(&snapshot);
             }

@@ -314,6 +314,7 @@ impl Occupancy {
                 earned || self.fits(holding, room)
             }
             (Standing::Surplus, _) => self.fits(holding, room),
+            (Standing::Needed, _) => true,
         }
     }
 
@@ -400,7 +401,7 @@ fn claim(
     };
     let (limit, declared) = (spec.guarantee.response_time.map(|rt| nanos(rt.limit) as f64 / 1e9), spec.service_time);
     holding.claims = true;
-    holding.part = classes.service_time(class).map_or(f64::INFINITY, |time| (PART * rate * time).max(1.0));
+    holding.part = classes.service_time(class).map_or(f64::INFINITY, |time| PART * rate * time);
     if holding.rate < 0.01 * rate && !classes[class].active() {
         return false;
     }
