@@ -53,8 +53,8 @@ fn the_window_finds_the_knee_from_either_side() {
         assert!(utilisation > 0.95, "×{factor}: {utilisation}");
         for (name, tally) in [("A", &a), ("C", &c)] {
             let mean = mean(&tally.served);
-            // Declared too high by two or four, contention looks smaller than it is and the window begins too large.
-            let bound = if factor > 1.0 { 0.070 } else { 0.040 };
+            // What a guarantee needs is reckoned by the declared time: twice that is let in.
+            let bound = if factor > 1.0 { 0.055 } else { 0.040 };
             assert!(mean < bound, "×{factor}: {name} takes {mean} s");
         }
         assert!(mean(&b.served) < 0.150, "×{factor}: the queue of an overloaded class is short");
@@ -77,7 +77,7 @@ fn a_calm_does_not_open_the_window() {
     // limit.
     let b = &bench.tallies[1];
     assert_eq!(b.shed, 0);
-    assert!(percentile(&b.served, 0.95) < 0.400, "also in the first second: {}", percentile(&b.served, 0.95));
+    assert!(percentile(&b.served, 0.95) < 0.200, "also in the first second: {}", percentile(&b.served, 0.95));
     bench.reset();
     bench.run(62.0);
     let b = &bench.tallies[1];
@@ -142,12 +142,27 @@ fn dispatch_learns_how_fast_machines_are() {
     bench.reset();
     bench.run(60.0);
     let served = rates(&bench, 40.0);
-    // What counts as a wrong shed in the swarm: one in two hundred. Machines of unequal speed look like contention at
-    // times.
-    let a = &bench.tallies[0];
-    assert!(a.shed * 200 <= a.offered, "{} of {}", a.shed, a.offered);
+    assert_eq!(bench.tallies[0].shed, 0);
     assert!(served[0] + served[1] > 0.93 * 480.0, "{served:?}");
     assert!(percentile(&bench.tallies[0].served, 0.95) < 0.150, "{}", percentile(&bench.tallies[0].served, 0.95));
+}
+
+/// What a guarantee needs by Little's law is let in although the window is full: A's burst, which is all in flight, does
+/// not keep B out.
+#[test]
+fn what_a_guarantee_needs_enters_a_full_window() {
+    let classes = vec![class("A", Some(100.0), p95(900), Some(100)), class("B", Some(50.0), p95(900), Some(100))];
+    let mut engine = Engine::new(Time::ZERO, policy(Discipline::weirgate(), 2, classes), 1).expect("a valid policy");
+    let mut arrive = |class, tag| {
+        let arrival = Arrival { class: ClassId(class), flow: 0, demand: None, target: None, tag };
+        matches!(engine.arrive(Time::ZERO, arrival), Verdict::Release { .. })
+    };
+    // Both have full buckets. A needs ten slots, and takes all twenty of the window.
+    let a = (0..40).filter(|tag| arrive(0, *tag)).count();
+    assert_eq!(a, 20);
+    // B needs five, and gets no more than them.
+    let b = (40..60).filter(|tag| arrive(1, *tag)).count();
+    assert_eq!(b, 5);
 }
 
 /// What cannot be served in time is told at arrival, not after a wait; and nothing owed is told so.
@@ -156,16 +171,12 @@ fn sheds_are_told_at_arrival() {
     let classes = vec![class("A", Some(300.0), p95(400), Some(10)), class("B", Some(50.0), p95(400), Some(10))];
     let loads = vec![load(1200.0, 0.010), load(45.0, 0.010)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 6);
-    // Full buckets of both classes at once fill the nodes: until that is over one in twenty may be refused.
-    bench.run(5.0);
-    let first: u64 = bench.engine.classes(Time::ZERO, ClassId(0), 2)[1].shed.iter().sum();
-    assert!(first * 20 <= 5 * 45, "{first}");
     bench.run(60.0);
     let snapshot = bench.engine.classes(Time::ZERO, ClassId(0), 2);
     let shed = |class: usize, reason: ShedReason| snapshot[class].shed[reason.index()];
     assert!(shed(0, ShedReason::Overload) > 20_000);
     assert!(shed(0, ShedReason::Deadline) * 20 < shed(0, ShedReason::Overload), "{:?}", snapshot[0].shed);
-    assert_eq!(snapshot[1].shed.iter().sum::<u64>(), first, "{:?}", snapshot[1].shed);
+    assert_eq!(snapshot[1].shed.iter().sum::<u64>(), 0, "{:?}", snapshot[1].shed);
 }
 
 /// One window per group of machines that serve the same pools: a full group does not hold up another.

@@ -252,7 +252,7 @@ impl Model {
         self.trace.push(format!("{} {verdict:?}", self.now));
         match verdict {
             Verdict::Release { ticket, node } => {
-                self.may_enter(&before, ticket, node);
+                self.may_enter(&before, ticket, class, node);
                 assert!(
                     self.requests
                         .insert(ticket, Request { tag, state: State::Inside(node), arrived: self.now })
@@ -272,10 +272,12 @@ impl Model {
         Some(())
     }
 
-    /// A release needs a free slot and a usable node with room.
-    fn may_enter(&self, before: &Snapshot, ticket: Ticket, node: NodeId) {
+    /// A release needs a free slot, or its class needs it for its guarantee, and a usable node with room.
+    fn may_enter(&self, before: &Snapshot, ticket: Ticket, class: ClassId, node: NodeId) {
         let owed = self.engine.is_surplus(ticket) == Some(false);
-        assert!(windows(before, node.0).any(|group| has_room(group, owed, 0)), "no window had room");
+        let needed = || owed && self.classes().iter().any(|state| state.class == class && needed_the_last(state));
+        let room = |group: &GroupSnapshot| has_room(group, owed, 0) || (group.surplus.is_some() && needed());
+        assert!(windows(before, node.0).any(room), "no window had room");
         let state = &before.nodes[node.0 as usize];
         assert_eq!(state.state, NodeState::Up, "released to an unusable node");
         assert!(state.outstanding < bound(self.engine.policy(), node.0 as usize), "released beyond the node's bound");
@@ -392,7 +394,7 @@ impl Model {
     /// Does everything that the engine wants done.
     pub fn drain(&mut self) {
         loop {
-            let before = self.engine.snapshot(self.time());
+            let (before, classes) = (self.engine.snapshot(self.time()), self.classes());
             let Some(action) = self.engine.poll(self.time()) else { break };
             self.trace.push(format!("{} {action:?}", self.now));
             match action {
@@ -400,7 +402,13 @@ impl Model {
                     let after = self.engine.snapshot(self.time());
                     let owed = self.engine.is_surplus(ticket) == Some(false);
                     // The same room, one release later.
-                    let within = |group: &GroupSnapshot| has_room(group, owed, 1);
+                    let grew = |now: &ClassSnapshot| {
+                        let was = classes.iter().find(|was| was.class == now.class);
+                        now.outstanding > was.map_or(0, |was| was.outstanding)
+                    };
+                    let needed = || owed && self.classes().iter().any(|class| grew(class) && needed_the_last(class));
+                    let within =
+                        |group: &GroupSnapshot| has_room(group, owed, 1) || (group.surplus.is_some() && needed());
                     assert!(windows(&after, node.0).any(within), "released beyond the window");
                     assert!(before.outstanding + 1 == after.outstanding);
                     let request = self.requests.get_mut(&ticket).expect("an unknown request was released");
@@ -421,6 +429,10 @@ impl Model {
         assert!(self.engine.next_timeout().is_none_or(|at| at > self.time()), "a timeout that is due is left");
     }
 
+    fn classes(&self) -> Vec<ClassSnapshot> {
+        self.engine.classes(self.time(), ClassId(0), usize::MAX)
+    }
+
     /// Nothing is lost or doubled; every count agrees with the model's.
     fn check(&self) {
         let snapshot = self.engine.snapshot(self.time());
@@ -437,7 +449,7 @@ impl Model {
             assert!(known.targets <= known.most, "{known:?}");
             assert!(u64::from(known.targets) <= known.hits + known.moves + known.new, "{known:?}");
         }
-        let classes = self.engine.classes(self.time(), ClassId(0), usize::MAX);
+        let classes = self.classes();
         assert_eq!(classes.iter().map(|c| c.waiting as usize).sum::<usize>(), waiting);
         assert_eq!(classes.iter().map(|c| c.outstanding as usize).sum::<usize>(), inside);
         assert!(classes.len() <= self.engine.policy().classes.len() + 4 * self.engine.policy().templates.len());
@@ -509,6 +521,15 @@ fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
     let counted = group.outstanding.saturating_sub(surplus.stuck);
     let of_owed = counted.saturating_sub(surplus.outstanding);
     counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
+}
+
+/// Did a class need its last request in flight for its guarantee, by Little's law? Where its service time is unknown the
+/// model cannot tell.
+fn needed_the_last(class: &ClassSnapshot) -> bool {
+    let Some(throughput) = class.guarantee.throughput else { return false };
+    let need = class.service_time.map_or(f64::INFINITY, |time| throughput * time.as_secs_f64());
+    // The engine counts in billionths of a slot, one at least.
+    f64::from(class.outstanding) - 1.0 < need.max(1e-9)
 }
 
 /// Is a waiting class kept out of a window for nothing? Surplus is not, while something is needed or blocked there. Nor

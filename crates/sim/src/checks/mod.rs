@@ -47,7 +47,8 @@ const NOTHING: f64 = 1e-6;
 /// unknown.
 fn needs(class: &ClassSnapshot) -> Option<bool> {
     let need = class.guarantee.throughput? * class.service_time?.as_secs_f64();
-    Some(f64::from(class.outstanding) < need)
+    // The engine counts in billionths of a slot, one at least.
+    Some(f64::from(class.outstanding) < need.max(1e-9))
 }
 
 /// What a class got, as the driver saw it.
@@ -100,7 +101,8 @@ impl Group {
         let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
         let within = surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part);
         let one_more = Group { inside: self.inside + 1, ..*self };
-        !(owed && needs(class) == Some(true)) && (one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING)
+        !(owed && needs(class) == Some(true))
+            && (one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING)
     }
 }
 

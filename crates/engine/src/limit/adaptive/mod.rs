@@ -309,9 +309,7 @@ impl Adaptive {
                 if reach.contended(view.now) == Contention::Trial {
                     swing.reverts();
                 }
-            } else if elasticity + CERTAIN * error < self.figures.found
-                && reach.free(view.now, windows[window].size)
-            {
+            } else if elasticity + CERTAIN * error < self.figures.found && reach.free(view.now, windows[window].size) {
                 swing.begin();
             }
         }

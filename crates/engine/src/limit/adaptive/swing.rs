@@ -40,8 +40,8 @@ use crate::time::Time;
 const PATIENCE: f64 = 10.0;
 
 /// How much longer the halves last once the knee has been found: more completions, less noise. Only the low half lacks
-/// work, a fiftieth of it, and it lasts an eleventh of a cycle: a cycle costs a five-hundredth.
-const STEADY: [f64; 2] = [3.0, 30.0];
+/// work, a fiftieth of it, and it lasts a sixteenth of a cycle: a cycle costs a thousandth.
+const STEADY: [f64; 2] = [2.0, 30.0];
 
 /// Elasticity from which on the window is surely above the knee.
 const FLAT: f64 = 0.6;
@@ -300,7 +300,7 @@ impl Swing {
                 self.base *= self.figures.search;
                 Search::Up
             }
-            Search::Begun | Search::Down if elasticity - error > FLAT => {
+            Search::Begun | Search::Down if elasticity - error > FLAT && self.base > self.least => {
                 self.base /= 1.0 + self.figures.swing;
                 Search::Down
             }
@@ -486,4 +486,73 @@ pub(in crate::limit) struct Danger {
     pub(in crate::limit) class: ClassId,
     pub(in crate::limit) compute: Duration,
     pub(in crate::limit) limit: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: fn(u64) -> Time = Time::from_millis;
+
+    fn swing(base: f64) -> Swing {
+        let mut swing = Swing::new(AT(0), Adaptive::default());
+        swing.needs(AT(0), 5.0, 1, 1.0);
+        swing.base = base;
+        swing
+    }
+
+    /// A cycle between the base and the window above it, with so many completions in each half; all work is equal.
+    fn cycle(swing: &mut Swing, [low, high]: [f64; 2]) {
+        let work = [low, high].map(|count| Work { sum: count, squares: count });
+        let inside = [swing.base, swing.bound()];
+        swing.step(work, Cycle { inside, seconds: [1.0, 1.0] });
+    }
+
+    #[test]
+    fn the_knee_is_found_from_either_side_within_a_few_cycles() {
+        for first in [5.0, 80.0, 400.0] {
+            let mut swing = swing(first);
+            // 20 requests at a time are worked on, 500 in each half for each.
+            let done = |in_flight: f64| 500.0 * in_flight.min(20.0);
+            let mut cycles = 0;
+            while swing.search != Search::Over {
+                let halves = [done(swing.base), done(swing.bound())];
+                cycle(&mut swing, halves);
+                cycles += 1;
+            }
+            assert!(cycles <= 14 && (13.0..30.0).contains(&swing.base), "from {first}: {} after {cycles}", swing.base);
+        }
+    }
+
+    #[test]
+    fn a_few_long_answers_at_once_prove_no_more_than_was_in_flight() {
+        let mut swing = swing(8.0);
+        let mut halves = Halves::default();
+        swing.note(AT(0), 0, false);
+        // Seven polls of 12.6 s end within a fifth of a second in which 14 requests are in flight.
+        (0..7).for_each(|n| swing.completed(AT(100 + n), ClassId(0), &mut halves, 12.6));
+        swing.note(AT(0), 14, false);
+        swing.note(AT(200), 14, false);
+        swing.proven(AT(200), Half::Free);
+        assert!(swing.base <= 14.0, "{}", swing.base);
+    }
+
+    #[test]
+    fn what_the_window_held_back_proves_nothing() {
+        let mut swing = swing(10.0);
+        let mut halves = Halves::default();
+        (0..130).for_each(|n| swing.completed(AT(1 + n), ClassId(0), &mut halves, 0.1));
+        swing.note(AT(1000), 13, true);
+        swing.proven(AT(1000), Half::High);
+        assert_eq!(swing.base, 10.0, "13 in flight are the window itself");
+    }
+
+    #[test]
+    fn a_trial_that_fails_leaves_the_base_as_it_was() {
+        let mut swing = swing(10.0);
+        swing.tries();
+        swing.base = 35.0;
+        swing.reverts();
+        assert_eq!(swing.base, 10.0);
+    }
 }
