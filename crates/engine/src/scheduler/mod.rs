@@ -34,7 +34,6 @@ use drfq::Drfq;
 use fifo::Fifo;
 use mdrr::Mdrr;
 use priority::Priority;
-use reenqueue::Reenqueue;
 use share::Shares;
 use tokens::TokenBuckets;
 use waiting::Waiting;
@@ -64,7 +63,7 @@ pub(crate) struct Release {
 pub(crate) enum Scheduler {
     Fifo(Fifo),
     Priority(Priority),
-    Reenqueue(Reenqueue),
+    Reenqueue(Fifo),
     WeightedFair(WeightedFair),
     Tokens(Box<TokenBuckets>),
     Mdrr(Mdrr),
@@ -79,7 +78,7 @@ impl Scheduler {
         let mut scheduler = match policy.discipline.precedence {
             Precedence::Fifo => Scheduler::Fifo(Fifo::new(waiting())),
             Precedence::Priority => Scheduler::Priority(Priority::new(waiting())),
-            Precedence::Reenqueue => Scheduler::Reenqueue(Reenqueue::new(waiting())),
+            Precedence::Reenqueue => Scheduler::Reenqueue(Fifo::new(waiting())),
             Precedence::WeightedFair => Scheduler::WeightedFair(WeightedFair::new(count, waiting())),
             Precedence::Tokens(figures) => {
                 let owed = Waiting::new(pools, count, subs);
@@ -104,8 +103,8 @@ impl Scheduler {
         let count = classes.all.len();
         match self {
             Scheduler::Fifo(Fifo { waiting })
-            | Scheduler::Priority(Priority { waiting })
-            | Scheduler::Reenqueue(Reenqueue { waiting }) => waiting.grow(count),
+            | Scheduler::Reenqueue(Fifo { waiting })
+            | Scheduler::Priority(Priority { waiting }) => waiting.grow(count),
             Scheduler::WeightedFair(method) => {
                 method.grow(count);
                 opened.for_each(|class| method.fair.open(class));
@@ -199,9 +198,8 @@ impl Scheduler {
     #[inline]
     pub(crate) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
         match self {
-            Scheduler::Fifo(method) => method.waits(view, claim),
+            Scheduler::Fifo(method) | Scheduler::Reenqueue(method) => method.waits(view, claim),
             Scheduler::Priority(method) => method.waits(view, claim),
-            Scheduler::Reenqueue(method) => method.waits(view, claim),
             Scheduler::WeightedFair(method) => method.waits(view, claim),
             Scheduler::Tokens(method) => method.waits(view, claim),
             Scheduler::Mdrr(method) => method.waits(claim.class, claim.sub_queue),
@@ -214,8 +212,8 @@ impl Scheduler {
     pub(crate) fn gone(&mut self, class: ClassId, pool: usize, sub_queue: usize) {
         match self {
             Scheduler::Fifo(Fifo { waiting })
-            | Scheduler::Priority(Priority { waiting })
-            | Scheduler::Reenqueue(Reenqueue { waiting }) => waiting.remove(pool, class, sub_queue),
+            | Scheduler::Reenqueue(Fifo { waiting })
+            | Scheduler::Priority(Priority { waiting }) => waiting.remove(pool, class, sub_queue),
             Scheduler::WeightedFair(method) => method.gone(class, pool, sub_queue),
             Scheduler::Tokens(method) => method.gone(class, pool, sub_queue),
             Scheduler::Mdrr(method) => method.gone(class, sub_queue),
@@ -228,8 +226,8 @@ impl Scheduler {
     pub(crate) fn any(&self, pool: usize, sub_queue: usize) -> bool {
         match self {
             Scheduler::Fifo(Fifo { waiting })
-            | Scheduler::Priority(Priority { waiting })
-            | Scheduler::Reenqueue(Reenqueue { waiting }) => waiting.any(pool, sub_queue),
+            | Scheduler::Reenqueue(Fifo { waiting })
+            | Scheduler::Priority(Priority { waiting }) => waiting.any(pool, sub_queue),
             Scheduler::WeightedFair(method) => method.any(pool, sub_queue),
             Scheduler::Tokens(method) => method.any(pool, sub_queue),
             Scheduler::Mdrr(_) | Scheduler::Drfq(_) => false,
@@ -249,9 +247,8 @@ impl Scheduler {
     #[inline]
     pub(crate) fn next(&mut self, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         match self {
-            Scheduler::Fifo(method) => method.next(view),
+            Scheduler::Fifo(method) | Scheduler::Reenqueue(method) => method.next(view),
             Scheduler::Priority(method) => method.next(view),
-            Scheduler::Reenqueue(method) => method.next(view),
             Scheduler::WeightedFair(method) => method.next(view),
             Scheduler::Tokens(method) => method.next(view),
             Scheduler::Mdrr(method) => method.next(view),

@@ -12,35 +12,12 @@
 //! to as many steps as requests wait, which the thresholds bound.
 //!
 //! The other action of the paper's table, handling, needs no new tag here: what is handled leaves the only queue
-//! there is. See `docs/adr/0007-tags-do-not-order-replies.md`.
+//! there is. See `docs/adr/0007-tags-do-not-order-replies.md`. The order is that of arrival ([`super::fifo`]): a request
+//! that was put back has arrived again.
 
-use super::waiting::Waiting;
-use super::{Claim, SchedulerView, Standing};
+use super::SchedulerView;
 use crate::discipline::Handle;
 use crate::random::Random;
-use crate::request::ClassId;
-
-/// Sub-queues by the arrival number of their heads. One that was put back has arrived again.
-#[derive(Clone, Debug)]
-pub(crate) struct Reenqueue {
-    pub(super) waiting: Waiting<(f64, u64)>,
-}
-
-impl Reenqueue {
-    pub(super) fn new(waiting: Waiting<(f64, u64)>) -> Reenqueue {
-        Reenqueue { waiting }
-    }
-
-    pub(super) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
-        let Claim { class, pool, sub_queue, head } = claim;
-        let sequence = view.tickets[head].sequence;
-        self.waiting.set(pool, class, sub_queue, (sequence as f64, sequence));
-    }
-
-    pub(super) fn next(&self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
-        self.waiting.first(view, Standing::Owed).map(|(_, found)| found)
-    }
-}
 
 /// The code that the request whose turn it is has when it is put back, if it is.
 pub(super) fn puts_back(view: &SchedulerView<'_>, head: u32, random: &mut Random) -> Option<u32> {

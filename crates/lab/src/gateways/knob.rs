@@ -22,8 +22,16 @@ pub(super) fn is<T: FromStr<Err = String>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(|_| ())
 }
 
+/// What a class without a guarantee may have in a server of a peer with bounds for each class.
+pub(super) const REST: Knob = Knob {
+    name: "rest",
+    default: "1",
+    about: "most requests of a class without a guarantee in a server: a number, workers, or off",
+    check: is_rest,
+};
+
 /// For [`Knob::check`] of the places of a class without a guarantee, which has no load that could be multiplied.
-pub(super) fn is_rest(text: &str) -> Result<(), String> {
+fn is_rest(text: &str) -> Result<(), String> {
     match text.parse() {
         Ok(Slots::Times(_)) | Err(_) => Err("write a number such as 1, workers, or off".to_owned()),
         Ok(_) => Ok(()),

@@ -15,7 +15,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use self::config::{Cluster, Endpoints, Filter};
-use super::knob::{Knob, Share, Slots, Span, is, is_rest};
+use super::knob::{Knob, REST, Share, Slots, Span, is};
 use super::launch::{Peer, SocketPath, check, subdirectory, version, write};
 use super::terms::{Pool, pools};
 use super::{Approach, Gateway, Kind, Setting};
@@ -126,12 +126,7 @@ pub(super) const CLASSES: Kind = Kind {
             about: "most requests of a guaranteed class in a server: a number, a multiple of its load there, workers, off",
             check: is::<Slots>,
         },
-        Knob {
-            name: "rest",
-            default: "1",
-            about: "most requests of a class without a guarantee in a server: a number, workers, or off",
-            check: is_rest,
-        },
+        REST,
         Knob {
             name: "pending",
             default: "50%",
