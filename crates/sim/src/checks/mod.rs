@@ -43,6 +43,9 @@ const LOOK_EVERY: u32 = 256;
 /// Slots, needed or blocked, that are nothing but rounding.
 const NOTHING: f64 = 1e-6;
 
+/// Of a token: a bucket counts as whole a moment before its class has its turn.
+const HAIR: f64 = 1e-6;
+
 /// Does a class need one more request in flight for its guarantee, by Little's law? `None` if its service time is
 /// unknown.
 fn needs(class: &ClassSnapshot) -> Option<bool> {
@@ -100,8 +103,9 @@ impl Group {
         let Some(surplus) = self.surplus else { return false };
         let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
         let within = surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part);
+        let sure = class.tokens.is_some_and(|tokens| tokens > 1.0 + HAIR);
         let one_more = Group { inside: self.inside + 1, ..*self };
-        !(owed && needs(class) == Some(true))
+        !(owed && sure && needs(class) == Some(true))
             && (one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING)
     }
 }

@@ -195,6 +195,16 @@ impl Adaptive {
                     if reach.changed(view.now, [window.size, window.owed()]) {
                         swing.tries();
                     }
+                    // What the others showed is of another time as well: as the number in flight follows the times of
+                    // this one, theirs would seem to follow the number.
+                    let group = view.nodes.group_of(node);
+                    for other in self.occupancy.active() {
+                        let place = view.nodes.place_in(view.classes[*other].pool, group);
+                        let at = place.map(|place| place as usize * self.sub_queues + sub_queue);
+                        if let Some(shown) = at.and_then(|at| self.shown[*other].get_mut(at)) {
+                            shown.profile.forget();
+                        }
+                    }
                 }
                 Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
                     let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);

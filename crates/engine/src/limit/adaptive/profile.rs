@@ -110,7 +110,7 @@ impl Profile {
         // Those that came since have slowed it down as well. The geometric mean stands for what was there meanwhile.
         let meanwhile = f64::midpoint(x, f64::from(left.max(1)).ln());
         if self.has_changed(meanwhile, y) {
-            *self = Profile { gap: self.gap, at: self.at, ..Profile::default() };
+            self.forget();
             return Evidence::Changed;
         }
         let memory = COMPLETIONS.max(SECONDS / self.gap.max(1e-6));
@@ -123,6 +123,11 @@ impl Profile {
         self.xy += share * (dx * (y - self.y) - self.xy);
         self.yy += share * (dy * (y - self.y) - self.yy);
         self.evidence()
+    }
+
+    /// What it knows is of another time.
+    pub(super) fn forget(&mut self) {
+        *self = Profile { gap: self.gap, at: self.at, ..Profile::default() };
     }
 
     /// Is the time out of proportion, together with those before it?
@@ -208,6 +213,18 @@ mod tests {
         // certain.
         let other = seen.iter().position(|evidence| *evidence != Evidence::Free);
         assert!(other.is_some_and(|at| at < 10 && seen[at] == Evidence::Changed), "{seen:?}");
+        assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");
+    }
+
+    #[test]
+    fn what_was_shown_before_a_change_is_forgotten() {
+        let mut random = Random::new(11);
+        let mut profile = Profile::default();
+        last(&mut profile, 0, 300, |n| (1 + n % 3, draw(&mut random, 0.025)));
+        profile.forget();
+        // Another class's dependency is 20 times slower, this one's as well, and there are 20 times as many in flight:
+        // beside what was before that would look like contention.
+        let seen = last(&mut profile, 300, 400, |n| (30 + n % 30, draw(&mut random, 0.5)));
         assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");
     }
 
