@@ -347,8 +347,8 @@ impl Default for Adaptive {
             // At most 10 % a cycle upwards, half a percent downwards: what is far off is found by the search. The noise
             // of a long cycle moves the base by 2 %.
             gain: 0.4,
-            // Survives service times declared twice too high.
-            least_share: 0.5,
+            // What guarantees need is let in anyhow: a smaller window could not swing.
+            least_share: 1.0,
             // One computes while the other's bytes travel.
             per_machine: 2.0,
             // The other half is for waiting, as in Quorum (Sec. 3.1).

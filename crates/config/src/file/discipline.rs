@@ -97,7 +97,7 @@ record! {
         /// How fast the base follows.
         gain: Defaulted<Amount> = 0.4,
         /// A window is never below this share of what the guarantees need.
-        least_share: Defaulted<Amount> = 0.5,
+        least_share: Defaulted<Amount> = 1,
         /// Share of a response-time limit that computing may take, beyond what it takes unloaded.
         compute_share: Defaulted<Amount> = 0.5,
         /// Most requests inside a node, relative to an even spread; at least 1.
