@@ -7,8 +7,7 @@ use weirgate_sim::bands::{Figure, Found, Source, Table, figures, measure};
 
 /// Targets that the default discipline does not reach yet. The list may only shrink: a target that is reached must
 /// leave it.
-const NOT_REACHED: [&str; 3] =
-    ["Table 3: A: mean response time, ms", "Table 3: C: mean response time, ms", "Table 3: CPUs in use"];
+const NOT_REACHED: [&str; 2] = ["Table 3: A: mean response time, ms", "Table 3: C: mean response time, ms"];
 
 /// What the default discipline lost of a band outside the targets, when what is owed no longer waited for its window:
 /// windows per resource gain less from a page table.
