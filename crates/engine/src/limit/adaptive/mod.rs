@@ -209,7 +209,8 @@ impl Adaptive {
                 Evidence::Contention { per_machine } if reach.shows(true) == Some(true) => {
                     let machines = f64::from(view.nodes.groups[view.nodes.group_of(node)].usable);
                     let from = swing.high();
-                    match reach.contended(view.now) {
+                    let before = reach.contended(view.now);
+                    match before {
                         Contention::Unseen => {
                             let in_flight = f64::from(window.in_flight);
                             let shared = in_flight / self.occupancy.slowdown(view.classes);
@@ -218,7 +219,10 @@ impl Adaptive {
                         Contention::Trial => swing.reverts(),
                         Contention::Seen => {}
                     }
-                    window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
+                    // What is known already is no move.
+                    if before != Contention::Seen {
+                        window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
+                    }
                 }
                 Evidence::Free if reach.shows(false) == Some(false) && reach.free(view.now, window.size) => {
                     swing.begin();
