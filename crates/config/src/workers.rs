@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn long_requests_that_are_guaranteed_need_workers_of_their_own() {
         let gold = class("gold", "20ms", "throughput: 5/s, response_time: { p95: 200ms }");
-        // 0.5/s × 4 s are two workers on average, and half more at times. Beside gold two do not even suffice on average.
+        // 0.5/s × 4 s are two workers on average, and half more at times. Beside gold two do not even suffice on
+        // average.
         let long = class("reports", "4s", "throughput: 0.5/s");
         for (workers, warned) in [(2, 2), (3, 1), (4, 0)] {
             assert_eq!(warnings(workers, &(gold.clone() + &long + REST)).len(), warned, "{workers} workers");

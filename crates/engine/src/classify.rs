@@ -340,8 +340,8 @@ impl Classes {
         self.agreed(class).or_else(|| self.all[class].observed.learned())
     }
 
-    /// Whether the class's limit is below the cost of its requests on an unloaded node. A learned service time is a mean:
-    /// single requests may meet the limit of a percentile, but not nearly as many as are promised.
+    /// Whether the class's limit is below the cost of its requests on an unloaded node. A learned service time is a
+    /// mean: single requests may meet the limit of a percentile, but not nearly as many as are promised.
     pub(crate) fn is_impossible(&self, class: ClassId) -> bool {
         let limit = self.spec(class).guarantee.response_time.map(|rt| rt.limit.as_secs_f64());
         let known = self.agreed(class).is_some() || self.all[class].observed.has_learned();

@@ -403,8 +403,8 @@ impl Engine {
         ids.take(most).map(|id| self.class_snapshot(now, id)).collect()
     }
 
-    /// The impossible limits among `most` classes with ids from `from` on, and the id of the class behind them, if there
-    /// is one.
+    /// The impossible limits among `most` classes with ids from `from` on, and the id of the class behind them, if
+    /// there is one.
     #[must_use]
     pub fn impossible_limits(&self, from: ClassId, most: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
         let mut ids = self.classes.all.ids().skip(from.0 as usize);

@@ -97,8 +97,8 @@ fn the_cause_is_the_nodes_or_the_class() {
     assert!(class > 5_000 && blamed * 50 < class, "{class} and {blamed}");
 }
 
-/// A limit below the service time is impossible by itself, which shows once that is learned. One above it is not, however
-/// slow the nodes become.
+/// A limit below the service time is impossible by itself, which shows once that is learned. One above it is not,
+/// however slow the nodes become.
 #[test]
 fn a_limit_below_the_service_time_is_impossible_by_itself() {
     let classes = vec![class("a", Some(50.0), p95(100), None), class("b", Some(50.0), p95(400), None)];

@@ -147,8 +147,8 @@ fn dispatch_learns_how_fast_machines_are() {
     assert!(percentile(&bench.tallies[0].served, 0.95) < 0.150, "{}", percentile(&bench.tallies[0].served, 0.95));
 }
 
-/// What a guarantee needs by Little's law is let in although the window is full: A's burst, which is all in flight, does
-/// not keep B out.
+/// What a guarantee needs by Little's law is let in although the window is full: A's burst, which is all in flight,
+/// does not keep B out.
 #[test]
 fn what_a_guarantee_needs_enters_a_full_window() {
     let classes = vec![class("A", Some(100.0), p95(900), Some(100)), class("B", Some(50.0), p95(900), Some(100))];

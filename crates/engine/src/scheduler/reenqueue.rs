@@ -12,8 +12,8 @@
 //! to as many steps as requests wait, which the thresholds bound.
 //!
 //! The other action of the paper's table, handling, needs no new tag here: what is handled leaves the only queue
-//! there is. See `docs/adr/0007-tags-do-not-order-replies.md`. The order is that of arrival ([`super::fifo`]): a request
-//! that was put back has arrived again.
+//! there is. See `docs/adr/0007-tags-do-not-order-replies.md`. The order is that of arrival ([`super::fifo`]): a
+//! request that was put back has arrived again.
 
 use super::SchedulerView;
 use crate::discipline::Handle;

@@ -5,10 +5,10 @@
 //! furthest behind its part of the slots. With `in flight` and not `in flight + 1` a class with nothing in flight is
 //! always next, so that a class whose part is a tenth of a slot does not wait until the others hold ten times theirs;
 //! its tokens bound what it gets that way. A claim of a class without a guarantee (best effort has a small rate) goes
-//! behind classes that lack what their guarantees need, φ slots. If more is claimed than there is, equal `in flight/φ` means that every class
-//! gets the same part of its guarantee, without anyone having to find out that the policy is infeasible; a rank before
-//! it makes the order strict instead. What the claims leave is shared by start-time fair queueing (see `fair`), in
-//! slot-seconds of the surplus alone.
+//! behind classes that lack what their guarantees need, φ slots. If more is claimed than there is, equal `in flight/φ`
+//! means that every class gets the same part of its guarantee, without anyone having to find out that the policy is
+//! infeasible; a rank before it makes the order strict instead. What the claims leave is shared by start-time fair
+//! queueing (see `fair`), in slot-seconds of the surplus alone.
 
 use super::bucket::Bucket;
 use super::fair::{Fair, slots};

@@ -523,8 +523,8 @@ fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
     counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
 }
 
-/// Did a class need its last request in flight for its guarantee, by Little's law? Where its service time is unknown the
-/// model cannot tell.
+/// Did a class need its last request in flight for its guarantee, by Little's law? Where its service time is unknown
+/// the model cannot tell.
 fn needed_the_last(class: &ClassSnapshot) -> bool {
     let Some(throughput) = class.guarantee.throughput else { return false };
     let need = class.service_time.map_or(f64::INFINITY, |time| throughput * time.as_secs_f64());

@@ -85,7 +85,8 @@ pub trait Gateway {
     /// It refused, with its words, or it cannot do it in one process.
     fn reload(&mut self) -> Result<(), String>;
 
-    /// The policy of number `number` of [`weirgate_config::Experiment::reloads`] is put in force; back when that is done.
+    /// The policy of number `number` of [`weirgate_config::Experiment::reloads`] is put in force; back when that is
+    /// done.
     ///
     /// # Errors
     /// It refused, with its words, or it cannot do it: [`Approach::start`] says so before anything is played.

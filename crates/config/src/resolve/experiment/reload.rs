@@ -1,8 +1,8 @@
 //! Reloads of another policy: what it may change in the middle of a run.
 //!
-//! A run has one set of streams, machines and books, so the other policy must have the classes of the first, by name and
-//! in their order, and the same upstreams and nodes. Its discipline is left aside for that of the run: a comparison of
-//! disciplines compares them under the same promises. What remains is what operators change: guarantees, service
+//! A run has one set of streams, machines and books, so the other policy must have the classes of the first, by name
+//! and in their order, and the same upstreams and nodes. Its discipline is left aside for that of the run: a comparison
+//! of disciplines compares them under the same promises. What remains is what operators change: guarantees, service
 //! times, weights, limits of queues.
 
 use crate::decode::{Context, Mark};

@@ -54,8 +54,8 @@ const DEVIATIONS: f64 = 2.0;
 /// as long again.
 const PART: f64 = 1.5;
 
-/// Means that a percentile is taken for at most when a limit seems missed: an estimate of it jumps, and exponential times
-/// have three means at the 95th.
+/// Means that a percentile is taken for at most when a limit seems missed: an estimate of it jumps, and exponential
+/// times have three means at the 95th.
 const ROUGH: f64 = 3.0;
 
 /// Share of a limit that is left for waiting at least, however long its class is in flight now.

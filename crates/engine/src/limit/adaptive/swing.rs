@@ -19,8 +19,8 @@
 //!
 //! Far above the knee e is 1 and far below it 0, however far off it is, so that this step alone would need a hundred
 //! cycles. Whenever the window begins anew it therefore searches first: B grows by half a cycle as long as e is surely
-//! below one half, or shrinks by a swing as long as e is surely close to 1, and never turns round. Then it has found the
-//! knee, and its cycles become long ones.
+//! below one half, or shrinks by a swing as long as e is surely close to 1, and never turns round. Then it has found
+//! the knee, and its cycles become long ones.
 //!
 //! A limit that is in danger comes first: if a class computes so long that less than `compute_share` of what
 //! its limit leaves beyond the unloaded compute time remains, B shrinks by a tenth. It does not where the last
