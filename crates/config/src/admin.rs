@@ -229,10 +229,10 @@ pub struct Class {
     /// below one it is surplus. Absent where the discipline does not count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<f64>,
-    /// Stage release: owed requests that it may have inside whatever the others need, once requests have been seen to
-    /// wait for one another inside; absent without such a bound.
+    /// Stage release: owed requests that it may have inside whatever the window says; absent where load control does
+    /// not say so, or not yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub part: Option<f64>,
+    pub allowance: Option<f64>,
     /// Estimate of release to last byte; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compute_time_seconds: Option<f64>,
@@ -414,7 +414,7 @@ impl From<&engine::ClassSnapshot> for Class {
             },
             credit_node_seconds: class.credit.map(|credit| by_name(&credit)).unwrap_or_default(),
             tokens: class.tokens,
-            part: class.part,
+            allowance: class.allowance,
             compute_time_seconds: seconds(class.compute_time),
             service_time_seconds: seconds(class.service_time),
             limit_impossible: class.impossible,

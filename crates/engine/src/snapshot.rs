@@ -242,9 +242,9 @@ pub struct ClassSnapshot {
     /// What it had left of its guaranteed rate at the engine's last call, in requests, where the discipline counts
     /// that. With a whole one the class is owed its next request; below one that is surplus.
     pub tokens: Option<f64>,
-    /// Requests that it may have in flight whatever the others need, where load control bounds what is owed in time.
-    /// `None` is no bound.
-    pub part: Option<f64>,
+    /// Requests that it may have in flight whatever the window says, as long as they are owed. `None` where load control
+    /// does not say so, or not yet.
+    pub allowance: Option<f64>,
     /// Waiting now.
     pub waiting: u32,
     /// Inside now.
@@ -442,7 +442,7 @@ impl Engine {
             used: counts.used.map(|used| used as f64 / 1e9),
             credit: self.scheduler.credit(id).map(|credit| credit.map(|left| left as f64 / 1e9)),
             tokens: self.scheduler.tokens(self.now, &self.classes, id),
-            part: self.limit.part(id),
+            allowance: self.limit.allowance(id),
             waiting: state.queue.len,
             outstanding: state.in_flight,
             share: if self.classes.total_weight == 0 {

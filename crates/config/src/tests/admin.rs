@@ -190,7 +190,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
         used: [1.5, 0.0, 0.25, 0.0],
         credit: None,
         tokens: Some(0.5),
-        part: None,
+        allowance: None,
         waiting: 0,
         outstanding: 1,
         share: 0.25,
@@ -203,7 +203,7 @@ fn a_class_shows_every_reason_and_a_harmless_key() {
     let shown = serde_json::to_value(&form).unwrap();
     assert_eq!(shown["key"], "a\\u{1b}[2J\\n\u{fffd}");
     assert_eq!(shown["guarantee"]["response_time"], json!({ "statistic": "p99.9", "seconds": 0.2 }));
-    assert_eq!((&shown["tokens"], shown.get("part")), (&json!(0.5), None));
+    assert_eq!((&shown["tokens"], shown.get("allowance")), (&json!(0.5), None));
     assert_eq!(shown["compute_time_seconds"], 0.041);
     assert_eq!(shown["limit_impossible"], true);
     assert_eq!(shown.get("service_time_seconds"), None);

@@ -269,10 +269,10 @@ impl Limit {
         Some(SurplusSnapshot { reach: (reach > 0).then_some(reach), outstanding: surplus, stuck, needed, blocked })
     }
 
-    /// Requests of a class that may be in flight whatever the others need, if the method bounds what is owed.
-    pub(crate) fn part(&self, class: ClassId) -> Option<f64> {
+    /// Requests of a class that may be in flight whatever the window says, if the method bounds what is owed.
+    pub(crate) fn allowance(&self, class: ClassId) -> Option<f64> {
         match &self.method {
-            Method::Adaptive(method) => method.part(class),
+            Method::Adaptive(method) => method.allowance(class),
             _ => None,
         }
     }
@@ -346,16 +346,20 @@ impl Limit {
         standing: Standing,
     ) -> Standing {
         let beyond = standing == Standing::Owed
-            && self.needs(classes, class)
+            && self.needs(classes, nodes, class)
             && !self.room(nodes, (pool, sub_queue), standing, None);
         if beyond { Standing::Needed } else { standing }
     }
 
-    /// Has the class less in flight than its guarantee needs? Then what is owed to it finds room whatever the window.
+    /// Has the class less in flight than its guarantee needs, or than its allowance? Then what is owed to it finds room
+    /// whatever the window says.
     #[inline]
-    pub(crate) fn needs(&self, classes: &Classes, class: ClassId) -> bool {
+    pub(crate) fn needs(&self, classes: &Classes, nodes: &Nodes, class: ClassId) -> bool {
         // Of windows per resource it is not known how the need divides.
-        matches!(self.method, Method::Adaptive(_)) && self.windows.len() == self.groups && classes[class].lacks_need()
+        let Method::Adaptive(method) = &self.method else { return false };
+        self.windows.len() == self.groups
+            && (classes[class].lacks_need()
+                || nodes.groups_of(classes[class].pool).any(|group| method.allows(class, group.row())))
     }
 
     /// Is everything that is owed released at once, as long as nodes have room?

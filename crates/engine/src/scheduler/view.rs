@@ -40,7 +40,13 @@ impl SchedulerView<'_> {
 
     /// Is the class's next request needed for its guarantee, and has a node of the pool room for it?
     pub(crate) fn needs(&self, class: ClassId, sub_queue: usize) -> bool {
-        self.limit.needs(self.classes, class) && self.room(self.classes[class].pool, sub_queue, Standing::Needed)
+        self.limit.needs(self.classes, self.nodes, class)
+            && self.room(self.classes[class].pool, sub_queue, Standing::Needed)
+    }
+
+    /// Has the class a guaranteed throughput?
+    pub(crate) fn has_guarantee(&self, class: ClassId) -> bool {
+        self.classes.spec(class).guarantee.throughput.is_some()
     }
 
     /// May a request of this class be released in this standing, if there is room?

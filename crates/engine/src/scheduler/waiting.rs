@@ -66,10 +66,21 @@ impl<K: Copy + PartialOrd> Waiting<K> {
                 continue;
             }
             if !view.room(heap / self.sub_queues, heap % self.sub_queues, standing) {
-                // The first is the one that has least of what it needs.
-                let (class, sub_queue) = self.split(top.1);
-                if standing == Standing::Owed && view.needs(class, sub_queue) {
-                    best = Some(top);
+                if standing == Standing::Owed {
+                    // The first with a guarantee is the one that has least of what it needs: no other overtakes it.
+                    let in_turn = |item: u32| {
+                        let (class, sub_queue) = self.split(item);
+                        view.has_guarantee(class) || view.needs(class, sub_queue)
+                    };
+                    let found = self.heaps.first_where(heap, in_turn).filter(|(_, item)| {
+                        let (class, sub_queue) = self.split(*item);
+                        view.needs(class, sub_queue)
+                    });
+                    if let Some(found) = found
+                        && best.is_none_or(|best| found < best)
+                    {
+                        best = Some(found);
+                    }
                 }
                 continue;
             }

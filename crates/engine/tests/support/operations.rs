@@ -523,22 +523,25 @@ fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
     counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
 }
 
-/// Did a class need its last request in flight for its guarantee, by Little's law? Where its service time is unknown
-/// the model cannot tell.
+/// Did a class need its last request in flight for its guarantee, by Little's law, or was it within its allowance?
+/// Where its service time is unknown the model cannot tell.
 fn needed_the_last(class: &ClassSnapshot) -> bool {
-    let Some(throughput) = class.guarantee.throughput else { return false };
+    // A class without a guarantee has a claim a second, and has earned it or not: the model does not know.
+    let Some(throughput) = class.guarantee.throughput else { return true };
     let need = class.service_time.map_or(f64::INFINITY, |time| throughput * time.as_secs_f64());
     // The engine counts in billionths of a slot, one at least.
-    f64::from(class.outstanding) - 1.0 < need.max(1e-9)
+    f64::from(class.outstanding) - 1.0 < need.max(class.allowance.unwrap_or(0.0)).max(1e-9)
 }
 
 /// Is a waiting class kept out of a window for nothing? Surplus is not, while something is needed or blocked there. Nor
-/// is a claim beyond the class's part, once contention has been seen. Where the discipline counts no tokens, a class is
+/// is a claim beyond the class's allowance, once contention has been seen. Where the discipline counts no tokens, a class is
 /// owed its part of the window alone, and the model does not know it.
 fn is_kept_without_need(group: &GroupSnapshot, class: &ClassSnapshot) -> bool {
     let Some(surplus) = group.surplus else { return has_room(group, true, 0) };
     let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
-    let claims = owed && (surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part));
+    let claims = owed
+        && (surplus.reach.is_some()
+            || class.allowance.is_none_or(|allowance| f64::from(class.outstanding) < allowance));
     has_room(group, owed, 0) && (claims || surplus.needed + surplus.blocked < 1e-6)
 }
 

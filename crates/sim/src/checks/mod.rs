@@ -6,11 +6,11 @@
 //! |---|---|
 //! | `time` | instants never fall; the engine's timer lies ahead once it has nothing more to do; no request ends before it was released or is released before it came |
 //! | `ticket` | what the engine says about a request fits where the request is: none is lost or released twice |
-//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window. What is owed may go as far as its reach, and is bounded by itself: surplus that stays long must not keep it out. Surplus has what is left of the window. Requests beyond the bounds of their machines, which hang, are not counted |
+//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window. What is owed may go as far as its reach, and is bounded by itself: surplus that stays long must not keep it out. A class's allowance holds beside that. Surplus has what is left of the window. Requests beyond the bounds of their machines, which hang, are not counted |
 //! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
 //! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
 //! | `resources` | no node is given more than it has of a resource, and the engine counts what is left as the driver does, where load control manages resources |
-//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room; where resources are managed, room for any request there was. What is not owed may wait while slots are needed for what is, or blocked; and once contention has been seen, a claim beyond the class's part as well |
+//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room; where resources are managed, room for any request there was. What is not owed may wait while slots are needed for what is, or blocked; and once contention has been seen, a claim beyond the class's allowance as well. Beyond a full window claims go in the order of (in flight)/share, so the first may hold up the others |
 //! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
 //! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
 //! | `pages` | the requests of a page lie within its time, and it is complete if it was served and all its objects |
@@ -46,12 +46,17 @@ const NOTHING: f64 = 1e-6;
 /// Of a token: a bucket counts as whole a moment before its class has its turn.
 const HAIR: f64 = 1e-6;
 
-/// Does a class need one more request in flight for its guarantee, by Little's law? `None` if its service time is
-/// unknown.
+/// Does a class need one more request in flight for its guarantee, by Little's law, or is that within its allowance?
+/// `None` if its service time is unknown.
 fn needs(class: &ClassSnapshot) -> Option<bool> {
     let need = class.guarantee.throughput? * class.service_time?.as_secs_f64();
     // The engine counts in billionths of a slot, one at least.
-    Some(f64::from(class.outstanding) < need.max(1e-9))
+    Some(f64::from(class.outstanding) < need.max(class.allowance.unwrap_or(0.0)).max(1e-9))
+}
+
+/// Place of a class's claims among those of others: requests in flight over its share.
+fn order(class: &ClassSnapshot) -> f64 {
+    f64::from(class.outstanding) / class.share.max(1e-12)
 }
 
 /// What a class got, as the driver saw it.
@@ -98,15 +103,16 @@ impl Group {
     }
 
     /// May a waiting class be kept out although there is room? What is owed may not, except for a claim beyond the
-    /// class's part once contention has been seen. Nor may anything be, where nothing is needed or blocked.
+    /// class's allowance once contention has been seen. Nor may anything be, where nothing is needed or blocked.
     fn may_keep(&self, class: &ClassSnapshot) -> bool {
         let Some(surplus) = self.surplus else { return false };
         let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
-        let within = surplus.reach.is_some() || class.part.is_none_or(|part| f64::from(class.outstanding) < part);
+        let within =
+            surplus.reach.is_some() || class.allowance.is_none_or(|allowance| f64::from(class.outstanding) < allowance);
         let sure = class.tokens.is_some_and(|tokens| tokens > 1.0 + HAIR);
         let one_more = Group { inside: self.inside + 1, ..*self };
         !(owed && sure && needs(class) == Some(true))
-            && (one_more.is_over(owed) || !(owed && within) && surplus.needed + surplus.blocked > NOTHING)
+            && (one_more.is_over(owed) || !(owed && sure && within) && surplus.needed + surplus.blocked > NOTHING)
     }
 }
 
@@ -394,9 +400,15 @@ impl Checks {
             if kept > 0 && group.surplus.is_some() {
                 let of_node =
                     |class: &&ClassSnapshot| self.place_of(class).is_some_and(|place| serves(&self.services[place]));
-                let kept_out =
-                    classes.iter().filter(of_node).filter(|class| class.waiting > 0 && !group.may_keep(class));
-                kept = kept_out.map(|class| class.waiting).sum();
+                let of_node = classes.iter().filter(of_node).filter(|class| class.waiting > 0);
+                // Beyond the window the claims go in their order: the first of them holds up the others.
+                let claims = of_node.clone().filter(|class| {
+                    class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0 - HAIR)
+                });
+                let first = claims.clone().map(order).fold(f64::INFINITY, f64::min) * (1.0 + HAIR);
+                let held_up = full && claims.clone().any(|class| order(class) <= first && group.may_keep(class));
+                let in_turn = |class: &&ClassSnapshot| !full || (!held_up && order(class) <= first);
+                kept = of_node.filter(in_turn).filter(|class| !group.may_keep(class)).map(|class| class.waiting).sum();
             }
             if kept > 0 {
                 let Group { window, surplus, inside } = group;

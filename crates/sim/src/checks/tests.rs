@@ -220,11 +220,13 @@ fn what_may_be_kept_out_although_there_is_room() {
     let (engine, _, _) = filled(0);
     let class = engine.classes(Time::ZERO, weirgate_engine::ClassId(0), 1).remove(0);
     let guarantee = weirgate_engine::Guarantee { throughput: Some(10.0), response_time: None };
-    let owed = ClassSnapshot { guarantee, tokens: Some(1.0), part: Some(2.0), outstanding: 2, ..class.clone() };
+    let owed = ClassSnapshot { guarantee, tokens: Some(1.5), allowance: Some(2.0), outstanding: 2, ..class.clone() };
     let surplus = ClassSnapshot { tokens: Some(0.9), ..owed.clone() };
     let roomy = |reach| Group { inside: 3, ..beyond(reach) };
     assert!(!roomy(Some(5)).may_keep(&owed), "nothing was seen that could hold it back");
-    assert!(roomy(None).may_keep(&owed), "it has its part");
+    let hardly = ClassSnapshot { tokens: Some(1.0), ..owed.clone() };
+    assert!(roomy(Some(5)).may_keep(&hardly), "its token may have become whole since the engine looked");
+    assert!(roomy(None).may_keep(&owed), "it has its allowance");
     assert!(!roomy(None).may_keep(&ClassSnapshot { outstanding: 1, ..owed.clone() }), "it has not");
     assert!(roomy(Some(5)).may_keep(&surplus) && roomy(Some(5)).may_keep(&class), "slots are needed");
     let calm = SurplusSnapshot { needed: 0.0, ..roomy(Some(5)).surplus.expect("surplus") };

@@ -2,6 +2,7 @@
 //!
 //! Windows have their own times, one half cycle after the other.
 
+mod allowance;
 mod occupancy;
 mod profile;
 mod reach;
@@ -26,6 +27,11 @@ use swing::{Danger, Half, Halves, Swing, Work};
 /// Standard errors by which the elasticity of cycles must be below `found` to open a window: there are thousands of
 /// cycles, and an opening by chance makes all of them wait.
 const CERTAIN: f64 = 2.0;
+
+/// What may be in flight on a group's machines, in windows: the window itself, and as much that is owed beyond it. With
+/// less, a machine that is full keeps out what a guarantee needs as soon as all requests take longer. A single machine
+/// that is slow or hangs must not collect more.
+const BEYOND: f64 = 2.0;
 
 /// Share of a limit that a class may take unloaded: from there on no window can keep it.
 const KEEPABLE: f64 = 0.9;
@@ -153,9 +159,15 @@ impl Adaptive {
         self.occupancy.occupied(window)
     }
 
-    /// Requests of a class that may be in flight whatever the others need, if that is known.
-    pub(super) fn part(&self, class: ClassId) -> Option<f64> {
-        self.occupancy.part(class)
+    /// Requests of a class that may be in flight whatever the window says, if that is known.
+    pub(super) fn allowance(&self, class: ClassId) -> Option<f64> {
+        self.occupancy.allowance(class)
+    }
+
+    /// Has a class less in flight than that? A class without a guarantee has earned its share of the window.
+    #[inline]
+    pub(super) fn allows(&self, class: ClassId, window: usize) -> bool {
+        self.occupancy.allows(class, window)
     }
 
     /// May a request of the class be released in this standing into this window, which has room?
@@ -310,7 +322,7 @@ impl Adaptive {
         }
         swing.slowdown = slowdown.unwrap_or(swing.slowdown);
         let why = match (danger, half) {
-            (Some(Danger { class, compute, limit }), _) if !reach.is_open() && swing.helps() => {
+            (Some(Danger { class, compute, limit }), _) if !reach.is_open() && swing.helps() && swing.can_shrink() => {
                 swing.back_off(in_flight);
                 Some(Why::Endangered { class, compute, limit })
             }
@@ -392,15 +404,18 @@ impl Adaptive {
         swings.map(|swing| swing.slowdown).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
-    /// No machine of a group gets much more than its part of the windows.
+    /// No machine of a group gets much more than its part of what may be in flight: the windows, and as much again that
+    /// is owed beyond them, or what the guarantees need now.
     fn spread(&self, view: &mut LimitView<'_>, group: GroupId) {
         let of_group = (group.row()..self.swings.len()).step_by(view.nodes.groups.len());
         let (mut high, mut reach) = (0u32, 0u32);
+        let needed = guaranteed(view.nodes, view.classes, group) * self.occupancy.stretch();
         for window in of_group {
             high += self.swings[window].high();
             reach = reach.saturating_add(self.reaches[window].size());
         }
-        view.nodes.spread(group, high.max(reach), self.figures.node_share);
+        let owed = (BEYOND * f64::from(high)).max(needed).min(1e9) as u32;
+        view.nodes.spread(group, owed.max(reach), self.figures.node_share);
     }
 
     /// The machines are others: the guarantees need another number of slots of them.
@@ -427,7 +442,12 @@ impl Adaptive {
 
 /// What surplus may use of a window.
 fn room(swings: &[Swing], reaches: &[Reach], window: usize) -> Room {
-    Room { window, bound: swings[window].bound(), contended: !reaches[window].is_open() }
+    Room {
+        window,
+        bound: swings[window].bound(),
+        blockable: swings[window].blockable(),
+        contended: !reaches[window].is_open(),
+    }
 }
 
 /// A class misses its limit although nothing that is owed is held back.
@@ -442,11 +462,16 @@ fn place_of(nodes: &Nodes, window: usize) -> (usize, GroupId) {
     (window / nodes.groups.len(), GroupId::of(window % nodes.groups.len()))
 }
 
+/// Slots that the guarantees need of a group, as far as service times are known.
+fn guaranteed(nodes: &Nodes, classes: &Classes, group: GroupId) -> f64 {
+    nodes.shares(group).map(|(pool, share)| classes.pool_slots[pool] * share).sum()
+}
+
 /// Slots that the guarantees need of a group in a sub-queue, as far as service times are known. How they divide is said
 /// by what is in flight; with nothing in flight every sub-queue has an equal part, and the windows find their sizes
 /// from there.
 fn slots(nodes: &Nodes, classes: &Classes, windows: &[Window], group: GroupId, sub_queue: usize) -> f64 {
-    let slots: f64 = nodes.shares(group).map(|(pool, share)| classes.pool_slots[pool] * share).sum();
+    let slots = guaranteed(nodes, classes, group);
     let in_flight = |window: &Window| f64::from(window.in_flight) + 1.0;
     let all = || windows.iter().skip(group.row()).step_by(nodes.groups.len());
     slots * all().nth(sub_queue).map_or(1.0, |window| in_flight(window) / all().map(in_flight).sum::<f64>())

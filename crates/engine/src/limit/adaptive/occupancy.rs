@@ -14,13 +14,16 @@
 //!
 //! > m ≥ (L·T + 2·√(V·T)) / (T + S),  m = B − Σ blocked − b
 //!
-//! with B the window. Short requests have b near 0 and never notice. Long ones get a cap by themselves, the lower the
-//! longer they stay and the tighter the limits are. For very long ones it is B − L.
+//! Short requests have b near 0 and never notice. Long ones get a cap by themselves, the lower the longer they stay and
+//! the tighter the limits are. For very long ones it is B − L. B is the smaller of the
+//! window and twice what the guarantees need. The window follows what nodes can do with short requests. For how many
+//! long ones they have room it does not know: a pool of workers slows no request down until its last worker is taken.
 //!
-//! The same bounds a claimant's requests beyond its own part, g × declared time, once contention has been seen: a class
-//! that is more expensive than declared is owed its capacity. A class without a guarantee has no claim, but a share of
-//! what is left: where its requests do not fit, it earns a twentieth of the window.
+//! The same bounds a claimant's requests beyond its allowance ([`super::allowance`]), once contention has been seen. A
+//! class without a guarantee has no claim, but a share of what is left: where its requests do not fit, it earns a
+//! twentieth of the window.
 
+use super::allowance::{Pace, Stretch};
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::index::Table;
@@ -49,10 +52,6 @@ const KNOWN: f64 = 16.0;
 
 /// Standard deviations of the work that arrives for which there is to be room: one burst in forty is larger.
 const DEVIATIONS: f64 = 2.0;
-
-/// Part of a declared need that a class may have in flight although contention has been seen: at the knee all take half
-/// as long again.
-const PART: f64 = 1.5;
 
 /// Means that a percentile is taken for at most when a limit seems missed: an estimate of it jumps, and exponential
 /// times have three means at the 95th.
@@ -92,8 +91,11 @@ struct Holding {
     blocking: f64,
     stay: f64,
     slack: f64,
-    /// Requests that it may have in flight once contention has been seen, whatever the others need.
+    pace: Pace,
+    /// Slots that its guarantee needs, and requests that it may have in flight whatever the window says; infinite while
+    /// its time alone is unknown.
     part: f64,
+    allowance: f64,
 }
 
 const UNKNOWN: Holding = Holding {
@@ -110,7 +112,9 @@ const UNKNOWN: Holding = Holding {
     blocking: 1.0,
     stay: 0.0,
     slack: NO_LIMIT,
+    pace: Pace::NONE,
     part: f64::INFINITY,
+    allowance: f64::INFINITY,
 };
 
 impl Holding {
@@ -135,23 +139,27 @@ struct Need {
     rest: f64,
 }
 
-/// The two tightest slacks: a class does not wait for its own slack.
+/// The two tightest slacks, since a class does not wait for its own, and the tightest limit.
 #[derive(Clone, Copy, Debug)]
-struct Tightest([(f64, ClassId); 2]);
+struct Tightest {
+    slacks: [(f64, ClassId); 2],
+    limit: f64,
+}
 
 impl Tightest {
-    const NONE: Tightest = Tightest([(f64::INFINITY, ClassId::NONE); 2]);
+    const NONE: Tightest = Tightest { slacks: [(f64::INFINITY, ClassId::NONE); 2], limit: f64::INFINITY };
 
-    fn add(&mut self, slack: f64, class: ClassId) {
-        if slack < self.0[0].0 {
-            self.0 = [(slack, class), self.0[0]];
-        } else if slack < self.0[1].0 {
-            self.0[1] = (slack, class);
+    fn add(&mut self, slack: f64, limit: f64, class: ClassId) {
+        self.limit = self.limit.min(limit);
+        if slack < self.slacks[0].0 {
+            self.slacks = [(slack, class), self.slacks[0]];
+        } else if slack < self.slacks[1].0 {
+            self.slacks[1] = (slack, class);
         }
     }
 
     fn of_others(&self, class: ClassId) -> f64 {
-        if self.0[0].1 == class { self.0[1].0 } else { self.0[0].0 }
+        if self.slacks[0].1 == class { self.slacks[1].0 } else { self.slacks[0].0 }
     }
 }
 
@@ -166,6 +174,7 @@ pub(super) struct Occupancy {
     sums: Vec<[f64; 4]>,
     /// A class that misses a limit that could be kept.
     missed: Option<ClassId>,
+    stretch: Stretch,
     at: Time,
     pub(super) next: Time,
 }
@@ -174,8 +183,9 @@ pub(super) struct Occupancy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) window: usize,
-    /// B.
+    /// The window in a high half, and what may be blocked of it.
     pub(super) bound: f64,
+    pub(super) blockable: f64,
     /// Has contention been seen?
     pub(super) contended: bool,
 }
@@ -188,6 +198,7 @@ impl Occupancy {
             needs: vec![Need::default(); windows],
             sums: vec![[0.0; 4]; pools],
             missed: None,
+            stretch: Stretch::NONE,
             at: now,
             next: Time::NEVER,
         }
@@ -261,7 +272,7 @@ impl Occupancy {
         holding.in_flight += 1;
         holding.released += now.as_nanos() as f64 / 1e9;
         self.needs[window].blocked += holding.blocking;
-        if !holding.claims && standing == Standing::Owed {
+        if !holding.claims && standing != Standing::Surplus {
             // Unknown requests stay as long as the ones in flight have stayed so far.
             let stay = if holding.count > 0.0 { holding.mean } else { holding.stay };
             self.needs[window].rest -= holding.blocking * stay;
@@ -288,6 +299,7 @@ impl Occupancy {
     #[inline]
     pub(super) fn completed(&mut self, class: ClassId, seconds: f64) {
         let holding = &mut self.holdings[class];
+        holding.pace.answered();
         holding.count = (holding.count + 1.0).min(COMPLETIONS);
         holding.mean += (seconds - holding.mean) / holding.count;
         holding.square += (seconds * seconds - holding.square) / holding.count;
@@ -305,8 +317,28 @@ impl Occupancy {
         (need.slots, need.blocked.max(0.0))
     }
 
-    pub(super) fn part(&self, class: ClassId) -> Option<f64> {
-        self.holdings.get(class).map(|holding| holding.part).filter(|part| part.is_finite())
+    /// Requests of a class that may be in flight whatever the window says, if its time alone is known.
+    pub(super) fn allowance(&self, class: ClassId) -> Option<f64> {
+        self.holdings.get(class).map(|holding| holding.allowance).filter(|allowance| allowance.is_finite())
+    }
+
+    /// Has a class less in flight than its allowance, or has it earned its share of a window?
+    #[inline]
+    pub(super) fn allows(&self, class: ClassId, window: usize) -> bool {
+        self.holdings.get(class).is_some_and(|holding| match holding.claims {
+            true => holding.allowance.is_finite() && f64::from(holding.in_flight) < holding.allowance,
+            false => self.has_earned(holding, window),
+        })
+    }
+
+    /// Has a class without a guarantee earned a request? Unknown requests come one by one.
+    fn has_earned(&self, holding: &Holding, window: usize) -> bool {
+        self.needs[window].rest > 0.0 && (holding.count > 0.0 || holding.in_flight == 0)
+    }
+
+    /// By how much the needs of classes are stretched.
+    pub(super) fn stretch(&self) -> f64 {
+        self.stretch.factor()
     }
 
     /// May a request of the class be released in this standing?
@@ -315,24 +347,20 @@ impl Occupancy {
         let holding = &self.holdings[class];
         match (standing, holding.claims) {
             (Standing::Owed, true) => {
-                !room.contended || f64::from(holding.in_flight) < holding.part || self.fits(holding, room)
+                !room.contended || f64::from(holding.in_flight) < holding.allowance || self.fits(holding, room)
             }
-            (Standing::Owed, false) => {
-                // Unknown requests come one by one.
-                let earned = self.needs[room.window].rest > 0.0 && (holding.count > 0.0 || holding.in_flight == 0);
-                earned || self.fits(holding, room)
-            }
+            (Standing::Owed, false) => self.has_earned(holding, room.window) || self.fits(holding, room),
             (Standing::Surplus, _) => self.fits(holding, room),
             (Standing::Needed, _) => true,
         }
     }
 
     /// Is what claimants need meanwhile left over, should it stay as long as its class's requests do?
-    fn fits(&self, holding: &Holding, Room { window, bound, .. }: Room) -> bool {
+    fn fits(&self, holding: &Holding, Room { window, blockable, .. }: Room) -> bool {
         let Holding { blocking, stay, slack, .. } = *holding;
         let need = &self.needs[window];
         let work = need.slots * stay + DEVIATIONS * (need.variance.max(0.0) * stay).sqrt();
-        need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= bound
+        need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
     }
 
     /// Looks at all active classes, if it is time. `bounds` are B and whether contention has been seen, by window.
@@ -342,6 +370,7 @@ impl Occupancy {
         }
         let seconds = now.since(self.at).as_secs_f64();
         self.at = now;
+        self.stretch = Stretch::new(self.slowdown(classes));
         let contended = (0..self.needs.len()).all(|window| bounds(window).contended);
         let mut tightest = Tightest::NONE;
         self.missed = None;
@@ -350,7 +379,8 @@ impl Occupancy {
             let holding = &mut self.holdings[*class];
             let instant = f64::from(core::mem::take(&mut holding.arrivals)) / seconds.max(1e-9);
             holding.rate += (1.0 - (-seconds / RATE_OVER).exp()) * (instant - holding.rate);
-            if claim(now, classes, *class, holding, contended, &mut self.sums, &mut tightest) {
+            holding.pace.look(seconds);
+            if claim(now, classes, *class, holding, (contended, self.stretch), &mut self.sums, &mut tightest) {
                 self.missed = Some(*class);
             }
         }
@@ -359,6 +389,7 @@ impl Occupancy {
             let holding = &mut self.holdings[*class];
             holding.stay = holding.residual(now_s);
             holding.slack = tightest.of_others(*class).min(1e6);
+            holding.allowance = holding.pace.allowance(holding.part, tightest.limit);
             // Before the first one has ended they may stay for ever.
             let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
             holding.blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
@@ -398,7 +429,7 @@ fn claim(
     classes: &mut Classes,
     class: ClassId,
     holding: &mut Holding,
-    contended: bool,
+    (contended, stretch): (bool, Stretch),
     sums: &mut [[f64; 4]],
     tightest: &mut Tightest,
 ) -> bool {
@@ -410,7 +441,10 @@ fn claim(
     };
     let (limit, declared) = (spec.guarantee.response_time.map(|rt| nanos(rt.limit) as f64 / 1e9), spec.service_time);
     holding.claims = true;
-    holding.part = classes.service_time(class).map_or(f64::INFINITY, |time| PART * rate * time);
+    holding.part = classes.service_time(class).map_or(f64::INFINITY, |alone| {
+        let slowdown = if holding.count >= KNOWN { holding.mean / alone } else { 1.0 };
+        stretch.part(rate * alone, slowdown)
+    });
     if holding.rate < 0.01 * rate && !classes[class].active() {
         return false;
     }
@@ -424,7 +458,7 @@ fn claim(
     sum[1] += slots * time;
     sum[3] += rate * limit.map_or(NO_LIMIT, |limit| IN_FLIGHT * limit);
     let Some(limit) = limit else {
-        tightest.add(NO_LIMIT, class);
+        tightest.add(NO_LIMIT, NO_LIMIT, class);
         return false;
     };
     // A limit that is shorter than a request by itself cannot be kept, and asks for nothing.
@@ -432,6 +466,6 @@ fn claim(
         return false;
     }
     let left = limit - classes[class].expected.guaranteed().unwrap_or(0.0);
-    tightest.add(left.max(KEEPABLE * limit), class);
+    tightest.add(left.max(KEEPABLE * limit), limit, class);
     left < KEEPABLE * limit && limit - ROUGH * holding.mean < KEEPABLE * limit
 }

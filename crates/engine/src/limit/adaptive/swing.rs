@@ -60,6 +60,10 @@ const KEPT: f64 = 0.6;
 /// more, arrivals or requests that stay long moved it, and not the window.
 const SWUNG: f64 = 0.15;
 
+/// Slots that surplus may block, in slots that the guarantees need: the cluster was bought for about as much more.
+/// Whether nodes have room for long requests beyond that, no short one can tell.
+const BLOCKABLE: f64 = 2.0;
+
 /// What one class computed in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::limit) struct Halves {
@@ -81,6 +85,8 @@ pub(in crate::limit) struct Swing {
     search: Search,
     /// The smallest base.
     least: f64,
+    /// Slots that surplus may block, however large the window is.
+    most_blocked: f64,
     /// Number of the cycle.
     cycle: u64,
     /// Cycles since contention was seen.
@@ -123,6 +129,7 @@ impl Swing {
             before: f64::INFINITY,
             search: Search::Begun,
             least: 1.0,
+            most_blocked: 1.0,
             cycle: 1,
             settled: 0,
             high: true,
@@ -178,7 +185,19 @@ impl Swing {
 
     /// The guarantees need another number of slots, or the machines are others.
     pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
-        self.least = (self.figures.least_share * slots).max(self.figures.per_machine * f64::from(machines.max(1)));
+        let few = self.figures.per_machine * f64::from(machines.max(1));
+        self.least = (self.figures.least_share * slots).max(few);
+        self.most_blocked = (BLOCKABLE * slots).max(few);
+    }
+
+    /// Slots that surplus may block: the window in a high half, as far as it is known to hold for long requests.
+    pub(in crate::limit) fn blockable(&self) -> f64 {
+        self.bound().min(self.most_blocked)
+    }
+
+    /// Would a smaller base be one that it may have?
+    pub(in crate::limit) fn can_shrink(&self) -> bool {
+        self.base > 1.01 * self.least
     }
 
     /// The window in a high half, before it is rounded: it does not swing.
@@ -382,10 +401,13 @@ impl Swing {
         }
     }
 
-    /// Shrinks the base because a limit is in danger.
+    /// Shrinks the base because a limit is in danger. From the least one it may search for the knee again.
     pub(in crate::limit) fn back_off(&mut self, in_flight: u32) {
         self.search = Search::Over;
         self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.least);
+        if self.base <= self.least {
+            self.begin();
+        }
     }
 
     /// Begins the other half of the cycle, or a new cycle.
