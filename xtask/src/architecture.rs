@@ -1,7 +1,7 @@
 //! Which crate may depend on which, and what the engine must not touch.
 //!
-//! Dependencies point inward: `engine ← config ← {gateway, experiment ← {sim, lab}, agent} ← weirgate`. The engine is a
-//! pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
+//! Dependencies point inward: `{engine, spanned-yaml} ← config ← {gateway, agent, experiment ← verdict ← {sim, lab}} ←
+//! weirgate`. The engine is a pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
 //! dependency, no clock, no I/O, no unsafe code.
 
 use std::path::Path;
@@ -11,58 +11,65 @@ use crate::repository::{files, relative};
 use crate::steps::read;
 
 /// Per crate the workspace crates that its code (not its tests) may use.
-const ALLOWED: [(&str, &[&str]); 15] = [
-    ("weirgate-engine", &[]),
-    ("weirgate-reserves", &[]),
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("weirgate-cgroup", &[]),
     ("weirgate-emulator", &[]),
+    ("weirgate-engine", &[]),
     ("weirgate-pages", &[]),
-    ("weirgate-config", &["weirgate-engine", "weirgate-pages"]),
+    ("weirgate-reserves", &[]),
+    ("weirgate-spanned-yaml", &[]),
+    ("weirgate-config", &["weirgate-engine", "weirgate-pages", "weirgate-spanned-yaml"]),
+    ("weirgate-experiment", &["weirgate-config", "weirgate-emulator", "weirgate-engine", "weirgate-spanned-yaml"]),
     (
-        "weirgate-experiment",
-        &["weirgate-engine", "weirgate-config", "weirgate-emulator", "weirgate-reserves", "weirgate-pages"],
+        "weirgate-verdict",
+        &["weirgate-config", "weirgate-engine", "weirgate-experiment", "weirgate-pages", "weirgate-reserves"],
     ),
-    ("weirgate-gateway", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-pages"]),
+    ("weirgate-agent", &["weirgate-cgroup", "weirgate-config", "weirgate-reserves"]),
+    ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
+    ("weirgate-probe", &["weirgate-config", "weirgate-pages"]),
+    ("weirgate-gateway", &["weirgate-config", "weirgate-engine", "weirgate-pages"]),
     (
         "weirgate-sim",
         &[
-            "weirgate-engine",
             "weirgate-config",
             "weirgate-emulator",
+            "weirgate-engine",
             "weirgate-experiment",
-            "weirgate-reserves",
             "weirgate-pages",
+            "weirgate-reserves",
+            "weirgate-spanned-yaml",
+            "weirgate-verdict",
         ],
     ),
-    ("weirgate-probe", &["weirgate-config", "weirgate-pages"]),
-    ("weirgate-cgroup", &[]),
-    ("weirgate-agent", &["weirgate-engine", "weirgate-config", "weirgate-reserves", "weirgate-cgroup"]),
-    ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
     (
         "weirgate-lab",
         &[
-            "weirgate-engine",
-            "weirgate-config",
-            "weirgate-reserves",
             "weirgate-cgroup",
+            "weirgate-config",
             "weirgate-emulator",
+            "weirgate-engine",
             "weirgate-experiment",
+            "weirgate-spanned-yaml",
+            "weirgate-verdict",
         ],
     ),
     (
         "weirgate",
         &[
-            "weirgate-engine",
-            "weirgate-config",
-            "weirgate-gateway",
-            "weirgate-pages",
-            "weirgate-reserves",
-            "weirgate-emulator",
-            "weirgate-experiment",
-            "weirgate-sim",
             "weirgate-agent",
-            "weirgate-manager",
-            "weirgate-probe",
+            "weirgate-config",
+            "weirgate-emulator",
+            "weirgate-engine",
+            "weirgate-experiment",
+            "weirgate-gateway",
             "weirgate-lab",
+            "weirgate-manager",
+            "weirgate-pages",
+            "weirgate-probe",
+            "weirgate-reserves",
+            "weirgate-sim",
+            "weirgate-spanned-yaml",
+            "weirgate-verdict",
         ],
     ),
     ("weirgate-real-servers", &["weirgate-emulator"]),

@@ -309,7 +309,7 @@ impl fmt::Display for PoolDemand {
                 writeln!(f, "pool {name}: guarantees need {asked} of {capacity} slot-seconds/s ({share} %): {fits}")?;
             }
             None => {
-                let unknown = crate::errors::listed(self.unknown_machines.iter().map(String::as_str));
+                let unknown = weirgate_spanned_yaml::errors::listed(self.unknown_machines.iter().map(String::as_str));
                 let of = if self.is_unknown() { " of" } else { "" };
                 writeln!(
                     f,

@@ -1,18 +1,34 @@
 //! A policy file, from its bytes to the site.
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
-use crate::decode::{Context, Decode};
-use crate::errors::{Complaint, Errors, Place, Problem, Problems, SourceId, located};
+use weirgate_spanned_yaml::decode::{Context, Decode};
+use weirgate_spanned_yaml::errors::{Complaint, Errors, Problem, Problems, SourceId, warning_lines};
+use weirgate_spanned_yaml::read::{read_bounded, sound_text, unreadable};
+use weirgate_spanned_yaml::tree::{self, Kind, Tree};
+
 use crate::feasibility::feasibility;
-use crate::file::{PageTableFile, PolicyFile};
+use crate::file::{PageTableFile, PolicyFile, elsewhere};
 use crate::include::with_page_table;
 use crate::resolve::{Resolved, resolve, resolve_page_table};
 use crate::site::{PageTable, Site};
-use crate::tree::{self, MAX_BYTES, PAGE_TABLE, POLICY, Tree};
 use crate::workers::{ShortOfWorkers, short_of_workers};
+
+/// A policy file.
+pub const POLICY: Kind = Kind {
+    name: "a policy",
+    least: "write at least `listen:`, `upstreams:` and `classes:`",
+    too_long: "split the policy over several gateways",
+    too_deep: "a policy needs twelve at most",
+};
+
+/// A page table's file.
+pub(crate) const PAGE_TABLE: Kind = Kind {
+    name: "a page table",
+    least: "write at least `version: 1` and `routes:`",
+    too_long: "fold routes into patterns such as `/album/*`",
+    too_deep: "a page table needs six at most",
+};
 
 /// A policy that can run.
 #[derive(Clone, Debug)]
@@ -31,15 +47,6 @@ impl Loaded {
     }
 }
 
-/// Warnings as lines for people.
-pub(crate) fn warning_lines(warnings: &[Problem], file: &str) -> Vec<String> {
-    let line = |problem: &Problem| {
-        let what = format!("warning: {}", problem.what);
-        located(file, &Problem { what, ..problem.clone() })
-    };
-    warnings.iter().map(line).collect()
-}
-
 /// Reads the policy in `text`. `name` is what errors call the file, and files that it names are looked for in its
 /// folder; `env_token` says whether `WEIRGATE_ADMIN_TOKEN` holds a token for the admin listener.
 ///
@@ -55,7 +62,7 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
         let root = with_page_table(&root, folder, &mut nodes, &mut problems).unwrap_or(root);
         Tree { root, nodes }
     });
-    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
+    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes), elsewhere);
     let resolved = tree.and_then(|tree| {
         let file = PolicyFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
         // A large policy's tree is as large as all the rest.
@@ -80,7 +87,7 @@ pub fn load(name: &str, text: &str, env_token: bool) -> Result<Loaded, Errors> {
 pub fn load_page_table(name: &str, text: &str) -> Result<PageTable, Errors> {
     let mut problems = Problems::default();
     let tree = tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), PAGE_TABLE, SourceId::FILE, &mut problems);
-    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes));
+    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes), elsewhere);
     let table = tree.and_then(|tree| {
         let file = PageTableFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
         Some(resolve_page_table(&file, &mut cx))
@@ -101,31 +108,6 @@ pub fn load_bytes(name: &str, bytes: &[u8], env_token: bool) -> Result<Loaded, E
     load(name, sound_text(name, bytes)?, env_token)
 }
 
-/// The text in `bytes`.
-pub(crate) fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
-    if bytes.len() > MAX_BYTES {
-        return Err(unreadable(name, "the file is longer than 16 MiB".to_owned(), "is it a policy at all?"));
-    }
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Ok(text),
-        Err(error) => {
-            let (sound, _) = bytes.split_at(error.valid_up_to());
-            let line_start = sound.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
-            let lines = sound.iter().filter(|&&b| b == b'\n').count();
-            let column = String::from_utf8_lossy(&sound[line_start..]).chars().count();
-            let clip = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
-            let problem = Problem {
-                source: None,
-                place: Some(Place::new(clip(lines), clip(column))),
-                path: String::new(),
-                what: "this byte is not UTF-8".to_owned(),
-                mend: "save the file as UTF-8".to_owned(),
-            };
-            Err(Errors { file: name.to_owned(), problems: vec![problem], more: 0 })
-        }
-    }
-}
-
 /// Reads the policy file at `path`, at most 16 MiB of it.
 ///
 /// # Errors
@@ -138,21 +120,8 @@ pub fn load_file(path: &Path, env_token: bool) -> Result<Loaded, Errors> {
     }
 }
 
-/// The file at `path`, at most one byte more than allowed: that tells a long file from one that just fits.
-pub(crate) fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// An error about the file as a whole.
-pub(crate) fn unreadable(name: &str, what: String, mend: &str) -> Errors {
-    let problem = Problem { source: None, place: None, path: String::new(), what, mend: mend.to_owned() };
-    Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
-}
-
 /// Warns at every class that does not fit its pool any more, or may find no worker in time.
-pub(crate) fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
+pub fn warn_if_infeasible(resolved: &Resolved, cx: &mut Context) {
     let report = feasibility(&resolved.site);
     for pool in &report.pools {
         for demand in &pool.classes {

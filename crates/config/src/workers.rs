@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use weirgate_engine::{Class, Policy};
+use weirgate_spanned_yaml::errors::listed;
 
-use crate::errors::listed;
 use crate::resolve::{number_text, span_text};
 
 /// Workers that a class may hold, in multiples of what it holds on average: what the default discipline lets a class

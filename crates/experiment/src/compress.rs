@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Experiment, Profile, Source};
+use crate::{Experiment, Profile, Source};
 
 /// Least length of a phase after compression, in lengths of the part that is judged apart: half as long again is
 /// a second or two of a few hundred requests each, enough for a 95th percentile.
@@ -71,19 +71,19 @@ pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weirgate_config::{Fault, FaultKind, Knot};
+    use crate::load::hand_made;
+    use crate::{Fault, FaultKind, Knot};
 
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     #[test]
     fn all_instants_shrink_and_nothing_else() {
-        let mut experiment = crate::judge::tests::experiment();
+        let mut experiment = hand_made();
         let fault =
             Fault { at: S(20), until: Some(S(40)), kind: FaultKind::Stall, machines: vec![0], classes: Vec::new() };
         experiment.faults = vec![fault];
         let knots = vec![Knot { at: S(0), over: S(0), value: 10.0 }, Knot { at: S(20), over: S(8), value: 90.0 }];
-        experiment.traffic[0].source =
-            Source::Open { arrivals: weirgate_config::Arrivals::Poisson, rate: Profile(knots) };
+        experiment.traffic[0].source = Source::Open { arrivals: crate::Arrivals::Poisson, rate: Profile(knots) };
         experiment.traffic[1].source = Source::Trace(vec![S(1), S(29), S(31)]);
         let shorter = compressed(&experiment, 2.0).expect("phases stay long enough");
         assert_eq!(shorter.phases.iter().map(|p| p.until).collect::<Vec<_>>(), [S(10), S(20), S(30)]);
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn too_much_is_refused_with_the_phase() {
-        let experiment = crate::judge::tests::experiment();
+        let experiment = hand_made();
         let error = compressed(&experiment, 4.0).expect_err("all 5 s are judged apart");
         assert!(error.contains("phase before lasts 5.0 s"), "{error}");
         for factor in [0.5, f64::NAN, -1.0] {

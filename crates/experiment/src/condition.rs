@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Experiment, FaultKind, Knot, Profile};
+use crate::run::{RESOURCES, Work};
+use crate::{Experiment, Fault, FaultKind, Knot, Profile};
 
 /// Longest step of a speed that ramps. Inside a step the work done is off by at most slope × step² / 8: for a speed
 /// that halves in ten seconds 16 µs of CPU time, less than any request takes. Twenty orders a second are little for
@@ -129,12 +130,57 @@ fn stair(profile: &Profile, at: Duration) -> f64 {
     profile.mean(border(knot, step), border(knot, step + 1))
 }
 
+/// Share of its work that a machine can do on average between two instants, per resource; more than all of it for one
+/// whose CPUs became faster.
+#[must_use]
+pub fn availability(experiment: &Experiment, machine: usize, from: Duration, to: Duration) -> Work {
+    let end = experiment.duration();
+    let faults: Vec<(&Fault, Duration)> = experiment
+        .faults
+        .iter()
+        .filter(|fault| fault.machines.contains(&machine))
+        .map(|fault| (fault, fault.until.unwrap_or(end)))
+        .collect();
+    let mut borders: Vec<Duration> = faults.iter().flat_map(|(fault, until)| [fault.at, *until]).collect();
+    borders.retain(|at| from < *at && *at < to);
+    borders.extend([from, to]);
+    borders.sort_unstable();
+    let mut sums = [0.0; RESOURCES];
+    for pair in borders.windows(2) {
+        let in_force = faults.iter().filter(|(fault, until)| fault.at <= pair[0] && pair[0] < *until);
+        // What fails of single classes takes nothing from the others.
+        let of_all = in_force.filter(|(fault, _)| fault.classes.is_empty());
+        let left = left(of_all.map(|(fault, _)| fault.kind));
+        let drift = experiment.machines[machine].drift.mean(pair[0], pair[1]);
+        let share = [left[0] * drift, left[1], left[2]];
+        sums.iter_mut().zip(share).for_each(|(sum, share)| *sum += share * (pair[1] - pair[0]).as_secs_f64());
+    }
+    let length = to.saturating_sub(from).as_secs_f64();
+    sums.map(|sum| if length > 0.0 { sum / length } else { 1.0 })
+}
+
+/// Share of its work that a machine still does under faults: slow-downs multiply and are of its CPUs, of the shares
+/// that fail the largest counts.
+fn left(faults: impl Iterator<Item = FaultKind>) -> Work {
+    let (mut works, mut speed, mut fails) = (1.0, 1.0, 0.0_f64);
+    for fault in faults {
+        match fault {
+            FaultKind::Removed | FaultKind::Crash | FaultKind::Stall => works = 0.0,
+            FaultKind::Slow(share) => speed *= share,
+            FaultKind::FailFast(share) => fails = fails.max(share),
+            FaultKind::LostReports | FaultKind::Reload => {}
+        }
+    }
+    let others = works * (1.0 - fails);
+    [speed * others, others, others]
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use weirgate_config::Fault;
 
     use super::*;
+    use crate::load::hand_made;
 
     #[test]
     fn faults_of_a_machine_add_up() {
@@ -153,7 +199,7 @@ mod tests {
             machines: machines.to_vec(),
             classes: Vec::new(),
         };
-        let mut experiment = crate::judge::tests::experiment();
+        let mut experiment = hand_made();
         experiment.faults = faults.iter().map(fault).collect();
         let all = |experiment: &Experiment, machine| condition(machine, Duration::ZERO, 0..faults.len(), experiment);
         assert_eq!(all(&experiment, 0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
@@ -169,7 +215,7 @@ mod tests {
     const S: fn(u64) -> Duration = Duration::from_secs;
 
     fn drifting(knots: &[(u64, u64, f64)]) -> Experiment {
-        let mut experiment = crate::judge::tests::experiment();
+        let mut experiment = hand_made();
         let knot = |&(at, over, value): &(u64, u64, f64)| Knot { at: S(at), over: S(over), value };
         experiment.machines[1].drift = Profile(knots.iter().map(knot).collect());
         experiment
@@ -220,5 +266,27 @@ mod tests {
                 prop_assert!((speed - line.at(at)).abs() <= slope * STEP.as_secs_f64() / 2.0 + 1e-9);
             }
         }
+    }
+
+    #[test]
+    fn capacity_is_averaged_over_faults() {
+        let mut experiment = hand_made();
+        let fault = |at, until: Option<u64>, kind| Fault {
+            at: Duration::from_secs(at),
+            until: until.map(Duration::from_secs),
+            kind,
+            machines: vec![0],
+            classes: Vec::new(),
+        };
+        experiment.faults = vec![
+            fault(10, Some(15), FaultKind::Crash),
+            fault(12, None, FaultKind::Slow(0.5)),
+            fault(20, None, FaultKind::FailFast(0.2)),
+        ];
+        let of = |from, to| availability(&experiment, 0, Duration::from_secs(from), Duration::from_secs(to));
+        assert_eq!([of(0, 10), of(10, 15)], [[1.0; 3], [0.0; 3]]);
+        // A slow machine is one with slow CPUs; its disks and links are as they were.
+        assert_eq!([of(0, 20), of(30, 40)], [[0.625, 0.75, 0.75], [0.4, 0.8, 0.8]]);
+        assert_eq!(availability(&experiment, 1, Duration::ZERO, Duration::from_secs(60)), [1.0; 3]);
     }
 }

@@ -10,9 +10,8 @@
 
 use std::time::Duration;
 
-use weirgate_config::Experiment;
-
-use crate::oracle::availability;
+use crate::Experiment;
+use crate::condition::availability;
 use crate::run::RESOURCES;
 
 /// CPUs, disks and links, and last the workers.
@@ -201,10 +200,9 @@ fn every(experiment: &Experiment) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use weirgate_config::{Fault, FaultKind};
-
     use super::*;
-    use crate::judge::tests::experiment;
+    use crate::load::hand_made;
+    use crate::{Fault, FaultKind};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -215,7 +213,7 @@ mod tests {
     #[test]
     fn what_is_not_occupied_is_idle_as_far_as_machines_live_and_workers_are_free() {
         // Two machines of two CPUs; both serve the only pool.
-        let mut experiment = experiment();
+        let mut experiment = hand_made();
         experiment.machines[1].speed = 0.5;
         experiment.machines[1].concurrency = Some(2);
         experiment.faults.push(Fault {
@@ -246,7 +244,7 @@ mod tests {
 
     #[test]
     fn ticks_are_short_against_limits_and_few() {
-        let mut experiment = experiment();
+        let mut experiment = hand_made();
         let limit = |experiment: &mut Experiment, ms| {
             let promised = experiment.site.policy.classes[2].guarantee.response_time.as_mut().expect("a limit");
             promised.limit = Duration::from_millis(ms);

@@ -1,29 +1,34 @@
-//! An experiment apart from who plays it.
+//! An experiment: the file, the traffic that it describes, and the records that a run of it leaves.
 //!
-//! The simulator plays an experiment in virtual time, the lab on real sockets. Both take the same
-//! [`traffic`] with the same seeds, know the same [`mod@condition`] of every machine, and leave a [`Run`]:
-//! one record per request. [`judge`] says which guarantees held in it, [`oracle`] what was possible, and
-//! [`report`] prints both, so that a figure of one can be held against a figure of the other.
+//! A file takes the same steps as a policy: a tree with positions, typed records (`file`), and the [`Experiment`] with
+//! every name bound (`resolve`). Before the second step `--set` changes the tree.
+//!
+//! The simulator plays an experiment in virtual time, the lab on real sockets. Both take the same [`traffic`] with
+//! the same seeds, know the same [`mod@condition`] of every machine, and leave a [`Run`]: one record per request.
 
 mod beliefs;
 mod compress;
 pub mod condition;
+mod deploy;
+mod distribution;
+mod experiment;
+mod file;
 mod idle;
-mod judge;
-pub mod oracle;
+mod load;
+pub mod normal;
 pub mod random;
-pub mod report;
+mod resolve;
 mod run;
 pub mod scale;
 pub mod traffic;
 
 pub use beliefs::{Belief, Beliefs, RouteBeliefs};
 pub use compress::compressed;
-pub use condition::{Change, Condition, Turn, condition, turns};
+pub use condition::{Change, Condition, Turn, availability, condition, turns};
+pub use deploy::{Deployed, Deployment, deployed_policies};
+pub use distribution::{Counts, Distribution, Tail};
+pub use experiment::*;
+pub use file::experiment_schema;
 pub use idle::{Idle, IdleMeter, KINDS, Occupied};
-pub use judge::{
-    Avoidable, AvoidableVerdict, CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost,
-    LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes,
-    Rules, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle, judge_by,
-};
+pub use load::{LoadedExperiment, is_experiment, load_experiment, load_experiment_file, under_discipline};
 pub use run::{Fate, Page, RESOURCES, Record, Run, Sample, Violation, Work};

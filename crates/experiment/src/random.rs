@@ -8,8 +8,9 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Counts, Distribution, Tail, normal};
 use weirgate_emulator::random::Random;
+
+use crate::{Counts, Distribution, Tail, normal};
 
 /// What a generator is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

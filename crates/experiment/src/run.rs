@@ -28,7 +28,7 @@ pub enum Fate {
 /// One attempt of one request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record {
-    /// Index into [`weirgate_config::Experiment::traffic`].
+    /// Index into [`crate::Experiment::traffic`].
     pub traffic: u32,
     /// What became of it.
     pub fate: Fate,
@@ -55,7 +55,7 @@ pub struct Record {
 /// A page that a client asked for: a request, and the objects embedded in what it brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Index into [`weirgate_config::Experiment::traffic`]; its class is the page's.
+    /// Index into [`crate::Experiment::traffic`]; its class is the page's.
     pub traffic: u32,
     /// [`Fate::Served`] if it is complete; what became of the first of its requests that was not served in the end;
     /// [`Fate::Cut`] if the run ended first.

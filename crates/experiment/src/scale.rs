@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use weirgate_config::{Experiment, Machine, Source, TrafficClass};
+use crate::{Experiment, Machine, Source, TrafficClass};
 
 /// Machines that are alike and serve the same pools: they can stand in for one another.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,7 +189,7 @@ mod tests {
                     traffic:\n  - { class: page, rate: 10/s, demand: 1ms, \
                     objects: { class: object, count: 5, demand: 1ms } }\n  \
                     - { class: other, rate: 10/s, demand: 1ms }\nphases: [{ name: all, until: 60s }]\n";
-        let loaded = weirgate_config::load_experiment("test.yaml", text, std::path::Path::new(""), &[]);
+        let loaded = crate::load_experiment("test.yaml", text, std::path::Path::new(""), &[]);
         let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
         let rates = |experiment: &Experiment| {
             let rate = |source: &Source| if let Source::Open { rate, .. } = source { rate.0[0].value } else { 0.0 };

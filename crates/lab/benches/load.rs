@@ -8,9 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use weirgate_config::Experiment;
 use weirgate_emulator::{Cluster, NodeSpec, clock};
-use weirgate_experiment::Fate;
+use weirgate_experiment::{Experiment, Fate};
 use weirgate_lab::load::{self, Plan, Template};
 use weirgate_lab::process::{self, Process};
 
@@ -28,7 +27,7 @@ fn experiment(traffic: &str) -> Result<Experiment, io::Error> {
         "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}]\n\
          traffic:\n  - {{ class: A, {traffic}, demand: 1us }}\nphases:\n  - {{ name: all, until: {SECONDS}s }}\n"
     );
-    let loaded = weirgate_config::load_experiment("bench.yaml", &text, Path::new(""), &[]);
+    let loaded = weirgate_experiment::load_experiment("bench.yaml", &text, Path::new(""), &[]);
     loaded.map(|loaded| loaded.experiment).map_err(|errors| io::Error::other(errors.to_string()))
 }
 

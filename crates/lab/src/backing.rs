@@ -7,9 +7,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use weirgate_config::{Experiment, FaultKind, Service, TrafficClass};
 use weirgate_emulator::{IdLog, NodeStats};
-use weirgate_experiment::{Condition, Occupied};
+use weirgate_experiment::{Condition, Experiment, FaultKind, Occupied, Service, TrafficClass};
 
 use crate::load::Template;
 use crate::nodes::Nodes;
@@ -110,7 +109,7 @@ impl Backing {
     /// A class has no node.
     pub fn templates(&self, experiment: &Experiment) -> Result<Vec<Template>, String> {
         let policy = &experiment.site.policy;
-        let template = |(index, traffic): (usize, &weirgate_config::Traffic)| {
+        let template = |(index, traffic): (usize, &weirgate_experiment::Traffic)| {
             let pool = match traffic.class {
                 TrafficClass::Class(class) => policy.classes[class].pool,
                 TrafficClass::Template { template, .. } => policy.templates[template].class.pool,
@@ -217,7 +216,7 @@ fn possible(experiment: &Experiment) -> Result<(), String> {
     }
     let of_services = experiment.machines.iter().filter_map(|machine| kind(machine.service));
     let all_stream = of_services.map(Kind::path).all(|path| path.contains("{stream_us}"));
-    let streams = |(index, traffic): (usize, &weirgate_config::Traffic)| {
+    let streams = |(index, traffic): (usize, &weirgate_experiment::Traffic)| {
         let says = traffic.request.path.as_deref().map_or(all_stream, |path| path.contains("{stream_us}"));
         experiment.streams(index) && !says
     };

@@ -6,9 +6,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use weirgate_config::{Experiment, Override, load_experiment_file};
-use weirgate_experiment::compressed;
-use weirgate_experiment::report::{Outline, Series};
+use weirgate_experiment::{Experiment, compressed, load_experiment_file};
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::report::{Outline, Series};
 
 use crate::gateways::{Approach, Source};
 use crate::report::{self, Machine, RunFile, Trial as Entry};

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use weirgate_config::Experiment;
-use weirgate_experiment::{Fate, Violation};
+use weirgate_experiment::{Experiment, Fate, Violation};
 
 use crate::backing::Books;
 use crate::load::{Sent, histogram};

@@ -12,10 +12,10 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use weirgate_config::{Experiment, Machine};
 use weirgate_emulator::{Cluster, Disk, Health, NodeSpec, NodeStats, Thrashing};
 use weirgate_experiment::random::{Purpose, seed_for};
-use weirgate_experiment::{Condition, Occupied, oracle};
+use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
+use weirgate_verdict::oracle;
 
 use crate::process::on_cpu;
 

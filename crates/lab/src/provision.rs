@@ -7,9 +7,9 @@
 //! A floor that the judge calls infeasible on a small cluster counts as missed: the cluster is too small. One
 //! trial each decides, so that right at the edge the answer may be off by a machine.
 
-use weirgate_config::Experiment;
-use weirgate_experiment::Verdict;
+use weirgate_experiment::Experiment;
 use weirgate_experiment::scale::{groups, scale_cluster};
+use weirgate_verdict::Verdict;
 
 use crate::campaign::Campaign;
 use crate::gateways::Approach;

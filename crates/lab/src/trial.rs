@@ -15,11 +15,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use weirgate_config::{Experiment, FaultKind, RESOURCE_NAMES, admin};
+use weirgate_config::{RESOURCE_NAMES, admin};
 use weirgate_emulator::clock;
 use weirgate_experiment::{
-    Belief, Beliefs, Change, Condition, IdleMeter, Run, Sample, Turn, Verdict, condition, judge, turns,
+    Belief, Beliefs, Change, Condition, Experiment, FaultKind, IdleMeter, Run, Sample, Turn, condition, turns,
 };
+use weirgate_verdict::{Verdict, judge};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};

@@ -6,8 +6,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weirgate_config::{
-    Deployment, Experiment, Override, Profile, Service, Source, TrafficClass, deployed_policies, load_experiment_file,
+use weirgate_experiment::{
+    Deployment, Experiment, Profile, Service, Source, TrafficClass, deployed_policies, load_experiment_file,
+    under_discipline,
 };
 
 /// The file and what it says, by its name.
@@ -78,9 +79,8 @@ fn every_policy_can_be_deployed() {
         let nodes = nodes.map(|(node, port): (_, u16)| (node, SocketAddr::from(([127, 0, 0, 1], port)))).collect();
         let (listen, admin) = (([127, 0, 0, 1], 8080).into(), "unix:/run/x.sock".to_owned());
         let deployment = Deployment { listen, admin, threads: 1, nodes };
-        let text = deployed_policies(&path, &[Override::discipline("weirgate")], &deployment)
-            .expect("it can be deployed")
-            .first;
+        let text =
+            deployed_policies(&path, &[under_discipline("weirgate")], &deployment).expect("it can be deployed").first;
         weirgate_config::load("deployed", &text, false).unwrap_or_else(|errors| panic!("{name}: {errors}"));
     }
 }

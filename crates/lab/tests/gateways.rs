@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weirgate_config::{Experiment, load_experiment};
 use weirgate_emulator::client::{ClassPlan, Load, Phase, Plan, Tally};
 use weirgate_emulator::{Cluster, Distribution, NodeSpec};
+use weirgate_experiment::{Experiment, load_experiment};
 use weirgate_lab::gateways::{Approach, Gateway, Setting};
 
 /// No answer of a peer takes longer, also on a busy machine.

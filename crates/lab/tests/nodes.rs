@@ -7,9 +7,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::{Active, Experiment, Report};
+use weirgate_config::{Active, Report};
 use weirgate_emulator::clock;
-use weirgate_experiment::{Condition, Fate};
+use weirgate_experiment::{Condition, Experiment, Fate};
 use weirgate_lab::nodes::Nodes;
 use weirgate_lab::process::cpus;
 use weirgate_lab::proof::{Attempt, Proof, Watch};
@@ -33,7 +33,7 @@ machines:
 traffic: [{ class: A, rate: 1/s, demand: 1ms }]
 phases: [{ name: all, until: 1s }]
 ";
-    let loaded = weirgate_config::load_experiment("test", text, Path::new(""), &[]);
+    let loaded = weirgate_experiment::load_experiment("test", text, Path::new(""), &[]);
     loaded.unwrap_or_else(|e| panic!("{e}")).experiment
 }
 

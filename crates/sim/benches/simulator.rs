@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use criterion::{BenchmarkId, Criterion, Throughput};
-use weirgate_config::{Override, load_experiment_file};
+use weirgate_experiment::{load_experiment_file, under_discipline};
 use weirgate_sim::run;
 
 /// Runs the benchmark.
@@ -13,7 +13,7 @@ fn main() {
     let mut group = criterion.benchmark_group("quorum-fig9");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/quorum-fig9.yaml");
     for discipline in ["none", "quorum", "weirgate"] {
-        let loaded = load_experiment_file(&file, &[Override::discipline(discipline)]);
+        let loaded = load_experiment_file(&file, &[under_discipline(discipline)]);
         let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
         let requests = run(&experiment, 1, |_| ()).records.len();
         group.throughput(Throughput::Elements(requests as u64));

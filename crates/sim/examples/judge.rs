@@ -15,9 +15,9 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weirgate_config::{Experiment, load_experiment_file};
-use weirgate_experiment::{Idle, IdleMeter, Kind, Rules, Run, Verdict, Word, judge_by};
+use weirgate_experiment::{Experiment, Idle, IdleMeter, Run, load_experiment_file};
 use weirgate_sim::{run_metered, swarm};
+use weirgate_verdict::{Kind, Rules, Verdict, Word, judge_by};
 
 /// Runs are played with ticks half as long, which can be put together to longer ones.
 const HALF: f64 = 0.5;

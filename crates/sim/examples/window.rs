@@ -11,9 +11,8 @@
 use std::error::Error;
 use std::path::Path;
 
-use weirgate_config::{Experiment, load_experiment};
 use weirgate_engine::{Adaptive, LoadControl};
-use weirgate_experiment::Run;
+use weirgate_experiment::{Experiment, Run, load_experiment};
 use weirgate_sim::run;
 
 /// Seconds of CPU per request, CPUs, and seconds that a slot is held without one: the way there and back.

@@ -11,13 +11,11 @@
 
 use std::collections::BTreeMap;
 
-use weirgate_config::{Experiment, Machine};
 use weirgate_emulator::computer::{Computer, Usage, Work};
 use weirgate_emulator::random::Random;
 use weirgate_emulator::{Disk, Thrashing};
-
 use weirgate_experiment::random::{Purpose, generator};
-use weirgate_experiment::{Condition, Occupied};
+use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
 
 /// A machine and what is wrong with it now.
 #[derive(Debug)]

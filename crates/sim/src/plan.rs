@@ -16,10 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use weirgate_config::Experiment;
-
+use weirgate_experiment::Experiment;
 use weirgate_experiment::scale::{Group, groups, scale_cluster, scale_guarantees};
-use weirgate_experiment::{Kind, Verdict, judge};
+use weirgate_verdict::{Kind, Verdict, judge};
 
 use crate::run;
 

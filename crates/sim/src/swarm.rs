@@ -32,7 +32,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
-use weirgate_config::{Errors, Experiment, Override};
+use weirgate_config::Errors;
+use weirgate_experiment::Experiment;
+use weirgate_spanned_yaml::overrides::Override;
 
 pub use family::{Family, Rotation};
 pub use outcome::{Lapse, Missed, Outcome, assess, play};
@@ -92,7 +94,7 @@ pub fn scenario_of(family: Family, seed: u64, overrides: &[Override]) -> Result<
         family => sketched(family, seed, &mut draw),
     };
     let name = format!("swarm-{seed}.yaml");
-    let experiment = weirgate_config::load_experiment(&name, &yaml, Path::new(""), overrides)?.experiment;
+    let experiment = weirgate_experiment::load_experiment(&name, &yaml, Path::new(""), overrides)?.experiment;
     Ok(Scenario { seed, family, about, yaml, experiment, excused })
 }
 

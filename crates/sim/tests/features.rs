@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use weirgate_config::{Experiment, Override, load_experiment_file};
-use weirgate_experiment::{Fate, Record, Run, judge};
+use weirgate_experiment::{Experiment, Fate, Record, Run, load_experiment_file, under_discipline};
 use weirgate_sim::run;
+use weirgate_verdict::judge;
 
 /// The example `name` under the discipline `none`, which turns nothing away: what is seen is the experiment's doing.
 fn played(name: &str) -> (Experiment, Run) {
     let path = Path::new("../../experiments").join(format!("{name}.yaml"));
-    let loaded = load_experiment_file(&path, &[Override::discipline("none")]);
+    let loaded = load_experiment_file(&path, &[under_discipline("none")]);
     let experiment = loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment;
     let run = run(&experiment, 1, |_| ());
     assert_eq!(run.violations, [], "{name}");

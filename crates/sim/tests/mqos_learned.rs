@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-use weirgate_config::{Experiment, Override, load_experiment_file};
-use weirgate_experiment::{ResourceUse, judge};
+use weirgate_experiment::{Experiment, load_experiment_file};
 use weirgate_sim::run;
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::{ResourceUse, judge};
 
 fn load(changes: &[&str]) -> Experiment {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/mqos-learned.yaml");

@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use weirgate_config::{Experiment, Override};
-use weirgate_experiment::{Fate, Page, Record, Run, judge};
+use weirgate_experiment::{Experiment, Fate, Page, Record, Run, under_discipline};
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::judge;
 
 /// An experiment of two upstreams of one machine each, with class `page` on the first and `object` on the second.
 fn experiment(traffic: &str, more: &str, change: &[Override]) -> Experiment {
@@ -14,7 +15,7 @@ fn experiment(traffic: &str, more: &str, change: &[Override]) -> Experiment {
          response_time: {{ p95: 200ms }} }} }}\n    - {{ name: object, upstream: objects }}\nnetwork_delay: 1ms\n\
          machines: {{ cpus: 4 }}\ntraffic:\n{traffic}\nphases: [{{ name: all, until: 20s }}]\nsettle: 0s\n{more}"
     );
-    let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), change);
+    let loaded = weirgate_experiment::load_experiment("test.yaml", &text, Path::new(""), change);
     loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
@@ -132,7 +133,7 @@ fn what_pages_are_like_is_the_same_under_every_discipline() {
                    most: 100ms } }, connections: 3 } }\n  - { class: page, rate: 5/s, demand: 1ms }";
     for seed in 0..3 {
         let under = |discipline: &str| {
-            let experiment = experiment(traffic, "", &[Override::discipline(discipline)]);
+            let experiment = experiment(traffic, "", &[under_discipline(discipline)]);
             let run = play(&experiment, seed);
             (judge(&experiment, &run), run)
         };

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use weirgate_config::{Experiment, load_experiment};
 use weirgate_experiment::scale::{groups, scale_cluster, scale_guarantees};
+use weirgate_experiment::{Experiment, load_experiment};
 use weirgate_sim::plan::{Plan, Question, plan};
 
 /// 300 requests a second of 10 ms: three CPUs' work.
@@ -124,7 +124,7 @@ fn promises_grow_with_the_traffic_that_they_are_about() {
     let grown = scale_guarantees(&experiment, 1.5);
     assert_eq!(grown.site.policy.classes[0].guarantee.throughput, Some(150.0));
     let rate = |index: usize| match &grown.traffic[index].source {
-        weirgate_config::Source::Open { rate, .. } => rate.at(std::time::Duration::ZERO),
+        weirgate_experiment::Source::Open { rate, .. } => rate.at(std::time::Duration::ZERO),
         _ => f64::NAN,
     };
     assert_eq!((rate(0), rate(1)), (150.0, 10.0));

@@ -3,9 +3,10 @@
 
 use std::path::Path;
 
-use weirgate_config::{Experiment, Override, load_experiment_file};
 use weirgate_experiment::traffic::Library;
+use weirgate_experiment::{Experiment, load_experiment_file};
 use weirgate_sim::run;
+use weirgate_spanned_yaml::overrides::Override;
 
 /// An experiment of this repository with some changes.
 fn load(name: &str, changes: &[&str]) -> Experiment {

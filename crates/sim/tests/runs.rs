@@ -3,8 +3,9 @@
 mod support;
 
 use support::{experiment, exponential, fault, ms, open, policy, s, users};
-use weirgate_config::{Arrivals, Distribution, Experiment, FaultKind, Knot, Profile, Source, TrafficClass};
-use weirgate_experiment::{Fate, Record, Run};
+use weirgate_experiment::{
+    Arrivals, Distribution, Experiment, Fate, FaultKind, Knot, Profile, Record, Run, Source, TrafficClass,
+};
 use weirgate_sim::run;
 
 const TWO: &str = "classes:
@@ -39,7 +40,7 @@ fn everything(discipline: &str) -> Experiment {
   - { name: B, guarantee: { throughput: 50/s } }";
     let mut experiment = experiment(&policy(4, discipline, CHECKED, classes), 2, 60);
     experiment.network_delay = std::time::Duration::from_micros(300);
-    let retrying = |mut traffic: weirgate_config::Traffic| {
+    let retrying = |mut traffic: weirgate_experiment::Traffic| {
         traffic.patience = Some(exponential(ms(300)));
         traffic.retries = 2;
         traffic
@@ -59,7 +60,7 @@ fn everything(discipline: &str) -> Experiment {
     for machine in &mut experiment.machines {
         machine.concurrency = Some(20);
         machine.backlog = Some(10);
-        machine.thrashing = Some(weirgate_config::Thrashing { beyond: 15, penalty: 0.05 });
+        machine.thrashing = Some(weirgate_experiment::Thrashing { beyond: 15, penalty: 0.05 });
     }
     experiment.machines[3].servers = 2;
     experiment.faults = vec![
@@ -114,7 +115,7 @@ fn samples_come_every_half_second_and_at_the_ends_of_phases() {
     let mut experiment = overloaded("none", 3);
     experiment
         .phases
-        .insert(0, weirgate_config::Phase { name: "early".into(), until: ms(1200), judged: true, x: None });
+        .insert(0, weirgate_experiment::Phase { name: "early".into(), until: ms(1200), judged: true, x: None });
     let mut told = Vec::new();
     let run = run(&experiment, 1, |at| told.push(at));
     let at: Vec<u64> = run.samples.iter().map(|sample| sample.at / 1_000_000).collect();
@@ -351,14 +352,14 @@ fn another_policy_takes_over_and_is_judged() {
     let mut experiment = experiment(&policy(2, "weirgate", "", &of(150, 30)), 1, 60);
     experiment.traffic = vec![open(0, 200.0, exponential(ms(10))), open(1, 200.0, exponential(ms(10)))];
     let phase =
-        |name: &str, until| weirgate_config::Phase { name: name.into(), until: s(until), judged: true, x: None };
+        |name: &str, until| weirgate_experiment::Phase { name: name.into(), until: s(until), judged: true, x: None };
     experiment.phases = vec![phase("first", 30), phase("second", 60)];
     experiment.faults = vec![fault(FaultKind::Reload, 30, 31, &[])];
     let second = weirgate_config::load("test", &policy(2, "weirgate", "", &of(30, 150)), false);
     let second = second.unwrap_or_else(|errors| panic!("{errors}")).site.policy;
     experiment.reloads =
-        vec![weirgate_config::Reload { at: s(30), policy: second, place: weirgate_config::Place::new(1, 1) }];
-    let verdict = weirgate_experiment::judge(&experiment, &sound(&experiment, 1));
+        vec![weirgate_experiment::Reload { at: s(30), policy: second, place: weirgate_config::Place::new(1, 1) }];
+    let verdict = weirgate_verdict::judge(&experiment, &sound(&experiment, 1));
     let figures = |phase: usize, class: usize| {
         let part = &verdict.phases[phase].classes[class].part;
         (part.floor.expect("a floor").guaranteed_per_s, part.served_per_s)

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use weirgate_config::{Arrivals, Experiment, FaultKind, Knot, Override, Source, TrafficClass};
-use weirgate_experiment::oracle::Cluster;
-use weirgate_experiment::{Miss, RESOURCES, judge};
+use weirgate_experiment::{Arrivals, Experiment, FaultKind, Knot, RESOURCES, Source, TrafficClass, under_discipline};
 use weirgate_sim::run;
 use weirgate_sim::swarm::{
     Family, Lapse, MOST_OWED, Reading, Rotation, Swarm, assess, owed_share, scenario, scenario_of,
 };
+use weirgate_verdict::oracle::Cluster;
+use weirgate_verdict::{Miss, judge};
 
 #[test]
 fn a_seed_names_a_scenario() {
@@ -77,7 +77,7 @@ fn most(source: &Source) -> f64 {
 #[test]
 fn a_swarm_breaks_nothing() {
     for (discipline, count) in [("weirgate", Rotation::All.families().len()), ("quorum", 4)] {
-        let overrides = vec![Override::discipline(discipline)];
+        let overrides = vec![under_discipline(discipline)];
         let swarm = Swarm { rotation: Rotation::All, first: 36, count: count as u64, overrides, threads: None };
         let mut told = 0;
         let tally = swarm
@@ -97,7 +97,7 @@ fn a_swarm_breaks_nothing() {
 #[test]
 fn resources_are_shared_by_rule() {
     for discipline in ["mqos", "mqos-drfq", "sqos", "weirgate"] {
-        let overrides = vec![Override::discipline(discipline)];
+        let overrides = vec![under_discipline(discipline)];
         let swarm = Swarm { rotation: Rotation::Only(Family::Resources), first: 0, count: 6, overrides, threads: None };
         let tally = swarm
             .play(|outcome| {
@@ -121,7 +121,7 @@ fn resources_are_shared_by_rule() {
 fn rules_about_resources_fail_where_they_are_broken() {
     let shares = |seed: u64| {
         let drfq = |weight: f64| {
-            let overrides = [Override::discipline("mqos-drfq")];
+            let overrides = [under_discipline("mqos-drfq")];
             let mut scenario = scenario_of(Family::Resources, seed, &overrides).expect("it is sound");
             let run = run(&scenario.experiment, seed, |_| ());
             scenario.experiment.site.policy.classes[0].weight *= weight;
@@ -198,7 +198,7 @@ const EVERYDAY_SEEDS: u64 = 4;
 /// Plays the owed traffic of a scenario alone, without any control, on the machines that work, and says what was
 /// missed.
 fn owed_alone_misses(family: Family, seed: u64) -> Vec<String> {
-    let scenario = scenario_of(family, seed, &[Override::discipline("none")]).expect("it is sound");
+    let scenario = scenario_of(family, seed, &[under_discipline("none")]).expect("it is sound");
     let mut experiment = scenario.experiment;
     for fault in &mut experiment.faults {
         // A scheduler that knows everything sends nothing there.
@@ -255,7 +255,7 @@ fn keep_owed(experiment: &mut Experiment, index: usize, reading: Reading) {
 #[test]
 fn the_same_swarm_finds_the_same_on_any_number_of_threads() {
     let play = |threads| {
-        let overrides = vec![Override::discipline("quorum")];
+        let overrides = vec![under_discipline("quorum")];
         Swarm { rotation: Rotation::All, first: 1, count: 3, overrides, threads: Some(threads) }.play(|_| ()).unwrap()
     };
     let [alone, together] = [1, 3].map(play);
@@ -265,7 +265,7 @@ fn the_same_swarm_finds_the_same_on_any_number_of_threads() {
 
 #[test]
 fn a_wrong_override_is_an_error_and_not_a_panic() {
-    let overrides = vec![Override::discipline("quorun")];
+    let overrides = vec![under_discipline("quorun")];
     let errors =
         Swarm { rotation: Rotation::All, first: 0, count: 2, overrides, threads: Some(1) }.play(|_| ()).unwrap_err();
     assert!(errors.to_string().contains("quorum"), "{errors}");

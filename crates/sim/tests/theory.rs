@@ -5,8 +5,7 @@ mod support;
 use std::time::Duration;
 
 use support::{experiment, exponential, ms, open, policy, users};
-use weirgate_config::{Distribution, Profile};
-use weirgate_experiment::{Fate, Record, Run};
+use weirgate_experiment::{Distribution, Fate, Profile, Record, Run};
 use weirgate_sim::run;
 
 const PLAIN: &str = "classes: [{ name: all }]";
@@ -98,7 +97,7 @@ fn a_closed_loop_keeps_its_bounds() {
 #[test]
 fn thrashing_divides_the_speed_by_what_is_inside() {
     let mut experiment = experiment(&policy(1, "none", "", PLAIN), 2, 200);
-    experiment.machines[0].thrashing = Some(weirgate_config::Thrashing { beyond: 10, penalty: 0.05 });
+    experiment.machines[0].thrashing = Some(weirgate_experiment::Thrashing { beyond: 10, penalty: 0.05 });
     // Users who hardly think: 30 inside, so 2 CPUs do 200 / (1 + 0.05 · 20) = 100/s.
     experiment.traffic.push(users(0, Profile::constant(30.0), Distribution::Fixed(ms(0)), exponential(ms(10))));
     let run = run(&experiment, 9, |_| ());

@@ -4,8 +4,7 @@
 mod support;
 
 use support::{experiment, exponential, fault, ms, open, policy};
-use weirgate_config::{Experiment, FaultKind};
-use weirgate_experiment::{Fate, Run};
+use weirgate_experiment::{Experiment, Fate, FaultKind, Run};
 use weirgate_sim::run;
 
 const CLASSES: &str = "classes:

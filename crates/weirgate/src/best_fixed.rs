@@ -4,9 +4,10 @@
 //! Requests are predicted and ordered as under `weirgate`, so that a comparison shows what looking for the window costs
 //! and brings.
 
-use weirgate_config::Override;
-use weirgate_experiment::Verdict;
-use weirgate_experiment::report::Group;
+use weirgate_experiment::under_discipline;
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::Verdict;
+use weirgate_verdict::report::Group;
 
 /// The word.
 pub(crate) const WORD: &str = "best-fixed";
@@ -19,8 +20,8 @@ const WINDOWS: [u32; 24] =
 /// The disciplines to play for one of this name: itself, or all windows.
 pub(crate) fn expanded(discipline: &str) -> Vec<Override> {
     match discipline {
-        WORD => WINDOWS.iter().map(|window| Override::discipline(&custom(*window))).collect(),
-        name => vec![Override::discipline(name)],
+        WORD => WINDOWS.iter().map(|window| under_discipline(&custom(*window))).collect(),
+        name => vec![under_discipline(name)],
     }
 }
 

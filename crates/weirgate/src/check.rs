@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem, is_experiment, load_bytes, load_experiment};
+use weirgate_config::{Errors, Loaded, MAX_BYTES, Problem, load_bytes};
+use weirgate_experiment::{is_experiment, load_experiment};
 
 use crate::args::{Check, Format};
 use crate::exit;

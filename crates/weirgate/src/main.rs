@@ -24,9 +24,8 @@ mod swarm;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command, SchemaOf};
+use clap::Parser;
 
 fn main() -> ExitCode {
     match Cli::parse().command {
@@ -49,7 +48,7 @@ fn main() -> ExitCode {
 fn schema(of: SchemaOf) -> serde_json::Value {
     match of {
         SchemaOf::Policy => weirgate_config::schema(),
-        SchemaOf::Experiment => weirgate_config::experiment_schema(),
+        SchemaOf::Experiment => weirgate_experiment::experiment_schema(),
         SchemaOf::PageTable => weirgate_config::page_table_schema(),
     }
 }

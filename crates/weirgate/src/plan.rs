@@ -5,9 +5,10 @@ use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use weirgate_config::{Experiment, Override, load_experiment_file};
-use weirgate_experiment::Kind;
+use weirgate_experiment::{Experiment, load_experiment_file, under_discipline};
 use weirgate_sim::plan::{Broken, MOST_TIMES, Plan, Question, Step, plan};
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::Kind;
 
 use crate::args::Format;
 use crate::exit;
@@ -50,7 +51,7 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let discipline = args.discipline.as_deref().map(Override::discipline).into_iter();
+    let discipline = args.discipline.as_deref().map(under_discipline).into_iter();
     let overrides: Vec<Override> = discipline.chain(args.sets).collect();
     let loaded = match load_experiment_file(&args.file, &overrides) {
         Ok(loaded) => loaded,

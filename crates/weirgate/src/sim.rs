@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use weirgate_config::{Experiment, InvalidOverride, Override, load_experiment_file};
-use weirgate_experiment::report::{Group, Played, Series, html, json, svg, text};
-use weirgate_experiment::{Verdict, compressed, judge, judge_against_oracle};
+use weirgate_experiment::{Experiment, compressed, load_experiment_file};
+use weirgate_spanned_yaml::overrides::{InvalidOverride, Override};
+use weirgate_verdict::report::{Group, Played, Series, html, json, svg, text};
+use weirgate_verdict::{Verdict, judge, judge_against_oracle};
 
 use crate::{best_fixed, exit, swarm};
 

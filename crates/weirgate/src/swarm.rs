@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use weirgate_config::Override;
+use weirgate_experiment::under_discipline;
 use weirgate_sim::swarm::{Outcome, Rotation, Swarm, Tally, scenario_of};
+use weirgate_spanned_yaml::overrides::Override;
 
 use crate::exit;
 use crate::sim::CANNOT;
@@ -77,7 +78,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
     };
     let mut worst = ExitCode::SUCCESS;
     for discipline in disciplines {
-        let discipline_first = discipline.map(Override::discipline).into_iter();
+        let discipline_first = discipline.map(under_discipline).into_iter();
         let overrides = discipline_first.chain(context.sets.iter().cloned()).collect();
         let threads = args.threads.map(usize::from);
         let swarm = Swarm { rotation, first: context.seed, count, overrides, threads };

@@ -3,10 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
-
-use crate::decode::FromText;
-use crate::errors::{Complaint, quoted};
-use crate::unit::text_schema;
+use weirgate_spanned_yaml::decode::FromText;
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::text_schema;
 
 /// Where a listener is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,13 +4,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Name, Rate, Share, Span, Text};
+use weirgate_spanned_yaml::{record, words};
 
 use super::conditions::{HeaderName, Match, Token};
 use super::page_table::CostForm;
-use crate::decode::{Context, Decode, Defaulted, Optional, Required, StepName, Switch, record, words};
-use crate::errors::{Complaint, quoted};
-use crate::tree::{Node, Value};
-use crate::unit::{Amount, Bytes, Count, Name, Rate, Share, Span, Text};
 
 record! {
     /// A service class. With `per:` it is a template: one class for every value of a header or cookie.

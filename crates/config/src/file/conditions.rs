@@ -4,13 +4,13 @@
 //! rule. A rule that could never match that form is refused.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::{record, text_schema};
 
 use super::address::{Net, is_host_name};
-use crate::decode::{At, Context, Decode, FromText, Named, OneOrMany, Optional, record};
-use crate::errors::{Complaint, quoted};
 use crate::site::HostPattern;
-use crate::tree::{Node, Value};
-use crate::unit::text_schema;
 
 record! {
     /// Conditions on a request. Every field given must hold; a field with a list holds if one of its
@@ -95,7 +95,7 @@ pub(crate) struct HeaderName(pub(crate) http::HeaderName);
 
 /// The name of a cookie (an RFC 9110 token).
 #[derive(Clone, Debug)]
-pub(crate) struct Token(pub(crate) String);
+pub struct Token(pub String);
 
 /// The name of a query parameter.
 #[derive(Clone, Debug)]
@@ -123,7 +123,7 @@ record! {
     /// A condition on a value: exactly one of the fields.
     pub(crate) struct ValueRule {
         /// It starts with this.
-        prefix: Optional<crate::unit::Text>,
+        prefix: Optional<weirgate_spanned_yaml::unit::Text>,
         /// This regular expression matches the whole of it.
         pattern: Optional<PatternText>,
     }

@@ -1,14 +1,15 @@
 //! The discipline: which method stands at each stage.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, unknown_word};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Amount, Count, Span};
+use weirgate_spanned_yaml::{record, words};
 
 use super::mqos::{Mqos, ResourceWord, Sqos};
 use super::tags::{Seda, TagForm};
 use super::web_switch::{DynamicPart, ServerLoad};
-use crate::decode::{At, Context, Decode, Defaulted, FromText, Optional, Required, record, unknown_word, words};
-use crate::errors::{Complaint, quoted};
-use crate::tree::{Node, Value};
-use crate::unit::{Amount, Count, Span};
 
 /// A discipline.
 #[derive(Clone, Debug)]

@@ -1,12 +1,13 @@
 //! How requests are spread over the nodes of an upstream.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Optional, unknown_word};
+use weirgate_spanned_yaml::record;
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Amount, Answer, Count};
 
 use super::discipline::{defaults, one_of};
 use super::web_switch::{PartitionDynamic, SetSizes};
-use crate::decode::{Context, Decode, Defaulted, Optional, record, unknown_word};
-use crate::tree::{Node, Value};
-use crate::unit::{Amount, Answer, Count};
 
 /// How requests are spread over the nodes of an upstream.
 #[derive(Clone, Debug)]

@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, OneOrMany, Optional, Switch, unknown_word};
+use weirgate_spanned_yaml::errors::Complaint;
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Bytes, Count, Share, Span, Text};
+use weirgate_spanned_yaml::{record, text_schema};
 
 use super::address::Listen;
-use crate::decode::{Context, Decode, Defaulted, FromText, OneOrMany, Optional, Switch, record, unknown_word};
-use crate::errors::Complaint;
-use crate::tree::{Node, Value};
-use crate::unit::{Bytes, Count, Share, Span, Text, text_schema};
 
 record! {
     /// Bounds on what clients may send and on buffers.

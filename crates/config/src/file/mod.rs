@@ -9,7 +9,6 @@ mod class;
 mod conditions;
 mod discipline;
 mod dispatch;
-mod experiment;
 mod gateway;
 mod mqos;
 mod page_table;
@@ -19,23 +18,19 @@ mod upstream;
 mod web_switch;
 
 use serde_json::json;
-
-use crate::decode::{Defaulted, Named, OneOrMany, Optional, Switch, record};
-use crate::unit::{Count, Name, Span};
+use weirgate_spanned_yaml::decode::{Defaulted, Named, OneOrMany, Optional, Switch};
+use weirgate_spanned_yaml::record;
+use weirgate_spanned_yaml::unit::{Count, Name, Span};
 
 pub(crate) use address::{Listen, Net, NodeAddress};
 pub(crate) use class::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, Queue, Retry, Shed};
+pub use conditions::Token;
 pub(crate) use conditions::{Inner, Match, PatternText, ValueForm, ValueRule, Values};
 pub(crate) use discipline::{
     AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
     LoadControl, Precedence, Predict, StaleEstimate, TokenBuckets,
 };
 pub(crate) use dispatch::{Dispatch, Lard};
-pub use experiment::experiment_schema;
-pub(crate) use experiment::{
-    Arrivals, Changing, Curve, Demand, DocumentsForm, ExperimentFile, FaultForm, FaultWord, Figure, MachineForm,
-    Numbers, ObjectsForm, RequestForm, Servers, ServiceWord, Step, Times, Traced, TrafficForm,
-};
 pub(crate) use gateway::{AccessLog, Admin, AdminPlace, ClientTimeouts, Limits};
 pub(crate) use mqos::{MqosPrecedence, ResourceWord};
 pub use page_table::page_table_schema;
@@ -55,7 +50,7 @@ record! {
         upstreams: Optional<Named<Name, Upstream>>,
         /// Service classes in order: a request belongs to the first whose `match` holds. If none of
         /// them matches everything, a best-effort class `default` is added after them.
-        classes: Optional<Vec<crate::decode::At<Class>>>,
+        classes: Optional<Vec<weirgate_spanned_yaml::decode::At<Class>>>,
         /// How the guarantees are kept: `weirgate`, `quorum`, `seda`, `switch_adm`, `static_part`, `dynamic_part`,
         /// `mqos`, `sqos`, `none`, or a map with a discipline's own figures. Weirgate's own by default: it keeps more
         /// guarantees than the published methods.
@@ -133,11 +128,7 @@ const ELSEWHERE: &[(&str, &[&str], &str)] = &[
 ];
 
 /// Where a field that is unknown in a map with the fields `known` may belong.
-pub(crate) fn elsewhere(known: &[&str], field: &str) -> Option<&'static str> {
+pub fn elsewhere(known: &[&str], field: &str) -> Option<&'static str> {
     let belongs = |&&(here, fields, _): &&(&str, &[&str], &str)| known.contains(&here) && fields.contains(&field);
     ELSEWHERE.iter().find(belongs).map(|&(_, _, place)| place)
 }
-
-#[cfg(test)]
-#[path = "../tests/schema.rs"]
-mod tests;

@@ -1,7 +1,8 @@
 //! mQoS (Feng and Lin) and its baseline with one resource.
 
-use crate::decode::{Defaulted, record, words};
-use crate::unit::Span;
+use weirgate_spanned_yaml::decode::Defaulted;
+use weirgate_spanned_yaml::unit::Span;
+use weirgate_spanned_yaml::{record, words};
 
 record! {
     /// mQoS: every class its weight's part of every resource of the nodes, and no resource idle that a request waits

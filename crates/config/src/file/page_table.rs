@@ -5,11 +5,11 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 use weirgate_pages::Pattern;
-
-use crate::decode::{Context, Decode, Defaulted, FromText, Named, Optional, Required, record};
-use crate::errors::{Complaint, quoted};
-use crate::tree::{Node, Value};
-use crate::unit::{Answer, Bytes, Count, Share, Text, number_and_unit, text_schema};
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, FromText, Named, Optional, Required};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Answer, Bytes, Count, Share, Text, number_and_unit};
+use weirgate_spanned_yaml::{record, text_schema};
 
 /// How what requests take is known.
 #[derive(Clone, Debug)]

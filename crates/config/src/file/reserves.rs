@@ -1,13 +1,14 @@
 //! Cluster Reserves (Aron, Druschel and Zwaenepoel): the shares of a cluster that classes are promised.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Answer, Name, Share, Span, Text};
+use weirgate_spanned_yaml::{record, text_schema};
 
 use super::address::{Listen, NodeAddress};
 use super::gateway::AdminPlace;
-use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record};
-use crate::errors::{Complaint, quoted};
-use crate::tree::{Node, Value};
-use crate::unit::{Answer, Name, Share, Span, Text, text_schema};
 
 record! {
     /// Cluster Reserves: every class its share of the nodes' CPUs, whichever node its requests reach. The same file is

@@ -1,10 +1,10 @@
 //! Tags: states of waiting requests, for the discipline `seda` and what is made of its parts.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-
-use crate::decode::{At, Defaulted, FromText, Optional, Required, record, words};
-use crate::errors::Complaint;
-use crate::unit::{Amount, Count, Name, Share};
+use weirgate_spanned_yaml::decode::{At, Defaulted, FromText, Optional, Required};
+use weirgate_spanned_yaml::errors::Complaint;
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
+use weirgate_spanned_yaml::{record, words};
 
 record! {
     /// SEDA's differentiated queues (Le Baron and Elkan): admission by thresholds, order by tags.
@@ -73,7 +73,7 @@ impl FromText for HandleForm {
             "never" => Ok(HandleForm::Never),
             "highest" => Ok(HandleForm::Highest),
             share if share.starts_with(|c: char| c.is_ascii_digit()) => Share::from_text(share).map(HandleForm::Chance),
-            word => Err(crate::decode::unknown_word(word, &["always", "never", "highest"])),
+            word => Err(weirgate_spanned_yaml::decode::unknown_word(word, &["always", "never", "highest"])),
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Upstreams: pools of nodes.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node as Tree, Value};
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, Span, Text};
+use weirgate_spanned_yaml::{record, text_schema};
 
 use super::address::NodeAddress;
 use super::dispatch::Dispatch;
-use crate::decode::{At, Context, Decode, Defaulted, FromText, OneOrMany, Optional, Required, Switch, record};
-use crate::errors::{Complaint, quoted};
-use crate::tree::{Node as Tree, Value};
-use crate::unit::{Amount, Count, Name, Share, Span, Text, text_schema};
 
 record! {
     /// A pool of servers that answer the same requests.

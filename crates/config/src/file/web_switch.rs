@@ -1,7 +1,8 @@
 //! The web switch (Andreolini et al.): refusal by load, and the figures of nodes divided over sets of services.
 
-use crate::decode::{Defaulted, Optional, record, words};
-use crate::unit::{Amount, Share, Span};
+use weirgate_spanned_yaml::decode::{Defaulted, Optional};
+use weirgate_spanned_yaml::unit::{Amount, Share, Span};
+use weirgate_spanned_yaml::{record, words};
 
 record! {
     /// Refusal by load: while the nodes' load per CPU exceeds a threshold, classes without a guarantee are refused.

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, listed, quoted, unknown};
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
 
 use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
 use super::{number_text, page_table, span_text, tags};
-use crate::decode::{At, Context, Defaulted, Mark, Optional, Switch};
-use crate::errors::{Complaint, listed, quoted, unknown};
 use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
-use crate::unit::{Amount, Count, Name, Share};
 
 /// Live classes of a template by default, and at most: class tables are sized for 100,000.
 const LIVE: u32 = 1_024;
@@ -209,8 +209,8 @@ fn add_default(file: &PolicyFile, pools: &Pools, names: &BTreeMap<&str, Mark>, a
 
 /// `{ name: default }`, decoded: every default in its one place.
 fn assumed_class(cx: &mut Context) -> Class {
-    use crate::decode::Decode;
-    use crate::tree::{Entry, Node, Value};
+    use weirgate_spanned_yaml::decode::Decode;
+    use weirgate_spanned_yaml::tree::{Entry, Node, Value};
     let place = cx.place(cx.here());
     let name = Entry { key: "name".into(), key_place: place, node: Node::assumed(DEFAULT, place).into() };
     let mut node = Node::assumed("{}", place);
@@ -368,7 +368,7 @@ fn answer(class: &Class, cx: &mut Context) -> ShedReply {
 }
 
 /// A limit that lies within `total`; a default that does not is shortened.
-fn within_total(field: &Defaulted<crate::unit::Span>, total: Duration, cx: &mut Context) -> Duration {
+fn within_total(field: &Defaulted<weirgate_spanned_yaml::unit::Span>, total: Duration, cx: &mut Context) -> Duration {
     let span = field.get().0;
     if field.given && span > total {
         let what = format!("{} never pass: `total` ends the request after {}", span_text(span), span_text(total));

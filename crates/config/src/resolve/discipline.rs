@@ -3,17 +3,17 @@
 use std::time::Duration;
 
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark};
+use weirgate_spanned_yaml::errors::Complaint;
+use weirgate_spanned_yaml::unit::{Amount, Count, Span};
 
 use super::{number_text, tags, web_switch};
-use crate::decode::{Context, Defaulted, Mark};
-use crate::errors::Complaint;
 use crate::file::{
     AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
     LoadControl, MqosPrecedence, Precedence, Predict, ResourceWord, StaleEstimate, TokenBuckets,
 };
-use crate::unit::{Amount, Count, Span};
 
-pub(super) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
+pub(crate) fn discipline(file: &Discipline, mark: Mark, cx: &mut Context) -> engine::Discipline {
     match file {
         Discipline::None => engine::Discipline::none(),
         Discipline::Weirgate(figures) => {

@@ -1,13 +1,13 @@
 //! How requests are spread over the nodes of an upstream.
 
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{Context, Defaulted};
+use weirgate_spanned_yaml::errors::Complaint;
+use weirgate_spanned_yaml::unit::{Amount, Count, Share, Span};
 
 use super::{number_text, web_switch};
-use crate::decode::{Context, Defaulted};
-use crate::errors::Complaint;
 use crate::file::{Discipline, Dispatch, Lard, Upstream};
 use crate::site::TargetOf;
-use crate::unit::{Amount, Count, Share, Span};
 
 /// More requests inside one node than any serves.
 const MOST_INSIDE: f64 = 1e6;

@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use http::HeaderValue;
 use ipnet::IpNet;
+use weirgate_spanned_yaml::decode::{Context, Defaulted, OneOrMany, Optional, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
 
 use super::number_text;
-use crate::decode::{Context, Defaulted, OneOrMany, Optional, Switch};
-use crate::errors::{Complaint, quoted};
 use crate::file::{AdminPlace, NEEDED, PolicyFile};
 use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
-use crate::unit::{Bytes, Count, Text};
 
 /// Most threads; more than any machine has cores is a typing error.
 const MAX_THREADS: u32 = 1_024;

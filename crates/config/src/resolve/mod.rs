@@ -8,7 +8,6 @@
 mod class;
 mod discipline;
 mod dispatch;
-mod experiment;
 mod gateway;
 mod page_table;
 mod reach;
@@ -20,21 +19,23 @@ mod web_switch;
 
 use std::time::Duration;
 
-pub(crate) use experiment::resolve_experiment;
+pub(crate) use discipline::discipline;
 pub(crate) use page_table::file_of as resolve_page_table;
 
 use weirgate_engine as engine;
 
-use crate::decode::{Context, Mark};
-use crate::errors::Complaint;
 use crate::file::PolicyFile;
 use crate::site::Site;
+use weirgate_spanned_yaml::decode::{Context, Mark};
+use weirgate_spanned_yaml::errors::Complaint;
 
 /// The site, and where its classes and templates stand in the file.
-pub(crate) struct Resolved {
-    pub(crate) site: Site,
+#[derive(Debug)]
+pub struct Resolved {
+    /// The policy as the gateway runs it.
+    pub site: Site,
     /// Per class of the policy; `None` for the default class that the file does not have.
-    pub(crate) class_marks: Vec<Option<Mark>>,
+    pub class_marks: Vec<Option<Mark>>,
 }
 
 /// Binds and checks everything. `None` if anything is wrong, now or before.
@@ -104,7 +105,7 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
 }
 
 /// A duration for people: `41 ms`, `1.5 s`, `5 min`.
-pub(crate) fn span_text(span: Duration) -> String {
+pub fn span_text(span: Duration) -> String {
     let seconds = span.as_secs_f64();
     let (number, unit) = match seconds {
         s if s >= 120.0 => (s / 60.0, "min"),
@@ -116,7 +117,7 @@ pub(crate) fn span_text(span: Duration) -> String {
 }
 
 /// A number with three significant digits, or all before the dot.
-pub(crate) fn number_text(number: f64) -> String {
+pub fn number_text(number: f64) -> String {
     let digits = match number.abs() {
         n if n >= 99.95 => 0,
         n if n >= 9.995 => 1,

@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use weirgate_spanned_yaml::decode::{Context, Mark, Optional, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
+use weirgate_spanned_yaml::unit::{Name, Text};
+
 use super::gateway::hosts;
 use super::number_text;
-use crate::decode::{Context, Mark, Optional, Switch};
-use crate::errors::{Complaint, quoted, unknown};
 use crate::file::{AdminPlace, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
 use crate::site::{Admin, AdminAddress, Listener, ReserveClass, ReserveNode, Reserves};
-use crate::unit::{Name, Text};
 
 /// Most nodes: one manager solves for so many within seconds (design: 1000 × 50), and the paper has up to 32.
 const MAX_NODES: usize = 1_000;

@@ -6,9 +6,9 @@
 use regex_automata::meta;
 use regex_automata::nfa::thompson::WhichCaptures;
 use regex_automata::util::syntax;
+use weirgate_spanned_yaml::decode::{At, Context, Mark, OneOrMany};
+use weirgate_spanned_yaml::errors::{Complaint, listed};
 
-use crate::decode::{At, Context, Mark, OneOrMany};
-use crate::errors::{Complaint, listed};
 use crate::file::{self, Inner, PatternText, ValueForm, ValueRule, Values};
 use crate::site::{Match, PathPattern, Pattern, ValuePattern};
 

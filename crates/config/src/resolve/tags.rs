@@ -1,12 +1,12 @@
 //! Tags: the table, and which class's requests begin with which.
 
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
+use weirgate_spanned_yaml::errors::{Complaint, unknown};
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
 
 use super::number_text;
-use crate::decode::{At, Context, Defaulted, Mark, Optional};
-use crate::errors::{Complaint, unknown};
 use crate::file::{Class, HandleForm, Scheduling, Seda, TagForm};
-use crate::unit::{Amount, Count, Name, Share};
 
 /// SEDA with its figures.
 pub(super) fn seda(file: &Seda, cx: &mut Context) -> engine::Discipline {

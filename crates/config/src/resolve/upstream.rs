@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Mark, Optional, Switch};
+use weirgate_spanned_yaml::errors::{Complaint, quoted};
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Amount, Count, Span};
 
 use super::gateway::count;
 use super::{dispatch, number_text, span_text};
-use crate::decode::{Context, Decode, Defaulted, Mark, Optional, Switch};
-use crate::errors::{Complaint, quoted};
 use crate::file::{
     Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, PageTable, PolicyFile, Upstream, nodes,
 };
 use crate::site::{self, NodeSite, PoolSite};
-use crate::tree::{Node, Value};
-use crate::unit::{Amount, Count, Span};
 
 /// Largest ratio of two weights that makes sense; past it a node gets nothing.
 const MAX_WEIGHT: f64 = 1e6;

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, Optional};
+use weirgate_spanned_yaml::errors::{Complaint, listed};
+use weirgate_spanned_yaml::unit::{Amount, Share, Span};
 
 use super::class::Classes;
 use super::number_text;
 use super::upstream::Pools;
-use crate::decode::{Context, Defaulted, Mark, Optional};
-use crate::errors::{Complaint, listed};
 use crate::file::{Admit, Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
-use crate::unit::{Amount, Share, Span};
 
 /// Fewer arrivals than those of a second say nothing about a demand, and nobody waits for more than an hour.
 const EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3600));

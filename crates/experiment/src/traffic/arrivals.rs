@@ -12,10 +12,10 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Arrivals, Profile};
 use weirgate_emulator::random::Random;
 
 use crate::random::{Purpose, generator, whole};
+use crate::{Arrivals, Profile};
 
 /// A stretch in which the rate is a straight line, in seconds and arrivals per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -184,7 +184,7 @@ pub(crate) fn changes(profile: &Profile, end: Duration) -> Vec<(u64, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weirgate_config::Knot;
+    use crate::Knot;
 
     const S: Duration = Duration::from_secs(1);
 

@@ -1,10 +1,10 @@
 //! What a request takes, over time.
 
-use weirgate_config::{DemandFrom, Distribution};
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
 
 use crate::random::{Lot, Purpose, generator, whole};
+use crate::{DemandFrom, Distribution};
 
 /// An entry of an experiment, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
@@ -16,8 +16,7 @@ struct Entry {
 }
 
 /// What a demand consists of, each part with a generator of its own: CPU, I/O, disk, link, stream.
-const PARTS: [Purpose; weirgate_config::PARTS] =
-    [Purpose::Cpu, Purpose::Io, Purpose::Disk, Purpose::Link, Purpose::Stream];
+const PARTS: [Purpose; crate::PARTS] = [Purpose::Cpu, Purpose::Io, Purpose::Disk, Purpose::Link, Purpose::Stream];
 
 /// One draw for each of [`PARTS`].
 pub(crate) type Lots = [Lot; PARTS.len()];
@@ -99,8 +98,8 @@ impl Demands {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Distribution;
     use std::time::Duration;
-    use weirgate_config::Distribution;
 
     const S: u64 = 1_000_000_000;
 

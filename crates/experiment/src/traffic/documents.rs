@@ -14,10 +14,10 @@
 //!
 //! Requests are independent of one another; in a real log those for one file come closer together.
 
-use weirgate_config::Documents;
 use weirgate_emulator::random::Random;
 
 use super::Document;
+use crate::Documents;
 
 /// SURGE's figure for the body of file sizes (Barford and Crovella 1998); its Pareto tail is left out, as a handful of
 /// files would decide what all are together.

@@ -10,7 +10,6 @@ mod demand;
 mod documents;
 pub mod visits;
 
-use weirgate_config::{Distribution, Experiment, Source, Traffic, TrafficClass};
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
 
@@ -18,6 +17,7 @@ use self::arrivals::Process;
 use self::demand::Demands;
 pub use self::documents::Library;
 use crate::random::{Lot, Purpose, draw, generator};
+use crate::{Distribution, Experiment, Source, Traffic, TrafficClass};
 
 /// Nobody in particular sends a request.
 pub const NOBODY: u32 = u32::MAX;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use weirgate_config::{DemandFrom, Knot, Profile};
+use crate::{DemandFrom, Knot, Profile};
 
 const S: Duration = Duration::from_secs(1);
 
@@ -33,7 +33,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         patience: None,
         retries: 0,
         retry_after: still,
-        request: weirgate_config::RequestShape::default(),
+        request: crate::RequestShape::default(),
     };
     Experiment {
         name: "test".into(),
@@ -43,7 +43,7 @@ fn experiment(class: TrafficClass, source: Source) -> Experiment {
         machine_of: Vec::new(),
         network_delay: Duration::ZERO,
         traffic: vec![traffic],
-        phases: vec![weirgate_config::Phase { name: "all".into(), until: S * 100, judged: true, x: None }],
+        phases: vec![crate::Phase { name: "all".into(), until: S * 100, judged: true, x: None }],
         axis: None,
         settle: Duration::ZERO,
         faults: Vec::new(),

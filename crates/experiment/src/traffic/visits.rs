@@ -14,12 +14,12 @@
 //! popularity of files and no locality, which matter to caches alone, and the machines here have none that a demand
 //! does not already speak of.
 
-use weirgate_config::{Counts, Experiment, Session, Source};
 use weirgate_emulator::random::Random;
 
 use super::{Draw, NOBODY, Stream, hash};
 use crate::random::{Lot, Purpose, seed_for};
 use crate::run::{Fate, Page};
+use crate::{Counts, Experiment, Session, Source};
 
 /// A visit under way, by its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -257,7 +257,7 @@ mod tests {
             "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}, {{ name: B }}]\n\
              traffic: [{{ {traffic} }}]\nphases: [{{ name: all, until: 60s }}]\n"
         );
-        let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), &[]);
+        let loaded = crate::load_experiment("test.yaml", &text, Path::new(""), &[]);
         loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
     }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use weirgate_config::Reload;
+use weirgate_experiment::Reload;
 
 use super::{Gateway, Knob, Setting, envoy, haproxy, nginx, weirgate};
 use crate::programs::Program;

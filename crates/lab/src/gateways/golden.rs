@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::path::Path;
 
-use weirgate_config::{Experiment, load_experiment};
+use weirgate_experiment::{Experiment, load_experiment};
 
 use super::Setting;
 

@@ -20,7 +20,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weirgate_config::{Experiment, Override, admin};
+use weirgate_config::admin;
+use weirgate_experiment::Experiment;
+use weirgate_spanned_yaml::overrides::Override;
 
 pub use approach::{Approach, Kind};
 pub use knob::{Knob, Share, Slots, Span};
@@ -85,7 +87,7 @@ pub trait Gateway {
     /// It refused, with its words, or it cannot do it in one process.
     fn reload(&mut self) -> Result<(), String>;
 
-    /// The policy of number `number` of [`weirgate_config::Experiment::reloads`] is put in force; back when that is
+    /// The policy of number `number` of [`weirgate_experiment::Experiment::reloads`] is put in force; back when that is
     /// done.
     ///
     /// # Errors

@@ -8,7 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use weirgate_config::{Deployed, Deployment, Override, admin, deployed_policies};
+use weirgate_config::admin;
+use weirgate_experiment::{Deployed, Deployment, deployed_policies, under_discipline};
 
 use super::launch::{Peer, SocketPath, absolute, version, write};
 use super::{Approach, Gateway, Kind, Setting, State};
@@ -84,7 +85,7 @@ const LONGEST: u64 = 4 << 20;
 fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, String> {
     let source = setting.source.ok_or("it needs the experiment's file, of which its policy is a part")?;
     let admin = SocketPath::new();
-    let overrides = [vec![Override::discipline(discipline)], source.overrides.clone()].concat();
+    let overrides = [vec![under_discipline(discipline)], source.overrides.clone()].concat();
     let nodes = setting.experiment.site.policy.nodes.iter().cloned().zip(setting.addresses.iter().copied());
     let nodes: Vec<_> = nodes.collect();
     let configure = |listen: SocketAddr| {

@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use weirgate_config::Experiment;
 use weirgate_emulator::client::Thread;
 use weirgate_emulator::clock;
+use weirgate_experiment::Experiment;
 
 pub(crate) use self::sent::histogram;
 pub use self::sent::{Answer, Ended, Id, Sent, StreamSent};

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use mio::Waker;
-use weirgate_config::Experiment;
 use weirgate_emulator::client::connections::{Connections, Ending, Over, Target, Ticket};
 use weirgate_emulator::clock;
 use weirgate_emulator::random::Random;
@@ -23,7 +22,7 @@ use weirgate_emulator::station::Demand;
 use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::traffic::visits::{Then, VisitId, Visits};
 use weirgate_experiment::traffic::{Document, Draw, Event, NOBODY, Stream};
-use weirgate_experiment::{Fate, Record};
+use weirgate_experiment::{Experiment, Fate, Record};
 
 use super::Plan;
 use super::sent::{Answer, Books, Ended, Id, Sent, StreamSent, histogram, histograms, record};

@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use weirgate_config::{Experiment, TrafficClass};
 use weirgate_emulator::client::connections::Ending;
 use weirgate_emulator::client::digits;
 use weirgate_emulator::station::Demand;
-use weirgate_experiment::{Fate, Page, Record};
+use weirgate_experiment::{Experiment, Fate, Page, Record, TrafficClass};
 
 use super::Counts;
 

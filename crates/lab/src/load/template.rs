@@ -1,9 +1,10 @@
 //! What a request of a traffic looks like on the wire.
 
-use weirgate_config::{Experiment, Key, Target, TrafficClass};
+use weirgate_config::{Key, Target};
 use weirgate_emulator::client::{Text, digits};
 use weirgate_emulator::station::Demand;
 use weirgate_engine::{Content, TemplateId};
+use weirgate_experiment::{Experiment, TrafficClass};
 
 use super::sent::Id;
 
@@ -200,7 +201,7 @@ mod tests {
              - {{ name: other }}\ntraffic:\n  - {{ {traffic}, rate: 1/s, demand: {{ {demand} }} }}\n\
              phases:\n  - {{ name: all, until: 60s }}\n"
         );
-        let loaded = weirgate_config::load_experiment("test.yaml", &text, std::path::Path::new(""), &[]);
+        let loaded = weirgate_experiment::load_experiment("test.yaml", &text, std::path::Path::new(""), &[]);
         loaded.unwrap_or_else(|e| panic!("{e}")).experiment
     }
 

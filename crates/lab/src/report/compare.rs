@@ -8,8 +8,8 @@ use std::path::Path;
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use weirgate_experiment::Verdict;
-use weirgate_experiment::report::{PhaseRuns, Spread, Table};
+use weirgate_verdict::Verdict;
+use weirgate_verdict::report::{PhaseRuns, Spread, Table};
 
 use super::directory::{from_json, parse, read};
 use super::run_file::RunFile;

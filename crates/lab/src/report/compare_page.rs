@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weirgate_experiment::report::html::{document, escape};
+use weirgate_verdict::report::html::{document, escape};
 
 use super::compare::{Comparison, Gap, Row, cells_of};
 

@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
-use weirgate_experiment::report::html::{self, escape, figure_text};
-use weirgate_experiment::report::{Drawing, Report, drawings};
+use weirgate_verdict::report::html::{self, escape, figure_text};
+use weirgate_verdict::report::{Drawing, Report, drawings};
 
 use super::run_file::RunFile;
 

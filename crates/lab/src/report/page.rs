@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use weirgate_experiment::report::html::{self, escape, figure_text, spread_cell};
-use weirgate_experiment::report::svg::{self, Scale};
-use weirgate_experiment::report::{Report, Series};
+use weirgate_verdict::report::html::{self, escape, figure_text, spread_cell};
+use weirgate_verdict::report::svg::{self, Scale};
+use weirgate_verdict::report::{Report, Series};
 
 use super::run_file::{ConfigFile, RunFile, Trial};
 use super::text::late;

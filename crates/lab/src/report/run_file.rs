@@ -6,8 +6,8 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use weirgate_experiment::Verdict;
-use weirgate_experiment::report::{Group, Outline, Series};
+use weirgate_verdict::Verdict;
+use weirgate_verdict::report::{Group, Outline, Series};
 
 /// Version of the format that this program writes, and the only one that it reads.
 pub const VERSION: u32 = 1;

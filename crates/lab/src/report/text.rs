@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use weirgate_experiment::report::{Report, Spread, Table, text as tables};
+use weirgate_verdict::report::{Report, Spread, Table, text as tables};
 
 use super::run_file::{Lateness, RunFile};
 use super::totals::{reference, sentence, totals};

@@ -2,7 +2,7 @@
 //!
 //! Weirgate is the approach of that name; without one the first approach takes its place.
 
-use weirgate_experiment::report::{Group, Kept, PhaseRuns, Report, Spread};
+use weirgate_verdict::report::{Group, Kept, PhaseRuns, Report, Spread};
 
 use super::compare::SERVED_BAND;
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use weirgate_experiment::report::Table;
-use weirgate_experiment::report::html::{document, escape};
-use weirgate_experiment::report::svg::{Line, over_time};
+use weirgate_verdict::report::Table;
+use weirgate_verdict::report::html::{document, escape};
+use weirgate_verdict::report::svg::{Line, over_time};
 
 use super::recording::Recording;
 use super::scenario::{Judged, SCENARIOS, Scenario};

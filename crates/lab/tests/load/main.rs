@@ -11,10 +11,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::{Experiment, Override};
 use weirgate_emulator::{Cluster, NodeSpec, clock};
-use weirgate_experiment::Record;
+use weirgate_experiment::{Experiment, Record};
 use weirgate_lab::load::{self, Plan, Running, Sent, Template};
+use weirgate_spanned_yaml::overrides::Override;
 
 const MS: u64 = 1_000_000;
 
@@ -29,7 +29,7 @@ fn experiment_of(traffic: &str, millis: u64, changes: &[Override]) -> Experiment
         "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}, {{ name: B }}]\n\
          traffic:\n{traffic}\nphases:\n  - {{ name: all, until: {millis}ms }}\nsettle: 0ms\n"
     );
-    let loaded = weirgate_config::load_experiment("test.yaml", &text, Path::new(""), changes);
+    let loaded = weirgate_experiment::load_experiment("test.yaml", &text, Path::new(""), changes);
     loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 

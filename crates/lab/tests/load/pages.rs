@@ -2,9 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use weirgate_config::{Experiment, Override};
 use weirgate_emulator::{Health, NodeSpec};
-use weirgate_experiment::{Fate, Page, Record};
+use weirgate_experiment::{Experiment, Fate, Page, Record, under_discipline};
 use weirgate_lab::load::{Id, Sent};
 
 use super::{MS, check, experiment, experiment_of, node, play};
@@ -66,7 +65,7 @@ fn the_pages_of_a_seed_are_those_of_the_simulator() {
     assert_eq!(sent.ids.iter().copied().collect::<BTreeSet<Id>>(), logged);
 
     let machines = "machines={cpus: 8}".parse().unwrap();
-    let simulated = experiment_of(PAGES, 1000, &[Override::discipline("none"), machines]);
+    let simulated = experiment_of(PAGES, 1000, &[under_discipline("none"), machines]);
     let run = weirgate_sim::run(&simulated, 7, |_| {});
     assert_eq!(run.violations, []);
     // First pages come at the same instants; what each page is like has nothing to do with when it was over. Later

@@ -1,8 +1,8 @@
 //! Two runs side by side.
 
-use weirgate_experiment::Verdict;
-use weirgate_experiment::report::json;
 use weirgate_lab::report::{RESPONSE_BAND, SERVED_BAND, Side, compare, write};
+use weirgate_verdict::Verdict;
+use weirgate_verdict::report::json;
 
 use crate::hand_made::{run, verdict};
 use crate::{Directory, golden};

@@ -3,8 +3,8 @@
 use std::fs;
 
 use proptest::prelude::*;
-use weirgate_experiment::{ResponseTimes, ViolationFound, Word};
 use weirgate_lab::report::{Ids, RunFile, configuration, default_directory, page, read, write};
+use weirgate_verdict::{ResponseTimes, ViolationFound, Word};
 
 use crate::Directory;
 use crate::hand_made::run;

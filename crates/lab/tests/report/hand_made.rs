@@ -1,13 +1,13 @@
 //! A run of three approaches, two of them with two seeds: Weirgate holds all, Quorum misses a ceiling, and a proxy
 //! serves more in total at B's expense.
 
-use weirgate_experiment::report::{
+use weirgate_lab::report::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
+use weirgate_verdict::report::{
     ClassSeries, Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase, Series,
 };
-use weirgate_experiment::{
+use weirgate_verdict::{
     CeilingVerdict, ClassVerdict, FloorVerdict, Part, PhaseVerdict, ResponseTimes, Sheds, Verdict, Word,
 };
-use weirgate_lab::report::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
 
 const PHASES: [(&str, f64, f64, bool); 3] =
     [("warm-up", 0.0, 10.0, false), ("calm", 10.0, 30.0, true), ("node-out", 30.0, 60.0, true)];

@@ -1,8 +1,8 @@
 //! The page of a run, and that of a comparison.
 
-use weirgate_experiment::report::InsideSeries;
-use weirgate_experiment::{ClassUse, Portion, ResourceUse};
 use weirgate_lab::report::{Side, charts, compare, figures, page};
+use weirgate_verdict::report::InsideSeries;
+use weirgate_verdict::{ClassUse, Portion, ResourceUse};
 
 use crate::hand_made::run;
 

@@ -3,9 +3,9 @@
 use std::error::Error;
 use std::path::Path;
 
-use weirgate_config::{Experiment, load_experiment_file};
-use weirgate_experiment::{Fate, PhaseVerdict, Run, Verdict, judge};
+use weirgate_experiment::{Experiment, Fate, Run, load_experiment_file};
 use weirgate_sim::{run, swarm};
+use weirgate_verdict::{PhaseVerdict, Verdict, judge};
 
 use crate::figures::Figures;
 

@@ -4,10 +4,11 @@
 //! One seed. Runs whose split is looked at last five minutes instead of one: then the sizes of some hundred pages a
 //! second differ by far less than the bands.
 
+use weirgate_verdict::Portion;
+
 use super::Figure;
 use super::play::{Play, Played};
 use super::read::off_the_split;
-use weirgate_experiment::Portion;
 
 const PAPER: &str = "mQoS";
 const LONGER: &[&str] = &["phases.heavy.until=310s"];

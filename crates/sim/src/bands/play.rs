@@ -6,8 +6,9 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use flate2::read::GzDecoder;
-use weirgate_config::{Experiment, Override, load_experiment};
-use weirgate_experiment::{Fate, Sample, Verdict, judge};
+use weirgate_experiment::{Experiment, Fate, Sample, load_experiment, under_discipline};
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::{Verdict, judge};
 
 use crate::run;
 
@@ -87,7 +88,7 @@ impl Play {
         let discipline = match self.discipline {
             // What the file says.
             "" => None,
-            name => Some(Override::discipline(name)),
+            name => Some(under_discipline(name)),
         };
         let changes = self.changes.iter().map(|text| match text.parse() {
             Ok(change) => change,

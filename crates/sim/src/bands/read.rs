@@ -1,6 +1,6 @@
 //! What can be read from runs: the words in which the declarations speak.
 
-use weirgate_experiment::{Part, PhaseVerdict, ResourceUse};
+use weirgate_verdict::{Part, PhaseVerdict, ResourceUse};
 
 use super::play::Played;
 

@@ -5,7 +5,7 @@
 //! the measure, it is played beside it with the same seeds, so that the target holds on whatever cluster the experiment
 //! has.
 
-use weirgate_experiment::Part;
+use weirgate_verdict::Part;
 
 use super::Figure;
 use super::play::{Play, Played};

@@ -1,16 +1,15 @@
 //! One request, from its sending to its end: the calls of the engine in their order.
 
-use weirgate_config::TrafficClass;
+use weirgate_emulator::computer::Work;
 use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, Shed, TemplateId, Ticket, Verdict};
+use weirgate_experiment::traffic::visits::{Then, VisitId};
+use weirgate_experiment::traffic::{Draw, Event, NOBODY};
+use weirgate_experiment::{Fate, TrafficClass};
 
 use super::{CHECK, Driver, Errand, Message, News, Sources, record};
 use crate::late::{Deadline, Limit};
 use crate::machine::Reception;
 use crate::requests::{Place, Request};
-use weirgate_emulator::computer::Work;
-use weirgate_experiment::Fate;
-use weirgate_experiment::traffic::visits::{Then, VisitId};
-use weirgate_experiment::traffic::{Draw, Event, NOBODY};
 
 /// No client turns around faster: a round trip in a local network. It also keeps a user who never thinks
 /// from asking for ever at one instant.

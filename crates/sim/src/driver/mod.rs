@@ -17,8 +17,15 @@ mod trouble;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use weirgate_config::{Experiment, TrafficClass};
+use pages::Table;
+use reserves::Managed;
 use weirgate_engine::{Admit, ClassId, Engine, InvalidPolicy, LoadSource, NodeId, ServerLoad, Time};
+use weirgate_experiment::random::{Purpose, generator, seed_for};
+use weirgate_experiment::traffic::visits::{VisitId, Visits};
+use weirgate_experiment::traffic::{Event, Stream};
+use weirgate_experiment::{
+    Beliefs, Experiment, Fate, Idle, IdleMeter, Record, Run, Sample, TrafficClass, Turn, Violation, turns,
+};
 
 use crate::agenda::{Agenda, Errands};
 use crate::checks::Checks;
@@ -26,12 +33,6 @@ use crate::health::Watch;
 use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
-use pages::Table;
-use reserves::Managed;
-use weirgate_experiment::random::{Purpose, generator, seed_for};
-use weirgate_experiment::traffic::visits::{VisitId, Visits};
-use weirgate_experiment::traffic::{Event, Stream};
-use weirgate_experiment::{Beliefs, Fate, Idle, IdleMeter, Record, Run, Sample, Turn, Violation, turns};
 
 /// Between two samples: a quarter of the two-second windows in which guarantees are read.
 const SAMPLE_EVERY: u64 = 500_000_000;

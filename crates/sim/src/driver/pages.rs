@@ -12,9 +12,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weirgate_config::{Experiment, PageTable};
+use weirgate_config::PageTable;
 use weirgate_engine::Demand;
-use weirgate_experiment::Belief;
+use weirgate_experiment::{Belief, Experiment};
 use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Study};
 
 use super::{Driver, Errand};

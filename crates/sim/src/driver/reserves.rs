@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use weirgate_config::{CpuReserves, Experiment};
+use weirgate_experiment::{CpuReserves, Experiment};
 use weirgate_reserves::{Coordinator, Settings, Tracker, solve};
 
 use super::{Driver, Errand};
@@ -30,7 +30,7 @@ impl Managed {
         let CpuReserves { shares, manager } = experiment.reserves.as_ref()?;
         let manager = (*manager)?;
         let idle = vec![0; shares.len()];
-        let tracker = |machine: &weirgate_config::Machine| {
+        let tracker = |machine: &weirgate_experiment::Machine| {
             let cpus = f64::from(machine.cpus) * f64::from(machine.servers) * machine.speed;
             Tracker::new(Duration::ZERO, cpus, shares, &idle)
         };

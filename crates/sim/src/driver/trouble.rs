@@ -5,14 +5,13 @@
 
 use std::time::Duration;
 
-use weirgate_config::FaultKind;
 use weirgate_emulator::computer::Work;
 use weirgate_engine::{NodeEvent, NodeId};
+use weirgate_experiment::{Change, FaultKind, Turn, condition};
 
 use super::{CHECK, Driver, Errand, Message, News, Sources, nanos};
 use crate::machine::Reception;
 use crate::requests::Place;
-use weirgate_experiment::{Change, Turn, condition};
 
 impl Driver<'_> {
     /// A fault begins or ends, or a machine has another speed.

@@ -7,9 +7,8 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use weirgate_config::{Experiment, TrafficClass};
 use weirgate_engine::{LoadControl, Policy, Precedence};
-use weirgate_experiment::Run;
+use weirgate_experiment::{Experiment, Run, TrafficClass};
 
 use super::resources::RESOURCES;
 

@@ -1,7 +1,7 @@
 //! Draws of a scenario: a seeded generator with the few shapes that scenarios need.
 
-use weirgate_config::Distribution;
 use weirgate_emulator::random::Random;
+use weirgate_experiment::Distribution;
 
 /// A seeded source of choices. The same seed gives the same choices on every machine.
 pub(super) struct Draw(Random);

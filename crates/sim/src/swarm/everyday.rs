@@ -6,8 +6,8 @@
 //! within the worker slots (see `figures`). And no node is given up for being slow, as a timeout of twice a short limit
 //! would cut what is long.
 
-use weirgate_config::FaultKind;
 use weirgate_engine::Statistic;
+use weirgate_experiment::FaultKind;
 
 use super::draw::Draw;
 use super::family::Family;

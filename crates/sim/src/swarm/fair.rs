@@ -23,8 +23,7 @@
 
 use std::ops::Range;
 
-use weirgate_config::Experiment;
-use weirgate_experiment::{Run, Sample};
+use weirgate_experiment::{Experiment, Run, Sample};
 
 use super::backlog::{Backlog, Domain};
 use super::outcome::Lapse;
@@ -103,7 +102,7 @@ pub(super) fn broken(experiment: &Experiment, run: &Run) -> Vec<Broken> {
 /// The part of a phase that is looked at, in nanoseconds.
 fn stretch(experiment: &Experiment, phase: usize) -> Range<u64> {
     let from = experiment.phase_from(phase);
-    let lasting = |fault: &&weirgate_config::Fault| fault.until.is_some_and(|until| until <= from);
+    let lasting = |fault: &&weirgate_experiment::Fault| fault.until.is_some_and(|until| until <= from);
     let before = experiment.faults.iter().filter(lasting).filter_map(|fault| fault.until).max();
     let returned = before.map_or(0.0, |until| until.as_secs_f64() + RETURNS);
     let begin = (from + experiment.settle).as_secs_f64().max(returned);

@@ -4,8 +4,8 @@
 //! CPU times are scaled so that the first phase has the drawn rate; guarantees follow from both; limits
 //! come last, from what an unloaded and a fully owed cluster would need.
 
-use weirgate_config::Distribution;
 use weirgate_engine::Statistic;
+use weirgate_experiment::Distribution;
 
 use super::draw::Draw;
 use super::rule::{MOST_OWED, declared_cpu};

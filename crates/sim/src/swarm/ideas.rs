@@ -3,8 +3,8 @@
 //! Every scenario starts as a plain one (machines alike, one pool, two to six classes most of which keep to their
 //! guarantee), and its family makes one thing difficult.
 
-use weirgate_config::{FaultKind, Thrashing};
 use weirgate_engine::Statistic;
+use weirgate_experiment::{FaultKind, Thrashing};
 
 use super::draw::Draw;
 use super::everyday;

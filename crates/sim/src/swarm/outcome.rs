@@ -3,16 +3,17 @@
 use std::panic::catch_unwind;
 
 use serde::Serialize;
-use weirgate_config::{Errors, Override};
+use weirgate_config::Errors;
 use weirgate_engine::LoadControl;
+use weirgate_experiment::Run;
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_verdict::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
 
 use super::fair::broken;
 use super::family::Family;
 use super::starved::starved;
 use super::{Scenario, scenario_of};
 use crate::run;
-use weirgate_experiment::Run;
-use weirgate_experiment::{ClassVerdict, Kind, Miss, PhaseVerdict, Verdict, ViolationFound, judge};
 
 /// Largest share of wrong sheds among the requests of classes that keep to their guarantee.
 const MOST_WRONG: f64 = 0.005;

@@ -11,7 +11,7 @@
 //! every judged phase and for every set of pools. So this family takes no turn among the others, whose scenarios have
 //! no page table.
 
-use weirgate_config::FaultKind;
+use weirgate_experiment::FaultKind;
 
 use super::draw::Draw;
 use super::rule::MOST_OWED;

@@ -6,7 +6,7 @@
 //! declared is owed its capacity, not its rate. The judge says what is declared of the CPU. Looking at every set of
 //! pools is Hall's condition: it holds iff work can be split over shared machines so that everything fits.
 
-use weirgate_config::{DemandFrom, Experiment, FaultKind, TrafficClass};
+use weirgate_experiment::{DemandFrom, Experiment, FaultKind, TrafficClass};
 
 /// Most work that scenarios owe, as a share of the capacity. The rest is room for queueing: at more, limits of
 /// four times the unloaded p95 cannot be held by any order of service.

@@ -5,8 +5,8 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Distribution, FaultKind, Thrashing};
 use weirgate_engine::Statistic;
+use weirgate_experiment::{Distribution, FaultKind, Thrashing};
 
 use super::rule::Usable as _;
 

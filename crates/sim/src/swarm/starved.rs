@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use weirgate_config::{Experiment, TrafficClass};
+use weirgate_experiment::{Experiment, Fate, Record, Run, TrafficClass};
 
 use super::rule::Usable as _;
-use weirgate_experiment::{Fate, Record, Run};
 
 /// How long a class may be at zero after the cause has ended.
 const MOST: Duration = Duration::from_secs(1);
@@ -98,7 +97,7 @@ fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -
 /// Is no machine impaired in this phase, and does the phase count?
 pub(super) fn is_sound(experiment: &Experiment, phase: usize) -> bool {
     let (from, until) = (experiment.phase_from(phase), experiment.phases[phase].until);
-    let impairs = |fault: &&weirgate_config::Fault| fault.kind.usable() < 1.0;
+    let impairs = |fault: &&weirgate_experiment::Fault| fault.kind.usable() < 1.0;
     let mut during = experiment.faults.iter().filter(|f| f.at < until && f.until.is_none_or(|end| end > from));
     experiment.phases[phase].judged && !during.any(|fault| impairs(&fault))
 }

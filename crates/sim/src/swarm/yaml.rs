@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use weirgate_config::{Distribution, FaultKind};
 use weirgate_engine::Statistic;
+use weirgate_experiment::{Distribution, FaultKind};
 
 use super::family::Family;
 use super::figures::Figures;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use weirgate_config::{
+use weirgate_experiment::{
     Arrivals, DemandFrom, Distribution, Experiment, Fault, FaultKind, Machine, Phase, Profile, Source, Traffic,
     TrafficClass,
 };
@@ -64,7 +64,7 @@ pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
         patience: None,
         retries: 0,
         retry_after: Distribution::Fixed(ms(100)),
-        request: weirgate_config::RequestShape::default(),
+        request: weirgate_experiment::RequestShape::default(),
     }
 }
 

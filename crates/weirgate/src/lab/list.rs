@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use weirgate_config::{is_experiment, load_experiment_file};
+use weirgate_experiment::{is_experiment, load_experiment_file};
 use weirgate_lab::gateways::Approach;
 use weirgate_lab::services;
 

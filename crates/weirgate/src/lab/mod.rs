@@ -13,11 +13,11 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use clap::{Args as ClapArgs, Subcommand};
-use weirgate_config::Override;
 use weirgate_gateway::access_log::rfc3339;
 use weirgate_lab::campaign::Campaign;
 use weirgate_lab::gateways::Approach;
 use weirgate_lab::trial::Cpus;
+use weirgate_spanned_yaml::overrides::Override;
 
 use crate::sim;
 

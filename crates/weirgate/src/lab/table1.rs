@@ -7,8 +7,8 @@
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
-use weirgate_experiment::report::Table;
 use weirgate_reserves::{Problem, solve};
+use weirgate_verdict::report::Table;
 
 use crate::exit;
 

@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weirgate_config::{MAX_CASE_BYTES, ReservesCase, parse_reserves_cases};
-use weirgate_experiment::report::Table;
 use weirgate_reserves::{Problem, Solution, is_sink, solve};
+use weirgate_verdict::report::Table;
 
 use crate::args::Format;
 use crate::exit;

@@ -52,7 +52,7 @@ pub(super) fn divide<'p>(pool: &Pool<'p>) -> Result<Vec<Vec<Server<'p>>>, String
 mod tests {
     use std::path::Path;
 
-    use weirgate_config::load_experiment_file;
+    use weirgate_experiment::load_experiment_file;
 
     use super::*;
     use crate::gateways::Setting;

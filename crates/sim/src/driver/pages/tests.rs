@@ -2,17 +2,16 @@
 
 use std::path::Path;
 
+use weirgate_experiment::IdleMeter;
 use weirgate_pages::Shares;
 
 use super::*;
-use weirgate_experiment::IdleMeter;
-
 use crate::driver::Driver;
 
 fn experiment(name: &str, changes: &[&str]) -> Experiment {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../experiments/{name}.yaml"));
     let changes: Vec<_> = changes.iter().map(|text| text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))).collect();
-    weirgate_config::load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
+    weirgate_experiment::load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
 /// Per kind of page (math, album, formula) what a request takes by the table after the first `phases`.

@@ -1,0 +1,102 @@
+//! The JSON Schema of a policy says the same as the decoder: the examples satisfy it, and it names every field.
+
+#[path = "support/schema.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde_json::{Value as Json, json};
+use support::{instance, names, read, repository, valid};
+use weirgate_config::schema;
+
+#[test]
+fn the_examples_satisfy_it() {
+    let schema = schema();
+    let files = std::fs::read_dir(repository().join("policies")).unwrap().map(|entry| entry.unwrap().path());
+    let examples: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect();
+    assert!(examples.len() >= 6);
+    for path in examples {
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(valid(&schema, &instance(&text), &schema), Ok(()), "{}", path.display());
+    }
+}
+
+#[test]
+fn it_refuses_what_the_decoder_refuses() {
+    let schema = schema();
+    for broken in [
+        "unknown-field",
+        "misplaced-field",
+        "missing-fields",
+        "missing-unit",
+        "wrong-unit",
+        "two-statistics",
+        "bad-switches",
+        "percentile-range",
+        "no-nodes",
+        "wrong-shapes",
+        "not-a-map",
+        "unknown-discipline",
+        "no-value",
+        "bad-names",
+    ] {
+        let text = read(&format!("policies/broken/{broken}.yaml"));
+        assert!(valid(&schema, &instance(&text), &schema).is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn the_reference_and_the_guide_name_every_field() {
+    let mut all = BTreeSet::new();
+    names(&schema(), &mut all);
+    assert!(all.len() > 60, "{all:?}");
+    let (reference, guide) = (read("policies/reference.yaml"), read("docs/guide/policy.md"));
+    for name in all {
+        assert!(reference.contains(&format!("{name}:")), "policies/reference.yaml does not name {name}");
+        assert!(guide.contains(&format!("`{name}`")), "docs/guide/policy.md does not name {name}");
+    }
+}
+
+#[test]
+fn the_guide_tells_every_default() {
+    fn collect(schema: &Json, found: &mut Vec<(String, Json)>) {
+        match schema {
+            Json::Object(object) => {
+                for (name, property) in object.get("properties").and_then(Json::as_object).into_iter().flatten() {
+                    found.extend(property.get("default").map(|default| (name.clone(), default.clone())));
+                }
+                object.values().for_each(|inner| collect(inner, found));
+            }
+            Json::Array(items) => items.iter().for_each(|inner| collect(inner, found)),
+            _ => {}
+        }
+    }
+    let mut defaults = Vec::new();
+    collect(&schema(), &mut defaults);
+    assert!(defaults.len() > 40);
+    let guide = read("docs/guide/policy.md");
+    for (name, default) in defaults {
+        // Records default to their own defaults; the body of a reply is a sentence.
+        let text = match &default {
+            Json::Object(_) => continue,
+            Json::String(text) => text.trim().to_owned(),
+            other => other.to_string(),
+        };
+        let row =
+            guide.lines().any(|line| line.starts_with(&format!("| `{name}` |")) && line.contains(&format!("`{text}`")));
+        assert!(row, "docs/guide/policy.md has no row for {name} with its default {text}");
+    }
+}
+
+#[test]
+fn fields_tell_what_they_are_for() {
+    let schema = schema();
+    assert_eq!(schema["title"], "Weirgate policy");
+    let limits = &schema["$defs"]["Limits"]["properties"];
+    assert_eq!(limits["headers"]["default"], json!(100));
+    assert_eq!(limits["head_bytes"]["default"], json!("64KiB"));
+    assert!(limits["head_bytes"]["description"].as_str().unwrap().contains("431"));
+    assert_eq!(schema["$defs"]["Class"]["required"], json!(["name"]));
+    assert_eq!(schema["$defs"]["Dispatch"]["anyOf"][1]["const"], "wrr");
+}

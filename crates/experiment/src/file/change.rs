@@ -1,0 +1,144 @@
+//! Figures that change over time: one figure, or a list of them with the instants from which they hold.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{At, Context, Decode, Defaulted, Required, StepName};
+use weirgate_spanned_yaml::errors::Complaint;
+use weirgate_spanned_yaml::record;
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Amount, Frequency, Moment, Speed};
+
+use super::demand::Demand;
+
+/// A figure over time, in the order of the file; at least one step.
+#[derive(Clone, Debug)]
+pub(crate) struct Changing<T>(pub(crate) Vec<At<Step<T>>>);
+
+/// From `at` on, after `over`, the figure is `figure`.
+#[derive(Clone, Debug)]
+pub(crate) struct Step<T> {
+    pub(crate) at: Moment,
+    pub(crate) over: Moment,
+    pub(crate) figure: T,
+}
+
+/// A figure that may change.
+pub(crate) trait Figure: Decode + JsonSchema {
+    /// The map in which it says from when on it holds.
+    type Map: Decode + JsonSchema;
+    /// Its field in that map.
+    const FIELD: &'static str;
+
+    /// What the map says; `None` if it lacks the figure, which was reported.
+    fn step(map: Self::Map) -> Option<Step<Self>>;
+}
+
+/// Declares the map of a figure.
+macro_rules! figure {
+    ($(#[doc = $about:literal])+ $Map:ident { $(#[doc = $doc:literal])+ $field:ident: $Figure:ident }) => {
+        record! {
+            $(#[doc = $about])+
+            pub(crate) struct $Map {
+                /// From when on, from the start of the run.
+                at: Defaulted<Moment> = "0s",
+                /// How long the change takes, in a straight line. A step by default.
+                over: Defaulted<Moment> = "0s",
+                $(#[doc = $doc])+
+                $field: Required<$Figure>,
+            }
+        }
+
+        impl Figure for $Figure {
+            type Map = $Map;
+            const FIELD: &'static str = stringify!($field);
+
+            fn step(map: $Map) -> Option<Step<$Figure>> {
+                Some(Step { at: *map.at.get(), over: *map.over.get(), figure: map.$field.value.0? })
+            }
+        }
+    };
+}
+
+figure! {
+    /// A rate from an instant on.
+    RateFrom {
+        /// Mean requests per second.
+        rate: Frequency
+    }
+}
+
+figure! {
+    /// A number of users from an instant on.
+    UsersFrom {
+        /// How many.
+        users: Amount
+    }
+}
+
+figure! {
+    /// A demand from an instant on.
+    DemandFrom {
+        /// What a request takes.
+        demand: Demand
+    }
+}
+
+figure! {
+    /// A speed from an instant on.
+    SpeedFrom {
+        /// As a multiple of a nominal CPU.
+        speed: Speed
+    }
+}
+
+impl<T: Figure> Step<T> {
+    /// Either form: the figure alone, which holds from the start, or its map.
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        let own = |key: &str| key == "at" || key == "over" || key == T::FIELD;
+        match &node.value {
+            Value::Map(entries) if entries.iter().any(|entry| own(&entry.key)) => {
+                T::Map::decode(node, cx).and_then(T::step)
+            }
+            _ => T::decode(node, cx).map(|figure| Step { at: START, over: START, figure }),
+        }
+    }
+}
+
+/// The start of the run.
+const START: Moment = Moment(std::time::Duration::ZERO);
+
+impl<T: Figure> Decode for Changing<T> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        let one = |node: &Node, cx: &mut Context| {
+            let before = cx.problems.reports();
+            let value = Step::decode(node, cx)?;
+            Some(At { value, mark: cx.here(), bad: cx.problems.reports() > before, given: true })
+        };
+        let Value::List(nodes) = &node.value else { return one(node, cx).map(|step| Changing(vec![step])) };
+        if nodes.is_empty() {
+            cx.complain(Complaint::new("this list is empty", "give it at least one item"));
+            return None;
+        }
+        let mut steps = Vec::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            steps.extend(cx.within(StepName::Index(index), node.place, |cx| one(node, cx)).0);
+        }
+        Some(Changing(steps))
+    }
+}
+
+impl<T: Figure> JsonSchema for Changing<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Changing_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = json_schema!({ "anyOf": [generator.subschema_for::<T>(), generator.subschema_for::<T::Map>()] });
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+}

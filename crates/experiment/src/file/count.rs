@@ -1,0 +1,118 @@
+//! Whole numbers that are drawn: how many pages a client asks for, how many objects a page has.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use weirgate_spanned_yaml::decode::{Context, Decode, FromText as _, Optional, Required};
+use weirgate_spanned_yaml::errors::Complaint;
+use weirgate_spanned_yaml::record;
+use weirgate_spanned_yaml::tree::{Node, Value};
+use weirgate_spanned_yaml::unit::{Amount, Count, Whole};
+
+use crate::distribution::Counts;
+
+/// A distribution of whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Numbers(pub(crate) Counts);
+
+record! {
+    /// A distribution of whole numbers: exactly one of the fields. A number alone is always the same.
+    pub(crate) struct NumbersForm {
+        /// Pareto, rounded down: the objects of SURGE's pages are `{ shape: 2.43, least: 1, most: 100 }`.
+        pareto: Optional<ParetoNumbersForm>,
+        /// Inverse Gaussian, rounded: how far people surf.
+        inverse_gaussian: Optional<InverseGaussianForm>,
+    }
+}
+
+record! {
+    /// A Pareto distribution of whole numbers.
+    pub(crate) struct ParetoNumbersForm {
+        /// α, more than 0: the smaller, the heavier the tail.
+        shape: Required<Amount>,
+        /// The smallest.
+        least: Required<Count>,
+        /// The largest: what would be more is this many.
+        most: Required<Count>,
+    }
+}
+
+record! {
+    /// An inverse Gaussian distribution of whole numbers from 1 on.
+    pub(crate) struct InverseGaussianForm {
+        /// µ, more than 0.
+        mean: Required<Amount>,
+        /// λ, more than 0: the larger, the nearer to the mean.
+        shape: Required<Amount>,
+        /// The largest: what would be more is this many.
+        most: Required<Count>,
+    }
+}
+
+const NUMBERS: &str = "a number such as `8`, `{ pareto: … }` or `{ inverse_gaussian: … }`";
+
+impl NumbersForm {
+    fn counts(&self, cx: &mut Context) -> Option<Counts> {
+        if let Some(form) = self.pareto.get() {
+            let (&Amount(shape), &Count(least)) = (form.shape.get()?, form.least.get()?);
+            let &Count(most) = form.most.get()?;
+            if shape <= 0.0 {
+                cx.fail(form.shape.mark, Complaint::new("there is no such tail", "write more than 0"));
+            }
+            if most < least {
+                let what = format!("at most {most} are less than at least {least}");
+                cx.fail(form.most.mark, Complaint::new(what, "write `most` not smaller than `least`"));
+            }
+            return (shape > 0.0 && most >= least).then_some(Counts::Pareto { shape, least, most });
+        }
+        let form = self.inverse_gaussian.get()?;
+        let (&Amount(mean), &Amount(shape), &Count(most)) = (form.mean.get()?, form.shape.get()?, form.most.get()?);
+        for (figure, mark) in [(mean, form.mean.mark), (shape, form.shape.mark)] {
+            if figure <= 0.0 {
+                cx.fail(mark, Complaint::new("there is no such distribution", "write more than 0"));
+            }
+        }
+        (mean > 0.0 && shape > 0.0).then_some(Counts::InverseGaussian { mean, shape, most })
+    }
+}
+
+impl Decode for Numbers {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) => match Whole::from_text(text) {
+                Ok(Whole(count)) => Some(Numbers(Counts::Fixed(count))),
+                Err(complaint) => {
+                    cx.complain(complaint);
+                    None
+                }
+            },
+            Value::Map(_) => {
+                let before = cx.problems.reports();
+                let form = NumbersForm::decode(node, cx)?;
+                if form.pareto.given != form.inverse_gaussian.given {
+                    return form.counts(cx).map(Numbers);
+                }
+                if cx.problems.reports() == before {
+                    let mend = "give it `pareto:` or `inverse_gaussian:`";
+                    cx.complain(Complaint::new("one distribution is needed here", mend));
+                }
+                None
+            }
+            _ => {
+                cx.mismatch(NUMBERS, node);
+                None
+            }
+        }
+    }
+}
+
+impl JsonSchema for Numbers {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Numbers".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "A distribution of whole numbers; a number alone is always the same.",
+            "anyOf": [generator.subschema_for::<Whole>(), generator.subschema_for::<NumbersForm>()],
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! An experiment file, from its text to the experiment.
+//!
+//! The policy may be in the file or in one of its own; then that file's tree is put in its place. Overrides change
+//! the tree before anything is decoded.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use weirgate_config::embed::{POLICY, elsewhere, warn_if_infeasible, with_page_table};
+use weirgate_spanned_yaml::decode::{Context, Decode};
+use weirgate_spanned_yaml::errors::{Errors, Problem, Problems, SourceId, warning_lines};
+use weirgate_spanned_yaml::overrides::Override;
+use weirgate_spanned_yaml::read::{included, read_bounded, sound_text, unreadable};
+use weirgate_spanned_yaml::tree::{self, Entry, Kind, Node, Tree, Value};
+
+use crate::experiment::Experiment;
+use crate::file::ExperimentFile;
+use crate::resolve::resolve_experiment;
+
+/// An experiment file.
+const EXPERIMENT: Kind = Kind {
+    name: "an experiment",
+    least: "write at least `policy:`, `traffic:` and `phases:`",
+    too_long: "put long traffic into a `trace:`",
+    too_deep: "a policy needs twelve at most",
+};
+
+/// The same experiment under another discipline: `policy.discipline=D`.
+#[must_use]
+pub fn under_discipline(discipline: &str) -> Override {
+    Override::new("policy.discipline", discipline)
+}
+
+/// An experiment that can run.
+#[derive(Clone, Debug)]
+pub struct LoadedExperiment {
+    /// What is run.
+    pub experiment: Experiment,
+    /// What one should know all the same, in the order of the file.
+    pub warnings: Vec<Problem>,
+}
+
+impl LoadedExperiment {
+    /// The warnings as lines for people: `file:line:column: warning: …`.
+    #[must_use]
+    pub fn warning_lines(&self, file: &str) -> Vec<String> {
+        warning_lines(&self.warnings, file)
+    }
+}
+
+/// The trees of an experiment's policies, with `overrides` and what an experiment's policy may leave out.
+pub(crate) struct Written {
+    /// That of the policy under test.
+    pub(crate) first: Rc<Node>,
+    /// Those of [`Experiment::reloads`], in their order.
+    pub(crate) others: Vec<Rc<Node>>,
+}
+
+/// Reads the experiment file at `path`, at most 16 MiB of it, with `overrides` in it.
+///
+/// # Errors
+/// As [`load_experiment`], what the system says if it cannot be read, and the place of the first byte that is not
+/// UTF-8.
+pub fn load_experiment_file(path: &Path, overrides: &[Override]) -> Result<LoadedExperiment, Errors> {
+    load_with_policies(path, overrides).map(|(loaded, _)| loaded)
+}
+
+/// The experiment in the file at `path`, and its policies as they are written.
+pub(crate) fn load_with_policies(path: &Path, overrides: &[Override]) -> Result<(LoadedExperiment, Written), Errors> {
+    let name = path.display().to_string();
+    let bytes = read_bounded(path).map_err(|error| unreadable(&name, format!("cannot be read: {error}"), ""))?;
+    let text = sound_text(&name, &bytes)?;
+    load(&name, text, path.parent().unwrap_or(Path::new("")), overrides)
+}
+
+/// Fields at the top of an experiment that no policy has.
+const FIELDS: [&str; 3] = ["machines", "traffic", "phases"];
+
+/// Is `text` meant as an experiment: has its top a field that only experiments have? Sound it need not be, but for
+/// its YAML.
+#[must_use]
+pub fn is_experiment(text: &str) -> bool {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut Problems::default());
+    let Some(Value::Map(entries)) = tree.as_ref().map(|tree| &tree.root.value) else { return false };
+    entries.iter().any(|entry| FIELDS.contains(&&*entry.key))
+}
+
+/// Reads the experiment in `text`. `name` is what errors call the file; without folder and extension it is the
+/// experiment's name. Paths in the experiment are looked for in `base_dir`. `overrides` are put in one after the other,
+/// those of the whole policy first.
+///
+/// # Errors
+/// Everything that is wrong with it, also in its policy file and in `overrides`. After a YAML syntax error nothing
+/// can be read, so that comes alone.
+pub fn load_experiment(
+    name: &str,
+    text: &str,
+    base_dir: &Path,
+    overrides: &[Override],
+) -> Result<LoadedExperiment, Errors> {
+    load(name, text, base_dir, overrides).map(|(loaded, _)| loaded)
+}
+
+fn load(
+    name: &str,
+    text: &str,
+    base_dir: &Path,
+    overrides: &[Override],
+) -> Result<(LoadedExperiment, Written), Errors> {
+    let mut problems = Problems::default();
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let tree = tree::parse(text, EXPERIMENT, SourceId::FILE, &mut problems);
+    let tree = tree.map(|tree| assemble(tree, base_dir, overrides, &mut problems));
+    let (tree, variant) = tree.map_or((None, None), |(tree, variant)| (Some(tree), variant));
+    let mut cx = Context::new(problems, tree.as_ref().map_or(0, |tree| tree.nodes), elsewhere);
+    let experiment = tree.and_then(|tree| {
+        let file = ExperimentFile::decode(&tree.root, &mut cx).filter(|_| !cx.exhausted())?;
+        let written = written(&tree.root, &file);
+        drop(tree);
+        let policy = file.policy.get().and_then(|policy| policy.0.resolve(&mut cx));
+        if let Some(policy) = &policy {
+            warn_if_infeasible(policy, &mut cx);
+        }
+        let stem = Path::new(name).file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        let mut experiment = resolve_experiment(&file, policy, &stem, base_dir, &mut cx)?;
+        if let Some(variant) = variant {
+            experiment.site.policy.discipline.name = variant.as_ref().into();
+            for reload in &mut experiment.reloads {
+                reload.policy.discipline.name = variant.as_ref().into();
+            }
+        }
+        Some((experiment, written?))
+    });
+    match experiment {
+        Some((experiment, written)) if cx.problems.reports() == 0 => {
+            Ok((LoadedExperiment { experiment, warnings: cx.warnings.into_sorted() }, written))
+        }
+        _ => Err(cx.problems.into_errors(name).unwrap_or_else(|| {
+            unreadable(name, "the experiment cannot be used".to_owned(), "report this file: its error was lost")
+        })),
+    }
+}
+
+/// The policies of an experiment as they are written.
+fn written(root: &Node, file: &ExperimentFile) -> Option<Written> {
+    let list = root.field("faults").map(|faults| &faults.value);
+    let nodes: &[Rc<Node>] = if let Some(Value::List(items)) = list { items } else { &[] };
+    let forms = file.faults.get().map_or(&[][..], Vec::as_slice);
+    let others = nodes
+        .iter()
+        .zip(forms)
+        .filter_map(|(node, form)| Some((form.value.at.get()?.0, node.field("policy").map(Rc::clone)?)));
+    let mut others: Vec<(Duration, Rc<Node>)> = others.collect();
+    others.sort_by_key(|(at, _)| *at);
+    let first = root.field("policy").map(Rc::clone)?;
+    Some(Written { first, others: others.into_iter().map(|(_, policy)| policy).collect() })
+}
+
+/// The tree with its policy file in place, overridden, and with what an experiment's policy may leave out; the name of
+/// its discipline, if that is one of the experiment's own `disciplines`.
+fn assemble(tree: Tree, folder: &Path, overrides: &[Override], problems: &mut Problems) -> (Tree, Option<Rc<str>>) {
+    let Tree { mut root, mut nodes } = tree;
+    let (whole, parts): (Vec<_>, Vec<_>) = overrides.iter().partition(|o| o.replaces("policy"));
+    for change in whole {
+        root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
+    }
+    root = with_policies(&root, |policy| match &policy.value {
+        Value::Text(path) => Some(included(path, policy.place, folder, (POLICY, "policy"), &mut nodes, problems)),
+        _ => None,
+    });
+    for change in parts {
+        root = change.apply(&root, &mut nodes, problems).unwrap_or(root);
+    }
+    let variant = variant(&root);
+    if let Some((_, meant)) = &variant {
+        root = with_policy(&root, |policy| with_field(policy, "discipline", meant));
+    }
+    root = with_policies(&root, |policy| with_page_table(policy, folder, &mut nodes, problems));
+    root = with_policies(&root, |policy| completed(policy, &mut nodes));
+    (Tree { root, nodes }, variant.map(|(name, _)| name))
+}
+
+/// The name that the policy gives its discipline and what it means, if `disciplines` has it.
+fn variant(root: &Node) -> Option<(Rc<str>, Rc<Node>)> {
+    let Value::Text(name) = &root.field("policy")?.field("discipline")?.value else { return None };
+    Some((Rc::clone(name), Rc::clone(root.field("disciplines")?.field(name)?)))
+}
+
+/// A map with another value of a field that it has.
+fn with_field(map: &Node, key: &str, value: &Rc<Node>) -> Option<Rc<Node>> {
+    let Value::Map(entries) = &map.value else { return None };
+    let mut entries = entries.clone();
+    entries.iter_mut().find(|entry| &*entry.key == key)?.node = Rc::clone(value);
+    Some(Rc::new(Node::new(map.place, Value::Map(entries))))
+}
+
+/// The tree with all its policies changed, also those that faults load.
+fn with_policies(root: &Rc<Node>, mut change: impl FnMut(&Node) -> Option<Rc<Node>>) -> Rc<Node> {
+    let root = with_policy(root, &mut change);
+    let Some(faults) = root.field("faults") else { return root };
+    let Value::List(items) = &faults.value else { return root };
+    if items.iter().all(|fault| fault.field("policy").is_none()) {
+        return root;
+    }
+    let items = items.iter().map(|fault| with_policy(fault, &mut change)).collect();
+    let faults = Rc::new(Node::new(faults.place, Value::List(items)));
+    with_field(&root, "faults", &faults).unwrap_or(root)
+}
+
+/// The tree with another policy, if `change` makes one.
+fn with_policy(root: &Rc<Node>, change: impl FnOnce(&Node) -> Option<Rc<Node>>) -> Rc<Node> {
+    let Value::Map(entries) = &root.value else { return Rc::clone(root) };
+    let Some(at) = entries.iter().position(|entry| &*entry.key == "policy") else { return Rc::clone(root) };
+    let Some(policy) = change(&entries[at].node) else { return Rc::clone(root) };
+    let mut entries = entries.clone();
+    entries[at].node = policy;
+    Rc::new(Node::new(root.place, Value::Map(entries)))
+}
+
+/// The header by which requests of an experiment find a class without a `match`.
+const CLASS_HEADER: &str = "x-class";
+
+/// The policy with what an experiment may leave out: where clients connect, and how a class other than the last
+/// recognises its requests. `None` if nothing is missing.
+fn completed(policy: &Node, nodes: &mut usize) -> Option<Rc<Node>> {
+    let Value::Map(entries) = &policy.value else { return None };
+    let mut entries = entries.clone();
+    let has = |entries: &[Entry], key: &str| entries.iter().any(|entry| &*entry.key == key);
+    let entry = |key: &str, node: Node| Entry { key: key.into(), key_place: policy.place, node: Rc::new(node) };
+    if !has(&entries, "listen") {
+        // A port of the system's choice: nothing in an experiment is meant for others.
+        entries.push(entry("listen", Node::new(policy.place, Value::Text("127.0.0.1:0".into()))));
+        *nodes += 1;
+    }
+    if let Some(at) = entries.iter().position(|entry| &*entry.key == "classes")
+        && let Value::List(classes) = &entries[at].node.value
+    {
+        let mut classes = classes.clone();
+        let but_last = classes.len().saturating_sub(1);
+        for class in classes.iter_mut().take(but_last) {
+            let Value::Map(fields) = &class.value else { continue };
+            let name = fields.iter().find(|field| &*field.key == "name").map(|field| &field.node.value);
+            let Some(Value::Text(name)) = name else { continue };
+            if has(fields, "match") || has(fields, "per") {
+                continue;
+            }
+            let value = Node::new(class.place, Value::Text(Rc::clone(name)));
+            let header = Node::new(class.place, Value::Map(vec![entry(CLASS_HEADER, value)]));
+            let condition = Node::new(class.place, Value::Map(vec![entry("header", header)]));
+            let mut fields = fields.clone();
+            fields.push(entry("match", condition));
+            *nodes += 3;
+            *class = Rc::new(Node::new(class.place, Value::Map(fields)));
+        }
+        entries[at].node = Rc::new(Node::new(entries[at].node.place, Value::List(classes)));
+    }
+    Some(Rc::new(Node::new(policy.place, Value::Map(entries))))
+}
+
+/// The experiment of tests whose figures are known.
+#[cfg(test)]
+pub(crate) fn hand_made() -> Experiment {
+    let text = include_str!("../tests/hand-made.yaml");
+    let loaded = load_experiment("hand-made.yaml", text, Path::new(""), &[]);
+    loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
+}

@@ -1,0 +1,63 @@
+//! The JSON Schema of an experiment says the same as the decoder: the experiments satisfy it, and the guide names
+//! every field.
+
+#[path = "../../config/tests/support/schema.rs"]
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use support::{instance, names, read, repository, valid};
+use weirgate_config::schema;
+use weirgate_experiment::experiment_schema;
+
+#[test]
+fn every_experiment_satisfies_its_schema() {
+    let schema = experiment_schema();
+    assert_eq!(schema["title"], "Weirgate experiment");
+    let files = std::fs::read_dir(repository().join("experiments")).unwrap().map(|entry| entry.unwrap().path());
+    let experiments: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "yaml")).collect();
+    assert!(experiments.len() >= 18);
+    for path in experiments {
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(valid(&schema, &instance(&text), &schema), Ok(()), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_schema_of_experiments_refuses_what_the_decoder_refuses() {
+    let schema = experiment_schema();
+    for broken in
+        ["bad-bursts", "bad-demand", "bad-machines", "missing-fields", "phases-out-of-order", "unknown-fields"]
+    {
+        let text = read(&format!("experiments/broken/{broken}.yaml"));
+        assert!(valid(&schema, &instance(&text), &schema).is_err(), "{broken}");
+    }
+}
+
+#[test]
+fn the_guide_to_experiments_names_every_field_with_its_default() {
+    // The policy has a guide of its own.
+    let (mut own, mut policy) = (BTreeSet::new(), BTreeSet::new());
+    names(&experiment_schema(), &mut own);
+    names(&schema(), &mut policy);
+    let guide = read("docs/guide/experiments.md");
+    let own: Vec<&String> = own.difference(&policy).collect();
+    assert!(own.len() > 30, "{own:?}");
+    for name in own {
+        assert!(guide.contains(&format!("`{name}`")), "docs/guide/experiments.md does not name {name}");
+    }
+    let schema = experiment_schema();
+    for record in
+        ["ExperimentFile", "MachineForm", "PhaseForm", "FaultForm", "PublishedForm", "TrafficForm", "RateFrom"]
+    {
+        let record = if record == "ExperimentFile" { &schema } else { &schema["$defs"][record] };
+        for (name, property) in record["properties"].as_object().expect("a record") {
+            let Some(default) = property.get("default") else { continue };
+            let default = default.as_str().map_or_else(|| default.to_string(), str::to_owned);
+            let tells =
+                |line: &str| line.starts_with(&format!("| `{name}` |")) && line.contains(&format!("`{default}`"));
+            assert!(guide.lines().any(tells), "the guide has no row for {name} with its default {default}");
+        }
+    }
+}

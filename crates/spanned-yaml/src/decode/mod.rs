@@ -1,0 +1,222 @@
+//! From the marked tree to typed file structs, with all errors at once.
+//!
+//! A derived deserialiser stops at the first error and knows no places. Here every part is decoded
+//! for itself: a part that is wrong is reported and left out, flagged [`At::bad`], and its neighbours go
+//! on. So the semantic checks can run over what is sound and stay silent about what is not.
+//!
+//! The macros [`record!`] and [`words!`] are the single description of the file format: one
+//! declaration is the struct, its decoder and its JSON Schema with documentation and default.
+
+mod record;
+mod shape;
+mod words;
+
+use std::rc::Rc;
+
+use crate::errors::{Complaint, Place, Problem, Problems, Source, key_name, quoted};
+use crate::tree::{Node, Value};
+
+pub use record::{At, Defaulted, Fields, Optional, RecordSchema, Required, field_name};
+pub use shape::{Named, OneOrMany, Switch};
+pub use words::unknown_word;
+
+/// Most parts that aliases may add to what the file itself has, a million: 100,000 classes may share ten
+/// each, and the memory that a hostile file can claim stays in the hundreds of megabytes.
+const MAX_ALIASED: usize = 1 << 20;
+
+/// A type that a node of the file can hold.
+pub trait Decode: Sized {
+    /// `None` if nothing can be made of it; then at least one problem was reported. Parts that are
+    /// wrong are reported as well and left out of the result.
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self>;
+}
+
+/// A type that is written as one word, number or text.
+pub trait FromText: Sized {
+    /// What is expected, as in "expected `EXPECTED`".
+    const EXPECTED: &'static str;
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong and how to mend it.
+    fn from_text(text: &str) -> Result<Self, Complaint>;
+}
+
+impl<T: FromText> Decode for T {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Value::Text(text) = &node.value else {
+            cx.mismatch(T::EXPECTED, node);
+            return None;
+        };
+        T::from_text(text).map_err(|complaint| cx.complain(complaint)).ok()
+    }
+}
+
+/// Names a decoded part: its place and its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(u32);
+
+#[derive(Debug)]
+struct Step {
+    parent: Mark,
+    name: StepName,
+    place: Place,
+}
+
+/// A step of the path to a part of the file.
+#[derive(Clone, Debug)]
+pub enum StepName {
+    /// The whole file.
+    Root,
+    /// A field of a record.
+    Field(&'static str),
+    /// A key of the operator's choice.
+    Key(Rc<str>),
+    /// An item of a list, counted from 0.
+    Index(usize),
+}
+
+/// Where the decoder is, and what it found wrong.
+#[derive(Debug)]
+pub struct Context {
+    steps: Vec<Step>,
+    current: Mark,
+    most_steps: usize,
+    hints: Hints,
+    /// Everything that is wrong so far.
+    pub problems: Problems,
+    /// Everything that is sound but worth knowing.
+    pub warnings: Problems,
+}
+
+/// Finds the hint for a field that a map with the fields of the first argument does not have, if there is a better
+/// one than the nearest spelling.
+pub type Hints = fn(&[&str], &str) -> Option<&'static str>;
+
+impl Context {
+    /// For a tree of `nodes` nodes.
+    pub fn new(problems: Problems, nodes: usize, hints: Hints) -> Context {
+        let root = Step { parent: Mark(0), name: StepName::Root, place: Place::new(1, 1) };
+        // A part may take two steps, one for its key and one for its value.
+        let most_steps = 2 * nodes + MAX_ALIASED;
+        Context {
+            steps: vec![root],
+            current: Mark(0),
+            most_steps,
+            hints,
+            warnings: problems.of_same_sources(),
+            problems,
+        }
+    }
+
+    /// Is there too much to decode, which was reported.
+    pub fn exhausted(&self) -> bool {
+        self.steps.len() >= self.most_steps
+    }
+
+    /// The hint for the unknown `field` of a map with the fields `known`.
+    fn hint(&self, known: &[&str], field: &str) -> Option<&'static str> {
+        (self.hints)(known, field)
+    }
+
+    /// Runs `f` one step deeper. `None` if there are too many nodes, which is reported once.
+    pub fn within<T>(
+        &mut self,
+        name: StepName,
+        place: Place,
+        f: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> (Option<T>, Mark) {
+        if self.exhausted() {
+            let what = "aliases multiply the file by more than a million parts".to_owned();
+            let mend = "use fewer aliases, or a template instead of many classes".to_owned();
+            self.problems.add(Problem { source: None, place: None, path: String::new(), what, mend });
+            return (None, self.current);
+        }
+        // A file of 16 MiB has fewer nodes than bytes, so the bound fits 32 bits.
+        let mark = Mark(self.steps.len() as u32);
+        let parent = std::mem::replace(&mut self.current, mark);
+        self.steps.push(Step { parent, name, place });
+        let value = f(self);
+        self.current = parent;
+        (value, mark)
+    }
+
+    /// Where the decoder is.
+    pub fn here(&self) -> Mark {
+        self.current
+    }
+
+    /// Reports a problem where the decoder is.
+    pub fn complain(&mut self, complaint: Complaint) {
+        self.fail(self.current, complaint);
+    }
+
+    /// Reports that `node` is not what is expected.
+    pub fn mismatch(&mut self, expected: &str, node: &Node) {
+        let complaint = match node.value {
+            Value::Null => {
+                Complaint::new("this has no value", format!("give it {expected}, or remove the line for its default"))
+            }
+            Value::Wrong => return self.problems.known(),
+            Value::Text(ref text) => {
+                Complaint::new(format!("{} is a single value", quoted(text)), format!("write {expected}"))
+            }
+            Value::List(_) => Complaint::new("this is a list", format!("write {expected}")),
+            Value::Map(_) => Complaint::new("this is a map", format!("write {expected}")),
+        };
+        self.complain(complaint);
+    }
+
+    /// Reports a problem at `mark`.
+    pub fn fail(&mut self, mark: Mark, complaint: Complaint) {
+        let problem = self.problem(mark, None, complaint);
+        self.problems.add(problem);
+    }
+
+    /// Reports a problem of the field `name` of what is at `mark`, which the file need not have.
+    pub fn fail_in(&mut self, mark: Mark, name: &str, complaint: Complaint) {
+        let problem = self.problem(mark, Some(name), complaint);
+        self.problems.add(problem);
+    }
+
+    /// Warns about what is at `mark`.
+    pub fn warn(&mut self, mark: Mark, complaint: Complaint) {
+        let problem = self.problem(mark, None, complaint);
+        self.warnings.add(problem);
+    }
+
+    /// The place of what is at `mark`.
+    pub fn place(&self, mark: Mark) -> Place {
+        self.steps[mark.0 as usize].place
+    }
+
+    fn problem(&self, mark: Mark, field: Option<&str>, complaint: Complaint) -> Problem {
+        let mut names: Vec<String> = Vec::new();
+        names.extend(field.map(str::to_owned));
+        let mut at = mark;
+        loop {
+            let step = &self.steps[at.0 as usize];
+            let outside = self.steps[step.parent.0 as usize].place.source != step.place.source;
+            if outside && matches!(self.problems.source(step.place.source), Some(Source::File(_))) {
+                // The root of another file.
+                break;
+            }
+            match &step.name {
+                StepName::Root => break,
+                StepName::Field(name) => names.push((*name).to_owned()),
+                StepName::Key(key) => names.push(key_name(key)),
+                StepName::Index(index) => names.push(format!("[{index}]")),
+            }
+            at = step.parent;
+        }
+        let mut path = String::new();
+        for name in names.iter().rev() {
+            if !path.is_empty() && !name.starts_with('[') {
+                path.push('.');
+            }
+            path.push_str(name);
+        }
+        Problem { source: None, place: Some(self.place(mark)), path, what: complaint.what, mend: complaint.mend }
+    }
+}

@@ -1,0 +1,182 @@
+//! Shapes that the file uses in many places: one or a list, a map of names, something or `off`.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+
+use super::{At, Context, Decode, FromText, StepName};
+use crate::errors::{Complaint, quoted};
+use crate::tree::{Entry, Node, Value};
+
+/// One value or a list of them.
+#[derive(Clone, Debug)]
+pub struct OneOrMany<T>(pub Vec<At<T>>);
+
+impl<T: Decode> Decode for OneOrMany<T> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        if matches!(node.value, Value::List(_)) {
+            return Vec::decode(node, cx).map(OneOrMany);
+        }
+        let before = cx.problems.reports();
+        let value = T::decode(node, cx)?;
+        Some(OneOrMany(vec![At { value, mark: cx.here(), bad: cx.problems.reports() > before, given: true }]))
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for OneOrMany<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("OneOrMany_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let one = generator.subschema_for::<T>();
+        json_schema!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+}
+
+impl<T: Decode> Decode for Vec<At<T>> {
+    /// A list that is not empty. Items that are wrong are left out.
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Value::List(nodes) = &node.value else {
+            cx.mismatch("a list: each item on its own line behind `- `", node);
+            return None;
+        };
+        if nodes.is_empty() {
+            cx.complain(Complaint::new("this list is empty", "give it at least one item"));
+            return None;
+        }
+        let mut items = Vec::with_capacity(nodes.len());
+        for (index, node) in nodes.iter().enumerate() {
+            let before = cx.problems.reports();
+            let (value, mark) = cx.within(StepName::Index(index), node.place, |cx| T::decode(node, cx));
+            let bad = cx.problems.reports() > before;
+            items.extend(value.map(|value| At { value, mark, bad, given: true }));
+        }
+        Some(items)
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for At<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        T::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+}
+
+/// A map whose keys are names of the operator's choice, in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Named<K, T> {
+    /// The entries with a sound name, in the order of the file.
+    pub items: Vec<NamedItem<K, T>>,
+    /// Every key was a name; those that are not are left out.
+    pub complete: bool,
+}
+
+/// One of them. The value is `None` if nothing could be made of it.
+#[derive(Clone, Debug)]
+pub struct NamedItem<K, T> {
+    /// The name.
+    pub name: K,
+    /// Its value.
+    pub value: At<Option<T>>,
+}
+
+impl<K: FromText, T: Decode> Decode for Named<K, T> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        let Value::Map(entries) = &node.value else {
+            cx.mismatch("a map: `name: value`", node);
+            return None;
+        };
+        if entries.is_empty() {
+            cx.complain(Complaint::new("this map is empty", "give it at least one entry"));
+            return None;
+        }
+        let mut items = Vec::with_capacity(entries.len());
+        for Entry { key, key_place, node } in entries {
+            let name = match K::from_text(key) {
+                Ok(name) => Some(name),
+                Err(complaint) => {
+                    cx.within(StepName::Key(Rc::clone(key)), *key_place, |cx| {
+                        cx.complain(complaint);
+                        None::<()>
+                    });
+                    None
+                }
+            };
+            let before = cx.problems.reports();
+            let (value, mark) = cx.within(StepName::Key(Rc::clone(key)), node.place, |cx| T::decode(node, cx));
+            let bad = cx.problems.reports() > before;
+            items.extend(name.map(|name| NamedItem { name, value: At { value, mark, bad, given: true } }));
+        }
+        Some(Named { complete: items.len() == entries.len(), items })
+    }
+}
+
+impl<K, T: JsonSchema> JsonSchema for Named<K, T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Named_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "object", "additionalProperties": generator.subschema_for::<T>(), "minProperties": 1 })
+    }
+}
+
+/// Something that can be switched off with the word `off`.
+#[derive(Clone, Debug)]
+pub enum Switch<T> {
+    /// The word `off`.
+    Off,
+    /// Anything else.
+    On(T),
+}
+
+impl<T: Decode> Decode for Switch<T> {
+    fn decode(node: &Node, cx: &mut Context) -> Option<Self> {
+        match &node.value {
+            Value::Text(text) if &**text == "off" => Some(Switch::Off),
+            Value::Text(text) => {
+                let mend = match text.to_ascii_lowercase().as_str() {
+                    "false" | "no" | "none" | "never" | "disabled" | "off" => "write `off`",
+                    "true" | "yes" | "on" | "enabled" => {
+                        "write a map with its figures; what you leave out has its default"
+                    }
+                    _ => return T::decode(node, cx).map(Switch::On),
+                };
+                cx.complain(Complaint::new(format!("{} means nothing here", quoted(text)), mend));
+                None
+            }
+            _ => T::decode(node, cx).map(Switch::On),
+        }
+    }
+}
+
+impl<T: JsonSchema> JsonSchema for Switch<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Switch_{}", T::schema_name()).into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "anyOf": [{ "const": "off" }, generator.subschema_for::<T>()] })
+    }
+}

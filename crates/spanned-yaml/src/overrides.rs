@@ -1,0 +1,277 @@
+//! `--set path=value`: a value put into the tree of an experiment before it is decoded.
+//!
+//! So the value means what it would mean in the file, and everything that is checked there is checked here.
+
+use std::fmt;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use crate::errors::{Complaint, Place, Problem, Problems, Source, listed, nearest, quoted};
+use crate::tree::{self, Entry, Kind, Node, Value};
+
+/// The value of `--set`.
+const VALUE: Kind = Kind {
+    name: "a value",
+    least: "write `path=value`",
+    too_long: "write it into the file",
+    too_deep: "write it into the file",
+};
+
+/// A part of an experiment and the value that replaces it, as in `traffic.A.rate=800/s`.
+///
+/// A step of the path is a key, a number (items of a list count from 0), `*` for every item of a list, or
+/// what an item says of itself in `name`, `class`, `machine` or `address`. A step that has a dot or a bracket is
+/// written in quotation marks: `nodes."10.0.0.1:80".capacity`. The value is YAML in one line; `null` removes
+/// the part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Override {
+    path: String,
+    steps: Vec<String>,
+    value: String,
+}
+
+/// Why a text is no [`Override`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidOverride(Complaint);
+
+impl fmt::Display for InvalidOverride {
+    /// `what; mend`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.0.what, self.0.mend)
+    }
+}
+
+impl std::error::Error for InvalidOverride {}
+
+impl FromStr for Override {
+    type Err = InvalidOverride;
+
+    fn from_str(text: &str) -> Result<Self, InvalidOverride> {
+        let fail = |what: String, mend: &str| Err(InvalidOverride(Complaint::new(what, mend)));
+        let mend = "write `path=value`, such as `traffic.A.rate=800/s`";
+        let Some((path, value)) = split_at_sign(text) else {
+            return fail(format!("{} has no `=`", quoted(text)), mend);
+        };
+        let (path, value) = (path.trim(), value.trim());
+        if value.is_empty() {
+            return fail(format!("{} is given no value", quoted(path)), "write one behind the `=`, or `null`");
+        }
+        match steps(path) {
+            Some(steps) => Ok(Override { path: path.to_owned(), steps, value: value.to_owned() }),
+            None => fail(format!("{} is not a path", quoted(path)), mend),
+        }
+    }
+}
+
+impl Override {
+    /// Puts `value` at `path`, whose steps are plain keys with dots between them.
+    #[must_use]
+    pub fn new(path: &str, value: &str) -> Override {
+        let steps = path.split('.').map(str::to_owned).collect();
+        Override { path: path.to_owned(), steps, value: value.to_owned() }
+    }
+
+    /// The path as it was written.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The value as it was written.
+    #[must_use]
+    pub fn value(&self) -> &str {
+        &self.value
+    }
+
+    /// Does it replace the whole of the field `key` at the top.
+    pub fn replaces(&self, key: &str) -> bool {
+        matches!(self.steps.as_slice(), [only] if only == key)
+    }
+
+    /// Puts the value into the tree below `root`. What is wrong is reported as `--set path`; `None` then.
+    /// `nodes` grows by the nodes of the value.
+    pub fn apply(&self, root: &Rc<Node>, nodes: &mut usize, problems: &mut Problems) -> Option<Rc<Node>> {
+        let source = problems.add_source(Source::Override(format!("--set {}", self.path)));
+        let place = Place { source, line: 1, column: 1 };
+        let value = match self.value.as_str() {
+            "null" | "~" => None,
+            text => {
+                let tree = tree::parse(text, VALUE, source, problems)?;
+                *nodes += tree.nodes + self.steps.len();
+                Some(tree.root)
+            }
+        };
+        let applied = set(root, &self.steps, value.as_ref(), place).and_then(|root| match root.too_deep() {
+            true => Err(Complaint::new("this is nested deeper than 64 levels", "write it into the experiment")),
+            false => Ok(root),
+        });
+        match applied {
+            Ok(root) => Some(root),
+            Err(Complaint { what, mend }) => {
+                problems.add(Problem { source: None, place: Some(place), path: String::new(), what, mend });
+                None
+            }
+        }
+    }
+}
+
+/// Splits at the first `=` outside quotation marks.
+fn split_at_sign(text: &str) -> Option<(&str, &str)> {
+    let mut quoted = false;
+    let at = text.find(|c: char| {
+        quoted ^= c == '"';
+        c == '=' && !quoted
+    })?;
+    Some((&text[..at], &text[at + 1..]))
+}
+
+/// The steps of `classes[0].name`, `classes.0.name` or `nodes."a.b:80".weight`; `None` if it is no path.
+fn steps(path: &str) -> Option<Vec<String>> {
+    let mut steps = vec![String::new()];
+    let (mut quoted, mut bracket) = (false, false);
+    let mut chars = path.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '"' => quoted = !quoted,
+            '.' if !quoted && !bracket => steps.push(String::new()),
+            '[' if !quoted && !bracket => {
+                bracket = true;
+                steps.push(String::new());
+            }
+            ']' if !quoted && bracket => {
+                bracket = false;
+                match chars.peek() {
+                    None | Some('[') => {}
+                    Some('.') => {
+                        chars.next();
+                        steps.push(String::new());
+                    }
+                    Some(_) => return None,
+                }
+            }
+            '.' | '[' | ']' if !quoted => return None,
+            c => steps.last_mut()?.push(c),
+        }
+    }
+    (!quoted && !bracket && steps.iter().all(|step| !step.is_empty())).then_some(steps)
+}
+
+/// Fields by which an item of a list is known.
+const NAMING: &[&str] = &["name", "class", "machine", "address"];
+
+/// `node` with `value` at `steps` below it; without a value, without what is there.
+fn set(node: &Rc<Node>, steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<Rc<Node>, Complaint> {
+    let Some((step, rest)) = steps.split_first() else {
+        return Ok(value.map_or_else(|| Rc::new(Node::new(place, Value::Null)), Rc::clone));
+    };
+    let removes = rest.is_empty() && value.is_none();
+    let changed = match &node.value {
+        Value::Map(entries) => {
+            let mut entries = entries.clone();
+            match entries.iter().position(|entry| *entry.key == **step) {
+                Some(at) if removes => {
+                    entries.remove(at);
+                }
+                Some(at) => entries[at].node = set(&entries[at].node, rest, value, place)?,
+                None if value.is_none() => {
+                    let known = listed(entries.iter().map(|entry| &*entry.key));
+                    return Err(Complaint::new(
+                        format!("there is no {} to remove", quoted(step)),
+                        format!("there is {known}"),
+                    ));
+                }
+                None => entries.push(Entry {
+                    key: step.as_str().into(),
+                    key_place: place,
+                    node: created(rest, value, place)?,
+                }),
+            }
+            Value::Map(entries)
+        }
+        Value::List(items) => {
+            let mut items = items.clone();
+            let chosen = chosen(&items, step)?;
+            for &at in chosen.iter().rev() {
+                match removes {
+                    true => drop(items.remove(at)),
+                    false => items[at] = set(&items[at], rest, value, place)?,
+                }
+            }
+            Value::List(items)
+        }
+        Value::Null => return created(steps, value, place),
+        Value::Wrong => return Ok(Rc::clone(node)),
+        Value::Text(text) => {
+            let what = format!("{} is a single value here: it has no {}", quoted(text), quoted(step));
+            let mend = format!("replace the whole by a map: `={{ {}: … }}`", steps.join(": { "));
+            return Err(Complaint::new(what, mend));
+        }
+    };
+    Ok(Rc::new(Node::new(node.place, changed)))
+}
+
+/// Maps in maps down to `value`.
+fn created(steps: &[String], value: Option<&Rc<Node>>, place: Place) -> Result<Rc<Node>, Complaint> {
+    let Some(value) = value else {
+        return Err(Complaint::new("there is nothing to remove", "check the path"));
+    };
+    Ok(steps.iter().rev().fold(Rc::clone(value), |node, step| {
+        let entry = Entry { key: step.as_str().into(), key_place: place, node };
+        Rc::new(Node::new(place, Value::Map(vec![entry])))
+    }))
+}
+
+/// The items of a list that `step` names, by index.
+fn chosen(items: &[Rc<Node>], step: &str) -> Result<Vec<usize>, Complaint> {
+    if step == "*" {
+        return Ok((0..items.len()).collect());
+    }
+    let count = items.len();
+    if let Ok(index) = step.parse::<usize>() {
+        return match index < count {
+            true => Ok(vec![index]),
+            false => Err(Complaint::new(
+                format!("the list has {count} items, and none with the number {step}"),
+                "they count from 0",
+            )),
+        };
+    }
+    let names: Vec<Option<&str>> = items.iter().map(|item| name_of(item)).collect();
+    let found: Vec<usize> = (0..count).filter(|&at| names[at] == Some(step)).collect();
+    match found.as_slice() {
+        [] => {
+            let known = || names.iter().copied().flatten();
+            let mend = match nearest(step, known()) {
+                Some(near) => format!("did you mean {}?", quoted(near)),
+                None if known().next().is_none() => format!("number its {count} items from 0"),
+                None => format!("there is {}", listed(known())),
+            };
+            Err(Complaint::new(format!("no item of the list is {}", quoted(step)), mend))
+        }
+        [_] => Ok(found),
+        several => {
+            let numbers: Vec<String> = several.iter().map(ToString::to_string).collect();
+            let what = format!("{} items of the list are {}", several.len(), quoted(step));
+            Err(Complaint::new(what, format!("name one by its number: {}", numbers.join(", "))))
+        }
+    }
+}
+
+/// What an item says it is.
+fn name_of(item: &Node) -> Option<&str> {
+    match &item.value {
+        Value::Map(entries) => NAMING.iter().find_map(|&field| {
+            let entry = entries.iter().find(|entry| *entry.key == *field)?;
+            match &entry.node.value {
+                Value::Text(text) => Some(&**text),
+                _ => None,
+            }
+        }),
+        Value::Text(text) => Some(text),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/overrides.rs"]
+mod tests;

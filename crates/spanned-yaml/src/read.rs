@@ -1,0 +1,92 @@
+//! Files: from their bytes to text, and from a path in one file to the tree of another.
+//!
+//! An included file's tree takes the place of its path. So its errors are found together with all others and
+//! carry its own name and positions.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::rc::Rc;
+
+use crate::errors::{Errors, Place, Problem, Problems, Source, quoted};
+use crate::tree::{self, Kind, MAX_BYTES, Node, Value};
+
+/// The text in `bytes`.
+pub fn sound_text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, Errors> {
+    if bytes.len() > MAX_BYTES {
+        return Err(unreadable(name, "the file is longer than 16 MiB".to_owned(), "is it a policy at all?"));
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Ok(text),
+        Err(error) => {
+            let (sound, _) = bytes.split_at(error.valid_up_to());
+            let line_start = sound.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1);
+            let lines = sound.iter().filter(|&&b| b == b'\n').count();
+            let column = String::from_utf8_lossy(&sound[line_start..]).chars().count();
+            let clip = |n: usize| u32::try_from(n + 1).unwrap_or(u32::MAX);
+            let problem = Problem {
+                source: None,
+                place: Some(Place::new(clip(lines), clip(column))),
+                path: String::new(),
+                what: "this byte is not UTF-8".to_owned(),
+                mend: "save the file as UTF-8".to_owned(),
+            };
+            Err(Errors { file: name.to_owned(), problems: vec![problem], more: 0 })
+        }
+    }
+}
+
+/// The file at `path`, at most one byte more than allowed: that tells a long file from one that just fits.
+pub fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// An error about the file as a whole.
+pub fn unreadable(name: &str, what: String, mend: &str) -> Errors {
+    let problem = Problem { source: None, place: None, path: String::new(), what, mend: mend.to_owned() };
+    Errors { file: name.to_owned(), problems: vec![problem], more: 0 }
+}
+
+/// The file at `path`, which counts from `folder`; `what` it is called in messages, and in the place that names it.
+/// What is wrong is reported.
+pub fn included(
+    path: &str,
+    place: Place,
+    folder: &Path,
+    (kind, what): (Kind, &str),
+    nodes: &mut usize,
+    problems: &mut Problems,
+) -> Rc<Node> {
+    let file = folder.join(path);
+    let field = what.replace(' ', "_");
+    let wrong = |problems: &mut Problems, what: String, mend: &str| {
+        let (path, mend) = (field.clone(), mend.to_owned());
+        problems.add(Problem { source: None, place: Some(place), path, what, mend });
+        Rc::new(Node::new(place, Value::Wrong))
+    };
+    let shown = quoted(&file.display().to_string());
+    let bytes = match read_bounded(&file) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let mend = format!("the path of a {what} file counts from the folder of the file that names it");
+            return wrong(problems, format!("the {what} {shown} cannot be read: {error}"), &mend);
+        }
+    };
+    let text = match sound_text(path, &bytes) {
+        Ok(text) => text,
+        Err(errors) => {
+            let Some(problem) = errors.problems.first() else { return Rc::new(Node::new(place, Value::Wrong)) };
+            return wrong(problems, format!("the {what} {shown} is no text: {}", problem.what), &problem.mend);
+        }
+    };
+    let source = problems.add_source(Source::File(file.display().to_string()));
+    match tree::parse(text.strip_prefix('\u{feff}').unwrap_or(text), kind, source, problems) {
+        Some(tree) => {
+            *nodes += tree.nodes;
+            tree.root
+        }
+        None => Rc::new(Node::new(place, Value::Wrong)),
+    }
+}

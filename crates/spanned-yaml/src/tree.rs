@@ -1,0 +1,462 @@
+//! YAML text as a tree in which every node knows its place.
+//!
+//! Source: YAML 1.2.2 (<https://yaml.org/spec/1.2.2/>), events by `granit-parser`. Departures, because
+//! a policy is reviewed by people and may come from a program that cannot be trusted:
+//!
+//! - a scalar is its text; what it means is decided by the field it stands in, so that `off`, `1e3`,
+//!   `012` or a version number never turn into something else;
+//! - a key may occur once in a map, and only words are keys;
+//! - one document, no tags, no directives;
+//! - anchors, aliases and merge keys (`<<`) work, but an alias is shared, not copied, and merged fields
+//!   are counted;
+//! - text, depth and merges are bounded.
+
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError, Span};
+
+use crate::errors::{Place, Problem, Problems, SourceId, key_name, quoted};
+
+/// Most bytes of a policy file: room for 100,000 classes of 160 bytes each.
+pub const MAX_BYTES: usize = 16 << 20;
+
+/// Most levels of nesting; the deepest sensible policy has twelve. Decoding recurses this far.
+const MAX_DEPTH: usize = 64;
+
+/// Most fields that merge keys may add, a million: past any sensible file, far below what hurts.
+const MAX_MERGED: usize = 1 << 20;
+
+/// A part of the file.
+#[derive(Debug)]
+pub struct Node {
+    /// Its position.
+    pub place: Place,
+    /// Levels below and including it.
+    height: usize,
+    /// Its content.
+    pub value: Value,
+}
+
+/// What a node is.
+#[derive(Debug)]
+pub enum Value {
+    /// Nothing, `~` or `null`.
+    Null,
+    /// Something that was reported already.
+    Wrong,
+    /// Any other scalar.
+    Text(Rc<str>),
+    /// A sequence.
+    List(Vec<Rc<Node>>),
+    /// A mapping, in the order of the file; no key twice.
+    Map(Vec<Entry>),
+}
+
+/// A key and its value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The key.
+    pub key: Rc<str>,
+    /// The position of the key.
+    pub key_place: Place,
+    /// The value.
+    pub node: Rc<Node>,
+}
+
+impl Node {
+    /// A node made of others.
+    pub fn new(place: Place, value: Value) -> Node {
+        let below = match &value {
+            Value::List(items) => items.iter().map(|item| item.height).max(),
+            Value::Map(entries) => entries.iter().map(|entry| entry.node.height).max(),
+            Value::Null | Value::Wrong | Value::Text(_) => None,
+        };
+        Node { place, height: 1 + below.unwrap_or(0), value }
+    }
+
+    /// What the field `key` holds, if this is a map that has it.
+    pub fn field(&self, key: &str) -> Option<&Rc<Node>> {
+        let Value::Map(entries) = &self.value else { return None };
+        entries.iter().find(|entry| &*entry.key == key).map(|entry| &entry.node)
+    }
+
+    /// Is it nested deeper than a file may be.
+    pub fn too_deep(&self) -> bool {
+        self.height > MAX_DEPTH
+    }
+
+    /// A node that the file does not have: a default, written in JSON (a text, a number or `{}`).
+    pub fn assumed(json: &str, place: Place) -> Node {
+        let value = match json.strip_prefix('"').and_then(|j| j.strip_suffix('"')) {
+            None if json == "{}" => Value::Map(Vec::new()),
+            None => Value::Text(json.into()),
+            Some(text) => Value::Text(text.replace("\\n", "\n").into()),
+        };
+        Node { place, height: 1, value }
+    }
+}
+
+/// A file as a tree.
+#[derive(Debug)]
+pub struct Tree {
+    /// Its outermost node.
+    pub root: Rc<Node>,
+    /// How many nodes the file has, aliases not counted.
+    pub nodes: usize,
+}
+
+/// What a text is, for messages about it as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind {
+    /// What it is called, with its article.
+    pub name: &'static str,
+    /// Its least content, as a hint for an empty file.
+    pub least: &'static str,
+    /// The hint for a file that is too long.
+    pub too_long: &'static str,
+    /// The hint for a file that is nested too deep.
+    pub too_deep: &'static str,
+}
+
+/// Reads the tree of `text`, which is of `kind` and known as `source`. What can be skipped is reported and skipped;
+/// `None` if nothing is left to decode.
+pub fn parse(text: &str, kind: Kind, source: SourceId, problems: &mut Problems) -> Option<Tree> {
+    let start = Place { source, line: 1, column: 1 };
+    if text.len() > MAX_BYTES {
+        problems.add(at(Some(start), "the file is longer than 16 MiB", kind.too_long));
+        return None;
+    }
+    let options = granit_parser::options! {
+        disallow_directives: true,
+        emit_unresolved_aliases: true,
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
+    let mut builder = Builder::new(kind, source, problems);
+    for event in Parser::new_from_str_with_options(text, options) {
+        match event {
+            Ok((event, span)) => builder.event(event, &span)?,
+            Err(error) => {
+                let place = builder.place(error.marker().line(), error.marker().col());
+                let (what, mend) = explain(&error, kind);
+                builder.problems.add(at(Some(place), &what, mend));
+                return None;
+            }
+        }
+    }
+    let (root, nodes) = (builder.root.take(), builder.nodes);
+    if root.is_none() || root.as_ref().is_some_and(|r| matches!(r.value, Value::Null)) {
+        problems.add(at(Some(start), "the file is empty", kind.least));
+        return None;
+    }
+    root.map(|root| Tree { root, nodes })
+}
+
+/// A collection that is not complete.
+enum Open {
+    List(Vec<Rc<Node>>),
+    Map { entries: Vec<Entry>, places: BTreeMap<Rc<str>, Place>, key: Option<Key>, merged: Vec<Rc<Node>> },
+}
+
+/// A key that waits for its value.
+struct Key {
+    text: Rc<str>,
+    place: Place,
+    role: Role,
+}
+
+/// What is done with a key's value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Field,
+    Merge,
+    /// The key is wrong and reported; its value is dropped.
+    Dropped,
+}
+
+struct Frame {
+    place: Place,
+    anchor: usize,
+    height: usize,
+    open: Open,
+}
+
+struct Builder<'p> {
+    kind: Kind,
+    source: SourceId,
+    problems: &'p mut Problems,
+    frames: Vec<Frame>,
+    anchors: HashMap<usize, Rc<Node>>,
+    merged: usize,
+    root: Option<Rc<Node>>,
+    documents: usize,
+    nodes: usize,
+}
+
+impl<'p> Builder<'p> {
+    fn new(kind: Kind, source: SourceId, problems: &'p mut Problems) -> Builder<'p> {
+        let anchors = HashMap::new();
+        Builder { kind, source, problems, frames: Vec::new(), anchors, merged: 0, root: None, documents: 0, nodes: 0 }
+    }
+
+    fn place_of(&self, span: &Span) -> Place {
+        self.place(span.start.line(), span.start.col())
+    }
+
+    /// `granit-parser` counts lines from 1 and columns from 0.
+    fn place(&self, line: usize, column: usize) -> Place {
+        let clip = |n: usize| u32::try_from(n).unwrap_or(u32::MAX).max(1);
+        Place { source: self.source, line: clip(line), column: clip(column + 1) }
+    }
+
+    /// Takes one event; `None` ends the reading after a report.
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Option<()> {
+        self.nodes += usize::from(event.is_node());
+        let place = self.place_of(span);
+        if event.tag().is_some() {
+            let tag = span.tag_start().map_or(place, |mark| self.place(mark.line(), mark.col()));
+            self.report(tag, "a tag (`!…`) has no meaning here", "remove it; a text that starts with `!` needs quotes");
+        }
+        match event {
+            Event::DocumentStart(..) => {
+                self.documents += 1;
+                if self.documents > 1 {
+                    let what = format!("{} is one document", self.kind.name);
+                    self.report(place, &what, "remove the `---` and what belongs to another file");
+                    return None;
+                }
+            }
+            Event::Scalar(text, style, anchor, _) => {
+                let null = style == ScalarStyle::Plain && matches!(&*text, "" | "~" | "null" | "Null" | "NULL");
+                if self.takes_key() {
+                    let merge = style == ScalarStyle::Plain && text == "<<";
+                    return self.key(Rc::from(&*text), place, null, merge);
+                }
+                let value = if null { Value::Null } else { Value::Text(Rc::from(&*text)) };
+                self.node(Rc::new(Node { place, height: 1, value }), anchor);
+            }
+            Event::SequenceStart(_, anchor, _) => return self.open(place, anchor, Open::List(Vec::new())),
+            Event::MappingStart(_, anchor, _) => {
+                let open = Open::Map { entries: Vec::new(), places: BTreeMap::new(), key: None, merged: Vec::new() };
+                return self.open(place, anchor, open);
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::Alias(anchor) => {
+                let known = self.anchors.get(&anchor).cloned();
+                let Some(node) = known else {
+                    self.report(place, "this alias lies inside what it names", "name something that ends before it");
+                    self.stand_in(place);
+                    return Some(());
+                };
+                if self.frames.len() + node.height > MAX_DEPTH {
+                    return self.too_deep(place);
+                }
+                match (self.takes_key(), &node.value) {
+                    (true, Value::Text(text)) => return self.key(Rc::clone(text), place, false, false),
+                    _ => self.node(node, 0),
+                }
+            }
+            Event::UnresolvedAlias(name) => {
+                let what = format!("nothing above is named `&{name}`");
+                self.report(place, &what, "define it before, or quote a text that starts with `*`");
+                self.stand_in(place);
+            }
+            _ => {}
+        }
+        Some(())
+    }
+
+    fn report(&mut self, place: Place, what: &str, mend: &str) {
+        let path = self.path();
+        self.problems.add(Problem { path, ..at(Some(place), what, mend) });
+    }
+
+    /// The path of what is being read.
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for frame in &self.frames {
+            match &frame.open {
+                Open::List(items) => path.push_str(&format!("[{}]", items.len())),
+                Open::Map { key: Some(key), .. } if key.role == Role::Field || !key.text.is_empty() => {
+                    path.push_str(if path.is_empty() { "" } else { "." });
+                    path.push_str(&key_name(&key.text));
+                }
+                Open::Map { .. } => {}
+            }
+        }
+        path
+    }
+
+    fn too_deep(&mut self, place: Place) -> Option<()> {
+        self.report(place, "this is nested deeper than 64 levels", self.kind.too_deep);
+        None
+    }
+
+    /// Puts nothing where an alias that leads nowhere stands, without a second report about it.
+    fn stand_in(&mut self, place: Place) {
+        if self.takes_key() {
+            let _ = self.key(Rc::from(""), place, false, false);
+            if let Some(Open::Map { key: Some(key), .. }) = self.frames.last_mut().map(|f| &mut f.open) {
+                key.role = Role::Dropped;
+            }
+        } else {
+            self.node(Rc::new(Node { place, height: 1, value: Value::Wrong }), 0);
+        }
+    }
+
+    /// Is the next node a key.
+    fn takes_key(&self) -> bool {
+        matches!(self.frames.last(), Some(Frame { open: Open::Map { key: None, .. }, .. }))
+    }
+
+    fn open(&mut self, place: Place, anchor: usize, open: Open) -> Option<()> {
+        if self.frames.len() >= MAX_DEPTH {
+            return self.too_deep(place);
+        }
+        if self.takes_key() {
+            self.bad_key(place);
+        }
+        self.frames.push(Frame { place, anchor, height: 0, open });
+        Some(())
+    }
+
+    /// A list or map in place of a key: it is read and dropped, and so is its value.
+    fn bad_key(&mut self, place: Place) {
+        self.report(place, "a key must be a word", "write `word: value`; a `{` or `[` that opens a text needs quotes");
+    }
+
+    fn key(&mut self, text: Rc<str>, place: Place, null: bool, merge: bool) -> Option<()> {
+        let mut role = if merge { Role::Merge } else { Role::Field };
+        let Some(Frame { open: Open::Map { places, key, .. }, .. }) = self.frames.last_mut() else { return Some(()) };
+        let mut complaint = None;
+        if null {
+            complaint = Some(("a key is missing".to_owned(), "write `word: value`".to_owned()));
+        } else if let Some(first) = places.get(&text) {
+            let what =
+                format!("{} is given twice, first in line {} column {}", quoted(&text), first.line, first.column);
+            complaint = Some((what, "keep one of them".to_owned()));
+        } else {
+            places.insert(Rc::clone(&text), place);
+        }
+        if complaint.is_some() {
+            role = Role::Dropped;
+        }
+        *key = Some(Key { text, place, role });
+        if let Some((what, mend)) = complaint {
+            self.report(place, &what, &mend);
+        }
+        Some(())
+    }
+
+    fn close(&mut self) {
+        let Some(frame) = self.frames.pop() else { return };
+        let value = match frame.open {
+            Open::List(items) => Value::List(items),
+            Open::Map { mut entries, mut places, merged, .. } => {
+                for source in merged {
+                    self.merge(&source, &mut entries, &mut places);
+                }
+                Value::Map(entries)
+            }
+        };
+        let height = frame.height + 1;
+        self.node(Rc::new(Node { place: frame.place, height, value }), frame.anchor);
+    }
+
+    /// Adds the fields of `source`, a map or a list of maps, that are not there yet.
+    fn merge(&mut self, source: &Rc<Node>, entries: &mut Vec<Entry>, places: &mut BTreeMap<Rc<str>, Place>) {
+        match &source.value {
+            Value::Map(fields) => {
+                for field in fields {
+                    self.merged += 1;
+                    if self.merged > MAX_MERGED {
+                        self.report(source.place, "merge keys add more than a million fields", "merge fewer");
+                        return;
+                    }
+                    if !places.contains_key(&field.key) {
+                        places.insert(Rc::clone(&field.key), field.key_place);
+                        entries.push(field.clone());
+                    }
+                }
+            }
+            // A list in a list is refused below, so this recurses once.
+            Value::List(sources) if !sources.iter().any(|s| matches!(s.value, Value::List(_))) => {
+                for one in sources {
+                    self.merge(one, entries, places);
+                }
+            }
+            _ => self.report(source.place, "`<<` merges a map or a list of maps", "write `<<: *name`"),
+        }
+    }
+
+    /// Puts a complete node where it belongs.
+    fn node(&mut self, node: Rc<Node>, anchor: usize) {
+        if anchor > 0 {
+            self.anchors.insert(anchor, Rc::clone(&node));
+        }
+        let Some(frame) = self.frames.last_mut() else {
+            self.root = Some(node);
+            return;
+        };
+        frame.height = frame.height.max(node.height);
+        match &mut frame.open {
+            Open::List(items) => items.push(node),
+            Open::Map { entries, key, merged, .. } => match key.take() {
+                Some(Key { text, place, role: Role::Field }) => {
+                    entries.push(Entry { key: text, key_place: place, node });
+                }
+                Some(Key { role: Role::Merge, .. }) => merged.push(node),
+                Some(Key { role: Role::Dropped, .. }) => {}
+                None => *key = Some(Key { text: Rc::from(""), place: node.place, role: Role::Dropped }),
+            },
+        }
+    }
+}
+
+fn at(place: Option<Place>, what: &str, mend: &str) -> Problem {
+    Problem { source: None, place, path: String::new(), what: what.to_owned(), mend: mend.to_owned() }
+}
+
+/// A syntax error in words that say what to do.
+fn explain(error: &ScanError, kind: Kind) -> (String, &'static str) {
+    match error.kind() {
+        ErrorKind::TabNotAllowed
+        | ErrorKind::TabInBlockIndentation
+        | ErrorKind::TabAtBlockScalarStart
+        | ErrorKind::TabInIndentation
+        | ErrorKind::TabInPlainScalar => ("there is a tab where YAML wants spaces".to_owned(), "indent with spaces"),
+        ErrorKind::UnclosedFlowCollection { open } => (format!("this `{open}` is never closed"), "close it"),
+        ErrorKind::MismatchedFlowCollectionEnd { open, close } => {
+            (format!("`{open}` is closed by `{close}`"), "use the bracket that belongs to it")
+        }
+        ErrorKind::UnclosedQuotedScalar
+        | ErrorKind::InvalidQuotedScalarIndent
+        | ErrorKind::DocumentIndicatorInQuotedScalar => {
+            ("a text in quotation marks goes on here".to_owned(), "close the quotation mark above")
+        }
+        ErrorKind::MappingValueNotAllowed => {
+            let mend = "this line may be indented too far, the one above may lack its `:`, or a text with `: ` in it its quotes";
+            ("a `:` is not expected here".to_owned(), mend)
+        }
+        ErrorKind::InvalidIndentation | ErrorKind::ExpectedBlockMappingKey | ErrorKind::ExpectedBlockSequenceEntry => (
+            "this line is not indented like its neighbours".to_owned(),
+            "line it up with the fields it belongs to; every list item starts with `- `",
+        ),
+        ErrorKind::SimpleKeyExpected => ("this word needs a `:` and a value".to_owned(), "write `word: value`"),
+        ErrorKind::ExpectedFlowMappingSeparator => {
+            ("a `,` or `}` is missing before this".to_owned(), "separate fields with `,` and close the map with `}`")
+        }
+        ErrorKind::ExpectedFlowSequenceSeparator => {
+            ("a `,` or `]` is missing before this".to_owned(), "separate items with `,` and close the list with `]`")
+        }
+        ErrorKind::RecursionLimitExceeded => ("this is nested deeper than 64 levels".to_owned(), kind.too_deep),
+        ErrorKind::DirectiveDisallowed => ("a `%` directive has no meaning here".to_owned(), "remove the line"),
+        kind => (format!("this is not YAML: {kind}"), "see <https://yaml.org/spec/1.2.2/> for its rules"),
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/tree.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,294 @@
+//! A learned page table beside the truth: what it believed of each route over time, how far off it was at the end of
+//! each phase, and how soon it was right again when a cost had changed.
+//!
+//! Source: none of our papers, which learn no costs. The figures are those by which a table is judged: a cost counts as
+//! found when it is within [`BAND`] of the truth.
+
+use serde::{Deserialize, Serialize, Serializer};
+use weirgate_config::RESOURCE_NAMES;
+use weirgate_experiment::{Belief, Experiment, RouteBeliefs, Run};
+
+use super::truth::Truth;
+use super::verdict::{rounded, rounded_option};
+
+/// A cost is found when it is off by no more than this part of the truth. Schedulers share by sums over many requests,
+/// in which a fifth of one route is little; below that, learning within a minute is a matter of luck.
+pub const BAND: f64 = 0.2;
+
+/// Cost whose band all smaller ones have, as a share of a node's second: a tenth of a percent is the smallest cost that
+/// a scheduler needs to know.
+const WORTH: f64 = 0.001;
+
+/// How much later than a phase's end a sample may come that is still counted as taken then, in seconds: the lab's come
+/// late by some milliseconds, a fraction of what any request of the next phase takes to be learned of.
+const LATE: f64 = 0.1;
+
+/// What a learned page table believed in one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LearnedTable {
+    /// Every route that had requests and was learned apart from others, the busiest first.
+    pub routes: Vec<LearnedRoute>,
+}
+
+/// A route.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LearnedRoute {
+    /// Its path and parameters.
+    pub pattern: String,
+    /// Requests that were released.
+    pub requests: u64,
+    /// When each sample was taken, in seconds from the start of the run.
+    #[serde(serialize_with = "thousandths")]
+    pub at_s: Vec<f64>,
+    /// CPU, disk and bandwidth.
+    pub resources: Vec<LearnedCost>,
+}
+
+/// What a request of a route takes of one resource. All costs are shares of what a node of weight 1 has in a second.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LearnedCost {
+    /// Which.
+    pub resource: String,
+    /// The truth: seconds and cost, in straight lines. Two points at one instant are a jump; no cost begins a stretch
+    /// without requests, or one of which the truth is not known.
+    #[serde(serialize_with = "points")]
+    pub truth: Vec<(f64, Option<f64>)>,
+    /// Per sample what was believed.
+    #[serde(serialize_with = "costs")]
+    pub cost: Vec<f64>,
+    /// Per sample its standard error; `None` while nothing was learned.
+    #[serde(serialize_with = "options")]
+    pub error: Vec<Option<f64>>,
+    /// Per phase of the experiment how it stood at its end.
+    pub phases: Vec<PhaseCost>,
+    /// Every change of the truth by more than the band that counts, and the beginning if the table was not right then.
+    pub changes: Vec<CostChange>,
+}
+
+/// How a cost stood at the end of a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseCost {
+    /// What requests took in the end.
+    #[serde(serialize_with = "option")]
+    pub truth: Option<f64>,
+    /// What was believed.
+    #[serde(serialize_with = "option")]
+    pub cost: Option<f64>,
+    /// Its standard error.
+    #[serde(serialize_with = "option")]
+    pub error: Option<f64>,
+}
+
+/// A cost that changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CostChange {
+    /// When the change was done, in seconds from the start of the run; 0 is the beginning.
+    #[serde(serialize_with = "rounded")]
+    pub at_s: f64,
+    /// Seconds from then on until what is believed stays within the band up to the next change; `None` if it does not.
+    #[serde(serialize_with = "rounded_option")]
+    pub within_s: Option<f64>,
+}
+
+impl PhaseCost {
+    /// How far off it was, as a part of the truth.
+    #[must_use]
+    pub fn off(&self) -> Option<f64> {
+        self.truth.filter(|truth| *truth > 0.0).zip(self.cost).map(|(truth, cost)| cost / truth - 1.0)
+    }
+
+    /// Was it found? `None` without a truth or a belief.
+    #[must_use]
+    pub fn found(&self) -> Option<bool> {
+        self.truth.zip(self.cost).map(|(truth, cost)| within(cost, truth))
+    }
+}
+
+impl LearnedCost {
+    /// The largest truth at the end of a phase; 0 without one.
+    #[must_use]
+    pub fn most(&self) -> f64 {
+        self.phases.iter().filter_map(|phase| phase.truth).fold(0.0, f64::max)
+    }
+}
+
+/// Is a cost within the band of the truth?
+fn within(cost: f64, truth: f64) -> bool {
+    (cost - truth).abs() <= BAND * truth.max(WORTH)
+}
+
+/// What was believed in `run`; `None` without a table that is learned.
+pub(super) fn table(experiment: &Experiment, run: &Run) -> Option<LearnedTable> {
+    if run.beliefs.is_empty() {
+        return None;
+    }
+    let truths = Truth::of(experiment, run, run.beliefs.iter().map(|route| route.pattern.as_str()));
+    let asked_for = run.beliefs.iter().zip(truths).filter(|(_, truth)| truth.requests > 0);
+    let mut routes: Vec<LearnedRoute> =
+        asked_for.map(|(route, truth)| self::route(experiment, route, &truth)).collect();
+    routes.sort_by(|a, b| b.requests.cmp(&a.requests).then_with(|| a.pattern.cmp(&b.pattern)));
+    Some(LearnedTable { routes })
+}
+
+fn seconds(belief: &Belief) -> f64 {
+    belief.at as f64 / 1e9
+}
+
+fn route(experiment: &Experiment, route: &RouteBeliefs, truth: &Truth) -> LearnedRoute {
+    let resource = |(resource, name): (usize, &&str)| {
+        let phase = |index: usize| {
+            let end = experiment.phases[index].until.as_secs_f64();
+            let last = route.over_time.iter().rev().find(|belief| seconds(belief) <= end + LATE);
+            PhaseCost {
+                truth: truth.before(end).map(|cost| cost[resource]),
+                cost: last.map(|belief| belief.cost[resource]),
+                error: last.and_then(|belief| belief.error[resource]),
+            }
+        };
+        LearnedCost {
+            resource: (*name).to_owned(),
+            truth: truth.line(resource),
+            cost: route.over_time.iter().map(|belief| belief.cost[resource]).collect(),
+            error: route.over_time.iter().map(|belief| belief.error[resource]).collect(),
+            phases: (0..experiment.phases.len()).map(phase).collect(),
+            changes: changes(&route.over_time, truth, resource),
+        }
+    };
+    LearnedRoute {
+        pattern: route.pattern.clone(),
+        requests: truth.requests,
+        at_s: route.over_time.iter().map(seconds).collect(),
+        resources: RESOURCE_NAMES.iter().enumerate().map(resource).collect(),
+    }
+}
+
+/// When the truth changed by more than the band, and what was believed then.
+fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange> {
+    let is_found = |belief: &Belief| {
+        // Where there is no truth nothing is wrong.
+        truth.at(seconds(belief)).is_none_or(|cost| within(belief.cost[resource], cost[resource]))
+    };
+    let mut times: Vec<f64> = Vec::new();
+    let mut before = None;
+    for stretch in truth.stretches() {
+        let Some(cost) = stretch.flat(resource) else { continue };
+        let changed = match before {
+            None => beliefs.iter().find(|belief| seconds(belief) >= stretch.from).is_some_and(|first| !is_found(first)),
+            Some(before) => !within(cost, before),
+        };
+        if changed {
+            times.push(stretch.from);
+        }
+        before = Some(cost);
+    }
+    let change = |(number, at): (usize, &f64)| {
+        let until = times.get(number + 1).copied().unwrap_or(f64::INFINITY);
+        let meanwhile: Vec<&Belief> = beliefs.iter().filter(|belief| (*at..until).contains(&seconds(belief))).collect();
+        let missed = meanwhile.iter().rposition(|belief| !is_found(belief));
+        let settled = meanwhile.get(missed.map_or(0, |last| last + 1));
+        CostChange { at_s: *at, within_s: settled.map(|belief| seconds(belief) - at) }
+    };
+    times.iter().enumerate().map(change).collect()
+}
+
+/// Costs are told to a ten-thousandth of a percent: the smallest that matter are a tenth.
+fn millionth(cost: f64) -> f64 {
+    (cost * 1e6).round() / 1e6
+}
+
+fn costs<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(|cost| millionth(*cost)))
+}
+
+fn options<S: Serializer>(values: &[Option<f64>], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(|cost| cost.map(millionth)))
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn option<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    value.map(millionth).serialize(serializer)
+}
+
+fn points<S: Serializer>(values: &[(f64, Option<f64>)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(|(at, cost)| (at, cost.map(millionth))))
+}
+
+fn thousandths<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(values.iter().map(|at| (at * 1e3).round() / 1e3))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::{experiment, requests, run, served};
+    use super::super::{Verdict, judge};
+    use super::*;
+    use weirgate_experiment::{DemandFrom, Distribution};
+
+    /// Requests of class A take 10 ms of one of two CPUs, and 30 from 20 s on. What is believed goes there in `after`
+    /// seconds.
+    pub(crate) fn learned(start: f64, after: u64) -> Verdict {
+        let mut experiment = experiment();
+        experiment.traffic[0].request.path = Some("/a".into());
+        let dearer = DemandFrom {
+            at: Duration::from_secs(20),
+            cpu: Distribution::Fixed(Duration::from_millis(30)),
+            ..experiment.traffic[0].demand[0]
+        };
+        experiment.traffic[0].demand.push(dearer);
+        let mut run = run(vec![requests(0, 100, 0..60, served(5))]);
+        let belief = |second: u64| {
+            let cpu = match second {
+                0..3 => start,
+                3..=20 => 0.0052,
+                _ if second < 20 + after => 0.009,
+                _ => 0.0146,
+            };
+            // As late as the lab's.
+            Belief { at: second * 1_000_000_000 + 2_000_000, cost: [cpu, 0.0, 0.0], error: [Some(0.0003), None, None] }
+        };
+        let route = |pattern: &str| RouteBeliefs { pattern: pattern.into(), over_time: (0..=60).map(belief).collect() };
+        run.beliefs = vec![route("/nobody"), route("/*")];
+        judge(&experiment, &run)
+    }
+
+    #[test]
+    fn a_table_is_held_against_the_truth() {
+        let verdict = learned(0.005, 24);
+        let table = verdict.learned.as_ref().expect("it is learned");
+        let [route] = table.routes.as_slice() else { panic!("{:?}", table.routes.len()) };
+        // A release at 0 is none.
+        assert_eq!((route.pattern.as_str(), route.requests + 1, route.at_s.len()), ("/*", 6000, 61));
+        let [cpu, disk, _] = route.resources.as_slice() else { panic!("three resources") };
+        assert_eq!(cpu.truth, [(0.0, Some(0.005)), (20.0, Some(0.005)), (20.0, Some(0.015)), (60.0, Some(0.015))]);
+        let ends: Vec<PhaseCost> = cpu.phases.clone();
+        assert_eq!(ends[0], PhaseCost { truth: Some(0.005), cost: Some(0.0052), error: Some(0.0003) });
+        assert_eq!((ends[1].cost, ends[2].cost), (Some(0.009), Some(0.0146)));
+        assert_eq!(ends.iter().map(PhaseCost::found).collect::<Vec<_>>(), [Some(true), Some(false), Some(true)]);
+        assert!(ends[1].off().is_some_and(|off| (off + 0.4).abs() < 1e-9));
+        assert_eq!((cpu.changes.len(), cpu.changes[0].at_s), (1, 20.0));
+        assert!(cpu.changes[0].within_s.is_some_and(|seconds| (seconds - 24.002).abs() < 1e-9), "{:?}", cpu.changes);
+        assert!(disk.changes.is_empty() && disk.most() == 0.0 && disk.phases[0].off().is_none());
+        assert_eq!(judge(&experiment(), &run(Vec::new())).learned, None);
+    }
+
+    #[test]
+    fn a_wrong_beginning_counts_as_a_change_and_what_is_never_right_has_no_time() {
+        let changes =
+            |start, after| learned(start, after).learned.expect("it is learned").routes[0].resources[0].changes.clone();
+        let [first, second] = changes(0.009, 1000)[..] else { panic!("two changes") };
+        assert!((first.at_s, first.within_s.map(f64::round)) == (0.0, Some(3.0)), "{first:?}");
+        assert_eq!((second.at_s, second.within_s), (20.0, None));
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let verdict = learned(0.005, 7);
+        let text = serde_json::to_string(&verdict.learned).expect("it has a form");
+        assert!(text.contains(r#""truth":[[0.0,0.005],[20.0,0.005],[20.0,0.015],[60.0,0.015]]"#), "{text}");
+        assert!(text.contains(r#""at_s":[0.002,1.002,"#) && text.contains(r#""within_s":7.002"#), "{text}");
+        let read: Option<LearnedTable> = serde_json::from_str(&text).expect("it is one");
+        assert_eq!(read.map(|table| table.routes[0].resources[0].phases.len()), Some(3));
+    }
+}

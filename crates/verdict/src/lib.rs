@@ -1,0 +1,15 @@
+//! The verdict on a run of an experiment.
+//!
+//! The simulator and the lab leave the same [`weirgate_experiment::Run`]: one record per request. [`judge`] tells
+//! which guarantees held in it, [`oracle`] what was possible, and [`report`] prints both as tables and pictures. So a
+//! figure of the simulator can be compared with the same figure of the lab.
+
+mod judge;
+pub mod oracle;
+pub mod report;
+
+pub use judge::{
+    Avoidable, AvoidableVerdict, CeilingVerdict, ClassUse, ClassVerdict, CostChange, FloorVerdict, Kind, LearnedCost,
+    LearnedRoute, LearnedTable, Miss, PageCounts, Part, PhaseCost, PhaseVerdict, Portion, ResourceUse, ResponseTimes,
+    Rules, ShedLatency, Sheds, Verdict, ViolationFound, Word, judge, judge_against_oracle, judge_by,
+};

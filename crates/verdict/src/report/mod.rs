@@ -1,0 +1,148 @@
+//! Verdicts for people and programs: a table for terminals, JSON, and a page with figures.
+//!
+//! The simulator reports what it [`Played`]; the lab reports run files. Both come down to a [`Report`]: the
+//! experiment's [`Outline`] and the runs, grouped by who had to keep the guarantees.
+
+mod curve;
+mod drawings;
+pub mod html;
+pub mod json;
+mod learned;
+mod outline;
+mod pages;
+mod resources;
+mod series;
+mod summary;
+pub mod svg;
+mod table;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+use weirgate_experiment::Experiment;
+
+use crate::judge::{Avoidable, AvoidableVerdict, Verdict, Word};
+
+pub use curve::Curve;
+pub use drawings::{Drawing, drawings};
+pub use outline::{Outline, OutlinedClass, OutlinedFault, OutlinedFigure, OutlinedPhase};
+pub use series::{ClassSeries, InsideSeries, Series};
+pub use summary::{ClassRuns, Kept, PhaseRuns, Spread};
+pub use table::Table;
+
+/// An experiment that was played, under one discipline or several.
+#[derive(Clone, Debug)]
+pub struct Played {
+    /// The experiment.
+    pub experiment: Experiment,
+    /// Per discipline its runs.
+    pub groups: Vec<Group>,
+}
+
+/// The runs of one discipline.
+#[derive(Clone, Debug, Default)]
+pub struct Group {
+    /// The discipline's name; in the lab the approach's.
+    pub discipline: String,
+    /// One verdict per seed, at least one.
+    pub verdicts: Vec<Verdict>,
+    /// The first run over time, for figures.
+    pub series: Option<Series>,
+}
+
+/// What tables and figures are made from. Every verdict has the outline's phases, in their order, and all have the
+/// same classes in the same order.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The experiment.
+    pub outline: &'a Outline,
+    /// Its runs.
+    pub groups: &'a [Group],
+    /// What tells the groups apart, as the head of a column: `discipline`, `approach`.
+    pub by: &'static str,
+}
+
+impl Played {
+    /// Every run held its guarantees and no invariant was violated.
+    #[must_use]
+    pub fn sound(&self) -> bool {
+        self.groups.iter().flat_map(|group| &group.verdicts).all(Verdict::sound)
+    }
+
+    fn report<'a>(&'a self, outline: &'a Outline) -> Report<'a> {
+        Report { outline, groups: &self.groups, by: "discipline" }
+    }
+}
+
+impl Group {
+    /// In all runs together: guarantees that were missed, of how many that count.
+    #[must_use]
+    pub fn missed(&self) -> Kept {
+        Kept {
+            missed: self.verdicts.iter().map(Verdict::missed).sum(),
+            runs: self.verdicts.iter().map(Verdict::judged).sum(),
+        }
+    }
+
+    /// Was any run broken?
+    #[must_use]
+    pub fn broken(&self) -> bool {
+        self.verdicts.iter().any(|verdict| verdict.verdict == Word::Broken)
+    }
+
+    /// Per class of whose owed requests some were refused or late though machines idled the worst run, with its seed.
+    #[must_use]
+    pub fn worst_avoidable(&self) -> Vec<(u64, &AvoidableVerdict)> {
+        let classes = self.verdicts.iter().map(|verdict| verdict.avoidable.len()).max().unwrap_or(0);
+        let worst = |class: usize| {
+            let runs = self.verdicts.iter().filter_map(|verdict| Some((verdict.seed, verdict.avoidable.get(class)?)));
+            runs.max_by(|(_, a), (_, b)| a.whole.share().total_cmp(&b.whole.share()))
+        };
+        (0..classes).filter_map(worst).filter(|(_, worst)| worst.whole.count() > 0).collect()
+    }
+
+    /// Avoidable refusals of all classes in all runs together.
+    #[must_use]
+    pub fn avoidable(&self) -> Avoidable {
+        self.verdicts.iter().flat_map(|verdict| &verdict.avoidable).fold(Avoidable::default(), |sum, of| sum + of.whole)
+    }
+
+    /// Violations of invariants in all runs together.
+    #[must_use]
+    pub fn violations(&self) -> usize {
+        self.verdicts.iter().map(|verdict| verdict.violations.len()).sum()
+    }
+
+    /// Which seeds were played: `seed 7`, `seeds 1–3`, `seeds 1, 4, 9`.
+    #[must_use]
+    pub fn seeds(&self) -> String {
+        let seeds: Vec<u64> = self.verdicts.iter().map(|verdict| verdict.seed).collect();
+        match seeds.as_slice() {
+            [] => "no seed".to_owned(),
+            [one] => format!("seed {one}"),
+            [first, .., last] if seeds.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1])) => {
+                format!("seeds {first}–{last}")
+            }
+            all => format!("seeds {}", all.iter().map(u64::to_string).collect::<Vec<String>>().join(", ")),
+        }
+    }
+}
+
+impl Report<'_> {
+    fn phase_name(&self, phase: usize) -> Option<&str> {
+        self.outline.phases.get(phase).map(|phase| phase.name.as_str())
+    }
+
+    fn class_count(&self, phase: usize) -> usize {
+        let verdicts = self.groups.iter().flat_map(|group| &group.verdicts);
+        verdicts.filter_map(|verdict| verdict.phases.get(phase)).map(|phase| phase.classes.len()).max().unwrap_or(0)
+    }
+
+    /// Published figures of a phase, for those who were played.
+    fn published(&self, phase: &str) -> Vec<&OutlinedFigure> {
+        let ours = |figure: &&OutlinedFigure| {
+            figure.phase == phase && self.groups.iter().any(|group| group.discipline == figure.discipline)
+        };
+        self.outline.published.iter().filter(ours).collect()
+    }
+}

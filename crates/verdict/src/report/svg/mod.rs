@@ -1,0 +1,360 @@
+//! The figure of a run, in the form of the published ones: throughput per class over time above response time,
+//! and below them the window and the queues. Phases and faults are shaded and named. `curve.rs` has the figure of an
+//! experiment whose phases are points of a curve.
+//!
+//! Source of the form: Blanquer et al., *Quorum* (NSDI 2005), Figs. 9–11 and 13. Colours: Okabe and Ito's, which people
+//! with any colour vision tell apart; lighter ones on a dark ground.
+
+mod bars;
+mod curve;
+mod learned;
+mod legend;
+mod lines;
+mod marks;
+mod plot;
+
+use std::fmt::Write as _;
+
+use weirgate_experiment::Experiment;
+
+use super::outline::Outline;
+use super::series::{ClassSeries, Series};
+use super::{Curve, Played};
+pub use bars::{Bar, BarGroup, Bars, bars};
+pub use curve::curve;
+pub use learned::learned;
+use legend::{Legend, MARK};
+pub use lines::{Line, over_time};
+use marks::Marks;
+pub(super) use plot::axis_for;
+use plot::{Panel, round_step, text};
+pub use plot::{escape, figure_text};
+
+/// What a figure shows: how wide it is, and how high which panels. It scales with the page, its letters too, so that
+/// a figure for half a page is drawn smaller.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    /// Pixels, border and all.
+    width: f64,
+    /// Of the panels for throughput, response time, window, queues; so many of them, from the first on.
+    heights: &'static [f64],
+}
+
+/// The figure that has a page's width.
+const WHOLE: Form = Form { width: 960.0, heights: &[190.0, 170.0, 84.0, 84.0] };
+
+/// One of several that stand beside each other: what the papers show.
+const MULTIPLE: Form = Form { width: 500.0, heights: &[160.0, 160.0] };
+
+/// Left of the panels stand the figures of their axes.
+const LEFT: f64 = 62.0;
+
+/// Room right of them for half a figure of the axis of time.
+const BORDER: f64 = 22.0;
+
+/// Height of a line of the legend; of the names of the phases.
+const LINE: f64 = 18.0;
+
+/// Between two panels: the title of the lower one.
+const BETWEEN: f64 = 36.0;
+
+/// As many classes as there are colours.
+const MOST_CLASSES: usize = 7;
+
+/// Response times beyond so many times the largest limit are drawn at the border: else everything within the limits
+/// would lie flat at the bottom.
+const CUT: f64 = 2.0;
+
+/// A pixel per character and a bit: enough to know whether a name fits.
+const CHARACTER: f64 = 6.4;
+
+/// Colours and lines. No variables: not every program that draws SVG knows them.
+const STYLE: &str = "\
+.weir text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;fill:#1f2328}\
+.weir .head{font-weight:600}.weir .tick{fill:#656d76;font-size:11px}.weir .ground{fill:#fff;stroke:#fff;stroke-width:3px}.weir .phase{font-weight:600;text-anchor:middle}\
+.weir .fault{fill:#b42318;font-size:11px}.weir .grid{stroke:#1f2328;stroke-opacity:.1}\
+.weir .border{stroke:#1f2328;stroke-opacity:.35;stroke-dasharray:2 3}.weir .axis{stroke:#1f2328;stroke-opacity:.5}\
+.weir .odd{fill:#57606a;fill-opacity:.07}.weir .settle{fill:#57606a;fill-opacity:.1}\
+.weir .broken{fill:#d1242f;fill-opacity:.1}.weir .span{stroke:#d1242f;stroke-width:3}\
+.weir path{fill:none;stroke-linejoin:round;stroke-linecap:round}\
+.weir .served{stroke-width:2}.weir .offered{stroke-width:1.2;stroke-dasharray:5 4;stroke-opacity:.85}\
+.weir .promised{stroke-width:1.1;stroke-dasharray:1 3.2}.weir .limit{stroke-width:1.1;stroke-dasharray:1 3.2}\
+.weir path.band{fill:currentColor;fill-opacity:.17;stroke:none}.weir circle.dot{fill:currentColor;stroke:none}\
+.weir .bar{fill:currentColor;stroke:none}.weir .paper{stroke-width:1.6}.weir .plain{stroke:#57606a;color:#57606a;stroke-width:1.4}.weir .inside{stroke:#57606a;stroke-width:1;stroke-opacity:.6}\
+.weir .hit{fill:#1f2328;fill-opacity:0}.weir .hit:hover{fill-opacity:.12}\
+.weir .c0{stroke:#0072b2;color:#0072b2}.weir .c1{stroke:#d55e00;color:#d55e00}.weir .c2{stroke:#009e73;color:#009e73}.weir .c3{stroke:#cc79a7;color:#cc79a7}\
+.weir .c4{stroke:#b58900;color:#b58900}.weir .c5{stroke:#56b4e9;color:#56b4e9}.weir .c6{stroke:#7a5195;color:#7a5195}\
+@media (prefers-color-scheme:dark){.weir text{fill:#e6edf3}.weir .tick{fill:#9198a1}.weir .ground{fill:#0d1117;stroke:#0d1117}.weir .fault{fill:#ff8e85}\
+.weir .grid,.weir .border,.weir .axis{stroke:#e6edf3}.weir .odd{fill:#9198a1;fill-opacity:.08}\
+.weir .settle{fill:#9198a1;fill-opacity:.12}.weir .broken{fill:#ff6b61;fill-opacity:.14}.weir .span{stroke:#ff6b61}\
+.weir .plain,.weir .inside{stroke:#b6bec8;color:#b6bec8}.weir .hit{fill:#e6edf3}\
+.weir .c0{stroke:#4aa8e0;color:#4aa8e0}.weir .c1{stroke:#f5894a;color:#f5894a}.weir .c2{stroke:#2cc295;color:#2cc295}.weir .c3{stroke:#e5a0c8;color:#e5a0c8}\
+.weir .c4{stroke:#e3b341;color:#e3b341}.weir .c5{stroke:#8fd0f5;color:#8fd0f5}.weir .c6{stroke:#b794d6;color:#b794d6}}";
+
+/// The largest figure of each panel: with the same ones, figures of several runs can be compared by eye.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Scale {
+    highest: [f64; 4],
+}
+
+impl Scale {
+    /// A scale on which all of these fit.
+    #[must_use]
+    pub fn of<'a>(all: impl Iterator<Item = &'a Series>) -> Scale {
+        let most = |figures: &mut dyn Iterator<Item = f64>| figures.fold(0.0, f64::max);
+        let mut highest = [0.0_f64; 4];
+        let mut limits = 0.0_f64;
+        for series in all {
+            let classes = drawn(series);
+            let rates = |c: &&ClassSeries| {
+                let guaranteed = c.guaranteed.iter().flatten();
+                c.offered.iter().chain(&c.served).chain(guaranteed).copied().fold(0.0, f64::max)
+            };
+            let cpu: Vec<f64> = classes.iter().flat_map(|c| c.cpu.iter().map(|(_, n)| *n)).collect();
+            let state = series.window.iter().chain(&series.outstanding).map(|(_, n)| *n);
+            let third = if cpu.is_empty() { most(&mut state.into_iter()) } else { most(&mut cpu.into_iter()) };
+            let here = [
+                most(&mut classes.iter().map(rates)),
+                most(&mut classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied())),
+                third,
+                most(&mut classes.iter().flat_map(|c| c.waiting.iter().map(|(_, n)| *n))),
+            ];
+            limits = limits.max(most(&mut classes.iter().flat_map(|c| c.limits_ms()).filter_map(|(_, limit)| limit)));
+            highest = std::array::from_fn(|panel| highest[panel].max(here[panel]));
+        }
+        if limits > 0.0 {
+            highest[1] = highest[1].clamp(limits, CUT * limits);
+        }
+        Scale { highest }
+    }
+}
+
+/// The figure of what was played under its first discipline: a curve of all seeds if the experiment has an axis,
+/// otherwise the first run over time. `None` if nothing was kept to draw.
+#[must_use]
+pub fn played(played: &Played) -> Option<String> {
+    let (outline, group) = (Outline::new(&played.experiment), played.groups.first()?);
+    match Curve::of(&played.report(&outline)) {
+        Some(points) => Some(curve(&points, group)),
+        None => group.series.as_ref().map(|series| whole(&outline, series)),
+    }
+}
+
+/// The figure of a run, with its colours in it: it can stand alone or in a page.
+#[must_use]
+pub fn figure(experiment: &Experiment, series: &Series) -> String {
+    whole(&Outline::new(experiment), series)
+}
+
+/// The same from the experiment's outline.
+#[must_use]
+pub fn whole(outline: &Outline, series: &Series) -> String {
+    draw(outline, series, &Scale::of(std::iter::once(series)), WHOLE)
+}
+
+/// Throughput and response time alone, drawn to stand beside figures of other runs on the same scale.
+#[must_use]
+pub fn multiple(outline: &Outline, series: &Series, scale: &Scale) -> String {
+    draw(outline, series, scale, MULTIPLE)
+}
+
+fn drawn(series: &Series) -> Vec<&ClassSeries> {
+    series.classes.iter().take(MOST_CLASSES).collect()
+}
+
+fn draw(outline: &Outline, series: &Series, scale: &Scale, form: Form) -> String {
+    let classes = drawn(series);
+    let right = form.width - BORDER;
+    let (entries, phases_at) = legend(&classes, series, right);
+    let marks = Marks::new(outline, (LEFT, right), phases_at, series.length);
+    let top = marks.bottom();
+    let panels = panels(top, form, scale, series.length);
+    let bottom = panels.last().map_or(top, |panel| panel.bottom);
+    let name = escape(&format!("{} over time, seed {}", outline.name, series.seed));
+    let mut svg = format!(
+        r#"<svg class="weir" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" role="img" aria-label="{name}"><style>{STYLE}</style>{entries}"#,
+        form.width,
+        bottom + 26.0
+    );
+    for panel in &panels {
+        marks.shades(&mut svg, panel);
+        panel.grid(&mut svg);
+    }
+    marks.names(&mut svg, &panels[0], bottom);
+    lines(&mut svg, &panels, &classes, series);
+    seconds(&mut svg, &panels[panels.len() - 1]);
+    hits(&mut svg, (top, bottom), &panels[0], &classes, series);
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
+    let mut at = top + 18.0;
+    let panel = |(height, highest): (&f64, f64)| {
+        let panel = Panel {
+            left: LEFT,
+            right: form.width - BORDER,
+            top: at,
+            bottom: at + height,
+            start: 0.0,
+            length: length.max(f64::MIN_POSITIVE),
+            lowest: None,
+            highest: axis_for(highest),
+        };
+        at += height + BETWEEN;
+        panel
+    };
+    form.heights.iter().zip(scale.highest).map(panel).collect()
+}
+
+/// What the lines are, and where the names of the phases stand.
+fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64) {
+    let mut legend = Legend::new(right);
+    let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
+        let _ = write!(svg, r#"<path class="{class}" d="M{x:.1} {y:.1}h{MARK}"/>"#);
+    };
+    for (index, class) in classes.iter().enumerate() {
+        legend.entry(&class.name, |svg, at| line(svg, &format!("served c{index}"), at));
+    }
+    for (class, name) in [("offered", "asked for"), ("served", "served"), ("promised", "guaranteed, limit")] {
+        legend.entry(name, |svg, at| line(svg, &format!("plain {class}"), at));
+    }
+    let more = series.classes.len() - classes.len();
+    if more > 0 {
+        legend.entry(&format!("{more} further classes are not drawn"), |_, _| ());
+    }
+    legend.end()
+}
+
+fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &Series) {
+    let [rates, times, rest @ ..] = panels else { return };
+    // Where classes have shares of the CPUs, what they use of them matters more than the window.
+    let shared = classes.iter().any(|class| !class.cpu.is_empty());
+    let third = if shared { "Use of all CPUs, %" } else { "Window, and requests inside (thin)" };
+    let titles = ["Throughput, requests/s", "Response time, ms", third, "Waiting requests"];
+    for (panel, title) in panels.iter().zip(titles) {
+        text(svg, "head", (panel.left, panel.top - 9.0), title);
+    }
+    let beyond = classes.iter().flat_map(|c| c.response_ms.iter().flatten().copied()).fold(0.0, f64::max);
+    if beyond > times.highest {
+        let what = format!("cut off: the largest is {}", figure_text(beyond.round()));
+        let _ = write!(
+            svg,
+            r#"<text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{what}</text>"#,
+            times.right,
+            times.top - 9.0
+        );
+    }
+    let middle = |i: usize| ((i as f64 + 0.5) * series.step).min(series.length);
+    for (index, class) in classes.iter().enumerate() {
+        let over = |figures: &[f64]| -> Vec<(f64, Option<f64>)> {
+            figures.iter().enumerate().map(|(i, figure)| (middle(i), Some(*figure))).collect()
+        };
+        if let Some(guaranteed) = &class.guaranteed {
+            rates.line(svg, &format!("promised c{index}"), over(guaranteed).into_iter());
+        }
+        rates.line(svg, &format!("offered c{index}"), over(&class.offered).into_iter());
+        rates.line(svg, &format!("served c{index}"), over(&class.served).into_iter());
+        let limits: Vec<(f64, Option<f64>)> = class.limits_ms().collect();
+        for (number, (from, limit)) in limits.iter().enumerate().filter(|(_, (_, limit))| limit.is_some()) {
+            let until = limits.get(number + 1).map_or(series.length, |(until, _)| *until);
+            times.line(svg, &format!("limit c{index}"), [(*from, *limit), (until, *limit)].into_iter());
+        }
+        let response = class.response_ms.iter().enumerate().map(|(i, figure)| (middle(i), *figure));
+        times.line(svg, &format!("served c{index}"), response);
+        if let [cpu, _] = rest {
+            cpu.line(svg, &format!("served c{index}"), class.cpu.iter().map(|(at, n)| (*at, Some(*n))));
+        }
+        if let [_, queues] = rest {
+            queues.line(svg, &format!("served c{index}"), class.waiting.iter().map(|(at, n)| (*at, Some(*n))));
+        }
+    }
+    let limited = classes
+        .iter()
+        .flat_map(|c| c.limits_ms().filter_map(|(_, limit)| Some((c.name.as_str(), c.statistic.as_str(), limit?))));
+    limits(svg, times, (times.right - 4.0, "end"), limited);
+    if let [state, _] = rest
+        && !shared
+    {
+        state.line(svg, "inside", series.outstanding.iter().map(|(at, n)| (*at, Some(*n))));
+        state.line(svg, "plain", series.window.iter().map(|(at, n)| (*at, Some(*n))));
+    }
+}
+
+/// What each limit line is, all of one height in one text, which begins or ends at `x`: `anchor` is SVG's word for it.
+fn limits<'a>(
+    svg: &mut String,
+    panel: &Panel,
+    (x, anchor): (f64, &str),
+    classes: impl Iterator<Item = (&'a str, &'a str, f64)>,
+) {
+    let mut named: Vec<(f64, String)> = Vec::new();
+    for (name, statistic, limit) in classes {
+        let name = format!("{name} {statistic}");
+        match named.iter_mut().find(|(at, _)| *at == limit) {
+            Some((_, names)) => *names += &format!(", {name}"),
+            None => named.push((limit, name)),
+        }
+    }
+    for (limit, names) in named {
+        let y = panel.y(limit) - 4.0;
+        let what = escape(&format!("{names} ≤ {} ms", figure_text(limit)));
+        for class in ["tick ground", "tick"] {
+            let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{what}</text>"#);
+        }
+    }
+}
+
+/// The axis of time.
+fn seconds(svg: &mut String, panel: &Panel) {
+    let (left, right, y) = (panel.left, panel.right, panel.bottom);
+    let _ = write!(svg, r#"<line class="axis" x1="{left:.1}" x2="{right:.1}" y1="{y:.1}" y2="{y:.1}"/>"#);
+    let step = match round_step(panel.length, (right - left) / 80.0) {
+        // Minutes are rounder than fifties of seconds.
+        step if (20.0..=50.0).contains(&step) => 30.0,
+        step if step > 50.0 && step <= 100.0 => 60.0,
+        step => step,
+    };
+    for at in plot::ticks(panel.length, step) {
+        let x = panel.x(at);
+        let what = figure_text(at);
+        let _ = write!(
+            svg,
+            r#"<line class="axis" x1="{x:.1}" x2="{x:.1}" y1="{y:.1}" y2="{:.1}"/><text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{what}{}</text>"#,
+            y + 4.0,
+            y + 17.0,
+            if at == 0.0 { " s" } else { "" }
+        );
+    }
+}
+
+/// Over every point of time a strip that tells its figures when the pointer is on it.
+fn hits(svg: &mut String, (top, bottom): (f64, f64), panel: &Panel, classes: &[&ClassSeries], series: &Series) {
+    let points = classes.iter().map(|c| c.offered.len()).max().unwrap_or(0);
+    for i in 0..points {
+        let (from, to) = (i as f64 * series.step, ((i + 1) as f64 * series.step).min(series.length));
+        let mut told = format!("{}–{} s", figure_text(from), figure_text(to));
+        for class in classes {
+            let figure = |of: &[f64]| of.get(i).map_or_else(String::new, |f| format!("{f:.0}"));
+            let _ =
+                write!(told, "\n{}: {}/s served of {}/s", class.name, figure(&class.served), figure(&class.offered));
+            if let Some(time) = class.response_ms.get(i).copied().flatten() {
+                let _ = write!(told, ", {} {time:.1} ms", class.statistic);
+            }
+        }
+        let at = |line: &[(f64, f64)]| line.iter().rev().find(|(at, _)| *at <= to).map(|(_, n)| *n);
+        if let Some(window) = at(&series.window) {
+            let _ = write!(told, "\nwindow {window}");
+        }
+        if let Some(inside) = at(&series.outstanding) {
+            let _ = write!(told, "\ninside {inside}");
+        }
+        let (x, width) = (panel.x(from), panel.x(to) - panel.x(from));
+        let _ = write!(
+            svg,
+            r#"<rect class="hit" x="{x:.1}" y="{top:.1}" width="{width:.2}" height="{:.1}"><title>{}</title></rect>"#,
+            bottom - top,
+            escape(&told)
+        );
+    }
+}
