@@ -1,25 +1,26 @@
-//! Token buckets: has a class had its guaranteed rate?
+//! Token buckets that measure whether a class has received its guaranteed rate.
 //!
-//! A class's bucket fills at its guaranteed rate and holds what a burst of a second brings. A release takes a
-//! token. A class with a whole token has a claim and goes before every class without one,
-//! whatever the others ask for; a class without one shares what is left. Releases beyond the guarantee take
-//! tokens too, down to a bounded debt, so that surplus a moment ago counts against a claim now.
+//! A class's bucket fills at its guaranteed rate and holds a burst of one second. A release takes a token. A
+//! class with a whole token has a claim and goes before every class without one, whatever the others send. A
+//! class without a claim shares the surplus. Releases beyond the guarantee take tokens too, down to a
+//! bounded debt, so that recent surplus counts against a claim now.
 //!
-//! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise.
-//! Tokens are requests, as agreed: a class whose requests become dearer keeps its claim, and its part of the
-//! slots bounds what it can do with it (see `tokens`). Whether a class is dear is a guess: one that computes is
-//! slowed down by a crowd more than one that waits for a database, and must not lose its claim for that. Only where
-//! claims are ranked ([`crate::Infeasible`]) does a release of a dear class take as many tokens as agreed
-//! requests would fit into it; or a valuable class that runs wild would take everything.
+//! Source: our own design. Quorum's Sec. 2 states its promise in the same order, rates first and slots
+//! second. Tokens are requests, as declared. If a class's requests become more expensive, the class keeps
+//! its claim, and its share of the slots bounds its use of the claim (see `tokens`). Whether a class is
+//! expensive is only an estimate: contention slows down a class that computes more than one that waits for a
+//! database, and it must not lose its claim for that. The cost counts only where claims are ranked
+//! ([`crate::Infeasible`]). There a release of an expensive class takes as many tokens as requests of the
+//! declared cost would fit into it. Otherwise a valuable class with runaway costs would take everything.
 
 use core::time::Duration;
 
 use crate::time::Time;
 
-/// Depth of a bucket in seconds of its rate: the burst for which a floor is promised.
+/// Depth of a bucket in seconds of its rate: the burst for which a floor is guaranteed.
 const BURST: f64 = 1.0;
 
-/// One class's bucket.
+/// The bucket of one class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bucket {
     tokens: f64,
@@ -28,16 +29,16 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     pub(crate) fn new(now: Time) -> Bucket {
-        // Full: cut down to its depth at the first look.
+        // Full: reduced to its depth at the first use.
         Bucket { tokens: f64::INFINITY, at: now }
     }
 
-    /// Tokens now, at `rate` a second.
+    /// Number of tokens now, at `rate` tokens per second.
     pub(crate) fn level(&mut self, now: Time, rate: f64) -> f64 {
         let depth = (BURST * rate).max(1.0);
         self.tokens = (self.tokens + now.since(self.at).as_secs_f64() * rate).min(depth);
         self.at = now;
-        // A hair of slack: what was to be whole at an instant is, in spite of rounding.
+        // The tolerance absorbs rounding: a token that is due to be whole at an instant is whole then.
         if (self.tokens - 1.0).abs() < 1e-6 { 1.0 } else { self.tokens }
     }
 
@@ -47,10 +48,10 @@ impl Bucket {
         self.tokens = (level - tokens).max(-debt * rate);
     }
 
-    /// When the bucket will hold a whole token; `level` is what it holds at `now`.
+    /// The time at which the bucket will hold a whole token. `level` is its content at `now`.
     pub(crate) fn whole_at(now: Time, level: f64, rate: f64) -> Time {
         let wait = Duration::try_from_secs_f64(((1.0 - level) / rate).max(0.0)).unwrap_or(Duration::MAX);
-        // One more nanosecond: rounding must not leave it a hair short.
+        // One more nanosecond, so that rounding cannot leave the token incomplete.
         now + wait + Duration::from_nanos(1)
     }
 }

@@ -1,35 +1,39 @@
 //! [`crate::Precedence::Drfq`]: dominant-resource fair queueing over the nodes' resources.
 //!
-//! Source: the idea is that of Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011), and of its queueing form,
-//! "Multi-Resource Fair Queueing for Packet Processing" (SIGCOMM 2012): a class has a virtual time per resource, which
-//! advances by what it took of that resource over its weight; the largest of them is that of its *dominant* resource,
-//! and the class where that is smallest goes first. What is released here are requests that hold all their resources at
-//! once until they are answered, not packets that use them one after the other; and mQoS (Feng and Lin) gives every
-//! class a queue per resource. Hence:
-//! - of its own heads a class releases that for the resource of which it has had least: so it comes to have the same
-//!   part of every resource, and its dominant share grows no faster than it must;
-//! - who does not fit is passed over, so that nothing is idle that somebody can use. *Overtaking is bounded*, twice.
-//!   Nobody's dominant virtual time runs further than [`AHEAD`] of the one that is furthest behind, unless what it
-//!   takes is nothing of the resources that the other one waits for. And a head that has been passed over for
-//!   [`PATIENCE`], or that all others would have to wait for, gets the resources of the node that lacks least for it
-//!   *reserved* as they become free: until it fits, nothing goes there that takes of what it needs, and at the other
-//!   nodes work goes on, [`PATIENCE`] ahead at most. So a request that needs most of a node does not wait for ever
-//!   among many that need little of it, be they its own class's. A class that is too far ahead has to wait longer, by
-//!   its part of the weights, and not for ever either;
-//! - *a resource that only those want who are ahead is no reason to be ahead*. Whoever uses what nobody else asks for
-//!   would lose his part of everything else by it, and do better not to ask: that is not what dominant-resource
-//!   fairness promises (its sharing incentive). So each resource has a *lead*, by which virtual times count less. If
-//!   the one of all who want it who is furthest behind is ahead by it of the one who is furthest behind at all, the
-//!   lead grows until he is where his other resources put him;
-//! - a class that begins to wait has the virtual time of the one that is furthest behind, in every resource: it does
-//!   not catch up on what it did not use (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does it by another
-//!   mix: what it has had less of one resource than of its dominant one counts up to [`MEMORY`] (their Δ-DRFQ).
+//! Source: the idea of Ghodsi et al., "Dominant Resource Fairness" (NSDI 2011), and of its queueing form,
+//! "Multi-Resource Fair Queueing for Packet Processing" (SIGCOMM 2012). A class has a virtual time per
+//! resource, which advances by its use of that resource divided by its weight. The resource with the largest
+//! virtual time is the class's *dominant* one. The class with the smallest dominant virtual time goes first.
+//! Two things differ here. Requests hold all their resources at once until they are answered, while packets
+//! use them one after the other. And mQoS (Feng and Lin) gives every class a queue per resource. Hence:
+//! - Of its own heads a class releases the one for the resource that it has used least. It thus gets equal
+//!   shares of all resources, and its dominant share grows no faster than it must.
+//! - A head that does not fit is passed over, so that no usable resource stays idle. *Overtaking is
+//!   bounded*, in two ways. First, no dominant virtual time runs further than [`AHEAD`] beyond the smallest
+//!   one, unless the request needs none of the resources that the class with the smallest one waits for.
+//!   Second, a head gets resources *reserved* if it has been passed over for [`PATIENCE`], or if all other
+//!   classes would have to wait for it. Resources are reserved as they become free, on the node that lacks
+//!   least for it. Until it fits, no request that needs the same resources goes to that node. The other
+//!   nodes continue, at most [`PATIENCE`] ahead. So a request that needs most of a node does not wait for
+//!   ever behind many small ones, even of its own class. A class that is too far ahead waits longer,
+//!   according to its share of the weights, but not for ever either.
+//! - *Using a resource that no other class waits for does not count against a class.* Otherwise the class
+//!   would lose its share of all other resources and do better not to use that one. Dominant-resource
+//!   fairness promises the opposite (its sharing incentive). So each resource has a *lead* that is
+//!   subtracted from its virtual times. Take, of all classes that want the resource, the one with the
+//!   smallest virtual time. If this resource alone puts it ahead of the class with the smallest virtual time
+//!   overall, the lead grows until the class is where its other resources put it.
+//! - A class that begins to wait gets the smallest dominant virtual time of all classes, in every resource.
+//!   It does not catch up on unused shares (start-time fair queueing, Goyal, Vin and Cheng 1996). Nor does
+//!   it gain from changing its mix: a resource may lag behind its dominant one by at most [`MEMORY`] (their
+//!   Δ-DRFQ).
 //!
-//! Classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) are not candidates at,
-//! and begin again where the others are: they would hold back those of other pools on the same machines.
+//! A class is not a candidate while its pool can take no request (its nodes are down, or full by a bound of
+//! their own). It resumes at the virtual time of the others. Otherwise it would hold back classes of other
+//! pools on the same machines.
 //!
-//! Beside `mdrr` no class waits for a round to end: turns are as short as the requests. A choice costs O(resources² ×
-//! [`LOOK`] + log classes), whatever the number of classes, and as many looks at the nodes.
+//! Unlike in `mdrr`, no class waits for a round to end: a turn is one request. A choice costs O(resources² ×
+//! [`LOOK`] + log classes), whatever the number of classes, and as many checks of the nodes.
 
 use super::share::Share;
 use super::{SchedulerView, in_turn};
@@ -38,31 +42,32 @@ use crate::heap::Heaps;
 use crate::index::Table;
 use crate::request::ClassId;
 
-/// How far one class may run ahead of another, in what all nodes of the pool do in a horizon: so much is released while
-/// a class waits for one resource, and nothing is idle meanwhile.
+/// Maximum distance of one class ahead of another, in horizons of all nodes of the pool. This much is
+/// released while a class waits for one resource, and no resource is idle meanwhile.
 const AHEAD: f64 = 0.25;
 
-/// How much may be released before a head that does not fit. Under saturation every head waits for some of its turn: at
-/// a quarter of a horizon reserving for them left 10 % of the resources unused, at one 6.5 %, at two 6 %, at four 5.5
-/// %, which is what the grain of the requests costs; and what is waited for is soon over at two.
+/// Maximum work released before a head that does not fit, in horizons of all nodes of the pool. Under
+/// saturation every head waits for some of its turn. Reserving after a quarter of a horizon left 10 % of the
+/// resources unused, after one 6.5 %, after two 6 %, and after four 5.5 %, which is the cost of the
+/// requests' granularity. At two horizons the wait is still short.
 const PATIENCE: f64 = 2.0;
 
-/// How far a class's virtual time of one resource may be behind its largest, in what all nodes of the pool do in a
-/// horizon: a class that asks for one thing now and for another the next moment has used half of each, and after that
-/// it is past. At one horizon the chance that a class of a tenth gets three requests of another kind in a row cost it 1
-/// % of its part.
+/// Maximum distance of a class's virtual time of one resource behind its largest one, in horizons of all
+/// nodes of the pool. A class that alternates between two resources has used half of each, but older use no
+/// longer counts. With one horizon, three requests of another kind in a row by chance cost a class with a
+/// tenth of the weights 1 % of its share.
 const MEMORY: f64 = 5.0;
 
-/// Classes that are candidates at in each sub_queue. The first has had least; if the nodes have no room for the heads
-/// of so many, those behind them seldom fit. Every sub_queue has its own: behind a thousand classes that wait for one
-/// resource there may be one that waits for another.
+/// Number of candidate classes in each sub-queue. The first has used least. If the nodes have no room for
+/// the heads of so many classes, the ones behind them seldom fit. Each sub-queue is searched separately:
+/// behind a thousand classes that wait for one resource there may be one that waits for another.
 const LOOK: usize = 8;
 
-/// What a request takes of a resource, as a part of what it takes most of, from which on it is said to want it. A page
-/// that computes sends an answer too; that makes it no competitor of downloads.
+/// A request wants a resource if its cost there is at least this share of its largest cost. A computed page
+/// also sends an answer, but that does not make it a competitor of downloads.
 const BY_PRODUCT: f64 = 0.1;
 
-/// Per resource what a class has had by its weight, in node-seconds.
+/// Use of each resource by a class divided by its weight, in node-seconds.
 type Times = [f64; RESOURCES];
 
 /// The virtual times of every class.
@@ -70,12 +75,12 @@ type Times = [f64; RESOURCES];
 pub(crate) struct Drfq {
     sub_queues: usize,
     clocks: Vec<Clock>,
-    /// Per class.
+    /// Accounts per class.
     accounts: Table<ClassId, Account>,
-    /// Per pool and sub_queue the classes that have a head there, by their dominant virtual time. It may have become
-    /// less since, as leads grow; whoever is candidates at is brought up to date.
+    /// Classes with a waiting head, per pool and sub-queue, by their dominant virtual time. The stored time
+    /// may be too large, because leads grow. It is updated for every candidate.
     waiting: Heaps<f64>,
-    /// Whom a choice looks at, by dominant virtual time; empty in between.
+    /// The candidates of a choice, by dominant virtual time. Empty between choices.
     candidates: Vec<Candidate>,
     /// The clock after the one that released last.
     turn: usize,
@@ -83,41 +88,41 @@ pub(crate) struct Drfq {
 
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    /// Its dominant virtual time …
+    /// Its current dominant virtual time.
     time: f64,
     class: ClassId,
-    /// … and that by which it is in its heap.
+    /// The time under which it is stored in its heap.
     stored: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Pool {
     pool: usize,
-    /// Could it take requests at the latest choice?
+    /// Whether it could take requests at the latest choice.
     ready: bool,
-    /// How far the others were when it could again: its classes are no further behind.
+    /// Virtual time of the others when it last became ready. Its classes are at least there.
     floor: f64,
 }
 
-/// The virtual time of pools that have the same machines, by the number of the first of them.
+/// The virtual time of pools with the same machines, indexed by the first of these pools.
 #[derive(Clone, Debug, Default)]
 struct Clock {
     pools: Vec<Pool>,
-    /// The dominant virtual time of who was furthest behind, at the latest choice.
+    /// The smallest dominant virtual time at the latest choice.
     now: f64,
-    /// Per resource how far ahead all are who want it.
+    /// Lead per resource: the distance by which all classes that want it are ahead.
     lead: Times,
-    /// How far ahead is too far, by weight as virtual times are.
+    /// Maximum distance ahead of the smallest virtual time, divided by the sum of the weights.
     ahead: f64,
-    /// The same while resources are reserved for who is furthest behind.
+    /// The same while resources are reserved for the class with the smallest virtual time.
     far: f64,
-    /// How far a class's times may lie apart.
+    /// Maximum distance between the virtual times of a class.
     memory: f64,
-    /// How much may be released before a head that does not fit, in node-seconds.
+    /// Maximum work released before a head that does not fit, in node-seconds.
     patience: f64,
-    /// What was released so far, in node-seconds of each request's dominant resource.
+    /// Work released so far, in node-seconds of each request's dominant resource.
     released: f64,
-    /// The class and sub_queue for whose head resources are reserved.
+    /// The class and sub-queue with the head for which resources are reserved.
     reserved: Option<(ClassId, usize)>,
 }
 
@@ -129,7 +134,7 @@ impl Clock {
         self.memory = MEMORY * share.whole / share.weights;
     }
 
-    /// Virtual times of who is at `time` in every resource.
+    /// Virtual times of a class that is at `time` in every resource.
     fn at(&self, time: f64) -> Times {
         self.lead.map(|lead| time + lead)
     }
@@ -139,7 +144,7 @@ impl Clock {
         self.largest(account, |_| true)
     }
 
-    /// The largest of those that `count`.
+    /// The largest virtual time over the resources accepted by `count`.
     fn largest(&self, account: &Account, count: impl Fn(usize) -> bool) -> f64 {
         let times = account.times.iter().zip(self.lead).map(|(time, lead)| time - lead).enumerate();
         times.filter(|(resource, _)| count(*resource)).map(|(_, time)| time).fold(f64::NEG_INFINITY, f64::max)
@@ -151,17 +156,17 @@ struct Account {
     clock: usize,
     pool: usize,
     weight: f64,
-    /// Its part of the weights of its clock's classes.
+    /// Its share of the weights of its clock's classes.
     part: f64,
     times: Times,
-    /// Per sub_queue the arrival number of its head.
+    /// Sequence number of the head, per sub-queue.
     heads: [Option<u64>; RESOURCES],
-    /// What had been released when the head was passed over first.
+    /// Value of [`Clock::released`] when the head was first passed over, per sub-queue.
     passed: [Option<f64>; RESOURCES],
 }
 
 impl Account {
-    /// No virtual time is less than this.
+    /// Raises every virtual time to at least `least`.
     fn raise(&mut self, least: Times) {
         self.times.iter_mut().zip(least).for_each(|(time, least)| *time = time.max(least));
     }
@@ -170,7 +175,7 @@ impl Account {
         self.heads.iter().any(Option::is_some)
     }
 
-    /// Its sub_queues, that of the resource first of which it has had least.
+    /// Its sub-queues, starting with the resource that it has used least.
     fn sub_queues(&self, sub_queues: usize, lead: Times) -> impl Iterator<Item = usize> + use<> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|sub_queue| sub_queue);
         let time = |sub_queue: usize| self.times[sub_queue] - lead[sub_queue];
@@ -179,13 +184,13 @@ impl Account {
     }
 }
 
-/// Takes it nothing of what is marked?
+/// Whether the request needs none of the marked resources.
 fn spares(marked: &[bool; RESOURCES], demand: Demand) -> bool {
     marked.iter().zip(demand.0).all(|(marked, demand)| !marked || demand == 0)
 }
 
 impl Drfq {
-    /// For so many pools and `sub_queues` resources. Classes come with [`Drfq::open`].
+    /// For `pools` pools and `sub_queues` resources. Classes are added by [`Drfq::open`].
     pub(super) fn new(pools: usize, sub_queues: usize) -> Drfq {
         Drfq {
             sub_queues,
@@ -197,7 +202,7 @@ impl Drfq {
         }
     }
 
-    /// A class with its part of its clock.
+    /// Adds a class with its share of its clock.
     pub(super) fn open(&mut self, class: ClassId, share: Share) {
         let Share { first: clock, pool, weight, weights, .. } = share;
         let own = &mut self.clocks[clock];
@@ -211,18 +216,18 @@ impl Drfq {
         self.waiting.grow(self.accounts.len() * self.sub_queues);
     }
 
-    /// The nodes of a clock have another size.
+    /// Updates a clock after the size of its nodes has changed.
     pub(super) fn resize(&mut self, share: Share) {
         self.clocks[share.first].resize(share);
     }
 
-    /// A class's place in a sub_queue's heap, and the heap.
+    /// The heap of a sub-queue, and the item of a class in it.
     fn place(&self, class: ClassId, sub_queue: usize) -> (usize, u32) {
         (self.accounts[class].pool * self.sub_queues + sub_queue, class.0 * self.sub_queues as u32 + sub_queue as u32)
     }
 
-    /// A class has a head for a resource, the request that arrived as number `head`. After every charge it is told
-    /// again.
+    /// Sets the head of a class for a resource, given by the sequence number of the request. Called again
+    /// after every charge.
     pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize, head: u64) {
         let account = &mut self.accounts[class];
         let own = &self.clocks[account.clock];
@@ -238,7 +243,7 @@ impl Drfq {
         self.waiting.set(heap, item, time);
     }
 
-    /// It has none any more.
+    /// Records that a class has no head for a resource any more.
     pub(super) fn gone(&mut self, class: ClassId, sub_queue: usize) {
         self.settled(class, sub_queue);
         self.accounts[class].heads[sub_queue] = None;
@@ -246,8 +251,8 @@ impl Drfq {
         self.waiting.remove(heap, item);
     }
 
-    /// A release of the head for `sub_queue` is charged to its class. [`Drfq::waits`] follows for the sub_queues that
-    /// have heads.
+    /// Charges the release of the head of `sub_queue` to its class. Calls of [`Drfq::waits`] follow for the
+    /// sub-queues that have heads.
     pub(super) fn charge(&mut self, class: ClassId, sub_queue: usize, demand: Demand) {
         let account = &mut self.accounts[class];
         let own = &mut self.clocks[account.clock];
@@ -259,7 +264,7 @@ impl Drfq {
         self.settled(class, sub_queue);
     }
 
-    /// The head of a sub_queue is gone.
+    /// Forgets the head of a sub-queue and its reservation.
     fn settled(&mut self, class: ClassId, sub_queue: usize) {
         let account = &mut self.accounts[class];
         account.passed[sub_queue] = None;
@@ -269,8 +274,8 @@ impl Drfq {
         }
     }
 
-    /// The head of a sub_queue does not fit, or its class is far ahead. Resources are reserved for it if that has been
-    /// so for long.
+    /// Passes over the head of a sub-queue, because it does not fit or its class is far ahead. Reserves
+    /// resources for it if it has been passed over for long.
     fn pass(&mut self, class: ClassId, sub_queue: usize, near: bool) {
         let account = &mut self.accounts[class];
         let own = &mut self.clocks[account.clock];
@@ -281,7 +286,7 @@ impl Drfq {
         }
     }
 
-    /// The class and the resource whose head is released next.
+    /// The class and the resource with the next head to release.
     pub(super) fn next(&mut self, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let mut turn = self.turn;
         let found = in_turn(&mut turn, self.clocks.len(), |clock| self.next_in(clock, view));
@@ -308,7 +313,7 @@ impl Drfq {
         found.ok()
     }
 
-    /// Keeps what is reserved. The head for which it is, if that fits now.
+    /// Updates the reservation. Returns its head if that fits now.
     fn reserve(&mut self, clock: usize, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let reserved = self.clocks[clock].reserved;
         let head = reserved.and_then(|(class, sub_queue)| {
@@ -322,7 +327,7 @@ impl Drfq {
         reserved.filter(|_| fits)
     }
 
-    /// Finds the classes that have had least, in their order, and brings leads up to date.
+    /// Finds the classes with the smallest virtual times, in order, and updates the leads.
     fn look(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &mut Vec<Candidate>) {
         let sub_queues = self.sub_queues;
         let Clock { pools, now, .. } = &mut self.clocks[clock];
@@ -353,8 +358,8 @@ impl Drfq {
         }
     }
 
-    /// Finds for every resource who of those that want it is furthest behind, and lets its lead grow if he is ahead
-    /// because of it. True if one has grown.
+    /// Finds for every resource the class with the smallest virtual time that wants it. The lead grows if
+    /// the class is ahead because of that resource. Returns true if a lead has grown.
     fn find_leads(&mut self, clock: usize, view: &SchedulerView<'_>, candidates: &[Candidate]) -> bool {
         let Some(first) = candidates.first() else { return false };
         let own = &mut self.clocks[clock];
@@ -371,7 +376,7 @@ impl Drfq {
                     }
                     let others = own.largest(account, |other| other != resource);
                     let lead = account.times[resource] - others.max(own.now);
-                    // He is ahead of everybody, and because of nothing else.
+                    // The class is ahead of all others, and only because of this resource.
                     if account.times[resource] - own.lead[resource] > first.time.max(own.now)
                         && lead > own.lead[resource]
                     {
@@ -387,7 +392,7 @@ impl Drfq {
         grown
     }
 
-    /// Orders classes by their dominant virtual times as they are with the leads of now.
+    /// Orders classes by their dominant virtual times under the current leads.
     fn order(&mut self, clock: usize, candidates: &mut [Candidate]) {
         let own = &self.clocks[clock];
         for one in candidates.iter_mut() {
@@ -411,8 +416,8 @@ impl Drfq {
         candidates.sort_unstable_by(|a, b| a.time.total_cmp(&b.time).then(a.class.cmp(&b.class)));
     }
 
-    /// The first of them that has a head that may go. If there is none, the head that others are held up by, if one is
-    /// and nothing is reserved yet.
+    /// The first candidate with a head that may be released. If there is none and nothing is reserved yet,
+    /// returns the head that holds the others up, if there is one.
     fn choose(
         &mut self,
         clock: usize,
@@ -422,7 +427,8 @@ impl Drfq {
         let last = candidates.first().ok_or(None)?;
         let Clock { ahead, far, lead, reserved, .. } = self.clocks[clock];
         let ahead = if reserved.is_some_and(|(class, _)| class == last.class) { far } else { ahead };
-        // What the class that is furthest behind waits for, with which head, and whether others do because of it.
+        // The resources that the class with the smallest virtual time waits for, the head that waits for
+        // them, and whether others wait because of it.
         let mut lacking = [false; RESOURCES];
         let (mut waits, mut held_up) = (None, false);
         for one in candidates {

@@ -1,7 +1,8 @@
 //! Start-time fair queueing in slot-seconds.
 //!
-//! Source: Goyal, Vin and Cheng, *Start-time Fair Queuing* (SIGCOMM 1996). Each class has a virtual start that advances
-//! by (slot-seconds used)/φ; the smallest is next. A release is charged its expected cost and corrected when it ends.
+//! Source: Goyal, Vin and Cheng, *Start-time Fair Queuing* (SIGCOMM 1996). Each class has a virtual start
+//! that advances by (slot-seconds used)/φ. The smallest is next. A release is charged its expected cost,
+//! which is corrected when it ends.
 
 use crate::index::Table;
 use crate::request::ClassId;
@@ -10,7 +11,7 @@ use crate::request::ClassId;
 #[derive(Clone, Debug)]
 pub(super) struct Fair {
     virtual_start: Table<ClassId, f64>,
-    /// Largest virtual start released so far: of classes with φ > 0, of best-effort classes.
+    /// Largest virtual start released so far: of classes with φ > 0, and of best-effort classes.
     virtual_time: [f64; 2],
 }
 
@@ -19,7 +20,7 @@ impl Fair {
         Fair { virtual_start: Table::filled(classes, 0.0), virtual_time: [0.0; 2] }
     }
 
-    /// A class that nothing is known of.
+    /// Adds a new class.
     pub(super) fn open(&mut self, class: ClassId) {
         self.virtual_start.put(class, 0.0);
     }
@@ -29,7 +30,7 @@ impl Fair {
         self.virtual_start[class]
     }
 
-    /// A class begins to ask for something: it does not catch up on what it did not use.
+    /// A class begins to send requests. It does not catch up on unused shares.
     #[inline]
     pub(super) fn begin(&mut self, class: ClassId, weight: u64) {
         let start = &mut self.virtual_start[class];
@@ -45,14 +46,14 @@ impl Fair {
         *start += seconds / slots(weight);
     }
 
-    /// Corrects a charge of `charged` slot-seconds to what was used.
+    /// Corrects a charge of `charged` slot-seconds to the actual use.
     #[inline]
     pub(super) fn settle(&mut self, class: ClassId, weight: u64, charged: f64, used: f64) {
         self.virtual_start[class] += (used - charged) / slots(weight);
     }
 }
 
-/// φ in slots. Best-effort classes are equals among themselves.
+/// φ in slots. All best-effort classes have equal shares.
 pub(super) fn slots(weight: u64) -> f64 {
     if weight == 0 { 1.0 } else { weight as f64 / 1e9 }
 }

@@ -1,35 +1,38 @@
 //! [`crate::Precedence::Mdrr`]: deficit round robin over several resources at once.
 //!
-//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
-//! Secs. 3.3 and 3.4. Every class has a credit (deficit counter) in every resource, and a queue for each resource,
-//! which holds the requests that take most of that resource. The main scheduler turns to the resource that is most
-//! available; that resource's sub-scheduler goes round the classes and releases the head of a queue if the nodes have
-//! enough of *every* resource for it and the class has credit in *every* resource. A release is charged to all of them,
-//! so that each class gets its weight's part of each resource, whatever mix it asks for.
+//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway*
+//! (2005), Secs. 3.3 and 3.4. Every class has a credit (deficit counter) in every resource. It has a queue
+//! for each resource, which holds the requests that need that resource most. The main scheduler turns to the
+//! most available resource. The sub-scheduler of that resource goes round the classes. It releases the head
+//! of a queue if the nodes have enough of *every* resource for it and the class has credit in *every*
+//! resource. A release is charged to all of them, so that each class gets its weighted share of each
+//! resource, whatever its mix.
 //!
-//! The pseudo-code that the paper prints stops for good, in two ways: it turns to the most available resource even if
-//! nobody waits for it, and a new round needs flags that may never all be set. Rules that do not:
-//! - resources are tried in the order of their availability, as far as anybody waits for them;
-//! - a sub-scheduler's pointer stays at a class that released, and moves on from one that cannot;
-//! - a new round begins only if nothing can be released, no head has credit for all it needs, and a node has enough
-//!   for some head. As long as a head has its credit and only waits for nodes, everybody waits: credit that was dealt
-//!   out then would be dealt to those who have most of it already;
-//! - at a new round a class that waits keeps at most what its largest head needs of each resource, one that does not
-//!   keeps nothing; then everybody gets a quantum of each;
-//! - classes whose pool can take nothing now (its nodes are down, or full by a bound of their own) do not keep others
-//!   from their round; it is dealt to them too;
-//! - so many rounds as it takes until a head has its credit are dealt at once: a class with a thousandth of the
-//!   weight costs no thousand rounds of work.
+//! The pseudo-code in the paper can stop for good, in two ways: it turns to the most available resource even
+//! if no request waits for it, and a new round needs flags that may never all be set. The rules here cannot
+//! stop:
+//! - Resources are tried in the order of their availability, but only if a request waits for them.
+//! - A sub-scheduler's pointer stays at a class that released, and moves on from one that cannot release.
+//! - A new round begins only if no head can be released, no head has credit for all its costs, and a node
+//!   has enough for some head. While a head has its credit and only waits for nodes, all classes wait.
+//!   Credit dealt at that time would go to classes that already have most of it.
+//! - At a new round a waiting class keeps at most the cost of its largest head in each resource, and a class
+//!   that does not wait keeps nothing. Then every class gets a quantum of each resource.
+//! - A class does not delay the round of the others while its pool can take no request (its nodes are down,
+//!   or full by a bound of their own). It also gets its quanta.
+//! - The number of rounds until some head has its credit is dealt at once: a class with a thousandth of the
+//!   weight does not cost a thousand rounds of work.
 //!
-//! Why it cannot stop: while nodes are idle every request that is let in fits (larger ones are refused at arrival), so
-//! either a head has credit and is released, or a new round gives some head its credit.
+//! Proof that it cannot stop: while nodes are idle every accepted request fits (larger ones are refused at
+//! arrival), so either a head has credit and is released, or a new round gives some head its credit.
 //!
-//! With one resource this is deficit round robin as it is known (Shreedhar and Varghese 1996), but for the quanta,
-//! which are dealt to all at once (Sec. 3.4).
+//! With one resource this is the usual deficit round robin (Shreedhar and Varghese 1996), except that quanta
+//! are dealt to all classes at once (Sec. 3.4).
 //!
-//! Departures: ties go to the lowest number where the paper draws lots; each pool has rounds of its own, since the
-//! classes of one must not wait for the nodes of another; pools that have the same machines are one *ring*. A choice
-//! costs O(waiting classes × resources × nodes) at worst: for thousands of tenants there is `drfq`.
+//! Departures: ties go to the lowest number, where the paper draws lots. Each pool has its own rounds,
+//! because the classes of one must not wait for the nodes of another. Pools with the same machines form one
+//! *ring*. A choice costs O(waiting classes × resources × nodes) in the worst case. For thousands of tenants
+//! use `drfq`.
 
 use super::share::Share;
 use super::{SchedulerView, in_turn};
@@ -37,7 +40,7 @@ use crate::demand::{Demand, RESOURCES};
 use crate::index::Table;
 use crate::request::ClassId;
 
-/// What a class has left of each resource in this round, in billionths of a node-second.
+/// Remaining credit of a class for each resource in this round, in billionths of a node-second.
 pub(crate) type Credit = [i64; RESOURCES];
 
 /// The rounds of every ring.
@@ -45,18 +48,18 @@ pub(crate) type Credit = [i64; RESOURCES];
 pub(crate) struct Mdrr {
     sub_queues: usize,
     rings: Vec<Ring>,
-    /// Per class.
+    /// Accounts per class.
     accounts: Table<ClassId, Account>,
     /// The ring after the one that released last.
     turn: usize,
 }
 
-/// Pools that have the same machines, by the number of the first of them.
+/// Pools with the same machines, indexed by the first of these pools.
 #[derive(Clone, Debug)]
 struct Ring {
-    /// Per sub_queue the class that its pointer is at.
+    /// The class at the pointer, per sub-queue.
     pointers: [ClassId; RESOURCES],
-    /// Per sub_queue the classes that wait, in the order of their numbers.
+    /// The waiting classes in the order of their ids, per sub-queue.
     waiting: [Vec<ClassId>; RESOURCES],
     /// Rounds begun after the first.
     rounds: u64,
@@ -80,12 +83,12 @@ struct Account {
 }
 
 impl Mdrr {
-    /// For so many pools and `sub_queues` resources. Classes come with [`Mdrr::open`].
+    /// For `pools` pools and `sub_queues` resources. Classes are added by [`Mdrr::open`].
     pub(super) fn new(pools: usize, sub_queues: usize) -> Mdrr {
         Mdrr { sub_queues, rings: vec![Ring::new(); pools], accounts: Table::new(), turn: 0 }
     }
 
-    /// Opens the account of a class, which has its first quantum.
+    /// Opens the account of a class with its first quantum.
     pub(super) fn open(&mut self, class: ClassId, share: Share) {
         let Share { first, pool, .. } = share;
         let (quantum, round) = (share.quantum(), self.rings[first].rounds);
@@ -93,12 +96,12 @@ impl Mdrr {
         self.accounts.put(class, fresh);
     }
 
-    /// Rounds are longer or shorter from now on: the nodes have another size.
+    /// Changes the quantum of a class after the size of the nodes has changed.
     pub(super) fn resize(&mut self, class: ClassId, share: Share) {
         self.accounts[class].quantum = share.quantum();
     }
 
-    /// A class has a head for a resource, or another one.
+    /// Records that a class has a new head for a resource.
     pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize) {
         let credit = self.credit(class);
         let account = &mut self.accounts[class];
@@ -110,7 +113,7 @@ impl Mdrr {
         }
     }
 
-    /// It has none any more.
+    /// Records that a class has no head for a resource any more.
     pub(super) fn gone(&mut self, class: ClassId, sub_queue: usize) {
         let waiting = &mut self.rings[self.accounts[class].ring].waiting[sub_queue];
         if let Ok(at) = waiting.binary_search(&class) {
@@ -118,7 +121,7 @@ impl Mdrr {
         }
     }
 
-    /// What a class has left. One that did not wait when a round began has its quantum and nothing besides.
+    /// Remaining credit of a class. A class that did not wait when a round began has exactly its quantum.
     pub(super) fn credit(&self, class: ClassId) -> Credit {
         let Account { ring, quantum, credit, round, .. } = self.accounts[class];
         let own = &self.rings[ring];
@@ -126,19 +129,19 @@ impl Mdrr {
         if round < own.rounds && !waits() { [quantum; RESOURCES] } else { credit }
     }
 
-    /// A release is charged to its class.
+    /// Charges a release to its class.
     pub(super) fn charge(&mut self, class: ClassId, demand: Demand) {
         for (credit, demand) in self.accounts[class].credit.iter_mut().zip(demand.0) {
             *credit -= i64::from(demand);
         }
     }
 
-    /// Rounds begun in a ring, and where its pointers are.
+    /// Number of rounds begun in a ring, and the positions of its pointers.
     pub(super) fn state(&self, ring: usize) -> (u64, Vec<ClassId>) {
         (self.rings[ring].rounds, self.rings[ring].pointers[..self.sub_queues].to_vec())
     }
 
-    /// The class and the resource whose head is released next.
+    /// The class and the resource with the next head to release.
     pub(super) fn next(&mut self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let mut turn = self.turn;
         let found = in_turn(&mut turn, self.rings.len(), |ring| self.next_in(ring, view));
@@ -157,11 +160,11 @@ impl Mdrr {
         self.scan(ring, view)
     }
 
-    /// Goes round the sub-schedulers, the most available resource first.
+    /// Visits the sub-schedulers, the most available resource first.
     fn scan(&mut self, ring: usize, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let mut order: [usize; RESOURCES] = core::array::from_fn(|sub_queue| sub_queue);
         let left = view.left(ring);
-        // A stable sort: ties go to the lowest number.
+        // The sort is stable: ties go to the lowest number.
         order[..self.sub_queues].sort_by(|a, b| left[*b].total_cmp(&left[*a]));
         for sub_queue in order[..self.sub_queues].iter().copied() {
             let Ring { pointers, waiting, .. } = &self.rings[ring];
@@ -179,12 +182,12 @@ impl Mdrr {
         None
     }
 
-    /// Has the class credit in every resource for it?
+    /// Whether the class has enough credit in every resource.
     fn covers(&self, class: ClassId, demand: Demand) -> bool {
         self.accounts[class].credit.iter().zip(demand.0).all(|(credit, demand)| *credit >= i64::from(demand))
     }
 
-    /// Rounds until the class has credit in every resource for it.
+    /// Number of rounds until the class has enough credit in every resource.
     fn rounds_until(&self, class: ClassId, demand: Demand) -> i64 {
         let Account { quantum, credit, .. } = self.accounts[class];
         let lacks = credit.iter().zip(demand.0).map(|(credit, demand)| i64::from(demand) - credit);
@@ -192,7 +195,7 @@ impl Mdrr {
         rounds.max().unwrap_or(0)
     }
 
-    /// Every head of a ring that waits for nodes which can take something, with its class.
+    /// Every head of a ring that waits for nodes which can take requests, with its class.
     fn heads<'a>(&'a self, ring: usize, view: &'a SchedulerView<'a>) -> impl Iterator<Item = (ClassId, Demand)> + 'a {
         let sub_queues = self.rings[ring].waiting[..self.sub_queues].iter().enumerate();
         sub_queues.flat_map(move |(sub_queue, waiting)| {
@@ -201,7 +204,8 @@ impl Mdrr {
         })
     }
 
-    /// Begins new rounds if that is due, as many as some head needs for its credit. False if it is not.
+    /// Begins new rounds if they are due, as many as some head needs for its credit. Returns false if none
+    /// is due.
     fn deal(&mut self, ring: usize, view: &SchedulerView<'_>) -> bool {
         let (mut rounds, mut fits) = (i64::MAX, false);
         for (class, head) in self.heads(ring, view) {
@@ -216,7 +220,7 @@ impl Mdrr {
         let round = own.rounds;
         for sub_queue in 0..self.sub_queues {
             for class in own.waiting[sub_queue].iter().copied() {
-                // A class that waits in several sub_queues is dealt to once.
+                // A class that waits in several sub-queues gets its quanta once.
                 if self.accounts[class].round == round {
                     continue;
                 }

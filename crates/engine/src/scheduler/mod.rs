@@ -1,8 +1,9 @@
-//! Stage *release*, precedence: which class's head is released next.
+//! Stage *release*, precedence: the choice of the class with the next head to release.
 //!
-//! Every method is one file and owns what it keeps of classes and sub-queues. What is ordered is a class's *sub-queue*
-//! (see `queue`). [`Scheduler::next`] is the one release path: a method finds its candidates, and asks the view whether
-//! load control and nodes have room for each ([`SchedulerView::room`], and [`SchedulerView::admits`] per class).
+//! Every method is one file and owns its state of classes and sub-queues. A method orders the *sub-queues*
+//! of classes (see `queue`). [`Scheduler::next`] is the only path to a release: a method finds its
+//! candidates, and asks the view whether load control and nodes have room for each ([`SchedulerView::room`],
+//! and [`SchedulerView::admits`] per class).
 
 mod bucket;
 mod drfq;
@@ -39,7 +40,7 @@ use tokens::TokenBuckets;
 use waiting::Waiting;
 use weighted_fair::WeightedFair;
 
-/// A class's sub-queue that waits.
+/// A waiting sub-queue of a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim {
     pub(crate) class: ClassId,
@@ -54,11 +55,11 @@ pub(crate) struct Claim {
 pub(crate) struct Release {
     pub(crate) class: ClassId,
     pub(crate) sub_queue: usize,
-    /// Its cost, as far as it is managed.
+    /// Its cost on the managed resources.
     pub(crate) demand: Demand,
 }
 
-/// The order of release, and what the method keeps for it.
+/// The order of releases, with the state of the method.
 #[derive(Clone, Debug)]
 pub(crate) enum Scheduler {
     Fifo(Fifo),
@@ -71,7 +72,7 @@ pub(crate) enum Scheduler {
 }
 
 impl Scheduler {
-    /// For the nodes and classes of a policy; none of the classes waits yet.
+    /// For the nodes and classes of a policy. No class waits yet.
     pub(crate) fn new(now: Time, policy: &Policy, classes: &Classes, nodes: &Nodes, limit: &Limit) -> Scheduler {
         let (pools, count, subs) = (nodes.sections.len(), classes.all.len(), policy.sub_queues());
         let waiting = || Waiting::new(pools, count, subs);
@@ -91,7 +92,7 @@ impl Scheduler {
         scheduler
     }
 
-    /// Classes that nothing is known of yet.
+    /// Adds new classes.
     pub(crate) fn open(
         &mut self,
         now: Time,
@@ -126,7 +127,7 @@ impl Scheduler {
         }
     }
 
-    /// Takes over what `old` knows of the classes that a new policy keeps.
+    /// Takes over the state of the classes that a new policy keeps.
     pub(crate) fn carry(&mut self, old: &Scheduler, kept: &[(ClassId, ClassId)]) {
         if let (Scheduler::Tokens(method), Scheduler::Tokens(old)) = (self, old) {
             for (from, to) in kept {
@@ -135,7 +136,7 @@ impl Scheduler {
         }
     }
 
-    /// The nodes have another size.
+    /// Updates the shares after the size of the nodes has changed.
     pub(crate) fn nodes_changed(&mut self, classes: &Classes, nodes: &Nodes, limit: &Limit) {
         let all = classes.all.ids();
         match self {
@@ -153,14 +154,14 @@ impl Scheduler {
         }
     }
 
-    /// A class has its first request: it claims its part from now on.
+    /// A class gets its first request and claims its share from now on.
     #[inline]
     pub(crate) fn active(&mut self, classes: &Classes, class: ClassId) {
         self.claims(classes, class);
         self.begins(classes, class);
     }
 
-    /// A class has requests.
+    /// Counts the weight of a class that has requests.
     #[inline]
     pub(crate) fn claims(&mut self, classes: &Classes, class: ClassId) {
         if let Scheduler::WeightedFair(method) = self {
@@ -168,7 +169,7 @@ impl Scheduler {
         }
     }
 
-    /// A class has nothing waiting or in flight any more.
+    /// Stops counting the weight of a class that has no request waiting or in flight.
     #[inline]
     pub(crate) fn idle(&mut self, classes: &Classes, class: ClassId) {
         if let Scheduler::WeightedFair(method) = self {
@@ -176,7 +177,7 @@ impl Scheduler {
         }
     }
 
-    /// The weight of a class that has requests is another.
+    /// Changes the counted weight of a class that has requests.
     #[inline]
     pub(crate) fn reweighed(&mut self, old: u64, new: u64) {
         if let Scheduler::WeightedFair(method) = self {
@@ -184,7 +185,7 @@ impl Scheduler {
         }
     }
 
-    /// A sub-queue of the class was empty and is not any more.
+    /// A sub-queue of the class is no longer empty.
     #[inline]
     pub(crate) fn begins(&mut self, classes: &Classes, class: ClassId) {
         match self {
@@ -194,7 +195,7 @@ impl Scheduler {
         }
     }
 
-    /// A sub-queue waits, or something that it is ordered by changed while it waits.
+    /// Adds a waiting sub-queue, or updates it after a change of its order.
     #[inline]
     pub(crate) fn waits(&mut self, view: &SchedulerView<'_>, claim: Claim) {
         match self {
@@ -207,7 +208,7 @@ impl Scheduler {
         }
     }
 
-    /// A sub-queue waits no longer.
+    /// Removes a sub-queue that no longer waits.
     #[inline]
     pub(crate) fn gone(&mut self, class: ClassId, pool: usize, sub_queue: usize) {
         match self {
@@ -221,7 +222,8 @@ impl Scheduler {
         }
     }
 
-    /// Does a class of the pool wait in this sub-queue? Methods by resources know no window that could hold it back.
+    /// Whether a class of the pool waits in this sub-queue. Always false for methods by resources, because
+    /// no window could hold it back.
     #[inline]
     pub(crate) fn any(&self, pool: usize, sub_queue: usize) -> bool {
         match self {
@@ -234,7 +236,8 @@ impl Scheduler {
         }
     }
 
-    /// A waiting class whose standing is another since some instant up to `now`: to be told again that it waits.
+    /// A waiting class with a standing that has changed by `now`. The caller must pass it to
+    /// [`Scheduler::waits`] again.
     #[inline]
     pub(crate) fn promoted(&self, now: Time) -> Option<ClassId> {
         match self {
@@ -243,7 +246,7 @@ impl Scheduler {
         }
     }
 
-    /// The class and sub-queue whose head is released next, if one may be.
+    /// The class and sub-queue with the next head to release, if a release is possible.
     #[inline]
     pub(crate) fn next(&mut self, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         match self {
@@ -256,7 +259,7 @@ impl Scheduler {
         }
     }
 
-    /// The code that a request has when it is put back instead of released, if it is.
+    /// The new SEDA priority of a request that is put back instead of released. `None` if it is released.
     pub(crate) fn puts_back(&self, view: &SchedulerView<'_>, head: u32, random: &mut Random) -> Option<u32> {
         match self {
             Scheduler::Reenqueue(_) => reenqueue::puts_back(view, head, random),
@@ -264,7 +267,7 @@ impl Scheduler {
         }
     }
 
-    /// Will the next release of a class's sub-queue be charged to its virtual start?
+    /// Whether the next release of a class's sub-queue will be charged to its virtual start.
     #[inline]
     pub(crate) fn charges(&self, class: ClassId, sub_queue: usize) -> bool {
         match self {
@@ -273,7 +276,7 @@ impl Scheduler {
         }
     }
 
-    /// A request is released. `charged` are the slot-seconds that its class is charged in advance.
+    /// Records a release. `charged` is the number of slot-seconds charged to its class in advance.
     #[inline]
     pub(crate) fn released(&mut self, view: &SchedulerView<'_>, release: &Release, charged: Option<f64>) {
         match self {
@@ -292,7 +295,7 @@ impl Scheduler {
         }
     }
 
-    /// A request of which `charged` slot-seconds were charged in advance has used `used`.
+    /// Corrects an advance charge of `charged` slot-seconds to the use of `used` slot-seconds.
     #[inline]
     pub(crate) fn settled(&mut self, classes: &Classes, class: ClassId, charged: f64, used: f64) {
         match self {
@@ -305,7 +308,7 @@ impl Scheduler {
         }
     }
 
-    /// Is what the class asks for next within its guarantee?
+    /// Whether the next request of the class is within its guarantee.
     #[allow(dead_code, reason = "for load control that refuses a class's surplus")]
     pub(crate) fn standing(&self, now: Time, classes: &Classes, class: ClassId) -> Standing {
         match self {
@@ -314,7 +317,7 @@ impl Scheduler {
         }
     }
 
-    /// What a class has left of its guaranteed rate, in requests, where the method counts that.
+    /// Tokens left of the class's guaranteed rate, in requests, if the method counts them.
     #[allow(dead_code, reason = "for load control that limits a class's surplus")]
     pub(crate) fn tokens(&self, now: Time, classes: &Classes, class: ClassId) -> Option<f64> {
         match self {
@@ -323,8 +326,8 @@ impl Scheduler {
         }
     }
 
-    /// Rounds begun by the pools of which `pool` is the first with the same machines, and whose turn it is in each
-    /// sub-queue; for methods that have rounds.
+    /// For methods with rounds: the number of rounds begun, and the class at the pointer of each sub-queue.
+    /// `pool` is the first of the pools with the same machines.
     pub(crate) fn rounds(&self, pool: usize) -> Option<(u64, Vec<ClassId>)> {
         match self {
             Scheduler::Mdrr(method) => Some(method.state(pool)),
@@ -332,7 +335,7 @@ impl Scheduler {
         }
     }
 
-    /// What the class may still take of each resource in this round, in billionths of a node-second.
+    /// Remaining credit of the class for each resource in this round, in billionths of a node-second.
     pub(crate) fn credit(&self, class: ClassId) -> Option<[i64; RESOURCES]> {
         match self {
             Scheduler::Mdrr(method) => Some(method.credit(class)),
@@ -341,8 +344,9 @@ impl Scheduler {
     }
 }
 
-/// Goes round `first` pools with the same machines, from the one after the last that released something on: what one
-/// releases does not depend on another, unless they share some of their machines.
+/// Visits groups of pools with the same machines, given by the first pool of each, starting after the last
+/// one that released. Releases in one group do not depend on another, unless they share some of their
+/// machines.
 fn in_turn<T>(turn: &mut usize, pools: usize, mut next: impl FnMut(usize) -> Option<T>) -> Option<T> {
     for step in 0..pools {
         let pool = (*turn + step) % pools;

@@ -1,4 +1,4 @@
-//! [`crate::Precedence::Priority`]: the greatest priority first, arrival order within it.
+//! [`crate::Precedence::Priority`]: the greatest SEDA priority first, in arrival order within it.
 //!
 //! Source: Le Baron and Elkan, Sec. 3.3: the priority queue that the paper describes and did not build.
 
@@ -6,7 +6,7 @@ use super::waiting::Waiting;
 use super::{Claim, SchedulerView, Standing};
 use crate::request::ClassId;
 
-/// Sub-queues by the rank of their heads' tags, then by arrival.
+/// Sub-queues by the rank of their heads' SEDA priorities, then by arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Priority {
     pub(super) waiting: Waiting<(f64, u64)>,

@@ -1,25 +1,26 @@
-//! [`crate::Precedence::Reenqueue`]: a request that is not to be handled yet goes back to the end of the queue.
+//! [`crate::Precedence::Reenqueue`]: a request that is not to be handled yet goes back to the end of the
+//! queue.
 //!
-//! Source: Le Baron and Elkan, Secs. 3.3 and 4.3. A stage goes through its queue in the order of arrival. A request
-//! whose tag is to be handled is; another one is put back, which may change its tag by the table
-//! (tag, put back) → tag and asks for admission once more, under its new tag. The published table puts basic
-//! requests back once; putting back while a greater rank waits (their strict policy) and by chance (their random
-//! one) are there as well: [`Handle`].
+//! Source: Le Baron and Elkan, Secs. 3.3 and 4.3. A stage goes through its queue in the order of arrival.
+//! The priority of a request decides whether the request is handled or put back. Putting it back may change
+//! its priority, by the table (priority, put back) → priority, and the request asks for admission again
+//! under its new priority. The published table puts basic requests back once. The paper's strict policy puts
+//! back while a greater rank waits, and its random policy by chance. Both are available: see [`Handle`].
 //!
-//! A queue in which nobody is to be handled would go round for ever while a node is idle. So a request is passed
-//! over at most once per release; then whoever is next is handled. Under the published table nothing is ever passed
-//! over twice, and putting back costs each basic request O(log classes) once. Under the other two a release costs up
-//! to as many steps as requests wait, which the thresholds bound.
+//! A queue in which no request is to be handled would rotate for ever while a node is idle. So a request is
+//! passed over at most once per release. After that the next one is handled. Under the published table no
+//! request is ever passed over twice, and putting back costs each basic request O(log classes) once. Under
+//! the other two policies a release costs up to as many steps as requests wait, which the thresholds bound.
 //!
-//! The other action of the paper's table, handling, needs no new tag here: what is handled leaves the only queue
-//! there is. See `docs/adr/0007-tags-do-not-order-replies.md`. The order is that of arrival ([`super::fifo`]): a
-//! request that was put back has arrived again.
+//! The other action of the paper's table, handling, needs no new priority here, because a handled request
+//! leaves the only queue. See `docs/adr/0007-tags-do-not-order-replies.md`. The order is that of arrival
+//! ([`super::fifo`]): a request that was put back counts as a new arrival.
 
 use super::SchedulerView;
 use crate::discipline::Handle;
 use crate::random::Random;
 
-/// The code that the request whose turn it is has when it is put back, if it is.
+/// The new SEDA priority of the next request if it is put back. `None` if it is handled.
 pub(super) fn puts_back(view: &SchedulerView<'_>, head: u32, random: &mut Random) -> Option<u32> {
     let entry = &view.tickets[head];
     let tags = &view.policy.discipline.tags;
@@ -78,8 +79,9 @@ mod tests {
         }
     }
 
-    /// Random arrivals and completions under the three ways to put requests back: tags move along the table alone, a
-    /// basic request is admitted only below the threshold, and the counts per tag are those of the requests.
+    /// Random arrivals and completions under the three ways to put requests back: priorities change only by
+    /// the table, a basic request is admitted only below the threshold, and the counts per priority match
+    /// the requests.
     #[test]
     fn tags_move_along_the_table_and_thresholds_hold() {
         for (seed, handle) in [Handle::Never, Handle::Highest, Handle::Chance(0.4)].into_iter().enumerate() {
@@ -130,12 +132,12 @@ mod tests {
         }
     }
 
-    /// Nobody waits for a premium request that is not there, whatever the table says.
+    /// No request waits for an absent premium request, whatever the table says.
     #[test]
     fn a_node_is_never_idle_while_a_request_waits() {
         for handle in [Handle::Never, Handle::Highest, Handle::Chance(0.0)] {
             let mut tags = Tag::seda();
-            // Put back as itself, for ever, if it were not for the bound on a round.
+            // Put back without a change, and for ever without the bound on a round.
             (tags[0].handle, tags[0].reenqueued) = (handle, u32::from(handle == Handle::Never));
             let mut engine = Engine::new(Time::ZERO, policy(tags), 1).expect("a valid policy");
             let arrival = |tag| Arrival { class: ClassId(0), flow: 0, demand: None, target: None, tag };

@@ -1,32 +1,32 @@
-//! A class's part of its pool's resources.
+//! Shares of classes in the resources of their pools.
 
 use crate::classify::Classes;
 use crate::dispatch::Nodes;
 use crate::limit::Resources;
 use crate::request::ClassId;
 
-/// A class's part of its pool's resources.
+/// A class's share of its pool's resources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Share {
     pub(crate) pool: usize,
-    /// The first of the pools that have the same machines.
+    /// The first of the pools with the same machines.
     pub(crate) first: usize,
     pub(crate) weight: f64,
-    /// The weights of all classes of these pools.
+    /// Sum of the weights of all classes of these pools.
     pub(crate) weights: f64,
-    /// Node-seconds that all their nodes do in a horizon.
+    /// Node-seconds that all their nodes provide in a horizon.
     pub(crate) whole: f64,
 }
 
 impl Share {
-    /// What it gets of each resource in a round, in billionths of a node-second: together the classes get what the
-    /// nodes have.
+    /// Its quantum of each resource per round, in billionths of a node-second. The quanta of all classes add
+    /// up to the capacity of the nodes.
     pub(super) fn quantum(self) -> i64 {
         (self.whole * 1e9 * self.weight / self.weights).round().max(1.0) as i64
     }
 }
 
-/// The weights of classes and the sizes of nodes, per first of the pools that have the same machines.
+/// Sums of class weights and sizes of nodes, indexed by the first of the pools with the same machines.
 pub(super) struct Shares<'a> {
     whole: Vec<(f64, f64)>,
     resources: &'a Resources,

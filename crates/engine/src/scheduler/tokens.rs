@@ -1,14 +1,16 @@
-//! [`crate::Precedence::Tokens`]: every class its guaranteed *rate* first, the rest in proportion to the weights.
+//! [`crate::Precedence::Tokens`]: the guaranteed *rate* of every class first, the rest in proportion to the
+//! weights.
 //!
-//! Source: our own; rates first and slots second is the order in which Quorum's Sec. 2 states the promise. Classes with
-//! a claim (a whole token, see `bucket`) go before those without, in the order of `in flight/φ`: the class that is
-//! furthest behind its part of the slots. With `in flight` and not `in flight + 1` a class with nothing in flight is
-//! always next, so that a class whose part is a tenth of a slot does not wait until the others hold ten times theirs;
-//! its tokens bound what it gets that way. A claim of a class without a guarantee (best effort has a small rate) goes
-//! behind classes that lack what their guarantees need, φ slots. If more is claimed than there is, equal `in flight/φ`
-//! means that every class gets the same part of its guarantee, without anyone having to find out that the policy is
-//! infeasible; a rank before it makes the order strict instead. What the claims leave is shared by start-time fair
-//! queueing (see `fair`), in slot-seconds of the surplus alone.
+//! Source: our own design. Quorum's Sec. 2 states its promise in the same order, rates first and slots
+//! second. Classes with a claim (a whole token, see `bucket`) go before those without, in the order of `in
+//! flight/φ`: the class that is furthest below its share of the slots goes first. With `in flight` instead
+//! of `in flight + 1`, a class with nothing in flight is always next. So a class with a share of a tenth of
+//! a slot does not wait until the others hold ten times theirs, and its tokens bound the slots it gets this
+//! way. A claim of a class without a guarantee (best effort has a small rate) goes behind classes that have
+//! less than the φ slots their guarantees need. If the claims exceed the capacity, equal `in flight/φ` gives
+//! every class the same share of its guarantee. The scheduler does not need to detect that the policy is
+//! infeasible. A rank before `in flight/φ` makes the order strict instead. The surplus is shared by
+//! start-time fair queueing (see `fair`), which only counts the slot-seconds of the surplus.
 
 use super::bucket::Bucket;
 use super::fair::{Fair, slots};
@@ -28,11 +30,11 @@ use crate::time::Time;
 #[derive(Clone, Debug)]
 pub(crate) struct TokenBuckets {
     figures: Tokens,
-    /// What each class has left of its guaranteed rate: a release takes a token.
+    /// Bucket of each class, filled at its guaranteed rate. A release takes a token.
     buckets: Table<ClassId, Bucket>,
     /// Waiting classes with a claim, by rank and in flight/φ.
     owed: Waiting<(f64, f64, u64)>,
-    /// Waiting classes without one, by virtual start.
+    /// Waiting classes without a claim, by virtual start.
     surplus: Waiting<(f64, u64)>,
     /// The same classes by the instant at which they will have a claim.
     promotions: Heaps<Time>,
@@ -71,12 +73,13 @@ impl TokenBuckets {
         self.fair.open(class);
     }
 
-    /// A class keeps what it had left under the old policy.
+    /// Copies the bucket of a class from the old policy.
     pub(super) fn carry(&mut self, old: &TokenBuckets, from: ClassId, to: ClassId) {
         self.buckets[to] = old.buckets[from];
     }
 
-    /// φ for fair queueing: a class without a throughput has a small part of everybody's.
+    /// φ for fair queueing. A class without a guaranteed throughput gets a small share of the sum of all
+    /// weights.
     #[inline]
     pub(super) fn weight(&self, classes: &Classes, class: ClassId) -> u64 {
         match classes[class].weight {
@@ -85,27 +88,27 @@ impl TokenBuckets {
         }
     }
 
-    /// Tokens a second.
+    /// Tokens per second.
     #[inline]
     fn rate(&self, classes: &Classes, class: ClassId) -> f64 {
         classes.spec(class).guarantee.throughput.unwrap_or(self.figures.best_effort_rate)
     }
 
-    /// What the class has left of its rate.
+    /// Tokens left of the class's rate.
     pub(super) fn tokens(&self, now: Time, classes: &Classes, class: ClassId) -> f64 {
-        // A copy: a look must not change what later looks find, to the last bit.
+        // A copy, because a query must not change later results, not even in the last bit.
         let mut bucket = self.buckets[class];
         bucket.level(now, self.rate(classes, class))
     }
 
-    /// Has the class a whole token?
+    /// Whether the class has a whole token.
     pub(super) fn standing(&self, now: Time, classes: &Classes, class: ClassId) -> Standing {
         if self.tokens(now, classes, class) >= 1.0 { Standing::Owed } else { Standing::Surplus }
     }
 
-    /// Cost of the class's requests relative to the declared one, corrected for what all suffer in flight: a class that
-    /// is more expensive than declared is owed its capacity, not its rate. Smaller ratios than `dear` cannot be told
-    /// from noise and contention and count as one.
+    /// Cost of the class's requests relative to the declared one, corrected for contention in flight. A
+    /// class that is more expensive than declared is owed its capacity, not its rate. Ratios below `dear`
+    /// cannot be told from noise and contention and count as one.
     pub(super) fn cost_ratio(&self, classes: &Classes, nodes: &Nodes, limit: &Limit, class: ClassId) -> f64 {
         let least = self.figures.dear;
         let state = &classes[class];
@@ -113,7 +116,7 @@ impl TokenBuckets {
             return 1.0;
         };
         let ratio = mean / declared;
-        // A slowdown only makes it less.
+        // The correction can only reduce the ratio.
         let ratio = if ratio >= least { ratio / limit.slowdown(nodes, state.pool) } else { 1.0 };
         if ratio >= least { ratio } else { 1.0 }
     }
@@ -133,7 +136,7 @@ impl TokenBuckets {
             };
             self.surplus.remove(pool, class, sub_queue);
             self.promotions.remove(0, item);
-            // First those that lack what their guarantees need: a class without one has no need.
+            // Classes that lack slots for their guarantees go first. A class without a guarantee needs none.
             let behind = if classes[class].weight == 0 { 1.0 } else { 0.0 };
             let part = behind + f64::from(classes[class].in_flight) / slots(self.weight(classes, class));
             self.owed.set(pool, class, sub_queue, (rank, part, tie));
@@ -155,7 +158,7 @@ impl TokenBuckets {
         self.owed.any(pool, sub_queue) || self.surplus.any(pool, sub_queue)
     }
 
-    /// A class whose token has become whole by `now`.
+    /// A class with a token that has become whole by `now`.
     #[inline]
     pub(super) fn promoted(&self, now: Time) -> Option<ClassId> {
         self.promotions.peek(0).filter(|(at, _)| *at <= now).map(|(_, item)| ClassId(item / self.sub_queues))
@@ -166,18 +169,18 @@ impl TokenBuckets {
         owed.or_else(|| self.surplus.first(view, Standing::Surplus).map(|(_, found)| found))
     }
 
-    /// Is the next release of a class's sub-queue one of the surplus?
+    /// Whether the next release of a class's sub-queue is surplus.
     #[inline]
     pub(super) fn charges(&self, class: ClassId, sub_queue: usize) -> bool {
         self.surplus.contains(class, sub_queue)
     }
 
-    /// A release takes its tokens, down to a bounded debt.
+    /// Takes the tokens of a release, down to a bounded debt.
     pub(super) fn take(&mut self, view: &SchedulerView<'_>, release: &Release) {
         let class = release.class;
         let ranked = self.figures.infeasible != Infeasible::Proportional;
         let tokens = if ranked { self.cost_ratio(view.classes, view.nodes, view.limit, class) } else { 1.0 };
-        // Without a limit a second is the only measure of time that a class has.
+        // Without a response-time limit, one second serves as the time scale of the class.
         let limit = view.classes.spec(class).guarantee.response_time.map_or(1.0, |rt| rt.limit.as_secs_f64());
         let (rate, debt) = (self.rate(view.classes, class), self.figures.debt * limit);
         self.buckets[class].take(view.now, rate, tokens, debt);

@@ -1,14 +1,14 @@
-//! Classes that wait, in order: one heap for each sub-queue of each pool.
+//! Waiting classes in order: one heap for each sub-queue of each pool.
 //!
-//! A pool without room for a sub-queue is passed over without touching its classes, and a class that may not be
-//! released is passed over without touching those behind it, so a choice costs O(pools + log classes) and one step more
-//! for each class that is passed over.
+//! A pool without room for a sub-queue is skipped without touching its classes. A class that may not be
+//! released is skipped without touching those behind it. So a choice costs O(pools + log classes) and one
+//! more step for each class that is skipped.
 
 use super::{SchedulerView, Standing};
 use crate::heap::Heaps;
 use crate::request::ClassId;
 
-/// Sub-queues that wait, each with a key; the least is next.
+/// Waiting sub-queues, each with a key. The smallest key is next.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<K> {
     heaps: Heaps<K>,
@@ -35,13 +35,13 @@ impl<K: Copy + PartialOrd> Waiting<K> {
         pool * self.sub_queues + sub_queue
     }
 
-    /// A sub-queue waits with this key from now on.
+    /// Adds a waiting sub-queue or changes its key.
     #[inline]
     pub(super) fn set(&mut self, pool: usize, class: ClassId, sub_queue: usize, key: K) {
         self.heaps.set(self.heap(pool, sub_queue), self.item(class, sub_queue), key);
     }
 
-    /// A sub-queue waits no longer.
+    /// Removes a sub-queue that no longer waits.
     #[inline]
     pub(super) fn remove(&mut self, pool: usize, class: ClassId, sub_queue: usize) {
         self.heaps.remove(self.heap(pool, sub_queue), self.item(class, sub_queue));
@@ -52,13 +52,13 @@ impl<K: Copy + PartialOrd> Waiting<K> {
         self.heaps.contains(self.item(class, sub_queue))
     }
 
-    /// Does a class of the pool wait in this sub-queue?
+    /// Whether a class of the pool waits in this sub-queue.
     #[inline]
     pub(super) fn any(&self, pool: usize, sub_queue: usize) -> bool {
         self.heaps.peek(self.heap(pool, sub_queue)).is_some()
     }
 
-    /// The first that may be released in this standing, with its key.
+    /// The first sub-queue that may be released in this standing, with its key.
     pub(super) fn first(&self, view: &SchedulerView<'_>, standing: Standing) -> Option<(K, (ClassId, usize))> {
         let mut best: Option<&(K, u32)> = None;
         for (heap, top) in self.heaps.tops() {
@@ -67,7 +67,8 @@ impl<K: Copy + PartialOrd> Waiting<K> {
             }
             if !view.room(heap / self.sub_queues, heap % self.sub_queues, standing) {
                 if standing == Standing::Owed {
-                    // The first with a guarantee is the one that has least of what it needs: no other overtakes it.
+                    // The first class with a guarantee has the smallest share of its need. No other class
+                    // with a guarantee overtakes it.
                     let in_turn = |item: u32| {
                         let (class, sub_queue) = self.split(item);
                         view.has_guarantee(class) || view.needs(class, sub_queue)

@@ -1,30 +1,31 @@
-//! [`crate::Precedence::WeightedFair`]: the window partitioned in proportion to the classes' weights.
+//! [`crate::Precedence::WeightedFair`]: partition of the window in proportion to the classes' weights.
 //!
-//! Source: Quorum Sec. 3.2. The window is partitioned in proportion to the classes' weights φ
-//! (guaranteed throughput × expected cost); slots that a class does not claim go to the others. Shares
-//! are of *slots*, not of rate: a class whose requests become more expensive keeps its part of the cluster and
-//! loses throughput, not the others'.
+//! Source: Quorum Sec. 3.2. The window is partitioned in proportion to the classes' weights φ (guaranteed
+//! throughput × expected cost). Slots that a class does not claim go to the others. Shares are shares of
+//! *slots*, not of rate: if the requests of a class become more expensive, the class keeps its share of the
+//! cluster and loses only its own throughput.
 //!
-//! The paper names the properties (those of weighted fair queueing, applied to window sizes) and leaves
-//! the arithmetic open. Here it is two steps.
-//! 1. *Partition.* θ = W / Σφ over the classes with a claim (waiting or in flight). A class whose next slot
-//!    lies within its part, (in flight + 1) ≤ φθ, goes first, smallest (in flight + 1)/φ before others: a class that
-//!    loses a slot by a completion gets it back at once, which Sec. 3.3 relies on.
-//! 2. *Surplus and fractions.* What remains are the fractions of slots that rounding leaves and the
-//!    parts that no class claims. They go by start-time fair queueing in slot-seconds (see `fair`). So a class whose
-//!    part is a tenth of a slot holds a slot a tenth of the time, and nothing with φ > 0 starves.
+//! The paper names the properties (those of weighted fair queueing, applied to window sizes) and leaves the
+//! arithmetic open. It takes two steps here.
+//! 1. *Partition.* θ = W / Σφ over the classes with a claim (waiting or in flight). A class goes first if
+//!    its next slot lies within its share, (in flight + 1) ≤ φθ. The smallest (in flight + 1)/φ is first
+//!    among these. A class that loses a slot by a completion gets it back at once, which Sec. 3.3 relies on.
+//! 2. *Surplus and fractions.* The rest consists of the fractions of slots left by rounding and of unclaimed
+//!    shares. It is assigned by start-time fair queueing in slot-seconds (see `fair`). So a class with a
+//!    share of a tenth of a slot holds a slot a tenth of the time, and no class with φ > 0 starves.
 //!
-//! Best-effort classes (φ = 0) get what no other class can use, in turns.
+//! Best-effort classes (φ = 0) share the slots that no other class can use, in turn.
 
 use super::fair::Fair;
 use super::waiting::Waiting;
 use super::{Claim, SchedulerView, Standing};
 use crate::request::ClassId;
 
-/// Rounding of θ and (in flight + 1)/φ may differ in the last bits; a part that is met exactly counts.
+/// Tolerance: θ and (in flight + 1)/φ may differ in the last bits by rounding, and a share that is reached
+/// exactly counts.
 const EXACT: f64 = 1.0 + 1e-9;
 
-/// The partition of the window and what it leaves.
+/// The partition of the window and its surplus.
 #[derive(Clone, Debug)]
 pub(crate) struct WeightedFair {
     /// Waiting classes with φ > 0 by (in flight + 1)/φ.
@@ -80,7 +81,7 @@ impl WeightedFair {
 
     pub(super) fn next(&self, view: &SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let found = match self.partition.first(view, Standing::Owed) {
-            // A partition of the window knows one window.
+            // A partitioned window is the only window.
             Some(((key, _), found)) if key * self.claimed as f64 <= f64::from(view.window()) * EXACT => Some(found),
             Some(_) => self.surplus.first(view, Standing::Surplus).map(|(_, found)| found),
             None => None,
