@@ -1,16 +1,17 @@
-//! Stage *dispatch*: which node of the pool, and which nodes may be chosen at all.
+//! Stage *dispatch*: the choice of a node of the pool, and the set of nodes that may be chosen.
 //!
 //! The methods are in `choice`, `round_robin` and `lard`.
 //!
-//! Nodes of one machine (members of several pools, say) share it: what counts is how many requests are
-//! inside the machine. Machines that serve the same pools, and so the same classes, form a *group*; load
-//! control has a window for each, or one for all. The nodes of a pool in one group are a *lane*: a request
-//! may go where its pool has a lane in a group with room.
+//! Nodes of one machine (members of several pools, for example) share it, so the number of requests in
+//! flight on the machine counts. Machines that serve the same pools, and so the same classes, form a
+//! *group*. Load control has a window for each group, or one window for all. The nodes of a pool in one
+//! group form a [`Lane`]. A request may be sent if its pool has a lane in a group with room.
 //!
 //! Under adaptive load control machines also get a *learned* weight: see `speed`.
 //!
-//! The nodes of a pool may be divided over sets of services, each with its part of them: see `sections`, `partition`
-//! (how) and `resize` (when). What is called a pool in here is a section then.
+//! The nodes of a pool may be divided among sets of services. Each set then has its own partition of the
+//! nodes: see `sections`, `partition` (the division) and `resize` (its time). A field or parameter named
+//! `pool` here is the number of a partition, or of the whole pool if it is not divided.
 //!
 //! A node is chosen only while it is up, not draining, not ejected (see `ejection`) and below its own bound.
 
@@ -51,7 +52,7 @@ use round_robin::Rotation;
 pub(crate) struct NodeInfo {
     /// Index into [`Policy::pools`].
     pub(crate) home: usize,
-    /// Its section: its pool, or the part of it that it is in now (see `sections`).
+    /// Number of its partition: its whole pool, or the part it currently belongs to (see `sections`).
     pub(crate) pool: usize,
     /// Index into [`Nodes::machines`].
     pub(crate) machine: MachineId,
@@ -61,28 +62,28 @@ pub(crate) struct NodeInfo {
     pub(crate) capacity: Option<f64>,
     pub(crate) max_outstanding: u32,
     pub(crate) in_flight: u32,
-    /// Requests inside, by content.
+    /// Requests in flight, by content.
     pub(crate) inside: [u32; 2],
     pub(crate) served: u64,
     pub(crate) failed: u64,
-    /// What its collector counted last: requests for static and for dynamic content.
+    /// Latest counts of its collector: requests for static and for dynamic content.
     pub(crate) reported: Option<[u32; 2]>,
     up: bool,
     draining: bool,
     ejected_until: Option<Time>,
     ejections: u32,
     failures: u32,
-    /// Share of its latest answers that were failures.
+    /// Moving average of its failures, as a share of its answers.
     errors: f64,
     successes: u32,
     /// Virtual time of its next turn under [`Dispatch::WeightedTurns`].
     turn: f64,
-    /// Has it been usable since its section was chosen?
+    /// Whether it has been usable since its partition was chosen.
     placed: bool,
 }
 
 impl NodeInfo {
-    /// Its CPUs: its capacity, or else its weight.
+    /// Its CPUs: its capacity, or its weight if no capacity is known.
     pub(crate) fn cpus(&self) -> f64 {
         self.capacity.unwrap_or(self.weight)
     }
@@ -107,18 +108,18 @@ struct Machine {
     group: GroupId,
     nodes: Vec<NodeId>,
     in_flight: u32,
-    /// Most requests inside; load control may set it.
+    /// Maximum number of requests in flight. Load control may set it.
     most: u32,
     /// Learned weight, relative to the configured one.
     learned: f64,
-    /// Compute time relative to the classes' means.
+    /// Mean compute time on it, relative to the classes' means.
     ratio: f64,
-    /// Sum and number of such ratios since the last lesson.
+    /// Sum and number of such ratios since the latest update of the weights.
     ratios: (f64, u32),
 }
 
 impl Machine {
-    /// Its size relative to others, as configured: its largest node's weight.
+    /// Its configured size relative to other machines: the weight of its largest node.
     fn weight(&self, nodes: &Table<NodeId, NodeInfo>) -> f64 {
         self.nodes.iter().map(|n| nodes[*n].weight).fold(0.0, f64::max)
     }
@@ -135,7 +136,7 @@ pub(crate) struct Lane {
     pub(crate) group: GroupId,
     /// Its number among the lanes of its pool.
     pub(crate) place: u32,
-    /// Weight of its usable nodes.
+    /// Total weight of its usable nodes.
     weight: f64,
 }
 
@@ -145,13 +146,13 @@ pub(crate) struct Group {
     pub(crate) pools: Vec<usize>,
     lanes: Vec<LaneId>,
     machines: Vec<MachineId>,
-    /// Weight and number of its usable machines, and number of all.
+    /// Weight and number of its usable machines.
     pub(crate) weight: f64,
     pub(crate) usable: u32,
 }
 
 impl Group {
-    /// Machines, usable or not.
+    /// Number of its machines, usable or not.
     pub(crate) fn machines(&self) -> u32 {
         self.machines.len() as u32
     }
@@ -164,29 +165,29 @@ pub(crate) struct Nodes {
     machines: Table<MachineId, Machine>,
     pub(crate) lanes: Table<LaneId, Lane>,
     lanes_of: Vec<Vec<LaneId>>,
-    /// At least one.
+    /// Machine groups, at least one.
     pub(crate) groups: Table<GroupId, Group>,
     methods: Vec<Dispatch>,
     ejection: Vec<Ejection>,
-    /// Per lane the nodes that can take a request now, best first.
+    /// Nodes that can take a request now, per lane, best first.
     ready: Heaps<(f64, u64), NodeId>,
-    /// Usable nodes per pool, whether or not they have room.
+    /// Number of usable nodes per pool, with or without room.
     usable: Vec<u32>,
     /// Virtual time of the last turn per pool, for [`Dispatch::WeightedTurns`].
     round: Vec<f64>,
-    /// Per pool who was chosen last, for [`Dispatch::RoundRobin`].
+    /// State of [`Dispatch::RoundRobin`], per pool.
     rotations: Vec<Rotation>,
-    /// Per pool where targets were sent, for [`Dispatch::Lard`].
+    /// State of [`Dispatch::Lard`], per pool.
     localities: Vec<Option<Locality>>,
     turns: u64,
-    /// When the next ejected node returns, or [`Time::NEVER`].
+    /// Time at which the next ejected node returns, or [`Time::NEVER`].
     next_return: Time,
     pub(crate) sections: Sections,
     /// The pools that are divided.
     pub(crate) partitions: Vec<Partition>,
-    /// Per section what is inside its usable nodes.
+    /// Load of the usable nodes, per partition.
     loads: Vec<Load>,
-    /// What a dynamic request counts as, and whether collectors count.
+    /// Weight of a dynamic request in the load, and whether collectors report the counts.
     omega: f64,
     reported: bool,
 }
@@ -251,7 +252,7 @@ impl Nodes {
         all
     }
 
-    /// Divides the machines into groups, or puts them all into one.
+    /// Divides the machines into groups, or puts all of them into one.
     fn group(&mut self, divide: bool) {
         let mut numbers: BTreeMap<BTreeSet<usize>, GroupId> = BTreeMap::new();
         for index in self.machines.ids() {
@@ -281,7 +282,7 @@ impl Nodes {
             });
             self.nodes[index].lane = lane;
         }
-        // A section may be without a node at first. Partitions have one window, and so one group.
+        // A partition may have no node at first. Divided pools have one window, and so one group.
         for section in 0..self.lanes_of.len() {
             if self.sections.sets[section].is_some() && self.lanes_of[section].is_empty() {
                 let lane = self.lanes.push(Lane { pool: section, group: GroupId(0), place: 0, weight: 0.0 });
@@ -292,10 +293,11 @@ impl Nodes {
         self.ready = Heaps::new(self.lanes.len(), self.nodes.len());
     }
 
-    /// Takes over what is known of `old` about its node `from`, now called `to`.
+    /// Takes over the state of node `from` of `old` for node `to`.
     pub(crate) fn inherit(&mut self, to: NodeId, old: &Nodes, from: NodeId) {
         let (node, known) = (&mut self.nodes[to], &old.nodes[from]);
-        // Rounds begin anew, for new nodes too: who kept its turn would wait until they have caught up.
+        // Rounds start again for all nodes. A node that kept its turn would wait until the others have
+        // caught up.
         let NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, .. } = *node;
         let capacity = node.capacity.or(known.capacity);
         let own = NodeInfo { home, pool, machine, lane, weight, max_outstanding, turn, placed, ..known.clone() };
@@ -307,7 +309,7 @@ impl Nodes {
         self.refresh();
     }
 
-    /// Takes over where the targets of pool `to` are from pool `from` of `old`, if both have them.
+    /// Takes over the targets of pool `from` of `old` for pool `to`, if both map targets.
     pub(crate) fn inherit_targets(&mut self, to: usize, old: &Nodes, from: usize, node_of: &Table<NodeId, NodeId>) {
         let (to, from) = (self.sections.of_pool(to).start, old.sections.of_pool(from).start);
         if let (Some(locality), Some(known)) = (&mut self.localities[to], &old.localities[from]) {
@@ -315,13 +317,13 @@ impl Nodes {
         }
     }
 
-    /// Where targets are, per pool that keeps it.
+    /// Statistics of the pools that map targets.
     pub(crate) fn localities(&self, policy: &Policy) -> Vec<LocalitySnapshot> {
         let all = self.localities.iter().zip(&self.sections.pools);
         all.filter_map(|(known, pool)| Some(known.as_ref()?.snapshot(&policy.pools[*pool].name))).collect()
     }
 
-    /// Recomputes everything that follows from the nodes' states.
+    /// Recomputes all state that follows from the nodes' states.
     fn refresh(&mut self) {
         self.usable.fill(0);
         self.next_return = self.nodes.iter().filter_map(|n| n.ejected_until).min().unwrap_or(Time::NEVER);
@@ -348,17 +350,17 @@ impl Nodes {
         }
     }
 
-    /// Can the pool take a request now? `kept` is a group in which the request has a slot already.
+    /// Whether the pool can take a request now. `kept` is a group in which the request already has a slot.
     pub(crate) fn has_room(&self, pool: usize, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> bool {
         self.lanes_of[pool].iter().any(|lane| self.is_open(*lane, windows, standing, kept))
     }
 
-    /// Can this node take a request now, windows aside?
+    /// Whether this node can take a request now, ignoring windows.
     pub(crate) fn can_take(&self, node: NodeId) -> bool {
         self.ready.contains(node)
     }
 
-    /// Can the lane take a request?
+    /// Whether the lane can take a request.
     #[inline]
     fn is_open(&self, lane: LaneId, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> bool {
         let group = self.lanes[lane].group;
@@ -381,18 +383,18 @@ impl Nodes {
         self.machines[self.nodes[node].machine].group
     }
 
-    /// The groups that a pool has nodes in.
+    /// The groups in which a pool has nodes.
     pub(crate) fn groups_of(&self, pool: usize) -> impl Iterator<Item = GroupId> + '_ {
         self.lanes_of[pool].iter().map(|lane| self.lanes[*lane].group)
     }
 
-    /// The number of a group among those that a pool has nodes in.
+    /// The number of a group among those in which a pool has nodes.
     pub(crate) fn place_in(&self, pool: usize, group: GroupId) -> Option<u32> {
         let lanes = self.lanes_of[pool].iter().map(|lane| &self.lanes[*lane]);
         lanes.filter(|lane| lane.group == group).map(|lane| lane.place).next()
     }
 
-    /// For every pool of the group: the pool, and the share of it that the group is.
+    /// Every pool of the group, with the share of the pool's weight that lies in the group.
     pub(crate) fn shares(&self, group: GroupId) -> impl Iterator<Item = (usize, f64)> + '_ {
         self.groups[group].lanes.iter().map(|lane| {
             let lane = &self.lanes[*lane];
@@ -406,17 +408,17 @@ impl Nodes {
         self.usable[pool]
     }
 
-    /// Nodes of the pool that can take requests now, windows aside, each with its load and its turn.
+    /// Nodes of the pool that can take requests now, ignoring windows, each with its load and its turn.
     pub(crate) fn ready_keys(&self, pool: usize) -> impl Iterator<Item = &((f64, u64), NodeId)> + '_ {
         self.lanes_of[pool].iter().flat_map(|lane| self.ready.items(lane.row()))
     }
 
-    /// Nodes of the pool that can take requests now, windows aside.
+    /// Nodes of the pool that can take requests now, ignoring windows.
     pub(crate) fn ready_of(&self, pool: usize) -> impl Iterator<Item = NodeId> + '_ {
         self.ready_keys(pool).map(|(_, node)| *node)
     }
 
-    /// Has the pool a node that can take requests now?
+    /// Whether the pool has a node that can take requests now.
     pub(crate) fn is_ready(&self, pool: usize) -> bool {
         self.ready_of(pool).next().is_some()
     }
@@ -431,12 +433,12 @@ impl Nodes {
         &self.machines[machine].nodes
     }
 
-    /// Size of a machine relative to others, as configured.
+    /// Configured size of a machine relative to others.
     pub(crate) fn machine_weight(&self, machine: MachineId) -> f64 {
         self.machines[machine].weight(&self.nodes)
     }
 
-    /// The number of a node's group among those that its pool has nodes in.
+    /// The number of a node's group among those in which its pool has nodes.
     pub(crate) fn place_of(&self, node: NodeId) -> usize {
         self.lanes[self.nodes[node].lane].place as usize
     }
@@ -446,14 +448,14 @@ impl Nodes {
         self.usable.iter().sum()
     }
 
-    /// A request is no longer inside.
+    /// Counts the end of a request on a node.
     pub(crate) fn leaves(&mut self, node: NodeId, content: Content) {
         if node != NodeId::NONE {
             self.count(node, content, false);
         }
     }
 
-    /// One more or one less inside a node.
+    /// Counts the start or the end of a request on a node.
     fn count(&mut self, index: NodeId, content: Content, enters: bool) {
         self.count_content(index, content, enters);
         let node = &mut self.nodes[index];
@@ -469,28 +471,28 @@ impl Nodes {
         self.place_all(machine);
     }
 
-    /// How full a node's machine would be with one more, relative to the node's weight.
+    /// Load of a node's machine with one more request, relative to the node's weight.
     fn load(&self, index: NodeId) -> f64 {
         let node = &self.nodes[index];
         let machine = &self.machines[node.machine];
         f64::from(machine.in_flight + 1) / (node.weight * machine.learned)
     }
 
-    /// How full it is without.
+    /// Load of a node's machine without it.
     fn requests(&self, index: NodeId) -> f64 {
         let node = &self.nodes[index];
         let machine = &self.machines[node.machine];
         f64::from(machine.in_flight) / (node.weight * machine.learned)
     }
 
-    /// Puts every node of a machine where it belongs.
+    /// Updates the position of every node of a machine.
     fn place_all(&mut self, machine: MachineId) {
         for at in 0..self.machines[machine].nodes.len() {
             self.place(self.machines[machine].nodes[at]);
         }
     }
 
-    /// Puts a node where it belongs among those that can take a request.
+    /// Updates the position of a node among those that can take a request.
     fn place(&mut self, index: NodeId) {
         let load = self.load(index);
         let node = &mut self.nodes[index];
@@ -502,7 +504,7 @@ impl Nodes {
             return;
         }
         if !self.ready.contains(index) {
-            // A node that was away does not catch up on the turns it missed.
+            // A node that was away does not catch up on missed turns.
             node.turn = node.turn.max(self.round[pool]);
         }
         let key = match self.methods[pool] {
@@ -513,7 +515,7 @@ impl Nodes {
     }
 }
 
-/// The machines of a policy; tells each node which is its own.
+/// Builds the machines of a policy and sets the machine of each node.
 fn machines(policy: &Policy, nodes: &mut Table<NodeId, NodeInfo>) -> Table<MachineId, Machine> {
     let mut machines: Table<MachineId, Machine> = Table::new();
     let mut numbers: BTreeMap<&str, MachineId> = BTreeMap::new();

@@ -1,10 +1,10 @@
-//! Which of the nodes that may be chosen.
+//! The choice among the available nodes.
 //!
-//! Methods: least in_flight relative to weight (ties take turns, so that an idle pool is spread
-//! evenly), weighted turns (a node's next turn comes 1/weight after its last: the order of
-//! stride scheduling), power of two choices (Mitzenmacher 1996), the round robin of Cluster Reserves (see
-//! `round_robin`) and LARD (see `lard`). The first two take the top of a heap; the others look at all nodes of the pool
-//! that have room.
+//! Methods: least in flight relative to weight (equals take turns, so that an idle pool is used evenly),
+//! weighted round robin (a node's next turn comes 1/weight after its last: the order of stride scheduling),
+//! power of two choices (Mitzenmacher 1996), the round robin of Cluster Reserves (see `round_robin`) and
+//! LARD (see `lard`). The first two take the top of a heap. The others check all nodes of the pool that have
+//! room.
 
 use super::Nodes;
 use super::lard::Sent;
@@ -17,11 +17,11 @@ use crate::random::Random;
 use crate::request::{ClassId, NodeId};
 use crate::scheduler::Standing;
 
-/// Draws of the power of two that ignore weights at last: with weights 100:1 a fair draw needs about
-/// 50 on average; a bound keeps the decision's cost bounded.
+/// Number of draws after which power of two ignores weights. With weights 100:1 a fair draw needs about 50
+/// on average. The bound limits the cost of a decision.
 const MAX_DRAWS: u32 = 64;
 
-/// What is to be sent somewhere.
+/// A request that needs a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) pool: usize,
@@ -29,9 +29,9 @@ pub(crate) struct Wanted {
     pub(crate) sub_queue: usize,
     pub(crate) content: Content,
     pub(crate) target: Option<u64>,
-    /// What it takes of the node, as far as that is managed.
+    /// Its cost on the managed resources.
     pub(crate) demand: Demand,
-    /// The node that just failed it, or [`NodeId::NONE`]: chosen only if there is no other.
+    /// The node on which it has just failed, or [`NodeId::NONE`]. It is chosen only if there is no other.
     pub(crate) avoid: NodeId,
     pub(crate) standing: Standing,
     /// As in [`Nodes::has_room`].
@@ -39,7 +39,7 @@ pub(crate) struct Wanted {
 }
 
 impl Nodes {
-    /// Chooses a node of the pool and puts a request inside.
+    /// Chooses a node of the pool and counts the request on it.
     pub(crate) fn dispatch(&mut self, wanted: &Wanted, limit: &Limit, random: &mut Random) -> Option<NodeId> {
         let windows = limit.windows_of(wanted.sub_queue);
         let by_resources = limit.resources().map(|resources| resources.roomiest(self, wanted));
@@ -60,13 +60,13 @@ impl Nodes {
         Some(chosen)
     }
 
-    /// The nodes that can take it, in no particular order.
+    /// The nodes that can take the request, in no particular order.
     fn candidates<'a>(&'a self, wanted: &Wanted, windows: &'a [Window]) -> impl Iterator<Item = NodeId> + Clone + 'a {
         let lanes = self.open(wanted.pool, windows, wanted.standing, wanted.kept);
         lanes.flat_map(|lane| self.ready.items(lane.row())).map(|(_, node)| *node)
     }
 
-    /// The first in the order of the heap.
+    /// The first node in the order of the heap.
     fn first_ready(&self, wanted: &Wanted, windows: &[Window]) -> Option<NodeId> {
         let order =
             |a: &((f64, u64), NodeId), b: &((f64, u64), NodeId)| a.partial_cmp(b).unwrap_or(core::cmp::Ordering::Equal);
@@ -74,7 +74,7 @@ impl Nodes {
         if best != wanted.avoid {
             return Some(best);
         }
-        // Only after a failure: look at all.
+        // Only after a failure: compare all nodes.
         let all =
             self.open(wanted.pool, windows, wanted.standing, wanted.kept).flat_map(|lane| self.ready.items(lane.row()));
         all.filter(|(_, n)| *n != wanted.avoid).copied().min_by(order).map_or(Some(best), |(_, n)| Some(n))
@@ -88,7 +88,7 @@ impl Nodes {
         Some(if self.load(b) < self.load(a) { b } else { a })
     }
 
-    /// App. A.1: the least loaded, the next in turn of equals.
+    /// App. A.1: the least loaded node, and the next in turn among equals.
     fn next_least(&mut self, wanted: &Wanted, windows: &[Window], never_twice: bool) -> Option<NodeId> {
         let rotation = &self.rotations[wanted.pool];
         let shunned = if never_twice { rotation.last_of(wanted.class) } else { NodeId::NONE };
@@ -102,17 +102,17 @@ impl Nodes {
         Some(chosen)
     }
 
-    /// App. A.2: the node that costs least.
+    /// App. A.2: the node with the lowest cost.
     fn cheapest(&mut self, wanted: &Wanted, windows: &[Window], figures: super::Lard) -> Option<NodeId> {
         let locality = self.localities[wanted.pool].as_ref()?;
         let mapped = wanted.target.and_then(|target| locality.node_of(target)).unwrap_or(NodeId::NONE);
-        // A node that gets nothing serves nothing from memory.
+        // An unusable node serves nothing from memory.
         let home = if mapped != NodeId::NONE && self.nodes[mapped].usable() { mapped } else { NodeId::NONE };
         let last = locality.last;
         let rank = |node: &NodeId| {
             let load = self.requests(*node) * locality.scale;
             let cost = figures.cost(load, *node == home);
-            // All overloaded: the least loaded.
+            // If all are overloaded, the least loaded one is chosen.
             let load = if cost == f64::INFINITY { load } else { 0.0 };
             (*node == wanted.avoid, cost, load, after(*node, last))
         };
@@ -128,8 +128,9 @@ impl Nodes {
         Some(chosen)
     }
 
-    /// The best node of the pool. Between lanes the emptier group counts: a node's load is compared with its part
-    /// of its group's window, as requests that wait for a database fill a node less than their number says.
+    /// The best node of the pool. Between lanes the emptier group wins: the load of a node is compared with
+    /// its share of its group's window, because requests that wait for a database load a node less than
+    /// their number suggests.
     fn best(&self, pool: usize, windows: &[Window], standing: Standing, kept: Option<GroupId>) -> Option<NodeId> {
         let tops = self.open(pool, windows, standing, kept).filter_map(|lane| {
             let ((key, turn), node) = self.ready.peek(lane.row())?;
@@ -161,7 +162,7 @@ impl Nodes {
     }
 }
 
-/// The item of the least rank, the first of equals; ranks have no NaN.
+/// The item with the smallest rank, the first one of equals. Ranks must not contain NaN.
 pub(crate) fn least<R: PartialOrd, T>(ranked: impl Iterator<Item = (R, T)>) -> Option<T> {
     ranked.reduce(|best, next| if next.0 < best.0 { next } else { best }).map(|(_, item)| item)
 }

@@ -1,14 +1,16 @@
-//! Which nodes may be chosen at all: health, draining, and the ejection of nodes that fail.
+//! The set of nodes that may be chosen: health, draining, and the ejection of failing nodes.
 //!
-//! Passive ejection answers a known trap: least outstanding sends everything to the node that fails fastest. A node is
-//! ejected after `consecutive_failures` in a row, or if it fails a fifth of its requests and four times as many as the
-//! others do (Envoy's outlier detection has both tests). It is left out for `base`, twice as long each further time, up
-//! to 16 times, and again at its first failure after that.
+//! Passive ejection solves a known problem: least outstanding sends every request to the node that fails
+//! fastest. A node is ejected after `consecutive_failures` in a row, or if it fails a fifth of its requests
+//! and four times as many as the others (Envoy's outlier detection has both tests). It gets no requests for
+//! `base`, twice as long each further time, up to 16 times. After its return the first failure ejects it
+//! again.
 //!
-//! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by default,
-//! but always one of two or more: this is the panic threshold. A smaller share (a third is usual) keeps crashed nodes
-//! in service where most have crashed, and they fail every request that they get. If more than the share fail, the
-//! fault is probably elsewhere, and all that are left share the load.
+//! The others must be able to serve. So at most `max_share` of a pool is ejected at once, three quarters by
+//! default, but one node of two or more may always be: this is the panic threshold. A smaller share (a third
+//! is usual) keeps crashed nodes in service after most have crashed, and they fail every request that they
+//! get. If more than the share fail, the fault is probably elsewhere, and all remaining nodes share the
+//! load.
 
 use core::time::Duration;
 
@@ -17,23 +19,24 @@ use crate::request::NodeEvent;
 use crate::request::NodeId;
 use crate::time::Time;
 
-/// Longest ejection: base × 2⁴. A node that is back for good is missed for at most that long.
+/// Longest ejection: base × 2⁴. A recovered node is missed for at most that long.
 const MAX_DOUBLINGS: u32 = 4;
 
-/// Weight of the latest answer in a node's error average: five failures in a row, Envoy's default, move it to 0.23.
+/// Weight of the latest answer in a node's error average. Five failures in a row, Envoy's default, move it
+/// to 0.23.
 const ERROR_WEIGHT: f64 = 0.05;
 
-/// Error average from which on a node is an outlier, and how many times the median of the others' it must be: where all
-/// nodes fail alike their requests are to blame.
+/// Error average above which a node is an outlier, and its minimum ratio to the median of the others. If all
+/// nodes fail alike, their requests are the cause.
 const OUTLIER: f64 = 0.2;
 const TIMES_OTHERS: f64 = 4.0;
 
-/// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node
-/// from one that fails every few requests, few enough to come within a second or two.
+/// Good answers in a row after which earlier ejections are forgotten: enough to tell a healthy node from one
+/// that fails every few requests, and few enough to be reached within a second or two.
 const FORGIVEN_AFTER: u32 = 20;
 
 impl Nodes {
-    /// The node answered well.
+    /// Counts a good answer of the node.
     pub(crate) fn succeeded(&mut self, index: NodeId) {
         if index == NodeId::NONE {
             return;
@@ -49,7 +52,7 @@ impl Nodes {
         }
     }
 
-    /// The node failed; it may be ejected. True if the set of usable nodes changed.
+    /// Counts a failure of the node, which may eject it. Returns true if the set of usable nodes changed.
     pub(crate) fn failed(&mut self, now: Time, index: NodeId) -> bool {
         if index == NodeId::NONE {
             return false;
@@ -71,7 +74,7 @@ impl Nodes {
         let members = self.nodes.iter().filter(|n| n.home == pool).count();
         let ejected = self.nodes.iter().filter(|n| n.home == pool && n.ejected_until.is_some()).count();
         let allowed = ((members as f64 * rule.max_share) as usize).max(usize::from(members >= 2));
-        // What is divided anew gets another node for the one that is ejected.
+        // A pool with dynamic partitions replaces an ejected node.
         let usable: u32 = match self.resizes(pool) {
             true => self.sections.of_pool(pool).map(|section| self.usable[section]).sum(),
             false => self.usable[section],
@@ -90,18 +93,18 @@ impl Nodes {
         true
     }
 
-    /// Does it fail much more often than the others of its pool?
+    /// Whether the node fails much more often than the others of its pool.
     fn is_outlier(&self, index: NodeId, pool: usize, errors: f64) -> bool {
         if errors <= OUTLIER {
             return false;
         }
         let others = self.nodes.pairs().filter(|(other, node)| *other != index && node.home == pool && node.usable());
-        // Their median is below a quarter of its errors if most of them are.
+        // The median of the others is below a quarter of its errors if most of them are.
         let below = others.map(|(_, node)| if TIMES_OTHERS * node.errors < errors { 1 } else { -1 });
         below.sum::<i64>() > 0
     }
 
-    /// What the driver learned. True if the set of usable nodes changed.
+    /// Applies an event from the driver. Returns true if the set of usable nodes changed.
     pub(crate) fn event(&mut self, event: NodeEvent) -> bool {
         let id = match event {
             NodeEvent::Up(id)
@@ -136,7 +139,7 @@ impl Nodes {
         changed
     }
 
-    /// Lets ejected nodes back whose time is over. True if there were any.
+    /// Returns ejected nodes to service after their time. Returns true if there were any.
     pub(crate) fn readmit(&mut self, now: Time) -> bool {
         if self.next_return > now {
             return false;
@@ -150,7 +153,7 @@ impl Nodes {
         true
     }
 
-    /// When the next ejected node returns, or [`Time::NEVER`].
+    /// Time at which the next ejected node returns, or [`Time::NEVER`].
     pub(crate) fn next_return(&self) -> Time {
         self.next_return
     }

@@ -1,23 +1,29 @@
 //! LARD: a request goes to the node that has its target in memory, unless that node is too busy.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), App. A.2 and Fig. 16, after Pai et al.,
-//! *Locality-Aware Request Distribution* (ASPLOS 1998). Three costs are added up for every node, in delays of a request
-//! for a cached target on an idle node: of *balancing* (how far its load is above `idle`; infinite above `overload`),
-//! of *locality* (1 where the target is mapped, else a miss) and of *replacement* (what a miss drives out of the memory
-//! of a node that has no room to spare: of any that is not idle). The least sum wins, and the target is mapped there.
+//! Source: Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), App. A.2 and Fig. 16, after
+//! Pai et al., *Locality-Aware Request Distribution* (ASPLOS 1998). Every node has a cost that is the sum of
+//! three terms, in units of the delay of a request for a cached target on an idle node:
+//! - *Balancing* is the excess of its load over `idle`. It is infinite above `overload`.
+//! - *Locality* is 1 where the target is mapped, otherwise the cost of a miss.
+//! - *Replacement* is the cost of a miss again, for the data evicted from memory. It is 0 where the target
+//!   is mapped, and on an idle node, which has memory to spare.
 //!
-//! What the paper leaves open, and what is done here:
-//! - *All nodes overloaded*: all sums are infinite; the least loaded gets the request.
-//! - *Equals*: they take turns, the first after the node that got a new target last. So new targets are spread evenly
-//!   over idle nodes.
-//! - *Load* counts requests inside a node's machine before this one, on a node of the pool's mean weight.
-//! - *A target has one node.* The papers also have targets on several nodes (replication); the formula of Fig. 16 does
-//!   not, and it needs a rule for when a set shrinks. A target that is too popular for one node moves on once the
-//!   node's load is a miss above that of an idle one, and the node that it leaves has it in memory for a while.
-//! - *The map is bounded*: the target that was not asked for longest is forgotten. A node forgets as well.
-//! - A target whose node is gone, down, draining or ejected is not mapped anywhere.
+//! The node with the smallest sum gets the request, and the target is mapped there.
 //!
-//! A decision looks at every node of the pool once.
+//! Points that the paper leaves open, and the choices here:
+//! - *All nodes overloaded*: all sums are infinite. The least loaded node gets the request.
+//! - *Equals* take turns, starting after the node that got a new target last. So new targets are spread
+//!   evenly over idle nodes.
+//! - *Load* is the number of requests in flight on a node's machine before this one, scaled to a node of the
+//!   pool's mean weight.
+//! - *A target has one node.* The papers also place targets on several nodes (replication). The formula of
+//!   Fig. 16 does not, and replication needs a rule for shrinking a set. A target that is too popular for
+//!   one node moves on once the node's load exceeds that of an idle one by a miss. The old node keeps it in
+//!   memory for a while.
+//! - *The map is bounded*: the least recently used target is forgotten. A node forgets as well.
+//! - A target is not mapped anywhere if its node is gone, down, draining or ejected.
+//!
+//! A decision checks every node of the pool once.
 
 use super::targets::Targets;
 use crate::index::Table;
@@ -28,34 +34,34 @@ use crate::snapshot::LocalitySnapshot;
 /// Figures of LARD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lard {
-    /// Requests inside a node of mean weight below which it has something to spare; finite and ≥ 0.
+    /// Number of requests in flight on a node of mean weight below which it counts as idle; finite and ≥ 0.
     pub idle: f64,
-    /// Requests inside beyond which it is too slow for anybody; finite and ≥ `idle`.
+    /// Number of requests in flight above which a node is too slow for any request; finite and ≥ `idle`.
     pub overload: f64,
-    /// What reading a target costs that is not in memory, in requests inside; finite and ≥ 1.
+    /// Cost of a target that is not in memory, in requests in flight; finite and ≥ 1.
     pub miss_cost: f64,
-    /// Most targets that are mapped, at least 1.
+    /// Maximum number of mapped targets, at least 1.
     pub targets: u32,
 }
 
 impl Default for Lard {
     fn default() -> Self {
         Lard {
-            // The three of the paper's prototype.
+            // The three values of the paper's prototype.
             idle: 30.0,
             overload: 130.0,
             miss_cost: 50.0,
-            // Three times the documents of the paper's trace; about 6 MB.
+            // Three times the documents of the paper's trace, about 6 MB.
             targets: 100_000,
         }
     }
 }
 
 impl Lard {
-    /// Most targets that may be asked for: about a gigabyte.
+    /// Largest valid number of targets: about a gigabyte.
     pub const MOST_TARGETS: u32 = 1 << 24;
 
-    /// What is wrong with the figures.
+    /// The first invalid figure, as a message.
     pub(crate) fn complaint(&self) -> Option<&'static str> {
         let sound = |x: f64, least: f64| x.is_finite() && x >= least;
         match () {
@@ -68,7 +74,7 @@ impl Lard {
         }
     }
 
-    /// What sending a request to a node of this load costs.
+    /// Cost of sending a request to a node of this load.
     pub(super) fn cost(&self, load: f64, mapped: bool) -> f64 {
         let balancing = match load {
             load if load < self.idle => 0.0,
@@ -81,10 +87,10 @@ impl Lard {
     }
 }
 
-/// What a request's node has to do with its target.
+/// Relation of the chosen node to the target of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The target was mapped there.
+    /// The target was mapped to this node.
     Home,
     /// It was mapped to another usable node.
     Moved,
@@ -92,20 +98,20 @@ pub(super) enum Sent {
     New,
 }
 
-/// Where the targets of a pool are.
+/// Map of the targets of a pool.
 #[derive(Clone, Debug)]
 pub(super) struct Locality {
     targets: Targets,
-    /// The node that got a target last that was not mapped, or [`NodeId::NONE`].
+    /// The node that got a new target last, or [`NodeId::NONE`].
     pub(super) last: NodeId,
     /// Mean weight of the pool's nodes.
     pub(super) scale: f64,
-    /// By [`Sent`].
+    /// Requests by [`Sent`].
     counts: [u64; 3],
 }
 
 impl Locality {
-    /// That of a pool, if it has one.
+    /// The map of a pool, if the pool uses LARD.
     pub(super) fn of(policy: &Policy, pool: usize) -> Option<Locality> {
         let Dispatch::Lard(figures) = policy.pools[pool].dispatch else { return None };
         let weights = policy.nodes.iter().filter(|node| node.pool == pool).map(|node| node.weight);
@@ -118,7 +124,7 @@ impl Locality {
         self.targets.get(target)
     }
 
-    /// A request for a target goes to `node`.
+    /// Records that a request for a target goes to `node`.
     pub(super) fn sent(&mut self, target: Option<u64>, node: NodeId, sent: Sent) {
         if sent == Sent::New {
             self.last = node;
@@ -128,7 +134,7 @@ impl Locality {
         self.targets.set(target, node);
     }
 
-    /// Takes over what `old` knows; its node `n` is now `node_of[n]`, or [`NodeId::NONE`].
+    /// Takes over the map of `old`. Its node `n` is now `node_of[n]`, or [`NodeId::NONE`].
     pub(super) fn inherit(&mut self, old: &Locality, node_of: &Table<NodeId, NodeId>) {
         self.counts = old.counts;
         for (target, node) in old.targets.in_order_of_use() {

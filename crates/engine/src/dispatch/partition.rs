@@ -1,35 +1,37 @@
-//! How the nodes of a pool are divided over its sets of services: a pure decision.
+//! Division of the nodes of a pool among its sets of services, as a pure decision.
 //!
-//! Source: Andreolini et al., Sec. 2: StaticPart divides the servers once; DynamicPart evaluates the load of the system
-//! periodically and changes the parts if they do not allow to satisfy the agreement of the most important classes. How
-//! it finds the new parts is not said. Here a division is the better one
-//! 1. the fewer CPUs the sets of *top* users lack to be at most `busy`;
-//! 2. then, the fewer CPUs those of *normal* users lack to serve what is asked: that is what is refused;
-//! 3. then, the smaller Σ demand² / CPUs is: what nobody lacks goes to all sets in proportion to what is asked of
-//!    them, so that the idle CPUs of one are not of use to nobody.
+//! Source: Andreolini et al., Sec. 2: StaticPart divides the servers once. DynamicPart evaluates the load of
+//! the system periodically and changes the partitions if they do not allow to satisfy the agreement of the
+//! most important classes. The paper does not say how it finds the new partitions. Here one division is
+//! better than another
+//! 1. if the sets of *top* users lack fewer CPUs to be at most `busy`,
+//! 2. then if the sets of *normal* users lack fewer CPUs to serve their demand: the missing part is refused,
+//! 3. then if Σ demand² / CPUs is smaller: spare CPUs go to all sets in proportion to their demand, so that
+//!    the idle CPUs of one set are not wasted.
 //!
-//! Every set has at least one node as long as there are enough; if not, sets of top users have theirs first. Each of
-//! the three is a sum over sets of a convex function of the set's CPUs, so that giving one node after the other to the
-//! set that gains most is optimal if nodes are equal (a test enumerates all divisions). Nodes that differ are given in
-//! the order of their size, the largest first: good, not always the best.
+//! Every set has at least one node as long as there are enough. If not, sets of top users come first. Each
+//! of the three is a sum over sets of a convex function of the set's CPUs. So giving one node after the
+//! other to the set that gains most is optimal if nodes are equal (a test enumerates all divisions). Unequal
+//! nodes are given in the order of their size, the largest first: a good division, not always the best one.
 //!
-//! The first two figures are whole millionths of a CPU, so that what is equal counts as equal.
+//! The first two figures are integer millionths of a CPU, so that equal values compare as equal.
 
 use core::cmp::Ordering;
 
-/// A node moves only if it also would with the demand of sets that gain this much smaller and of sets that lose this
-/// much larger. A count of 900 arrivals (90 a second, ten seconds) varies by a tenth at three standard deviations: less
-/// is not told from noise. So no node moves back while every demand stays within a tenth of what moved it.
+/// Safety factor on demands. A node moves only if it would also move with the demand of gaining sets this
+/// much smaller and of losing sets this much larger. A count of 900 arrivals (90 per second, ten seconds)
+/// varies by a tenth at three standard deviations, so smaller changes cannot be told from noise. As a
+/// result, no node moves back while every demand stays within a tenth of the one that moved it.
 pub(crate) const HYSTERESIS: f64 = 0.1;
 
-/// What a set asks for.
+/// Demand of a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Wants {
-    /// It goes before others.
+    /// Whether it has precedence over normal sets.
     pub(crate) top: bool,
     /// CPUs that its requests keep busy.
     pub(crate) demand: f64,
-    /// Largest share of its CPUs that may be.
+    /// Largest share of its CPUs that may be busy.
     pub(crate) busy: f64,
 }
 
@@ -39,11 +41,12 @@ impl Wants {
         millionths(self.demand / self.busy)
     }
 
-    /// What the set suffers with so many CPUs.
+    /// Cost of the set with this many CPUs, in millionths.
     fn cost(&self, cpus: u64) -> Cost {
         let lack = self.need().saturating_sub(cpus);
         let (top, normal) = if self.top { (lack, 0) } else { (0, lack) };
-        // No CPU at all is as bad as a millionth of one: what is asked for more gains more from its first.
+        // No CPU at all counts as a millionth of one. A set with more demand then gains more from its first
+        // CPU.
         let strain = self.demand * self.demand * 1e6 / cpus.max(1) as f64;
         Cost { top, normal, strain }
     }
@@ -54,7 +57,7 @@ pub(crate) fn millionths(cpus: f64) -> u64 {
     (cpus * 1e6).clamp(0.0, 1e15).round() as u64
 }
 
-/// How bad a division is.
+/// Cost of a division.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cost {
     top: u64,
@@ -73,19 +76,19 @@ impl Cost {
         Cost { top: self.top + top, normal: self.normal + normal, strain: self.strain + strain }
     }
 
-    /// What a set gains that suffers `with` instead.
+    /// Gain of a set with the cost `with` instead.
     fn minus(self, with: Cost) -> Cost {
         Cost { top: self.top - with.top, normal: self.normal - with.normal, strain: self.strain - with.strain }
     }
 }
 
-/// What the sets suffer under a division.
+/// Cost of all sets under a division.
 fn cost(cpus: &[u64], wants: &[Wants], division: &[usize]) -> Cost {
     let sizes = sizes(cpus, wants.len(), division.iter().copied().map(Some));
     wants.iter().zip(&sizes).map(|(wants, cpus)| wants.cost(*cpus)).fold(Cost::default(), Cost::plus)
 }
 
-/// CPUs per set.
+/// CPUs per set, in millionths.
 fn sizes(cpus: &[u64], sets: usize, division: impl Iterator<Item = Option<usize>>) -> Vec<u64> {
     let mut sizes = vec![0; sets];
     for (set, cpus) in division.zip(cpus) {
@@ -96,19 +99,19 @@ fn sizes(cpus: &[u64], sets: usize, division: impl Iterator<Item = Option<usize>
     sizes
 }
 
-/// The set that gains most from `more` CPUs, the first of equals.
+/// The set that gains most from `more` CPUs, the first one of equals.
 fn neediest(wants: &[Wants], sizes: &[u64], more: u64, may: impl Fn(usize) -> bool) -> usize {
     let gain = |set: usize| wants[set].cost(sizes[set]).minus(wants[set].cost(sizes[set] + more));
     let all = (0..wants.len()).filter(|set| may(*set)).map(|set| (set, gain(set)));
     all.reduce(|best, next| if next.1.order(&best.1) == Ordering::Greater { next } else { best }).map_or(0, |(s, _)| s)
 }
 
-/// Divides nodes with these CPUs (in millionths, > 0) over at least one set; per node its set. Nodes stay in the set
-/// that they are in as far as the division leaves them a choice.
+/// Divides nodes with these CPUs (in millionths, > 0) among at least one set. Returns the set of each node.
+/// Nodes stay in their set as far as the division leaves a choice.
 pub(crate) fn divide(cpus: &[u64], wants: &[Wants], current: &[Option<usize>]) -> Vec<usize> {
     let mut largest: Vec<usize> = (0..cpus.len()).collect();
     largest.sort_by_key(|node| (core::cmp::Reverse(cpus[*node]), *node));
-    // If there are not enough for all, who goes without.
+    // With fewer nodes than sets, the last ones in this order get none.
     let mut order: Vec<usize> = (0..wants.len()).collect();
     order.sort_by(|a, b| {
         let rank = |set: usize| (!wants[set].top, -wants[set].demand);
@@ -122,7 +125,7 @@ pub(crate) fn divide(cpus: &[u64], wants: &[Wants], current: &[Option<usize>]) -
     let mut division = vec![0; cpus.len()];
     let mut at = 0;
     while at < largest.len() {
-        // Nodes of one size, and how many of them each set gets.
+        // Nodes of one size, and the number of them for each set.
         let size = cpus[largest[at]];
         let until = at + largest[at..].iter().take_while(|node| cpus[**node] == size).count();
         let mut counts = vec![0u32; wants.len()];
@@ -152,8 +155,8 @@ pub(crate) fn divide(cpus: &[u64], wants: &[Wants], current: &[Option<usize>]) -
     division
 }
 
-/// The division to change to: [`divide`]'s if it is better beyond doubt (see [`HYSTERESIS`]) or the nodes are divided
-/// badly, else the current one. A node without a set is put where most is gained.
+/// The new division: the one from [`divide`] if it is better beyond doubt (see [`HYSTERESIS`]) or a set has
+/// no node, otherwise the current one. A node without a set goes to the set that gains most.
 pub(crate) fn redivide(cpus: &[u64], wants: &[Wants], current: &[Option<usize>]) -> Vec<usize> {
     let target = divide(cpus, wants, current);
     let mut have = sizes(cpus, wants.len(), current.iter().copied());

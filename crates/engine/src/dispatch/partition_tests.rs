@@ -1,4 +1,4 @@
-//! The decision against an oracle that tries every division.
+//! Compares the decision with an oracle that tries every division.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn counts(division: &[usize], sets: usize) -> Vec<usize> {
     (0..sets).map(|set| division.iter().filter(|s| **s == set).count()).collect()
 }
 
-/// What the sets lack and how strained they are, reckoned anew: CPUs missing of top sets, of normal sets, Σ d²/c.
+/// Independent computation of the cost: CPUs missing for top sets, for normal sets, and Σ d²/c.
 fn suffered(sets: &[(bool, f64)], cpus: &[f64]) -> (f64, f64, f64) {
     let mut sum = (0.0, 0.0, 0.0);
     for ((top, demand), cpus) in sets.iter().zip(cpus) {
@@ -29,7 +29,7 @@ fn suffered(sets: &[(bool, f64)], cpus: &[f64]) -> (f64, f64, f64) {
 }
 
 fn is_worse(a: (f64, f64, f64), b: (f64, f64, f64)) -> bool {
-    // Demands are rounded to millionths; four sets err by a few.
+    // Demands are rounded to millionths, so four sets err by a few.
     let far = |x: f64, y: f64| (x - y).abs() > 1e-5 * (1.0 + y.abs());
     if far(a.0, b.0) {
         return a.0 > b.0;
@@ -55,13 +55,13 @@ fn every(nodes: usize, sets: usize) -> Vec<Vec<usize>> {
 fn top_sets_first_then_normal_ones_then_all() {
     let cpus = vec![2 * CPU; 6];
     let of = |sets: &[(bool, f64)]| counts(&divide(&cpus, &wants(sets), &[None; 6]), sets.len());
-    // Top dynamic needs 5 / 0.8 = 6.25 of 12 CPUs: four nodes, and one remains for each of the others.
+    // Top dynamic needs 5 / 0.8 = 6.25 of 12 CPUs: four nodes. One remains for each of the others.
     assert_eq!(of(&[(true, 0.1), (true, 5.0), (false, 9.0)]), [1, 4, 1]);
     assert_eq!(of(&[(true, 0.1), (true, 3.0), (false, 9.0)]), [1, 2, 3]);
-    // Nobody lacks anything: what is left follows the demand.
+    // No set lacks CPUs, so the rest follows the demand.
     assert_eq!(of(&[(true, 0.5), (false, 0.5)]), [3, 3]);
     assert_eq!(of(&[(true, 1.5), (false, 0.5)]), [4, 2]);
-    // Nothing is asked for: nobody is without.
+    // Without any demand, every set still has a node.
     assert!(of(&[(true, 0.0), (true, 0.0), (false, 0.0), (false, 0.0)]).iter().all(|n| *n > 0));
 }
 
@@ -88,7 +88,7 @@ fn a_node_without_a_set_goes_where_it_is_needed_and_nobody_moves_for_it() {
 
 #[test]
 fn a_doubtful_gain_moves_nobody() {
-    // 4.05 of 4 CPUs: a fifth node would help, and 5 % less would not need it.
+    // 4.05 of 4 CPUs: a fifth node would help, but with 5 % less it would not be needed.
     let cpus = [CPU; 8];
     let now = [0, 0, 0, 0, 1, 1, 1, 1];
     let current = now.map(Some);
@@ -116,7 +116,8 @@ proptest! {
         }
     }
 
-    /// Whatever the nodes and wherever they are: each is in one set, none is empty, and the same again moves nobody.
+    /// For any nodes and any current sets: each node is in one set, no set is empty, and a second call moves
+    /// no node.
     #[test]
     fn every_division_is_whole_and_settles(
         sets in instances(),
@@ -140,7 +141,7 @@ proptest! {
         prop_assert_eq!(&division, &once_more);
     }
 
-    /// Demands that stay within the hysteresis of what moved the nodes do not move them back.
+    /// Demands that stay within the hysteresis of the ones that moved the nodes do not move them back.
     #[test]
     fn noise_moves_nobody_back(
         sets in prop::collection::vec((any::<bool>(), 0.1..6.0f64), 2..=4),

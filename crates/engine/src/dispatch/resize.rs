@@ -1,15 +1,17 @@
-//! When partitions are divided, and what is kept for it: the load of sections, the demand of sets.
+//! The times at which pools are divided, and the measurements for it: the load of partitions, the demand of
+//! sets.
 //!
-//! Source: Andreolini et al., Sec. 2 (DynamicPart): every ten seconds the switch looks at the load and may change the
-//! parts. The demand of a set is what *arrived* for it in the period, refused requests too, times the agreed or
-//! learned service times: seen from what was served a set that is too small would look small for ever.
+//! Source: Andreolini et al., Sec. 2 (DynamicPart): every ten seconds the switch checks the load and may
+//! change the partitions. The demand of a set is the number of its *arrivals* in the period, including
+//! refused requests, times the declared or learned service times. Measured by served requests, a set that is
+//! too small would always look small.
 //!
-//! Departure: a node that fails, drains or is ejected leaves its set at once and the others are divided anew at once;
-//! one that returns goes where it is needed. The paper does not speak of failures. Under a static partition a node
-//! keeps its set whatever happens.
+//! Departure: a node that fails, drains or is ejected leaves its set at once, and the others are divided
+//! again at once. A node that returns goes where it is needed. The paper does not discuss failures. In a
+//! static partition a node keeps its set whatever happens.
 //!
-//! Requests inside a node that moves finish there. Costs O(nodes × sets) and a few allocations, every ten seconds and
-//! when a node changes its state.
+//! Requests in flight on a node that moves finish there. The cost is O(nodes × sets) and a few allocations,
+//! every ten seconds and when a node changes its state.
 
 use core::ops::Range;
 use core::time::Duration;
@@ -25,22 +27,23 @@ use crate::snapshot::{PartitionSnapshot, SetSnapshot};
 use crate::ticket::{State, Tickets};
 use crate::time::Time;
 
-/// When and how dynamic partitions move.
+/// The rule for resizing dynamic partitions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resize {
-    /// Time between two looks at the demand; > 0.
+    /// Time between two checks of the demand; > 0.
     pub every: Duration,
-    /// Largest share of its CPUs that a set of top users may keep busy; above 0, at most 1.
+    /// Largest share of its CPUs that a set of top users may keep busy, above 0 and at most 1.
     pub busy: f64,
 }
 
 impl Default for Resize {
     fn default() -> Self {
         Resize {
-            // The paper's: long enough to count hundreds of arrivals, short enough for a surge.
+            // The paper's value: long enough to count hundreds of arrivals, short enough for a surge.
             every: Duration::from_secs(10),
-            // Under processor sharing times are 1/(1 − busy) of those on an idle node: five times, and beyond it they
-            // grow fast. Limits are usually more generous than that, and a tenth more demand does no harm.
+            // Under processor sharing, times are 1/(1 − busy) of those on an idle node: five times here, and
+            // beyond it they grow fast. Limits are usually more generous than that, and a tenth more demand
+            // does no harm.
             busy: 0.8,
         }
     }
@@ -50,27 +53,27 @@ impl Default for Resize {
 #[derive(Clone, Debug)]
 pub(crate) struct Partition {
     pool: usize,
-    /// One per set.
+    /// Numbers of its partitions, one per set.
     sections: Range<usize>,
     resize: Option<Resize>,
-    /// Per set what it asks for: as agreed, or as measured in the last period.
+    /// Demand per set: as declared, or as measured in the last period.
     wants: Vec<Wants>,
-    /// Per set the service times of what has arrived in this period, in seconds.
+    /// Sum of the service times of this period's arrivals per set, in seconds.
     offered: Vec<f64>,
     since: Time,
     next: Time,
     pub(crate) moves: u64,
 }
 
-/// What is inside the usable nodes of a section.
+/// Load of the usable nodes of a partition.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// By content.
+    /// Requests in flight, by content.
     counts: [u64; 2],
     cpus: f64,
 }
 
-/// How requests are spread inside a section.
+/// Dispatch method within a partition.
 pub(super) fn within(dispatch: Dispatch) -> Dispatch {
     match dispatch {
         Dispatch::PartitionStatic { .. } | Dispatch::PartitionDynamic { .. } => Dispatch::WeightedTurns,
@@ -79,7 +82,7 @@ pub(super) fn within(dispatch: Dispatch) -> Dispatch {
 }
 
 impl Partition {
-    /// Those of a policy, before the first look.
+    /// The divided pools of a policy, before the first measurement.
     pub(super) fn all(policy: &Policy, sections: &Sections) -> Vec<Partition> {
         let divided = policy.pools.iter().enumerate().filter_map(|(pool, spec)| match spec.dispatch {
             Dispatch::PartitionStatic { sizes } => Some((pool, sizes, None)),
@@ -97,15 +100,15 @@ impl Partition {
         made.collect()
     }
 
-    /// The names of its sets say whether two partitions are of one kind.
+    /// Whether two divided pools have the same sets.
     fn same_sets(&self, mine: &Sections, other: &Partition, its: &Sections) -> bool {
         mine.sets[self.sections.clone()] == its.sets[other.sections.clone()]
     }
 }
 
-/// What the sets of a pool ask for as long as nothing is measured: their configured sizes, or else the guaranteed
-/// throughput × service time of top classes, and the rest for normal ones in the same mix of content (in equal parts
-/// where that is not known of both). A top set of which it is not known is as large as any.
+/// Demand of the sets of a pool before it is measured: their configured sizes, or the guaranteed throughput
+/// × service time of top classes. Normal sets then share the rest in the same mix of content (in equal parts
+/// if the mix is not known for both). A top set with unknown demand gets an equal share of the CPUs.
 fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Sizes, busy: f64) -> Vec<Wants> {
     let pool = sections.pools[range.start];
     let nodes = policy.nodes.iter().filter(|node| node.pool == pool);
@@ -113,7 +116,7 @@ fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Size
     let sets: Vec<_> = sections.sets[range].iter().copied().flatten().collect();
     if let Some(sizes) = sizes {
         let whole: f64 = sets.iter().map(|set| sizes[set.index()]).sum();
-        // All count as top ones: a size is a size.
+        // All sets count as top ones, because configured sizes have no precedence.
         let part = |set: &ServiceSet| sizes[set.index()] / whole * cpus;
         return sets.iter().map(|set| Wants { top: true, demand: part(set), busy: 1.0 }).collect();
     }
@@ -139,7 +142,7 @@ fn agreed(policy: &Policy, sections: &Sections, range: Range<usize>, sizes: Size
 }
 
 impl Nodes {
-    /// The first period of every dynamic partition begins.
+    /// Starts the first period of every dynamic partition.
     pub(crate) fn begin(&mut self, now: Time) {
         for partition in &mut self.partitions {
             partition.since = now;
@@ -147,17 +150,17 @@ impl Nodes {
         }
     }
 
-    /// When the next partition is due for a look, or [`Time::NEVER`].
+    /// Time of the next check of a partition, or [`Time::NEVER`].
     pub(crate) fn next_resize(&self) -> Time {
         self.partitions.iter().map(|partition| partition.next).min().unwrap_or(Time::NEVER)
     }
 
-    /// Is the pool divided anew when its nodes change?
+    /// Whether the pool is divided again when its nodes change.
     pub(super) fn resizes(&self, pool: usize) -> bool {
         self.partitions.iter().any(|partition| partition.pool == pool && partition.resize.is_some())
     }
 
-    /// Looks at the demand of the partitions that are due.
+    /// Checks the demand of the partitions that are due.
     pub(crate) fn resize(&mut self, now: Time) {
         for index in 0..self.partitions.len() {
             let partition = &mut self.partitions[index];
@@ -174,7 +177,7 @@ impl Nodes {
         }
     }
 
-    /// Nodes came or went: dynamic partitions are divided anew. Static ones are divided once.
+    /// Divides dynamic partitions again after nodes came or went. Static ones are divided once.
     pub(crate) fn rebalance(&mut self) {
         for index in 0..self.partitions.len() {
             let home = self.partitions[index].pool;
@@ -185,7 +188,7 @@ impl Nodes {
         }
     }
 
-    /// Divides the usable nodes of a partition.
+    /// Divides the usable nodes of a pool.
     fn divide(&mut self, index: usize) {
         let partition = &self.partitions[index];
         let (home, first, dynamic) = (partition.pool, partition.sections.start, partition.resize.is_some());
@@ -215,7 +218,7 @@ impl Nodes {
         }
     }
 
-    /// Puts a node into a section. True if it was in another.
+    /// Moves a node into a partition. Returns true if it was in another one.
     fn put(&mut self, number: NodeId, section: usize) -> bool {
         let (round, lane) = (self.round[section], self.lanes_of[section][0]);
         let node = &mut self.nodes[number];
@@ -225,12 +228,12 @@ impl Nodes {
         self.ready.remove(node.lane.row(), number);
         node.pool = section;
         node.lane = lane;
-        // It neither catches up nor waits for the turns of the section that it was in.
+        // It neither catches up nor waits for the turns of its old partition.
         node.turn = round + 1.0 / node.weight;
         true
     }
 
-    /// One more or one less inside a node.
+    /// Counts the start or the end of a request on a node, by content.
     pub(super) fn count_content(&mut self, index: NodeId, content: Content, enters: bool) {
         let node = &mut self.nodes[index];
         let inside = &mut node.inside[content as usize];
@@ -241,7 +244,7 @@ impl Nodes {
         }
     }
 
-    /// Sums up anew what is inside the sections.
+    /// Recomputes the load of all partitions.
     pub(super) fn weigh_sections(&mut self) {
         self.loads.fill(Load::default());
         for index in self.nodes.ids() {
@@ -255,7 +258,7 @@ impl Nodes {
         }
     }
 
-    /// Counts the requests inside every node anew.
+    /// Recounts the requests in flight on every node.
     pub(crate) fn recount(&mut self, tickets: &Tickets, classes: &Classes) {
         for node in &mut self.nodes {
             node.inside = [0; 2];
@@ -267,18 +270,18 @@ impl Nodes {
         self.weigh_sections();
     }
 
-    /// Static and dynamic requests of a node, as far as its load goes.
+    /// Static and dynamic requests of a node that count for its load.
     fn counted(&self, node: &NodeInfo) -> [u32; 2] {
         if self.reported { node.reported.unwrap_or_default() } else { node.inside }
     }
 
-    /// Load of a node, per CPU.
+    /// Load of a node per CPU.
     pub(crate) fn node_load(&self, node: &NodeInfo) -> f64 {
         let [cheap, dear] = self.counted(node).map(f64::from);
         (cheap + self.omega * dear) / node.cpus()
     }
 
-    /// Load of a section's usable nodes, per CPU; 0 without any.
+    /// Load of the usable nodes of a partition per CPU; 0 without nodes.
     pub(crate) fn section_load(&self, section: usize) -> f64 {
         let Load { counts: [cheap, dear], cpus } = self.loads[section];
         if cpus > 0.0 { (cheap as f64 + self.omega * dear as f64) / cpus } else { 0.0 }
@@ -286,7 +289,7 @@ impl Nodes {
 }
 
 impl Engine {
-    /// A request of the class has arrived: its set's demand grows by its service time.
+    /// Adds the service time of an arrival of the class to the demand of its set.
     pub(crate) fn demand(&mut self, class: ClassId) {
         if self.nodes.partitions.is_empty() {
             return;
@@ -299,7 +302,8 @@ impl Engine {
         }
     }
 
-    /// A new policy: a dynamic partition whose pool has the same sets stays as it is, as far as its nodes stay.
+    /// Carries partitions over to a new policy. A dynamic partition stays as it is if its pool has the same
+    /// sets, as far as its nodes stay.
     pub(crate) fn carry_partitions(&self, nodes: &mut Nodes, policy: &Policy, node_of: &Table<NodeId, NodeId>) {
         for index in 0..nodes.partitions.len() {
             let name = &policy.pools[nodes.partitions[index].pool].name;

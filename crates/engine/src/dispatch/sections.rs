@@ -1,26 +1,26 @@
-//! Sections: a pool as a whole, or its part for one set of services.
+//! Partitions of pools: a pool as a whole, or its part for one set of services.
 //!
-//! Source: Andreolini et al., Sec. 2 (StaticPart): servers are partitioned in as many sets as there are classes of
-//! services. With two classes of users, *top* (those that are promised anything) and *normal*, and two of content that
-//! makes four; a pool has those that its classes belong to. Inside the engine every set of such a pool is a section
-//! with nodes of its own, and everything that is kept per pool is kept per section; a pool that is not divided is
-//! one section.
+//! Source: Andreolini et al., Sec. 2 (StaticPart): servers are partitioned in as many sets as there are
+//! classes of services. There are two classes of users, *top* (with any guarantee) and *normal*, and two of
+//! content, which makes four sets. A pool has the sets of its classes. In the engine every set of such a
+//! pool has a partition with its own nodes, and all state per pool is kept per partition. A pool that is not
+//! divided is one partition.
 
 use core::fmt;
 use core::ops::Range;
 
 use crate::policy::{Class, Content, Dispatch, Policy};
 
-/// Who asks, and for what.
+/// A set of services: a class of users and a kind of content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServiceSet {
-    /// Files, for a class that is promised something.
+    /// Files, for classes with a guarantee.
     TopStatic,
-    /// Pages that are computed, for such a class.
+    /// Computed pages, for classes with a guarantee.
     TopDynamic,
-    /// Files, for a class that is promised nothing.
+    /// Files, for classes without a guarantee.
     NormalStatic,
-    /// Pages that are computed, for such a class.
+    /// Computed pages, for classes without a guarantee.
     NormalDynamic,
 }
 
@@ -40,13 +40,13 @@ impl ServiceSet {
         }
     }
 
-    /// Is it one of top users?
+    /// Whether it is a set of top users.
     #[must_use]
     pub const fn is_top(self) -> bool {
         matches!(self, ServiceSet::TopStatic | ServiceSet::TopDynamic)
     }
 
-    /// Its place in [`ServiceSet::ALL`].
+    /// Its index in [`ServiceSet::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -70,14 +70,14 @@ impl fmt::Display for ServiceSet {
     }
 }
 
-/// The sections of a policy.
+/// The partitions of a policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Sections {
-    /// Per section its set; `None` is a pool as a whole.
+    /// Set of each partition. `None` is a pool as a whole.
     pub(crate) sets: Vec<Option<ServiceSet>>,
-    /// Per section its pool.
+    /// Pool of each partition.
     pub(crate) pools: Vec<usize>,
-    /// Per pool its first section, and at last their number.
+    /// First partition of each pool, followed by the number of all partitions.
     first: Vec<usize>,
 }
 
@@ -105,12 +105,12 @@ impl Sections {
         self.sets.len()
     }
 
-    /// The sections of a pool; at least one.
+    /// The partitions of a pool, at least one.
     pub(crate) fn of_pool(&self, pool: usize) -> Range<usize> {
         self.first[pool]..self.first[pool + 1]
     }
 
-    /// Where a class's requests go.
+    /// The partition that serves a class.
     pub(crate) fn of_class(&self, class: &Class) -> usize {
         let mut all = self.of_pool(class.pool);
         let whole = all.start;

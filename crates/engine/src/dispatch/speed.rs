@@ -1,21 +1,22 @@
 //! The learned speed of machines, under adaptive load control.
 //!
-//! Machines get a *learned* weight: the same number of requests inside takes
-//! longer on a slow machine, and one slow machine would cost every percentile. It is the compute time on the
-//! machine, each class's relative to its own mean, to the power of −2. On saturated machines of capacity C that
-//! makes the number inside proportional to C^⅔: close to C, and still a proportional rule. (A rule that makes
-//! compute times equal starves machines that are slow even when idle, and winds up meanwhile.)
+//! Machines get a *learned* weight: the same number of requests in flight takes longer on a slow machine,
+//! and one slow machine would raise every percentile. The weight is the compute time on the machine,
+//! relative to each class's own mean, to the power of −2. On saturated machines of capacity C this makes the
+//! number in flight proportional to C^⅔: close to C, and still a proportional rule. (A rule that equalises
+//! compute times starves machines that are slow even when idle, and winds up meanwhile.)
 
 use super::Nodes;
 use crate::discipline::Adaptive;
 use crate::index::GroupId;
 use crate::request::NodeId;
 
-/// Learned weights stay within this factor of the configured ones: a machine that gets nothing is not measured.
+/// Learned weights stay within this factor of the configured ones, because a machine without requests is not
+/// measured.
 const FARTHEST: f64 = 32.0;
 
 impl Nodes {
-    /// Requests on a node's machine.
+    /// Requests in flight on a node's machine.
     pub(crate) fn on_machine(&self, node: NodeId) -> u32 {
         self.machines[self.nodes[node].machine].in_flight
     }
@@ -26,13 +27,13 @@ impl Nodes {
         machines.map(|machine| machine.in_flight.saturating_sub(machine.most)).sum()
     }
 
-    /// A compute time on a node, relative to its class's mean.
+    /// Records a compute time on a node, relative to its class's mean.
     pub(crate) fn computed(&mut self, node: NodeId, ratio: f64, figures: &Adaptive) {
         let ratios = &mut self.machines[self.nodes[node].machine].ratios;
         *ratios = (ratios.0 + ratio.min(figures.speed_longest), ratios.1 + 1);
     }
 
-    /// Moves the learned weights of a group's machines.
+    /// Updates the learned weights of a group's machines.
     pub(crate) fn learn(&mut self, group: GroupId, figures: &Adaptive) {
         let members = &self.groups[group].machines;
         if members.len() == 1 {
@@ -53,7 +54,7 @@ impl Nodes {
             was += weight;
             is += weight * machine.learned;
         }
-        // Only their ratios matter; the sum stays that of the configured weights.
+        // Only ratios matter. The sum stays that of the configured weights.
         for at in 0..self.groups[group].machines.len() {
             let index = self.groups[group].machines[at];
             self.machines[index].learned *= was / is;
@@ -61,7 +62,8 @@ impl Nodes {
         }
     }
 
-    /// Bounds what is inside each machine of a group to `share` of an even spread of `window`, at least two.
+    /// Bounds the requests in flight on each machine of a group to `share` of an even spread of `window`, at
+    /// least two.
     pub(crate) fn spread(&mut self, group: GroupId, window: u32, share: f64) {
         let each = share * f64::from(window) / self.groups[group].weight.max(1e-9);
         for at in 0..self.groups[group].machines.len() {

@@ -1,8 +1,9 @@
-//! A bounded map from targets to nodes, the least recently used forgotten first.
+//! A bounded map from targets to nodes. The least recently used target is forgotten first.
 //!
-//! Targets come as hashes that the driver has spread evenly and keyed, so they are taken as they are for the table; two
-//! targets of one hash share a node, and nothing worse happens. Places are linked in the order of use. Once full it
-//! allocates nothing more (the table may grow once, for places that were given up).
+//! Targets are keyed hashes that the driver has spread evenly, so the table uses them without further
+//! hashing. Two targets with the same hash share a node, with no other consequence. Entries are linked in
+//! the order of use. Once full, the map allocates nothing more (the table may grow once, because of removed
+//! entries).
 
 use core::hash::{BuildHasherDefault, Hasher};
 use std::collections::HashMap;
@@ -10,7 +11,7 @@ use std::collections::HashMap;
 use crate::request::NodeId;
 use crate::ticket::NONE;
 
-/// The hash of a target is the target.
+/// Hasher that returns the target itself.
 #[derive(Clone, Copy, Debug, Default)]
 struct AsItIs(u64);
 
@@ -35,7 +36,7 @@ impl Hasher for AsItIs {
 struct Place {
     target: u64,
     node: NodeId,
-    /// The one used next before it, and next after it.
+    /// Neighbours in the order of use.
     older: u32,
     newer: u32,
 }
@@ -69,7 +70,7 @@ impl Targets {
         self.at.get(&target).map(|place| self.places[*place as usize].node)
     }
 
-    /// A target is at `node` from now on, and the most recently used.
+    /// Maps a target to `node` and makes it the most recently used one.
     pub(super) fn set(&mut self, target: u64, node: NodeId) {
         let place = match self.at.get(&target) {
             Some(place) => {
@@ -124,7 +125,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// A list in order of use, searched from end to end, knows the same targets, and never more than its bound.
+        /// Compares the map with a plain list in order of use: both know the same targets, and never more
+        /// than the bound.
         #[test]
         fn it_knows_what_a_plain_list_knows(most in 1u32..8, steps in prop::collection::vec((0u64..12, 0u32..4), 1..200)) {
             let mut targets = Targets::new(most);
