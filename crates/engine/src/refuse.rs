@@ -1,10 +1,11 @@
-//! Stage *admit*, the engine's part: requests are turned away, each with its cause and a time to try again.
+//! Stage *admit*, the engine's part: refuses requests, each with its reason and a time for the next try.
 //!
-//! A method says which of its rules a request broke. Two of these reasons are a judgement on the class or its queue:
-//! `overload` and `deadline`. They mislead an operator where the nodes are the cause, as when they hang or all but
-//! one are ejected. So both become `nodes_slow` if nothing of the class is answered, or if the class sends no more than
-//! it is guaranteed and the discipline serves what is owed first. Whether the nodes became slow or the class's requests
-//! expensive cannot be told from outside. All other reasons name a fact (a queue is full, no node is usable) and stay.
+//! A method says which of its rules a request broke. Two of the reasons judge the class or its queue:
+//! `overload` and `deadline`. They mislead an operator if the nodes are the cause, for example because they
+//! hang or all but one are ejected. Therefore both become `nodes_slow` in two cases: no request of the class
+//! is answered, or the class sends no more than its guarantee and the discipline serves owed requests first.
+//! The engine cannot tell whether the nodes became slow or the requests expensive. All other reasons name a
+//! fact (a queue is full, no node is usable) and stay unchanged.
 
 use core::time::Duration;
 
@@ -14,12 +15,12 @@ use crate::request::{Action, ClassId, Shed, ShedReason};
 use crate::ticket::Entry;
 use crate::time::Time;
 
-/// When trying again makes sense if the nodes are the cause: a health check may have found one until then, and a short
-/// stall is over.
+/// Time for the next try if the nodes are the cause. By then a health check may have found a usable node,
+/// and a short stall is over.
 const NODES: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// A waiting request is turned away.
+    /// Refuses a waiting request.
     pub(crate) fn turn_away(&mut self, now: Time, index: u32, reason: ShedReason) -> Action {
         let Entry { class, tag, arrived, owed, adopted, .. } = self.tickets[index];
         let (waited, ticket) = (now.since(arrived), self.tickets.ticket(index));
@@ -28,7 +29,7 @@ impl Engine {
         Action::Shed { ticket, tag, shed, waited }
     }
 
-    /// A request is turned away. `owed` says that it arrived within its class's guarantee.
+    /// Refuses a request. `owed` says that it arrived within the guarantee of its class.
     pub(crate) fn refuse(&mut self, now: Time, class: ClassId, reason: ShedReason, owed: bool) -> Shed {
         let reason = self.cause(now, class, reason, owed);
         self.classes[class].observed.shed(now, reason);
@@ -36,7 +37,7 @@ impl Engine {
         Shed { reason, retry_after: self.retry_after(class, reason), fallback }
     }
 
-    /// The reason that is told.
+    /// The reason that is reported.
     fn cause(&self, now: Time, class: ClassId, reason: ShedReason, owed: bool) -> ShedReason {
         if !matches!(reason, ShedReason::Deadline | ShedReason::Overload) {
             return reason;
@@ -48,8 +49,8 @@ impl Engine {
         if silent || within && self.admission.serves_owed_first() { ShedReason::NodesSlow } else { reason }
     }
 
-    /// When trying again makes sense: when the queue will have drained, between 1 and 60 s; if the nodes are the
-    /// cause, when that may have changed.
+    /// Time until a new try makes sense: the expected time to drain the queue, between 1 and 60 s. If the
+    /// nodes are the cause, it is at least [`NODES`].
     fn retry_after(&self, class: ClassId, reason: ShedReason) -> Duration {
         let state = &self.classes[class];
         let each = state.expected.seconds().unwrap_or(0.0) / f64::from(state.in_flight.max(1));
@@ -62,7 +63,7 @@ impl Engine {
         }
     }
 
-    /// By which figures the throughput of a class is judged.
+    /// The figures by which the throughput of a class is judged.
     pub(crate) fn terms(&self, class: ClassId) -> Terms {
         Terms::of(&self.classes.spec(class).guarantee, self.classes.service_time(class))
     }

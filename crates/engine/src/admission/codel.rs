@@ -1,12 +1,13 @@
 //! [`crate::Admit::Codel`]: controlled delay of the time that requests wait.
 //!
-//! Source: Nichols, Jacobson, McGregor and Iyengar, *Controlled Delay Active Queue Management* (RFC 8289, 2018),
-//! Sec. 5. A queue whose heads have waited longer than `target` for a whole `interval` is a standing one: then heads
-//! are dropped, the next after `interval / √count`, until one has waited less. A baseline that people know: it knows no
-//! guarantee.
+//! Source: Nichols, Jacobson, McGregor and Iyengar, *Controlled Delay Active Queue Management* (RFC 8289,
+//! 2018), Sec. 5. If the heads of a queue have waited longer than `target` for a whole `interval`, it is a
+//! standing queue. Then heads are dropped, the next one after `interval / √count`, until one has waited
+//! less. CoDel is a well-known baseline and ignores guarantees.
 //!
-//! Departures: the queue is a class's sub-queue, and what is dropped is a request. A queue of one request is short, as
-//! one of a packet is in the RFC. Facebook's variant, which serves the newest first under overload, is not there.
+//! Departures: the queue is a class's sub-queue, and requests are dropped. A queue of one request is short,
+//! like a queue of one packet in the RFC. Facebook's variant, which serves the newest first under overload,
+//! is not implemented.
 
 use core::time::Duration;
 
@@ -16,29 +17,29 @@ use crate::index::Table;
 use crate::request::ClassId;
 use crate::time::Time;
 
-/// Intervals after which the last rate of dropping is forgotten: the RFC's 16.
+/// Intervals after which the last rate of dropping is forgotten: 16, as in the RFC.
 const REMEMBERED: u32 = 16;
 
-/// The state of a queue, by the RFC's names.
+/// The state of a queue, with the RFC's names.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
-    /// When heads will have been above the target for an interval, if they are above it.
+    /// Time at which heads will have been above the target for an interval, if they are above it now.
     first_above: Option<Time>,
     drop_next: Time,
     count: u32,
     last_count: u32,
     dropping: bool,
-    /// What the last look did, in the same call of the RFC's `dequeue`.
+    /// Result of the last call, within the same call of the RFC's `dequeue`.
     dropped: Dropped,
 }
 
-/// What the last look at a queue did.
+/// Result of the last call for a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dropped {
     Nothing,
-    /// A head, with which dropping began: the next one goes in any case.
+    /// Dropped the head that started the dropping state. The next head is not dropped.
     First,
-    /// A head while dropping.
+    /// Dropped a head in the dropping state.
     Another,
 }
 
@@ -52,7 +53,7 @@ impl Queue {
         dropped: Dropped::Nothing,
     };
 
-    /// Is the head, which has waited for `sojourn` in a queue of `len`, dropped?
+    /// Whether to drop the head, which has waited for `sojourn` in a queue of `len` requests.
     fn drops(&mut self, now: Time, sojourn: Duration, len: u32, figures: &Figures) -> bool {
         let above = self.is_above(now, sojourn, len, figures);
         match core::mem::replace(&mut self.dropped, Dropped::Nothing) {
@@ -82,7 +83,7 @@ impl Queue {
         above
     }
 
-    /// The RFC's `ok_to_drop`: have heads been above the target for an interval?
+    /// The RFC's `ok_to_drop`: whether heads have been above the target for an interval.
     fn is_above(&mut self, now: Time, sojourn: Duration, len: u32, figures: &Figures) -> bool {
         if sojourn < figures.target || len <= 1 {
             self.first_above = None;
@@ -98,7 +99,7 @@ impl Queue {
     }
 }
 
-/// The RFC's control law: the next drop comes the sooner the more there have been.
+/// The RFC's control law: the more drops, the sooner the next one.
 fn after(time: Time, count: u32, figures: &Figures) -> Time {
     time + figures.interval.div_f64(f64::from(count.max(1)).sqrt())
 }
@@ -119,7 +120,7 @@ impl Codel {
         self.queues.put(class, [Queue::FRESH; RESOURCES]);
     }
 
-    /// Is the head of a sub-queue, whose turn it is, dropped instead?
+    /// Whether to drop the head of a sub-queue instead of releasing it.
     pub(super) fn drops(
         &mut self,
         now: Time,
@@ -135,7 +136,7 @@ impl Codel {
 mod tests {
     use super::*;
 
-    /// The pseudo-code of RFC 8289, Sec. 5, as it is printed there, over a queue of times of arrival in milliseconds.
+    /// The pseudo-code of RFC 8289, Sec. 5, as printed, over a queue of arrival times in milliseconds.
     #[derive(Default)]
     struct Printed {
         first_above_time: f64,
@@ -155,7 +156,7 @@ mod tests {
                 return (None, false);
             }
             let packet = queue.remove(0);
-            // What is left holds at most one packet: the RFC counts the bytes behind the one that was taken.
+            // At most one packet is left: the RFC counts the bytes behind the removed packet.
             if now - packet < TARGET || queue.is_empty() {
                 self.first_above_time = 0.0;
                 return (Some(packet), false);
@@ -205,7 +206,7 @@ mod tests {
         }
     }
 
-    /// Queues that fill and drain at random: the same packets are sent and dropped as by the printed code.
+    /// Fills and drains queues at random. The same packets are sent and dropped as by the printed code.
     #[test]
     fn it_drops_what_the_printed_code_drops() {
         let figures = Figures::default();
@@ -216,7 +217,7 @@ mod tests {
             let mut drops = 0;
             for ms in 1..20_000u32 {
                 let now = f64::from(ms);
-                // Two seconds of overload, then two of calm.
+                // Two seconds of overload, then two of low load.
                 let arrivals = if ms / 2000 % 2 == 0 { 2 } else { 1 };
                 if random.below(3) < arrivals {
                     theirs.push(now);
@@ -230,7 +231,7 @@ mod tests {
                 let mut ours_dropped = Vec::new();
                 let ours_sent = loop {
                     let Some(head) = mine.first().copied() else {
-                        // An empty queue has nothing standing; the RFC's code takes note of that.
+                        // An empty queue is not a standing queue. The RFC's code records that.
                         ours.first_above = None;
                         ours.dropping &= matches!(ours.dropped, Dropped::First);
                         ours.dropped = Dropped::Nothing;

@@ -1,18 +1,17 @@
 //! [`crate::Admit::Deadline`]: Quorum's selective dropping.
 //!
-//! Source: Quorum Sec. 3.3: at the head of its queue a request is dropped when
-//! the time left to its deadline is less than the expected compute time of its class. That instant
-//! (`arrival + limit − expected`) is known in advance, so the head is dropped when it comes rather than
-//! when the next slot happens to be free: the same requests are dropped, their clients learn it
-//! earlier.
+//! Source: Quorum Sec. 3.3: the head of a queue is dropped when the time left to its deadline is less than
+//! the expected compute time of its class. That instant (`arrival + limit − expected`) is known in advance.
+//! So the head is dropped at that instant instead of when the next slot becomes free: the same requests are
+//! dropped, and their clients learn it earlier.
 
 use core::time::Duration;
 
 use crate::request::ShedReason;
 use crate::time::{Time, nanos};
 
-/// The last instant at which a request may be released, and what to call its drop afterwards. `limit` is its
-/// response-time limit and `expected` its expected compute time in seconds.
+/// The last instant at which a request may be released, and the reason of its drop afterwards. `limit` is
+/// its response-time limit and `expected` its expected compute time in seconds.
 #[inline]
 pub(super) fn last_release(arrived: Time, limit: Duration, expected: f64, max_wait: Duration) -> (Time, ShedReason) {
     let patience = patience(arrived, max_wait);
@@ -22,13 +21,13 @@ pub(super) fn last_release(arrived: Time, limit: Duration, expected: f64, max_wa
     if deadline.0 < patience.0 { deadline } else { patience }
 }
 
-/// The same for a request without a deadline: a queue has a longest wait.
+/// The same for a request without a deadline, from the maximum wait of its queue.
 #[inline]
 pub(super) fn patience(arrived: Time, max_wait: Duration) -> (Time, ShedReason) {
     (arrived + max_wait, ShedReason::QueueTimeout)
 }
 
-/// Can a request not meet its limit, be it released the moment it arrives?
+/// Whether a request cannot meet its limit even if it is released on arrival.
 #[inline]
 pub(super) fn hopeless(limit: Option<Duration>, expected: f64) -> bool {
     limit.is_some_and(|limit| limit.as_secs_f64() < expected)

@@ -1,7 +1,7 @@
-//! Stage *admit*: may a request wait here at all, and until when.
+//! Stage *admit*: whether a request may wait, and until when.
 //!
-//! Every method is one file and owns what it knows of classes. What stage *observe* measures of every class (its
-//! expected compute time, say) is there for all of them. Whatever the method, a queue has a longest wait.
+//! Every method is one file and owns its state of classes. All methods can use the measurements of stage
+//! *observe* (the expected compute time, for example). With every method a queue has a maximum wait.
 
 mod codel;
 mod deadline;
@@ -27,7 +27,7 @@ use thresholds::Thresholds;
 
 pub use server_load::{LoadSource, ServerLoad};
 
-/// What admission sees.
+/// The view of admission.
 pub(crate) struct AdmissionView<'a> {
     pub(crate) now: Time,
     pub(crate) policy: &'a Policy,
@@ -38,32 +38,32 @@ pub(crate) struct AdmissionView<'a> {
     pub(crate) limit: &'a Limit,
 }
 
-/// A request at the door.
+/// A request that asks for admission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offer {
     pub(crate) class: ClassId,
     pub(crate) sub_queue: usize,
-    /// The code of its tag.
+    /// The code of its SEDA priority.
     pub(crate) code: u32,
-    /// Its ticket, if it waits already and asks again.
+    /// Its ticket, if it is already waiting and asks again.
     pub(crate) itself: Option<u32>,
 }
 
-/// How far a request has come.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// It has arrived.
     Door,
     /// It would be released at once.
     Release,
-    /// It would wait, and its queue has a place for it.
+    /// It would wait, and its queue has room for it.
     Queue,
 }
 
-/// The method, and what it knows.
+/// The method and its state.
 #[derive(Clone, Debug)]
 pub(crate) enum Admission {
-    /// Everything may wait, up to the bounds of its queue.
+    /// Every request may wait, up to the bounds of its queue.
     Open,
     Deadline,
     Predict(Box<Predict>),
@@ -73,7 +73,7 @@ pub(crate) enum Admission {
 }
 
 impl Admission {
-    /// For so many classes.
+    /// Creates the method for `classes` classes.
     pub(crate) fn new(now: Time, policy: &Policy, classes: usize) -> Admission {
         match policy.discipline.admit {
             Admit::None => Admission::Open,
@@ -85,7 +85,7 @@ impl Admission {
         }
     }
 
-    /// A class that nothing is known of yet.
+    /// Adds a new class.
     pub(crate) fn open(&mut self, now: Time, class: ClassId) {
         match self {
             Admission::Predict(method) => method.open(now, class),
@@ -94,7 +94,7 @@ impl Admission {
         }
     }
 
-    /// Takes over what `old` knows of the classes that a new policy keeps.
+    /// Takes over the state of the classes that a new policy keeps.
     pub(crate) fn carry(&mut self, old: &Admission, kept: &[(ClassId, ClassId)]) {
         if let (Admission::Predict(method), Admission::Predict(old)) = (self, old) {
             for (from, to) in kept {
@@ -103,7 +103,8 @@ impl Admission {
         }
     }
 
-    /// A request has arrived that some node can take. Is it within what its class is guaranteed?
+    /// Records the arrival of a request that some node can take, and returns whether it is within the
+    /// guarantee of its class.
     #[inline]
     pub(crate) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
         match self {
@@ -112,12 +113,13 @@ impl Admission {
         }
     }
 
-    /// Does the method let in what is owed before all surplus? Then only the nodes can be too slow for it.
+    /// Whether the method admits owed requests before all surplus. If so, it refuses owed requests only when
+    /// the nodes are too slow.
     pub(crate) fn serves_owed_first(&self) -> bool {
         matches!(self, Admission::Predict(_))
     }
 
-    /// Is it refused at this step, and why?
+    /// Returns the reason if the request is refused at this step.
     #[inline]
     pub(crate) fn decide(
         &mut self,
@@ -140,7 +142,7 @@ impl Admission {
         }
     }
 
-    /// A request that waits is put back at the end of the queue. Is it refused there?
+    /// Returns the reason if a waiting request that is put back at the end of the queue is refused there.
     pub(crate) fn decide_again(
         &mut self,
         view: &AdmissionView<'_>,
@@ -153,7 +155,7 @@ impl Admission {
         }
     }
 
-    /// Requests have waited in a sub-queue since then.
+    /// Records that requests have waited in a sub-queue since `since`.
     #[inline]
     pub(crate) fn waits(&mut self, class: ClassId, sub_queue: usize, since: Time) {
         if let Admission::Predict(method) = self {
@@ -161,7 +163,7 @@ impl Admission {
         }
     }
 
-    /// A request is released.
+    /// Records a release.
     #[inline]
     pub(crate) fn released(&mut self, now: Time, class: ClassId, sub_queue: usize) {
         if let Admission::Predict(method) = self {
@@ -169,7 +171,7 @@ impl Admission {
         }
     }
 
-    /// It is the turn of a class's head. Is it dropped instead, for the time that it has waited?
+    /// Returns the reason if a class's head is dropped at its turn because of its wait.
     #[inline]
     pub(crate) fn dequeues(&mut self, view: &AdmissionView<'_>, head: u32) -> Option<ShedReason> {
         let Admission::Codel(method) = self else { return None };
@@ -180,8 +182,8 @@ impl Admission {
         method.drops(view.now, entry.class, sub_queue, (waited, len)).then_some(ShedReason::QueueTimeout)
     }
 
-    /// The last instant at which a request of the class that arrived then may be released, and the reason of its drop
-    /// afterwards.
+    /// The last instant at which a request that arrived at `arrived` may be released, and the reason of its
+    /// drop afterwards.
     #[inline]
     pub(crate) fn deadline(&self, classes: &Classes, class: ClassId, arrived: Time) -> (Time, ShedReason) {
         let (state, spec) = (&classes[class], classes.spec(class));

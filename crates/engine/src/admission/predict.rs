@@ -1,11 +1,11 @@
 //! [`crate::Admit::Predict`]: a request that would wait too long is refused at arrival.
 //!
-//! Source: our own, after Quorum's selective dropping (see `deadline`), from which it departs in two ways. It answers
-//! at arrival: the predicted wait is the length of the queue over the rate at which the class is released. And
-//! it tells requests that are owed an answer, those within the guaranteed rate of arrivals and a burst of
-//! a second, from those that are not: an owed one waits as long as it can make its limit; one that is not
-//! is refused as soon as the queue is longer than a small part of the limit. A longer queue would
-//! serve no more requests, it would only move every response time to the limit.
+//! Source: our own design, after Quorum's selective dropping (see `deadline`), with two differences. It
+//! decides at arrival: the predicted wait is the length of the queue divided by the release rate of the
+//! class. And it distinguishes owed requests, which are within the guaranteed rate of arrivals and a burst
+//! of one second, from surplus. An owed request waits as long as it can meet its limit. A surplus request is
+//! refused as soon as the queue is longer than a small part of the limit. A longer queue would not serve
+//! more requests. It would only move every response time to the limit.
 
 use core::time::Duration;
 
@@ -17,18 +17,20 @@ use crate::request::{ClassId, ShedReason};
 use crate::scheduler::{Bucket, Standing};
 use crate::time::{Time, nanos};
 
-/// Limits for which a queue of what is owed may be one that a burst, or a window that had to shrink, left behind.
+/// Time, in limits, during which a queue of owed requests may still be the result of a burst or of a window
+/// that had to shrink.
 const BURST: f64 = 2.0;
 
-/// What it knows of each class.
+/// State of the classes.
 #[derive(Clone, Debug)]
 pub(crate) struct Predict {
     figures: Figures,
-    /// What a class may ask for: an arrival takes a token if there is one, and is owed an answer then.
+    /// Bucket of guaranteed arrivals per class. An arrival takes a token if there is one, and is then owed
+    /// an answer.
     arrivals: Table<ClassId, Bucket>,
-    /// How fast each of its sub-queues is released.
+    /// Release rate of each of its sub-queues.
     paces: Table<ClassId, [Pace; RESOURCES]>,
-    /// Since when requests have waited in each, if any do.
+    /// Since when requests have waited in each sub-queue, if any do.
     backlogged: Table<ClassId, [Time; RESOURCES]>,
 }
 
@@ -48,13 +50,13 @@ impl Predict {
         self.backlogged.put(class, [now; RESOURCES]);
     }
 
-    /// A class keeps what was known of it under the old policy.
+    /// Copies the state of a class from the old policy.
     pub(super) fn carry(&mut self, old: &Predict, from: ClassId, to: ClassId) {
         self.arrivals[to] = old.arrivals[from];
         self.paces[to] = old.paces[from];
     }
 
-    /// A request has arrived: is it owed an answer?
+    /// Records an arrival and returns whether it is owed an answer.
     pub(super) fn offered(&mut self, view: &AdmissionView<'_>, offer: &Offer) -> Standing {
         let Offer { class, sub_queue, .. } = *offer;
         let mut standing = Standing::Surplus;
@@ -70,11 +72,11 @@ impl Predict {
         standing
     }
 
-    /// Would it wait too long?
+    /// Returns the reason if the request would wait too long.
     pub(super) fn predicted(&self, view: &AdmissionView<'_>, offer: &Offer, standing: Standing) -> Option<ShedReason> {
         let Offer { class, sub_queue, .. } = *offer;
         let waiting = view.classes[class].queue.sub_queues[sub_queue].len;
-        // What is owed waits in front of nodes that have room for a moment only: there is nothing to predict.
+        // If the nodes have room, an owed request waits for a moment only, and there is nothing to predict.
         let (pool, open) = (view.classes[class].pool, standing == Standing::Owed);
         if waiting == 0 || (open && view.limit.is_open(view.nodes, pool, sub_queue)) {
             return None;
@@ -93,7 +95,7 @@ impl Predict {
         too_long(self.figures, &outlook)
     }
 
-    /// Requests have waited in a sub-queue since then.
+    /// Records that requests have waited in a sub-queue since `since`.
     #[inline]
     pub(super) fn waits(&mut self, class: ClassId, sub_queue: usize, since: Time) {
         self.backlogged[class][sub_queue] = since;
@@ -104,47 +106,48 @@ impl Predict {
         self.paces[class][sub_queue].released(now, self.figures.fresh);
     }
 
-    /// What may be expected of a compute time that eats up a limit. `alone` says that nothing of the class is in
-    /// flight.
+    /// The expected compute time in seconds, capped if it uses up the limit. `alone` says that no request of
+    /// the class is in flight.
     #[inline]
     pub(super) fn expected(&self, limit: Duration, expected: f64, alone: bool) -> f64 {
-        // One must get through, or it never becomes known that the class is fast again.
+        // One request must pass, because otherwise the engine never learns that the class is fast again.
         if alone { 0.0 } else { expected.min(self.figures.most_compute * limit.as_secs_f64()) }
     }
 }
 
-/// What [`Predict`] needs to know of a class at an arrival.
+/// The facts about a class that [`Predict`] needs at an arrival.
 #[derive(Clone, Copy, Debug)]
 struct Outlook {
-    /// The request is within the guaranteed rate.
+    /// Whether the request is within the guaranteed rate.
     owed: bool,
-    /// Requests that wait already, more than none.
+    /// Number of requests already waiting, at least one.
     waiting: u32,
-    /// For how long there has been a queue, in nanoseconds.
+    /// Age of the queue in nanoseconds.
     backlogged: u64,
     /// Guaranteed requests per second, 0 for none.
     guaranteed: f64,
-    /// Limit of the response time, if there is one, and of the wait.
+    /// Limit of the response time, if there is one, and maximum wait.
     limit: Option<Duration>,
     max_wait: Duration,
     /// Expected compute time in seconds.
     expected: f64,
-    /// The class's pace, rolled up to now.
+    /// The class's release rate, brought up to now.
     pace: Pace,
 }
 
-/// Would a request that arrives now wait too long? Says why.
+/// Returns the reason if a request that arrives now would wait too long.
 fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
     let patience = outlook.limit.unwrap_or(outlook.max_wait).as_secs_f64();
-    // What is owed is released sooner or later: before the queue has outlived its first requests its pace says little.
+    // Owed requests are released sooner or later. Until the queue has outlived its first requests, its
+    // release rate says little.
     let burst = if outlook.owed { (BURST * patience * 1e9) as u64 } else { 0 };
     let young = outlook.backlogged < nanos(figures.young).max(burst);
     if young && (outlook.owed || outlook.guaranteed == 0.0) {
         return None;
     }
-    // A young queue may be one only because the class asked for less until now.
+    // A queue may be young only because the class has sent less until now.
     let pace = if young { outlook.pace.rate.max(outlook.guaranteed) } else { outlook.pace.rate };
-    // And at least one could be released in the time that the queue has existed.
+    // At least one request could be released in the time that the queue has existed.
     let pace = pace.max(1e9 / outlook.backlogged.max(1) as f64);
     let wait = f64::from(outlook.waiting) / pace.max(1e-9);
     let compute = if outlook.limit.is_some() { outlook.expected.min(figures.most_compute * patience) } else { 0.0 };
@@ -156,7 +159,7 @@ fn too_long(figures: Figures, outlook: &Outlook) -> Option<ShedReason> {
     (wait > hard).then_some(ShedReason::Deadline)
 }
 
-/// The rate at which a class is released.
+/// The release rate of a class.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
     period: u64,
@@ -166,12 +169,12 @@ struct Pace {
 }
 
 impl Pace {
-    /// Nanoseconds of a period: short against any limit worth a prediction.
+    /// Nanoseconds of a period: short compared with any limit worth a prediction.
     const PERIOD: u64 = 100_000_000;
 
     const NONE: Pace = Pace { period: 0, count: 0, rate: 0.0 };
 
-    /// Brings it up to `now`.
+    /// Brings the rate up to `now`.
     fn roll(&mut self, now: Time, fresh: f64) {
         let period = now.as_nanos() / Pace::PERIOD;
         let passed = period.saturating_sub(self.period);
@@ -184,7 +187,7 @@ impl Pace {
         self.rate = (self.rate + fresh * (rate - self.rate)) * (1.0 - fresh).powi(empty);
     }
 
-    /// One more release.
+    /// Counts a release.
     fn released(&mut self, now: Time, fresh: f64) {
         self.roll(now, fresh);
         self.count += 1;

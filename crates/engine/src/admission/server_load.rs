@@ -1,18 +1,20 @@
 //! SwitchAdm: refusal by the load of the nodes.
 //!
-//! Source: Andreolini, Casalicchio, Colajanni, Mambelli, *QoS-aware switching policies for a locally distributed Web
-//! system*, Sec. 2: the switch admits nothing while the sum of the servers' loads exceeds a threshold; a server
-//! reports its active connections, those for static and for dynamic pages apart, every ten seconds.
+//! Source: Andreolini, Casalicchio, Colajanni, Mambelli, *QoS-aware switching policies for a locally
+//! distributed Web system*, Sec. 2: the switch admits no request while the sum of the servers' loads exceeds
+//! a threshold. A server reports its active connections every ten seconds, separately for static and for
+//! dynamic pages.
 //!
-//! What the paper leaves open and how it is read here:
-//! - the *load* of a node is `(static + ω·dynamic) / CPUs`, ω being how much dearer a dynamic request is. The load of
-//!   several nodes is that of one with all their CPUs, so that one threshold fits clusters of every size;
-//! - it rejects by load alone, but reports that *normal* requests are rejected and top ones served: only classes
-//!   without a guarantee are refused here;
-//! - it names no threshold. [`ServerLoad::derived`] takes it from the guarantees.
+//! Points that the paper leaves open, and their reading here:
+//! - The *load* of a node is `(static + ω·dynamic) / CPUs`, where ω is the cost of a dynamic request
+//!   relative to a static one. The load of several nodes is that of one node with all their CPUs, so that
+//!   one threshold fits clusters of every size.
+//! - The paper rejects by load alone, but reports that *normal* requests are rejected and top ones served.
+//!   Here only classes without a guarantee are refused.
+//! - The paper names no threshold. [`ServerLoad::derived`] computes it from the guarantees.
 //!
-//! Departure: the loads are the gateway's own counts unless the operator wants the reports. A count that is ten
-//! seconds old lets in too much for ten seconds and refuses too much for the next ten.
+//! Departure: the loads are the gateway's own counts unless the operator asks for reports. A count that is
+//! ten seconds old admits too much for ten seconds and refuses too much for the next ten.
 
 use core::time::Duration;
 
@@ -24,44 +26,50 @@ use crate::request::{ClassId, ShedReason};
 /// Figures of [`Admit::ServerLoad`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ServerLoad {
-    /// Load per CPU beyond which classes without a guarantee are refused, in static requests inside; > 0.
+    /// Load per CPU above which classes without a guarantee are refused, in static requests in flight; > 0.
     pub threshold: f64,
-    /// Static requests that a dynamic one counts as (ω); > 0.
+    /// Number of static requests that a dynamic one counts as (ω); > 0.
     pub omega: f64,
-    /// Where the counts come from.
+    /// Source of the counts.
     pub source: LoadSource,
 }
 
-/// Where the load of a node comes from.
+/// Source of the load of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSource {
-    /// What the driver sent there and has not heard of since: exact, but for other clients of the node.
+    /// Requests that the driver sent to the node and that have not ended: exact, except for other clients of
+    /// the node.
     Live,
-    /// What its collector counted last ([`crate::NodeEvent::Load`]); nothing before its first report.
+    /// Latest counts of the node's collector ([`crate::NodeEvent::Load`]). The load is 0 before its first
+    /// report.
     Reports {
-        /// How often the driver asks for it; > 0.
+        /// Time between two requests for a report; > 0.
         every: Duration,
     },
 }
 
-/// ω while no class of either content has an agreed service time. Computed pages are one to two orders of magnitude
-/// dearer than files that lie in memory; the smaller figure, as the threshold is then reached later for files.
+/// ω while no class of either content has a declared service time. Computed pages are one to two orders of
+/// magnitude more expensive than files in memory. The smaller figure is used, because the threshold is then
+/// reached later for files.
 const ASSUMED_OMEGA: f64 = 10.0;
 
-/// Service time of a static request if no class has an agreed one: an ordinary page, as elsewhere in the engine.
+/// Service time of a static request in seconds if no class has a declared one: that of an ordinary page, as
+/// elsewhere in the engine.
 const ASSUMED_STATIC: f64 = 0.010;
 
-/// Limit assumed if no class has one: the paper's T_S, as its 95th percentile.
+/// Limit in seconds assumed if no class has one: the paper's T_S, as its 95th percentile.
 const ASSUMED_LIMIT: f64 = 0.6;
 
 impl ServerLoad {
-    /// Threshold and ω from the agreed service times and limits of classes (and templates), with live counts.
+    /// Threshold and ω from the declared service times and limits of classes (and templates), with live
+    /// counts.
     ///
-    /// ω is the mean service time of dynamic classes over that of static ones. The threshold is the load at which the
-    /// top class with the least room reaches its limit: a CPU that is shared by requests worth T static ones is busy
-    /// with them for T service times, and so long takes one of average size that shares it with its like. A percentile
-    /// p belongs to a request −ln(1 − p) times as large if sizes are exponential. So T = limit / (that factor ×
-    /// static service time), at least 1: one request inside a CPU is no overload.
+    /// ω is the mean service time of dynamic classes divided by that of static ones. The threshold is the
+    /// load at which the top class with the tightest limit reaches it. A CPU shared by requests worth T
+    /// static ones is busy with them for T service times. A request of average size takes that long if it
+    /// shares the CPU with similar ones. With exponential sizes, a percentile p belongs to a request −ln(1 −
+    /// p) times as large. So T = limit / (that factor × static service time), at least 1: one request in
+    /// flight on a CPU is not an overload.
     #[must_use]
     pub fn derived(policy_classes: &[&Class]) -> ServerLoad {
         let mean = |content| {
@@ -87,7 +95,7 @@ impl ServerLoad {
         ServerLoad { threshold: (limit / cheap).max(1.0), omega, source: LoadSource::Live }
     }
 
-    /// Is a request of the class refused because of the load of the nodes that it could go to?
+    /// Returns the reason if a request of the class is refused because of the load of its nodes.
     pub(super) fn decide(&self, view: &AdmissionView<'_>, class: ClassId) -> Option<ShedReason> {
         let pool = view.classes[class].pool;
         let refused = !view.classes.spec(class).is_top() && view.nodes.section_load(pool) > self.threshold;
@@ -112,7 +120,7 @@ impl Policy {
         self.classes.iter().chain(self.templates.iter().map(|template| &template.class)).collect()
     }
 
-    /// ω and the source of loads: those of the admit method, or what would be its defaults.
+    /// ω and the source of loads: the values of the admit method, or its defaults under another method.
     pub(crate) fn server_load(&self) -> ServerLoad {
         match self.discipline.admit {
             Admit::ServerLoad(figures) => figures,
@@ -122,7 +130,8 @@ impl Policy {
 }
 
 impl Class {
-    /// Is it promised anything? The paper's top users are; normal ones get best effort.
+    /// Whether the class has any guarantee. The paper's top users have one, and normal users get best
+    /// effort.
     #[must_use]
     pub fn is_top(&self) -> bool {
         self.guarantee.throughput.is_some() || self.guarantee.response_time.is_some()
@@ -170,7 +179,7 @@ mod tests {
         assert!((figures.threshold - 40.06).abs() < 0.01, "{figures:?}");
         let average = [class(Content::Static, Some(10), Some((Statistic::Average, 500)))];
         assert!((ServerLoad::derived(&average.each_ref()).threshold - 50.0).abs() < 1e-9);
-        // A limit close to the service time still lets one request in.
+        // A limit close to the service time still admits one request.
         let tight = [class(Content::Dynamic, Some(100), Some((Statistic::Average, 5)))];
         assert!((ServerLoad::derived(&tight.each_ref()).threshold - 1.0).abs() < 1e-9);
         let nothing = ServerLoad::derived(&[]);

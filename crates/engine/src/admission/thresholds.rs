@@ -1,15 +1,17 @@
-//! [`crate::Admit::Thresholds`]: a queue that is harder to enter the longer it is, by the request's tag.
+//! [`crate::Admit::Thresholds`]: a queue that is harder to enter the longer it is, depending on the
+//! request's SEDA priority.
 //!
-//! Source: Le Baron and Elkan, *A New Architecture for Differentiated Quality of Services in Web Applications*,
-//! Sec. 4.2. A tag is admitted while fewer requests wait than its multiple of the threshold: i, 3i/2 and 2i for the
-//! published three, any number of tags here. The paper's other options are there as well: a *numerus clausus* (most
-//! requests of a tag that wait), and a probability with which a tag is admitted beyond its threshold. The greatest
-//! threshold bounds the queue for all.
+//! Source: Le Baron and Elkan, *A New Architecture for Differentiated Quality of Services in Web
+//! Applications*, Sec. 4.2. A request is admitted while fewer requests wait than its priority's multiple of
+//! the threshold: i, 3i/2 and 2i for the three published priorities. Here any number of priorities is
+//! possible. The paper's other options are available as well: a *numerus clausus* (maximum number of waiting
+//! requests of a priority), and a probability of admission beyond the threshold. The greatest threshold
+//! bounds the queue for all.
 //!
-//! Departures. What waits is what counts: the paper's stage takes its whole queue out as a batch, and requests of the
-//! batch must not be forgotten, or premium requests are refused far too early. There is no batch here: one
-//! request leaves the queue when a node has room for it, and everything that is not yet inside a node waits.
-//! And a request that finds room inside a node does not wait at all.
+//! Departures: only waiting requests count. The paper's stage takes its whole queue out as a batch, and the
+//! requests of the batch must still be counted, because otherwise premium requests are refused far too
+//! early. There is no batch here: a request leaves the queue when a node has room for it, and every request
+//! that is not in flight waits. A request that finds room on a node does not wait at all.
 
 use super::{AdmissionView, Offer};
 use crate::discipline::Tag;
@@ -23,7 +25,8 @@ pub(crate) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Do the thresholds of its pool let a request wait? One that waits there already does not count itself.
+    /// Returns the reason if the thresholds of its pool refuse a request. A request that already waits there
+    /// does not count itself.
     pub(super) fn decide(&self, view: &AdmissionView<'_>, offer: &Offer, random: &mut Random) -> Option<ShedReason> {
         let counts = view.queues.tagged(view.classes[offer.class].pool);
         let own = offer.itself.map(|index| view.tickets[index].code);
@@ -36,16 +39,16 @@ impl Thresholds {
     }
 }
 
-/// How many requests wait in a pool's queue.
+/// Number of requests waiting in a pool's queue.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// With any tag.
+    /// With any priority.
     all: u32,
-    /// With the tag in question.
+    /// With the priority in question.
     alike: u32,
 }
 
-/// May a request with tag `code` enter? `queue` is the threshold.
+/// Whether a request with priority `code` may enter. `queue` is the threshold.
 fn admits(tags: &[Tag], code: u32, queue: u32, waiting: Waiting, random: &mut Random) -> bool {
     let Some(tag) = tags.get(code as usize) else { return true };
     let below = |tag: &Tag| f64::from(waiting.all) < tag.threshold * f64::from(queue);
