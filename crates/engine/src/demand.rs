@@ -1,49 +1,49 @@
-//! What a request takes of a node, resource by resource.
+//! The cost of a request on a node, resource by resource.
 //!
-//! Source: Feng and Lin, mQoS (2005), Secs. 3.1 and 3.2: the page table knows of every page what share of each of the
-//! server's resources a request for it consumes, per second; the resource of which that is the most is the request's
-//! *tendency*.
+//! Source: Feng and Lin, mQoS (2005), Secs. 3.1 and 3.2. A page table holds, for every page, the share of
+//! each server resource that a request for that page consumes, per second. The resource with the largest
+//! share is the request's *tendency*.
 //!
-//! Departure: whole billionths instead of percent with fractions. What is taken and given back adds up exactly, however
-//! often that is done, and needs no tolerance anywhere.
+//! Departure: integer billionths instead of fractional percentages. Costs that are added and subtracted any
+//! number of times stay exact, so no comparison needs a tolerance.
 
-/// Resources that a request may be charged for, at most: processors, disks, network, and one to spare.
+/// Maximum number of resources with a cost: processors, disks, network, and one spare.
 pub const RESOURCES: usize = 4;
 
-/// What is known of what requests cost, and what it is used for.
+/// Knowledge of request costs, and its use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Costs {
-    /// Nothing.
+    /// Costs are unknown.
     Unknown,
-    /// There is a page table, and what was used of each resource is counted.
+    /// A page table exists, and the use of each resource is recorded.
     Recorded,
-    /// Requests wait in a sub-queue per resource, and count as what they take of the resource of which they take most
-    /// rather than as slots.
+    /// Requests wait in one sub-queue per resource. A request counts by its cost on its dominant resource,
+    /// not as a slot.
     Shared,
 }
 
-/// Billionths in the whole.
+/// Billionths in one whole.
 const WHOLE: f64 = 1e9;
 
-/// Per resource of [`crate::Policy::resources`], in billionths of what a node has of it in a second: 10,000,000 is one
-/// percent, or 10 ms of the whole node. Up to 4.29 node-seconds.
+/// Cost of a request, per resource of [`crate::Policy::resources`], in billionths of a node's capacity for
+/// one second. 10,000,000 is one percent, or 10 ms of the whole node. The maximum is 4.29 node-seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand(pub [u32; RESOURCES]);
 
 impl Demand {
-    /// Of shares, 1 being what a node has in a second. What is not a number is 0, what is out of range the nearest
-    /// that is in; shares after the first [`RESOURCES`] are left out.
+    /// Converts shares, where 1 is a node's capacity for one second. NaN becomes 0. A value out of range
+    /// becomes the nearest one in range. Shares after the first [`RESOURCES`] are ignored.
     #[must_use]
     pub fn of_shares(shares: &[f64]) -> Demand {
         let mut demand = Demand::default();
         for (billionths, share) in demand.0.iter_mut().zip(shares) {
-            // The cast saturates, and makes 0 of NaN.
+            // The cast saturates, and turns NaN into 0.
             *billionths = (share * WHOLE).round() as u32;
         }
         demand
     }
 
-    /// The share of one resource, 1 being what a node has in a second.
+    /// The share of one resource. 1 is a node's capacity for one second.
     ///
     /// # Panics
     /// If `resource` is not below [`RESOURCES`].
@@ -52,28 +52,28 @@ impl Demand {
         f64::from(self.0[resource]) / WHOLE
     }
 
-    /// The shares of the first `N` resources, at most [`RESOURCES`].
+    /// The shares of the first `N` resources, where `N` is at most [`RESOURCES`].
     ///
     /// # Panics
-    /// If `N` is more.
+    /// If `N` is larger.
     #[must_use]
     pub fn shares<const N: usize>(&self) -> [f64; N] {
         core::array::from_fn(|resource| self.share(resource))
     }
 
-    /// The same, but no more of any resource than `most` billionths.
+    /// The same cost, with each resource capped at `most` billionths.
     #[must_use]
     pub fn at_most(&self, most: u64) -> Demand {
         Demand(self.0.map(|share| u32::try_from(most).map_or(share, |most| share.min(most))))
     }
 
-    /// The resource of which it takes most; of equals the first.
+    /// The resource with the highest cost, the first one of equals.
     #[must_use]
     pub fn tendency(&self) -> usize {
         (1..RESOURCES).fold(0, |most, next| if self.0[next] > self.0[most] { next } else { most })
     }
 
-    /// What it takes of that, in billionths.
+    /// The cost on the dominant resource, in billionths.
     #[must_use]
     pub fn dominant(&self) -> u32 {
         self.0[self.tendency()]

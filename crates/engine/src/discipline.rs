@@ -1,7 +1,7 @@
 //! The discipline: one method per stage, with its figures.
 //!
-//! A preset ([`Discipline::quorum`], [`Discipline::weirgate`], [`Discipline::none`]) is nothing but a named
-//! choice; an operator may choose per stage. The methods themselves live in the stages' modules.
+//! A preset ([`Discipline::quorum`], [`Discipline::weirgate`], [`Discipline::none`]) is only a named choice. An
+//! operator may also choose a method for each stage. The methods are implemented in the modules of the stages.
 
 mod predict;
 mod tags;
@@ -11,191 +11,193 @@ use core::time::Duration;
 use crate::admission::ServerLoad;
 use crate::policy::InvalidPolicy;
 
-/// One method per stage, plus the method's own figures.
+/// One method per stage, with the figures of the method.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Discipline {
     /// The name under which the operator chose it (`quorum`, `none`, `custom`, …).
     pub name: String,
-    /// States of waiting requests, for the methods that look at them. A tag's code is its place here.
+    /// SEDA priorities of waiting requests, for the methods that use them. The code of a priority is its index here.
     pub tags: Vec<Tag>,
     /// Stage *admit*.
     pub admit: Admit,
-    /// Stage *release*, load control: how many requests may be inside.
+    /// Stage *release*, load control: the limit on requests in flight.
     pub load_control: LoadControl,
-    /// Stage *release*, precedence: whose turn it is.
+    /// Stage *release*, precedence: the order of releases.
     pub precedence: Precedence,
 }
 
-/// The state of a waiting request: SEDA's priority tag (Sec. 4.1). A class gives its requests their first one; being
-/// put back into the queue may change it.
+/// A priority of waiting requests: SEDA's priority tag (Sec. 4.1). A class gives its requests their first priority.
+/// It may change when a request is put back into the queue.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tag {
     /// Unique name.
     pub name: String,
-    /// Its place in the order of tags: greater ranks go first.
+    /// Order of the priorities. Greater ranks go first.
     pub rank: u32,
-    /// [`Admit::Thresholds`]: it is admitted to queues shorter than so many times the threshold; > 0.
+    /// [`Admit::Thresholds`]: factor on the queue's threshold. A request is admitted while the queue is shorter than
+    /// the product. Must be > 0.
     pub threshold: f64,
-    /// [`Admit::Thresholds`]: most requests with this tag that wait in a pool (numerus clausus).
+    /// [`Admit::Thresholds`]: maximum number of requests with this priority that wait in a pool (numerus clausus).
     pub quota: Option<u32>,
-    /// [`Admit::Thresholds`]: probability with which it is admitted to a longer queue, as long as any tag is.
+    /// [`Admit::Thresholds`]: probability of admission to a longer queue, as long as the queue is short enough for
+    /// any priority.
     pub beyond: f64,
-    /// [`Precedence::Reenqueue`]: is it handled when its turn comes.
+    /// [`Precedence::Reenqueue`]: whether a request is handled when its turn comes.
     pub handle: Handle,
-    /// [`Precedence::Reenqueue`]: the code that it has after it was put back.
+    /// [`Precedence::Reenqueue`]: code of the priority that a request gets when it is put back.
     pub reenqueued: u32,
 }
 
-/// [`Precedence::Reenqueue`]: is a request handled when its turn comes, or put back at the end of the queue.
+/// [`Precedence::Reenqueue`]: whether a request is handled when its turn comes, or put back at the end of the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Handle {
     /// Handled.
     Always,
-    /// Put back. Its next tag must be another.
+    /// Put back. Its next priority must be a different one.
     Never,
     /// Put back while a request with a greater rank waits in its pool.
     Highest,
-    /// Handled with this probability, 0 to 1.
+    /// Handled with this probability, from 0 to 1.
     Chance(f64),
 }
 
-/// Stage *admit*: may a request wait here, and for how long.
+/// Stage *admit*: whether a request may wait, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Admit {
-    /// Everything may wait, up to the bounds of its queue.
+    /// Every request may wait, up to the bounds of its queue.
     None,
-    /// Quorum's selective dropping (Sec. 3.3): the head of a queue is dropped when the time left to
-    /// its deadline is less than the expected compute time of its class.
+    /// Quorum's selective dropping (Sec. 3.3): the head of a queue is dropped when the time left to its deadline is
+    /// less than the expected compute time of its class.
     Deadline {
-        /// What the expected compute time is while no request of the class completes.
+        /// Treatment of the expected compute time while no request of the class completes.
         stale: StaleEstimate,
     },
-    /// Prediction at arrival: who would wait too long is turned away at once, and the head of a queue is
-    /// dropped when it is too late for it.
+    /// Prediction at arrival: a request that would wait too long is refused at once. The head of a queue is dropped
+    /// when it can no longer meet its limit.
     Predict(Predict),
-    /// SEDA's thresholds (Sec. 4.2): a queue takes requests of a tag while it is shorter than that tag's multiple of
-    /// its threshold.
+    /// SEDA's thresholds (Sec. 4.2): a queue admits requests of a priority while it is shorter than that priority's
+    /// multiple of the threshold.
     Thresholds {
         /// The threshold of each pool's queue, in waiting requests, at least 1.
         queue: u32,
     },
-    /// The web switch: who is promised nothing is refused while the nodes are loaded beyond a threshold.
+    /// The web switch: classes without a guarantee are refused while the load of the nodes exceeds a threshold.
     ServerLoad(ServerLoad),
-    /// Controlled delay (RFC 8289): heads are dropped while a queue has been a standing one.
+    /// Controlled delay (RFC 8289): heads are dropped while a queue has been a standing queue for some time.
     Codel(Codel),
 }
 
-/// Figures of [`Admit::Predict`]. The reasons for the values stand at their defaults.
+/// Figures of [`Admit::Predict`]. The reasons for the values are given at their defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Predict {
-    /// Longest wait of a request beyond the guaranteed rate, as a share of its limit; 0 to 1.
+    /// Longest wait of a request beyond the guaranteed rate, as a share of its limit, from 0 to 1.
     pub soft_share: f64,
-    /// The least such wait.
+    /// Lower bound of that wait.
     pub soft_least: Duration,
-    /// Part of the limit that a predicted wait and the compute time may use up; 0 to 1.
+    /// Share of the limit that the predicted wait and the compute time may use together, from 0 to 1.
     pub margin: f64,
-    /// Largest part of a limit that may be expected to go to computing; 0 to 1.
+    /// Largest share of a limit that the expected compute time may use, from 0 to 1.
     pub most_compute: f64,
     /// A queue younger than this may be a burst.
     pub young: Duration,
-    /// A queue older than this is no burst.
+    /// A queue older than this is not a burst.
     pub old: Duration,
-    /// Weight of the latest tenth of a second in the rate of releases; more than 0, at most 1.
+    /// Weight of the latest tenth of a second in the rate of releases, more than 0 and at most 1.
     pub fresh: f64,
 }
 
-/// What an estimate is worth when nothing confirms it.
+/// Treatment of an estimate that no completion confirms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleEstimate {
-    /// It stays. Once it exceeds the deadline the class is starved for good: everything is dropped,
-    /// nothing completes, the estimate never changes. Kept for study.
+    /// The estimate stays. Once it exceeds the deadline the class starves for good: every request is dropped, none
+    /// completes, and the estimate never changes. Kept for study.
     Hold,
-    /// It shrinks by 30 % a control period while nothing of the class is inside.
+    /// The estimate shrinks by 30 % per control period while no request of the class is in flight.
     Decay,
 }
 
 /// Stage *release*, load control: the window of outstanding requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadControl {
-    /// A window that never moves; `None` is no limit. Scaled by the share of nodes that are usable.
+    /// A constant window. `None` is no limit. The window is scaled by the share of usable nodes.
     Fixed {
-        /// Requests that may be inside all nodes together.
+        /// Maximum number of requests in flight on all nodes together.
         window: Option<u32>,
     },
-    /// Quorum's rule (Sec. 3.1): every 500 ms one step up while the compute time of the class with
-    /// the smallest response-time limit is below half of that limit, else one step down.
+    /// Quorum's rule (Sec. 3.1), every 500 ms: one step up if the compute time of the class with the smallest
+    /// response-time limit is below half of that limit, otherwise one step down.
     WindowLinear {
         /// The step, in requests.
         delta: u32,
-        /// The first window.
+        /// The initial window.
         first: u32,
-        /// The smallest window, at least 1.
+        /// The minimum window, at least 1.
         least: u32,
-        /// The largest window.
+        /// The maximum window.
         most: u32,
-        /// When a step up may be taken.
+        /// The condition for a step up.
         grow: Grow,
     },
-    /// A window per group of nodes that seeks the point from which on more requests inside only make all
-    /// of them slower.
+    /// A window per group of nodes. It seeks the point beyond which more requests in flight only make all of them
+    /// slower.
     WindowAdaptive(Adaptive),
-    /// mQoS: a request goes inside if a node has enough left of every resource; what it takes is that node's again when
-    /// it is over (Feng and Lin, Sec. 3.4). Needs [`Precedence::Mdrr`] or [`Precedence::Drfq`].
+    /// mQoS: a request is released if a node has enough of every resource left. At its end the node gets its cost
+    /// back (Feng and Lin, Sec. 3.4). Needs [`Precedence::Mdrr`] or [`Precedence::Drfq`].
     ResourceAvailability(Availability),
     /// Netflix' `Gradient2Limit`: the window follows the ratio of long-term to short-term response times.
     Gradient(Gradient),
     /// Additive increase while answers are in time, multiplicative decrease when one is late or fails.
     Aimd(Aimd),
-    /// So many requests inside each node per CPU: the threads of a stage. A node's CPUs are its capacity, or else
-    /// its weight; it takes at least one request.
+    /// A fixed number of requests in flight per CPU of each node: the threads of a SEDA stage. The CPUs of a node are
+    /// its capacity, or its weight if no capacity is given. Every node takes at least one request.
     Slots {
-        /// Requests per CPU; finite and > 0.
+        /// Requests per CPU, finite and > 0.
         per_cpu: f64,
     },
 }
 
-/// Figures of [`LoadControl::WindowAdaptive`]. The reasons for the values stand at their defaults.
+/// Figures of [`LoadControl::WindowAdaptive`]. The reasons for the values are given at their defaults.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
-    /// How far the window swings above its base, as a share of it; > 0.
+    /// Swing of the window above its base, as a share of the base; > 0.
     pub swing: f64,
-    /// The elasticity of response times that is sought; 0 is far below the knee, 1 above it.
+    /// Elasticity of response times that the window seeks. It is 0 far below the knee and 1 above it.
     pub target: f64,
-    /// How fast the base follows: change of its logarithm per elasticity and logarithm of the swing.
+    /// Gain of the base: change of its logarithm per elasticity and per logarithm of the swing.
     pub gain: f64,
-    /// The window is never below this share of what the guarantees need.
+    /// Lower bound of the window, as a share of the slots that the guarantees need.
     pub least_share: f64,
-    /// The base is never below as many requests a machine.
+    /// Lower bound of the base, in requests per machine.
     pub per_machine: f64,
-    /// Share of a limit that compute times may take, beyond what they take on an unloaded node.
+    /// Share of a limit that compute times may use, beyond the compute time on an unloaded node.
     pub compute_share: f64,
-    /// What is left of the base when a limit is in danger; 0 to 1.
+    /// Factor applied to the base when a limit is in danger, from 0 to 1.
     pub back_off: f64,
-    /// Shortest half cycle.
+    /// Minimum duration of a half cycle.
     pub shortest: Duration,
-    /// Mean compute times that a half cycle lasts at least.
+    /// Minimum duration of a half cycle, in mean compute times.
     pub computes: f64,
-    /// How much longer the high half lasts than the low one.
+    /// Duration of the high half relative to the low half.
     pub high: f64,
     /// A half cycle counts if requests were held back for more than this share of it.
     pub held_back: f64,
-    /// Completions that a half cycle needs to be compared at all.
+    /// Completions that a half cycle needs before it is compared at all.
     pub completions: f64,
-    /// Completions from which on it moves the base by the full gain.
+    /// Completions from which on a half cycle moves the base by the full gain.
     pub trusted: f64,
-    /// Largest distance of an elasticity from the target that is believed.
+    /// Largest credible distance of an elasticity from the target.
     pub believed: f64,
     /// Growth of the base per cycle while the knee is far off; > 1.
     pub search: f64,
-    /// Elasticity from which on the knee is near.
+    /// Elasticity from which on the knee counts as near.
     pub found: f64,
-    /// Most requests inside one node, relative to an even spread of the window; ≥ 1.
+    /// Maximum number of requests in flight on one node, relative to an even spread of the window; ≥ 1.
     pub node_share: f64,
-    /// Completions on a machine after which half of what is known of its speed is new.
+    /// Completions on a machine after which half of the estimate of its speed is new.
     pub speed_completions: f64,
-    /// Ratios of machines' compute times count as 1 if their logarithms are closer to 0.
+    /// Ratios of machines' compute times count as 1 if the absolute value of their logarithm is smaller than this.
     pub speed_deaf: f64,
-    /// What is forgotten of a machine's speed in a half cycle without a completion; 0 to 1.
+    /// Share of a machine's speed estimate that is forgotten in a half cycle without a completion, from 0 to 1.
     pub speed_forget: f64,
     /// Largest ratio of a compute time to its class's mean that counts.
     pub speed_longest: f64,
@@ -204,16 +206,16 @@ pub struct Adaptive {
 /// Figures of [`LoadControl::ResourceAvailability`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Availability {
-    /// A node of weight 1 may have as much work inside as it does in this time, of every resource; > 0. The paper's
-    /// percentages are of a second.
+    /// Amount of work that a node of weight 1 may have in flight, of every resource: as much as it does in this time.
+    /// Must be > 0. The paper's percentages are per second.
     pub horizon: Duration,
-    /// Manage this one of [`crate::Policy::resources`] and be blind to the others: the paper's baseline (sQoS).
+    /// Manages only this one of [`crate::Policy::resources`] and ignores the others: the paper's baseline (sQoS).
     pub only: Option<usize>,
 }
 
 impl Default for Availability {
     fn default() -> Self {
-        // The paper's: what a request consumes is measured per second, and all of it is available at first.
+        // The paper's values: consumption is measured per second, and all of it is available at first.
         Availability { horizon: Duration::from_secs(1), only: None }
     }
 }
@@ -221,116 +223,118 @@ impl Default for Availability {
 /// Figures of [`Admit::Codel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Codel {
-    /// Wait of a queue's head beyond which the queue is a standing one; > 0.
+    /// Wait of a queue's head beyond which the queue counts as a standing queue; > 0.
     pub target: Duration,
-    /// For how long it must be one before a head is dropped; > 0.
+    /// Time for which the queue must be a standing queue before a head is dropped; > 0.
     pub interval: Duration,
 }
 
 /// Figures of [`LoadControl::Gradient`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gradient {
-    /// Ratio of short-term to long-term response times that is no sign of a queue; ≥ 1.
+    /// Ratio of short-term to long-term response times that is not yet a sign of a queue; ≥ 1.
     pub tolerance: f64,
-    /// Part of the way to the limit sought that a step takes; above 0, at most 1.
+    /// Share of the distance to the computed limit that one step covers, above 0 and at most 1.
     pub smoothing: f64,
-    /// The first window.
+    /// The initial window.
     pub first: u32,
-    /// The smallest window, at least 1.
+    /// The minimum window, at least 1.
     pub least: u32,
-    /// The largest window.
+    /// The maximum window.
     pub most: u32,
 }
 
 /// Figures of [`LoadControl::Aimd`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Aimd {
-    /// What is left of the window after a late answer or a failure; above 0, below 1.
+    /// Factor applied to the window after a late answer or a failure, above 0 and below 1.
     pub back_off: f64,
-    /// Time in flight from which on an answer is late whose class has no limit; > 0.
+    /// Time in flight from which on an answer is late, for classes without a response-time limit; > 0.
     pub timeout: Duration,
-    /// The first window.
+    /// The initial window.
     pub first: u32,
-    /// The smallest window, at least 1.
+    /// The minimum window, at least 1.
     pub least: u32,
-    /// The largest window.
+    /// The maximum window.
     pub most: u32,
 }
 
 impl Default for Codel {
     fn default() -> Self {
-        // RFC 8289, Sec. 4: the interval is a usual round trip, the target a twentieth of it.
+        // RFC 8289, Sec. 4: the interval is a usual round trip, and the target is a twentieth of it.
         Codel { target: Duration::from_millis(5), interval: Duration::from_millis(100) }
     }
 }
 
 impl Default for Gradient {
     fn default() -> Self {
-        // The library's, but for the smallest and largest window: its 20 and 200 are for one small service.
+        // The library's values, except for the minimum and maximum window: its 20 and 200 suit one small service.
         Gradient { tolerance: 1.5, smoothing: 0.2, first: 20, least: 1, most: 65_536 }
     }
 }
 
 impl Default for Aimd {
     fn default() -> Self {
-        // The library's, but for the smallest and largest window, as above.
+        // The library's values, except for the minimum and maximum window, as above.
         Aimd { back_off: 0.9, timeout: Duration::from_secs(5), first: 20, least: 1, most: 65_536 }
     }
 }
 
-/// When a linear window may grow.
+/// The condition under which a linear window grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grow {
     /// Only if the window held a request back since the last step.
     WhileFull,
-    /// Whenever compute times allow, also in a calm: the letter of the paper. For study.
+    /// Whenever compute times allow it, even at low load: the literal rule of the paper. Kept for study.
     Always,
 }
 
-/// Stage *release*, precedence: which queue the next slot goes to.
+/// Stage *release*, precedence: the queue that gets the next slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Precedence {
     /// Arrival order over all classes.
     Fifo,
-    /// Quorum's partition of the window (Sec. 3.2): slots in proportion to the classes' weights,
-    /// unclaimed slots reassigned.
+    /// Quorum's partition of the window (Sec. 3.2): slots in proportion to the weights of the classes. Unclaimed
+    /// slots are reassigned.
     WeightedFair,
-    /// Every class its guaranteed rate first, by token buckets; what is left in proportion to the
-    /// weights, in slot-seconds.
+    /// The guaranteed rate of every class first, by token buckets. The rest is shared in proportion to the weights,
+    /// in slot-seconds.
     Tokens(Tokens),
-    /// The greatest rank first, arrival order within it: the priority queue that SEDA's Sec. 3.3 asks for.
+    /// The greatest rank first, in arrival order within a rank: the priority queue that SEDA's Sec. 3.3 asks for.
     Priority,
-    /// Arrival order, but a request whose tag says so is put back at the end of the queue (SEDA Sec. 4.3).
+    /// Arrival order, but a request may be put back at the end of the queue, depending on its priority (SEDA Sec.
+    /// 4.3).
     Reenqueue,
-    /// mQoS: deficit round robin over several resources at once, each class its weight's part of each (Feng and Lin,
-    /// Sec. 3.4).
+    /// mQoS: deficit round robin over several resources at once. Each class gets a share of each resource by its
+    /// weight (Feng and Lin, Sec. 3.4).
     Mdrr,
-    /// Dominant-resource fair queueing: the class goes first that has had least, by its weight, of the resource of
-    /// which it has had most.
+    /// Dominant-resource fair queueing: the class with the smallest use of its dominant resource, relative to its
+    /// weight, goes first.
     Drfq,
 }
 
 /// Figures of [`Precedence::Tokens`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tokens {
-    /// How far releases beyond the guarantee may overdraw a bucket, in limits of response time.
+    /// Maximum overdraft of a bucket by releases beyond the guarantee, measured in response-time limits.
     pub debt: f64,
-    /// Weight of each class without a throughput, as a share of the sum of the others'.
+    /// Weight of each class without a guaranteed throughput, as a share of the sum of the other classes' weights.
     pub best_effort_share: f64,
-    /// Claims a second of such a class.
+    /// Claims per second of such a class.
     pub best_effort_rate: f64,
-    /// A class this many times dearer than agreed, beyond what all suffer inside, is dearer than agreed.
+    /// Cost ratio, corrected for contention, above which a class exceeds its declared cost.
     pub dear: f64,
-    /// What gives way when the guarantees do not all fit.
+    /// The rule for guarantees that do not all fit.
     pub infeasible: Infeasible,
 }
 
-/// Who gets what where the guarantees do not all fit the nodes that are left.
+/// Division of the capacity when the guarantees do not all fit the remaining nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Infeasible {
-    /// Each class the same part of its guarantee, as Quorum has it (Sec. 5.3).
+    /// Each class gets the same share of its guarantee, as in Quorum (Sec. 5.3).
     Proportional,
-    /// Classes in the order of their utility: the next gets what the ones before leave. Equals share.
+    /// Classes are served in the order of their utility: each gets the capacity that the ones before it leave.
+    /// Classes of equal utility share.
     Strict,
     /// The largest sum of utilities: classes in the order of utility per slot-second.
     Utility,
@@ -339,49 +343,50 @@ pub enum Infeasible {
 impl Default for Adaptive {
     fn default() -> Self {
         Adaptive {
-            // More than the noise of a few hundred completions (7 % each half); costs a sixth of a compute time.
+            // More than the noise of a few hundred completions (7 % in each half). It adds a sixth of a compute time.
             swing: 0.3,
-            // Where the last half percent of the throughput is. Below it nodes run dry, and sought at 1 nothing would
-            // pull the base down.
+            // The point that reaches all but half a percent of the throughput. Below it nodes run dry. With a target
+            // of 1 nothing would pull the base down.
             target: 0.95,
-            // At most 10 % a cycle upwards, half a percent downwards: what is far off is found by the search. The noise
-            // of a long cycle moves the base by 2 %.
+            // At most 10 % per cycle upwards and half a percent downwards. The search covers large distances. The
+            // noise of a long cycle moves the base by 2 %.
             gain: 0.4,
-            // What guarantees need is let in anyhow: a smaller window could not swing.
+            // Requests within the guarantees are admitted anyway, so a smaller window could not swing.
             least_share: 1.0,
-            // One computes while the other's bytes travel.
+            // One request computes while the bytes of the other travel.
             per_machine: 2.0,
             // The other half is for waiting, as in Quorum (Sec. 3.1).
             compute_share: 0.5,
-            // As fast as the compute times that tell.
+            // As fast as the compute times that show the danger.
             back_off: 0.9,
-            // Shorter ones would be all transition on a network with a few milliseconds of delay.
+            // With a few milliseconds of network delay, shorter half cycles would consist of transition only.
             shortest: Duration::from_millis(100),
-            // Then the number inside has followed for most of the half.
+            // The number in flight has then followed for most of the half.
             computes: 3.0,
-            // In the low half nodes may run dry, so it is the shorter one.
+            // Nodes may run dry in the low half, so it is the shorter one.
             high: 2.0,
-            // A window that binds a fifth of the time shapes bursts already.
+            // A window that binds a fifth of the time already shapes bursts.
             held_back: 0.2,
-            // The count of 20 varies by 22 %: less is not worth a comparison.
+            // A count of 20 varies by 22 %. With fewer a comparison is meaningless.
             completions: 20.0,
-            // The count of 200 varies by 7 %, the ratio of two by 10 %: a third of the swing.
+            // A count of 200 varies by 7 %, the ratio of two by 10 %: a third of the swing.
             trusted: 200.0,
-            // What lies outside is noise; the same on both sides, or noise would push the base to one of them.
+            // Values outside are noise. The range is symmetric, because otherwise noise would push the base to one
+            // side.
             believed: 1.25,
-            // From a twentieth of the knee in eight cycles.
+            // From a twentieth of the knee to the knee in eight cycles.
             search: 1.5,
             // Half way: the knee lies within the swing.
             found: 0.5,
-            // A node that hangs keeps no more than half as much again as its part.
+            // A node that hangs holds at most half as much again as its even share.
             node_share: 1.5,
             // The mean of 100 exponential times varies by 10 %.
             speed_completions: 100.0,
-            // Twice that noise and more: equal machines stay equal, and least outstanding exact.
+            // More than twice that noise: equal machines stay equal, and least outstanding stays exact.
             speed_deaf: 0.25,
-            // A machine that was slow and now gets nothing is tried again within seconds.
+            // A machine that was slow and now gets no requests is tried again within seconds.
             speed_forget: 0.1,
-            // What a machine that hung completes at last says nothing about its speed.
+            // The late completions of a machine that hung say nothing about its speed.
             speed_longest: 8.0,
         }
     }
@@ -390,13 +395,14 @@ impl Default for Adaptive {
 impl Default for Tokens {
     fn default() -> Self {
         Tokens {
-            // A class that has just had surplus waits for less than its limit until it has a claim again.
+            // After surplus, a class waits for less than its limit until it has a claim again.
             debt: 0.5,
-            // Keeps best-effort classes alive and costs nobody anything.
+            // Keeps best-effort classes alive at a negligible cost to the others.
             best_effort_share: 0.01,
-            // So that nothing starves: a client sees that the service lives.
+            // Prevents starvation: a client sees that the service is alive.
             best_effort_rate: 1.0,
-            // Less is not told from contention: at the knee all compute a half longer than unloaded.
+            // Smaller ratios cannot be told from contention: at the knee all requests compute half as long again as
+            // unloaded.
             dear: 2.0,
             infeasible: Infeasible::Proportional,
         }
@@ -404,7 +410,7 @@ impl Default for Tokens {
 }
 
 impl Discipline {
-    /// Weirgate's own: see `docs/disciplines/weirgate.md`.
+    /// Weirgate's own discipline. See `docs/disciplines/weirgate.md`.
     #[must_use]
     pub fn weirgate() -> Discipline {
         Discipline {
@@ -416,8 +422,8 @@ impl Discipline {
         }
     }
 
-    /// Quorum as published: δ = 2, first window 10, least window 1. What the paper leaves open is argued in
-    /// `docs/adr`: estimates that nothing confirms decay (2), and the window grows only while it is full (6).
+    /// Quorum as published: δ = 2, initial window 10, minimum window 1. `docs/adr` discusses the points that the
+    /// paper leaves open: unconfirmed estimates decay (2), and the window grows only while it is full (6).
     #[must_use]
     pub fn quorum() -> Discipline {
         Discipline {
@@ -435,8 +441,9 @@ impl Discipline {
         }
     }
 
-    /// SEDA's differentiated queues as published (Le Baron and Elkan): tags `basic`, `again` (a basic request that was
-    /// put back once) and `premium` with thresholds i, 3i/2 and 2i, i = 50; a bottleneck of one thread a CPU.
+    /// SEDA's differentiated queues as published (Le Baron and Elkan): priorities `basic`, `again` (a basic request
+    /// that was put back once) and `premium` with thresholds i, 3i/2 and 2i, i = 50, and a bottleneck of one thread
+    /// per CPU.
     #[must_use]
     pub fn seda() -> Discipline {
         Discipline {
@@ -448,7 +455,7 @@ impl Discipline {
         }
     }
 
-    /// mQoS as published (Feng and Lin), with the rule that does not deadlock: see `docs/disciplines/mqos.md`.
+    /// mQoS as published (Feng and Lin), with a rule that cannot deadlock. See `docs/disciplines/mqos.md`.
     #[must_use]
     pub fn mqos() -> Discipline {
         Discipline {
@@ -460,7 +467,7 @@ impl Discipline {
         }
     }
 
-    /// The paper's baseline: the same with one resource, deficit round robin as everybody knows it.
+    /// The paper's baseline (sQoS): the same with one resource, which is plain deficit round robin.
     #[must_use]
     pub fn sqos(resource: usize) -> Discipline {
         let figures = Availability { only: Some(resource), ..Availability::default() };
@@ -480,13 +487,13 @@ impl Discipline {
         }
     }
 
-    /// The rank of a tag; 0 where there are none.
+    /// The rank of a priority, or 0 if the discipline has none.
     pub(crate) fn rank(&self, code: u32) -> u32 {
         self.tags.get(code as usize).map_or(0, |tag| tag.rank)
     }
 
-    /// The web switch of Andreolini et al. in one of its forms, `switch_adm`, `static_part` or `dynamic_part`: they
-    /// differ in the dispatch of their pools alone. See `docs/disciplines/web-switch.md`.
+    /// The web switch of Andreolini et al. in one of its forms, `switch_adm`, `static_part` or `dynamic_part`. They
+    /// differ only in the dispatch of their pools. See `docs/disciplines/web-switch.md`.
     #[must_use]
     pub fn web_switch(name: &str, figures: ServerLoad) -> Discipline {
         Discipline { name: name.into(), admit: Admit::ServerLoad(figures), ..Discipline::none() }

@@ -1,12 +1,12 @@
-//! The resolved policy: what the operator wants, with every name bound and every default filled in.
+//! The resolved policy: the operator's settings, with every name bound and every default filled in.
 //!
-//! `weirgate-config` turns a YAML file into this type; the simulator and the tests build it directly.
+//! `weirgate-config` turns a YAML file into this type. The simulator and the tests build it directly.
 //! Source: Blanquer et al., *Quorum* (NSDI 2005), Sec. 3: a QoS class is a classification rule and a
-//! guarantee. The rules stay with the driver (they need HTTP); everything after them is here.
-//! Departure: classes may lack either guarantee or both (best effort), may be made from templates,
-//! and are bound to a pool of nodes.
+//! guarantee. The rules stay with the driver (they need HTTP). Everything after them is here. Departure:
+//! classes may lack either guarantee or both (best effort), may be made from templates, and are bound to a
+//! pool of nodes.
 //!
-//! A *discipline* is one choice of method per stage; see [`Discipline`].
+//! A *discipline* is one choice of method per stage. See [`Discipline`].
 
 use core::fmt;
 use core::time::Duration;
@@ -17,70 +17,72 @@ use crate::discipline::{Discipline, LoadControl, Precedence};
 use crate::dispatch::{Lard, Resize, Sections, ServiceSet};
 use crate::time::nanos;
 
-/// Everything the engine needs to know. Build it, then [`Policy::validate`] it.
+/// The complete input of the engine. Build it, then [`Policy::validate`] it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
     /// One method per stage.
     pub discipline: Discipline,
-    /// Where classes send their requests; a class names one by its index.
+    /// Targets of the classes. A class names a pool by its index.
     pub pools: Vec<Pool>,
-    /// Members of all pools; a [`crate::NodeId`] is an index here.
+    /// Members of all pools. A [`crate::NodeId`] is an index here.
     pub nodes: Vec<Node>,
-    /// Service classes; a [`crate::ClassId`] below `classes.len()` is an index here. Names are unique.
-    /// The last one takes what a removed class leaves behind, so there is always at least one.
+    /// Service classes. A [`crate::ClassId`] below `classes.len()` is an index here. Names are unique. The
+    /// last class inherits the waiting requests of removed classes, so there is always at least one.
     pub classes: Vec<Class>,
-    /// Shapes from which classes are made at run time, one per key.
+    /// Templates from which classes are made at run time, one per key.
     pub templates: Vec<Template>,
-    /// Most requests that may wait in all queues together.
+    /// Maximum number of waiting requests in all queues together.
     pub max_waiting: u32,
-    /// What the resources of a [`Demand`] are called (`cpu`, `disk`, …), at most [`RESOURCES`]. Empty: nobody knows
-    /// what requests take.
+    /// Names of the resources of a [`Demand`] (`cpu`, `disk`, …), at most [`RESOURCES`]. If empty, request
+    /// costs are unknown.
     pub resources: Vec<String>,
-    /// What requests take is only estimated (learned, say): what seems to be more than any node has is taken for all of
-    /// the largest one instead of being refused. Whoever is never let in teaches nobody better.
+    /// Whether costs are only estimates (learned ones, for example). A cost that seems to exceed every node
+    /// then counts as the whole of the largest node instead of leading to a refusal. A request that is never
+    /// admitted can never correct its estimate.
     pub estimated: bool,
 }
 
-/// Stage *dispatch*: which node of the pool.
+/// Stage *dispatch*: the choice of a node of the pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Dispatch {
-    /// The node with the fewest requests inside, relative to its weight.
+    /// The node with the fewest requests in flight, relative to its weight.
     LeastOutstanding,
-    /// Turns in proportion to the weights, whatever is inside.
+    /// Weighted round robin, whatever is in flight.
     WeightedTurns,
-    /// The least loaded, equals in turn: the round robin of Cluster Reserves (App. A.1).
+    /// The least loaded node, equals in turn: the round robin of Cluster Reserves (App. A.1).
     RoundRobin {
-        /// A class's request does not go where its last one went, if another node can take it.
+        /// Whether a class avoids the node of its last request if another node can take the request.
         never_twice: bool,
     },
-    /// The node that has a request's target in memory, unless it is too busy (App. A.2 there).
+    /// The node that has the target of the request in memory, unless it is too busy (App. A.2 there).
     Lard(Lard),
-    /// Two nodes drawn at random in proportion to weight, the less loaded of the two.
+    /// Two nodes drawn at random in proportion to weight, then the less loaded of the two.
     PowerOfTwo,
-    /// The nodes are divided over the sets of services that the pool has (see [`ServiceSet`]), in turns within
+    /// The nodes are divided among the pool's sets of services (see [`ServiceSet`]), with round robin within
     /// a set.
     PartitionStatic {
-        /// How large the parts are.
+        /// Sizes of the partitions.
         sizes: Sizes,
     },
-    /// The same, and the parts follow what is asked of them.
+    /// The same, but the partitions follow the demand.
     PartitionDynamic {
-        /// How large the parts are at first.
+        /// Initial sizes of the partitions.
         sizes: Sizes,
-        /// When and how they move.
+        /// The rule for resizing.
         resize: Resize,
     },
 }
 
-/// Relative sizes of a pool's parts by [`ServiceSet::ALL`], finite and > 0; `None` derives them from the guarantees.
+/// Relative sizes of a pool's partitions by [`ServiceSet::ALL`], finite and > 0. `None` derives them from
+/// the guarantees.
 pub type Sizes = Option<[f64; ServiceSet::ALL.len()]>;
 
-/// What a class's requests ask for.
+/// The kind of content that the requests of a class ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Files as they lie there: cheap.
+    /// Plain files: cheap.
     Static,
-    /// Pages that are computed.
+    /// Computed pages.
     #[default]
     Dynamic,
 }
@@ -90,21 +92,21 @@ pub enum Content {
 pub struct Pool {
     /// Unique name.
     pub name: String,
-    /// How requests are spread over its nodes.
+    /// The choice of a node for each request.
     pub dispatch: Dispatch,
-    /// When a failing node is left out.
+    /// The rule for ejecting failing nodes.
     pub ejection: Ejection,
 }
 
-/// Passive ejection: a node that keeps failing is left out for a while.
+/// Passive ejection: a node that keeps failing gets no requests for a while.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ejection {
-    /// Failures in a row that eject a node; 0 switches ejection off.
+    /// Consecutive failures that eject a node. 0 turns ejection off.
     pub consecutive_failures: u32,
-    /// How long the first ejection lasts; each further one lasts twice as long, up to 16 times.
+    /// Duration of the first ejection. Each further one lasts twice as long, up to 16 times the first.
     pub base: Duration,
-    /// Largest share of the pool's nodes that may be ejected at once, 0 to 1. One node may always
-    /// be ejected from a pool of two or more.
+    /// Largest share of the pool's nodes that may be ejected at once, from 0 to 1. One node may always be
+    /// ejected from a pool of two or more.
     pub max_share: f64,
 }
 
@@ -113,15 +115,15 @@ pub struct Ejection {
 pub struct Node {
     /// Name, unique in its pool.
     pub name: String,
-    /// The machine it runs on; nodes of one machine share its capacity.
+    /// The machine it runs on. Nodes of one machine share its capacity.
     pub machine: String,
     /// Index into [`Policy::pools`].
     pub pool: usize,
-    /// Relative share of the pool's requests; finite and > 0.
+    /// Relative share of the pool's requests, finite and > 0.
     pub weight: f64,
-    /// Slot-seconds of service it gives per second (its CPUs, say); `None` is unknown.
+    /// Slot-seconds of service per second (the number of CPUs, for example). `None` is unknown.
     pub capacity: Option<f64>,
-    /// Most requests inside it at once; `None` is no limit of its own.
+    /// Maximum number of requests in flight on this node. `None` is no limit of its own.
     pub max_outstanding: Option<u32>,
 }
 
@@ -132,54 +134,55 @@ pub struct Class {
     pub name: String,
     /// Index into [`Policy::pools`].
     pub pool: usize,
-    /// What it is promised; [`Guarantee::default`] is best effort.
+    /// Its guarantee. [`Guarantee::default`] is best effort.
     pub guarantee: Guarantee,
-    /// What its requests ask for.
+    /// The content that its requests ask for.
     pub content: Content,
-    /// Agreed service time of one request on an unloaded node; `None` is learned.
+    /// Declared service time of one request on an unloaded node. If `None`, it is learned.
     pub service_time: Option<Duration>,
-    /// What serving one request is worth where the guarantees do not all fit; see
-    /// [`crate::Infeasible`]. Finite and > 0; 1 is usual.
+    /// Value of serving one request when the guarantees do not all fit. See [`crate::Infeasible`]. Finite
+    /// and > 0. The usual value is 1.
     pub utility: f64,
-    /// Its part of every resource relative to other classes, under [`crate::Precedence::Mdrr`] and
-    /// [`crate::Precedence::Drfq`]. Finite and > 0; 1 is usual.
+    /// Its share of every resource relative to other classes, under [`crate::Precedence::Mdrr`] and
+    /// [`crate::Precedence::Drfq`]. Finite and > 0. The usual value is 1.
     pub weight: f64,
-    /// What one of its requests takes of which nobody knows the route.
+    /// Cost assumed for requests with an unknown route.
     pub demand: Demand,
-    /// The first tag of its requests: a code, an index into [`Discipline::tags`]; 0 where there are none.
+    /// The first SEDA priority of its requests, as an index into [`Discipline::tags`]. 0 if there are none.
     pub tag: u32,
-    /// The class as which a request may arrive once more that was turned away as one of this class, as an index into
-    /// [`Policy::classes`]; see [`crate::Shed::fallback`]. That class has no fallback itself.
+    /// The fallback class, as an index into [`Policy::classes`]: a request that is refused as one of this
+    /// class may arrive once more as one of that class. See [`crate::Shed::fallback`]. The fallback class
+    /// has no fallback itself.
     pub fallback: Option<usize>,
     /// Bounds of its queue.
     pub queue: QueueBounds,
-    /// How often failed requests may be tried again.
+    /// Budget for retries of failed requests.
     pub retry: RetryBudget,
 }
 
-/// A class per key (one per tenant, say), made on first use.
+/// A class per key (one per tenant, for example), made on first use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
-    /// What each class gets; its `name` is the template's.
+    /// Settings of each class. Its `name` is the name of the template.
     pub class: Class,
-    /// Most classes alive at once, at least 1. Past it the longest idle one makes room; when none is
-    /// idle the request goes to the template's shared overflow class.
+    /// Maximum number of live classes, at least 1. Beyond it the longest idle class is evicted. If none is
+    /// idle, the request goes to the template's shared overflow class.
     pub max_live: u32,
 }
 
-/// What a class is promised. Neither part: best effort.
+/// The guarantee of a class. Without either part the class is best effort.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Guarantee {
-    /// Least throughput in requests per second; finite and > 0.
+    /// Minimum throughput in requests per second, finite and > 0.
     pub throughput: Option<f64>,
-    /// Largest response time.
+    /// Maximum response time.
     pub response_time: Option<ResponseTime>,
 }
 
-/// A limit on a statistic of the response time (request head received to the node's last byte).
+/// A limit on a statistic of the response time (from the request head to the node's last byte).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ResponseTime {
-    /// Which statistic is limited.
+    /// The limited statistic.
     pub statistic: Statistic,
     /// The limit, > 0.
     pub limit: Duration,
@@ -207,17 +210,17 @@ impl fmt::Display for Statistic {
 /// Bounds of one class's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueBounds {
-    /// Most requests that wait.
+    /// Maximum number of waiting requests.
     pub max_waiting: u32,
-    /// Most requests that wait for one source (see [`crate::Arrival::flow`]).
+    /// Maximum number of waiting requests per source (see [`crate::Arrival::flow`]).
     pub max_waiting_per_flow: u32,
     /// Longest wait, whatever the admit method; > 0.
     pub max_wait: Duration,
 }
 
 impl Default for QueueBounds {
-    /// 10,000 waiting (about 10 MB of request heads), a tenth of them from one source so that no single
-    /// client fills the queue, for 30 s, as long as people wait for a page.
+    /// 10,000 waiting requests (about 10 MB of request heads). A tenth of them may come from one source, so
+    /// that no single client fills the queue. The maximum wait is 30 s, as long as people wait for a page.
     fn default() -> Self {
         QueueBounds { max_waiting: 10_000, max_waiting_per_flow: 1_000, max_wait: Duration::from_secs(30) }
     }
@@ -226,29 +229,29 @@ impl Default for QueueBounds {
 /// Retries of one class: a token bucket filled by its first attempts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryBudget {
-    /// Retries per first attempt, 0 (none) to 1.
+    /// Retries per first attempt, from 0 (none) to 1.
     pub ratio: f64,
     /// Retries per second that are allowed even at a low rate.
     pub min_per_second: f64,
-    /// Attempts of one request after the first.
+    /// Maximum number of retries of one request.
     pub max_retries: u8,
 }
 
 impl Default for RetryBudget {
-    /// Linkerd's figures: 20 % of requests plus 10 a second; one retry a request.
+    /// Linkerd's figures: 20 % of requests plus 10 per second, and one retry per request.
     fn default() -> Self {
         RetryBudget { ratio: 0.2, min_per_second: 10.0, max_retries: 1 }
     }
 }
 
 impl Default for Ejection {
-    /// Five failures in a row, 1 s at first, at most 34 % of the nodes (one of three).
+    /// Five failures in a row, 1 s at first, at most three quarters of the nodes.
     fn default() -> Self {
         Ejection { consecutive_failures: 5, base: Duration::from_secs(1), max_share: 0.75 }
     }
 }
 
-/// Why a policy cannot be run.
+/// The reason why a policy cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPolicy(pub(crate) String);
 
@@ -261,10 +264,10 @@ impl fmt::Display for InvalidPolicy {
 impl core::error::Error for InvalidPolicy {}
 
 impl Policy {
-    /// Checks what the types cannot say.
+    /// Checks the rules that the types cannot express.
     ///
     /// # Errors
-    /// The first thing found wrong, with the name of the class, pool or node.
+    /// The first fault found, with the name of the class, pool or node.
     pub fn validate(&self) -> Result<(), InvalidPolicy> {
         let fail = |text: String| Err(InvalidPolicy(text));
         if self.classes.is_empty() {
@@ -325,7 +328,7 @@ impl Policy {
         self.discipline.validate()
     }
 
-    /// Does the discipline know the resources that it manages?
+    /// Checks that the discipline fits the known resources.
     fn validate_resources(&self) -> Result<(), InvalidPolicy> {
         let fail = |what: &str| Err(InvalidPolicy(what.into()));
         let Discipline { load_control, precedence, .. } = &self.discipline;
@@ -352,7 +355,7 @@ impl Policy {
         Ok(())
     }
 
-    /// Can the pool be divided as it says?
+    /// Checks that the pool can be divided as configured.
     fn validate_partition(&self, pool: usize) -> Result<(), InvalidPolicy> {
         let Pool { name, dispatch, .. } = &self.pools[pool];
         let fail = |what: String| Err(InvalidPolicy(format!("pool {name}: {what}")));
@@ -380,30 +383,31 @@ impl Policy {
     }
 }
 
-/// What a machine of this weight has of each resource: a nanosecond of the whole node is a billionth of its second.
+/// Amount of each resource on a machine of this weight. One nanosecond of the whole node is a billionth of a
+/// node-second.
 pub(crate) fn full(horizon: Duration, weight: f64) -> u64 {
     // The cast saturates.
     (nanos(horizon) as f64 * weight).round().max(1.0) as u64
 }
 
 impl Policy {
-    /// How many lines a class's queue has: one per resource where load control knows them, else one.
+    /// Number of sub-queues of a class: one per resource if load control manages resources, otherwise one.
     pub(crate) fn sub_queues(&self) -> usize {
         if self.is_priced() { self.resources.len() } else { 1 }
     }
 
-    /// The line in which a request waits.
+    /// The sub-queue in which a request waits.
     pub(crate) fn sub_queue_of(&self, demand: Demand) -> usize {
         if self.is_priced() { self.managed(demand).tendency() } else { 0 }
     }
 
-    /// Do requests count as what they take of the resource of which they take most, rather than as slots?
+    /// Whether requests count by the cost on their dominant resource instead of as slots.
     #[must_use]
     pub fn is_priced(&self) -> bool {
         self.costs() == Costs::Shared
     }
 
-    /// What is known of costs, and what for.
+    /// Knowledge of request costs, and its use.
     pub(crate) fn costs(&self) -> Costs {
         match (self.resources.is_empty(), self.discipline.load_control.looks_at_costs()) {
             (true, _) => Costs::Unknown,
@@ -412,8 +416,8 @@ impl Policy {
         }
     }
 
-    /// What the largest node of a pool has of each resource, in billionths of a node-second; `None` if load control
-    /// manages no resources, or the pool has no node.
+    /// Amount of each resource on the largest node of a pool, in billionths of a node-second. `None` if load
+    /// control manages no resources, or the pool has no node.
     #[must_use]
     pub fn largest(&self, pool: usize) -> Option<u64> {
         let figures = self.discipline.load_control.availability()?;
@@ -432,7 +436,7 @@ impl Policy {
 }
 
 impl Policy {
-    /// Most requests inside a node at once, by its own bound and by load control.
+    /// Maximum number of requests in flight on a node, by its own bound and by load control.
     ///
     /// # Panics
     /// If there is no such node.
@@ -467,7 +471,7 @@ impl Class {
         if !(self.utility.is_finite() && self.utility > 0.0) {
             return fail("utility must be finite and > 0");
         }
-        // Quanta are whole billionths of a node-second: ratios beyond these would be none.
+        // Quanta are integer billionths of a node-second. More extreme ratios could not be represented.
         if !(1e-3..=1e6).contains(&self.weight) {
             return fail("weight must lie between 0.001 and 1,000,000");
         }

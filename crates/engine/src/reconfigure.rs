@@ -1,10 +1,10 @@
-//! A new policy under way: waiting requests keep their place, requests inside finish.
+//! Change of the policy at run time: waiting requests keep their order, and requests in flight finish.
 //!
-//! Classes are the same if their names are, nodes if pool and name are. What a removed class leaves
-//! waiting goes to the policy's last class, in order of arrival; what it has inside finishes there
-//! without its times counting. Nodes that are gone finish what they have. Everything that follows from
-//! the requests themselves (queues, counts, shares) is built anew from them, in one place, so that no
-//! path of change can leave it wrong. Costs O(classes + requests); it is no hot path.
+//! Classes are the same if their names are, and nodes are the same if pool and name are. The waiting
+//! requests of a removed class move to the policy's last class, in order of arrival. Its requests in flight
+//! finish there, and their times do not count. Removed nodes finish their requests. All state that follows
+//! from the requests (queues, counts, shares) is rebuilt in one place, so that no sequence of changes can
+//! leave it wrong. The cost is O(classes + requests). This is not a hot path.
 
 use std::collections::BTreeMap;
 
@@ -26,11 +26,11 @@ use crate::time::Time;
 type Kept = Vec<(ClassId, ClassId)>;
 
 impl Engine {
-    /// Puts a new policy in force. Tickets stay valid; class, template and node ids are those of the new
-    /// policy from now on. Call [`Engine::poll`] afterwards.
+    /// Puts a new policy in force. Tickets stay valid. From now on class, template and node ids are those of
+    /// the new policy. Call [`Engine::poll`] afterwards.
     ///
     /// # Errors
-    /// If the policy is not valid; the old one stays in force then.
+    /// If the policy is not valid. The old policy then stays in force.
     pub fn reconfigure(&mut self, now: Time, policy: Policy) -> Result<(), InvalidPolicy> {
         policy.validate()?;
         let now = self.advance(now);
@@ -49,7 +49,7 @@ impl Engine {
             entry.class = class;
             entry.adopted |= !kept;
             if self.policy.resources != policy.resources {
-                // What it takes was said of other resources, or not at all.
+                // Its cost refers to other resources, or there is none.
                 let known = policy.costs() != Costs::Unknown;
                 entry.demand = if known { classes.spec(class).demand } else { Demand::default() };
             }
@@ -57,7 +57,7 @@ impl Engine {
             if entry.node != NodeId::NONE {
                 entry.node = node_of[entry.node];
             }
-            // What a node that is gone still has counts somewhere, so that the sum stays right.
+            // A request on a removed node counts in the first group, so that the sum stays right.
             let group = if entry.node == NodeId::NONE { GroupId(0) } else { nodes.group_of(entry.node) };
             let sub_queue = policy.sub_queue_of(entry.demand);
             entry.sub_queue = sub_queue as u8;
@@ -71,7 +71,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The new classes, and for each old one its new number and whether it is still itself.
+    /// The new classes, and for each old one its new id and whether it was kept.
     fn carry_classes(&mut self, now: Time, policy: &Policy) -> (Classes, Table<ClassId, (ClassId, bool)>, Kept) {
         let mut classes = Classes::new(now, policy);
         let by_name: BTreeMap<&str, ClassId> =
@@ -104,14 +104,14 @@ impl Engine {
                     classes.carry_cost(&self.classes, from, new);
                 }
             } else {
-                // A smaller `max_live` sent it to the overflow class.
+                // A smaller `max_live` moved it to the overflow class.
                 state.observed.counts.add(&old.observed.counts);
             }
         }
         (classes, class_of, kept)
     }
 
-    /// The new nodes, and for each old one its new number or none.
+    /// The new nodes, and for each old one its new id or [`NodeId::NONE`].
     fn carry_nodes(&self, policy: &Policy) -> (Nodes, Table<NodeId, NodeId>) {
         let mut nodes = Nodes::new(policy);
         let name = |policy: &Policy, index: usize| {
@@ -135,7 +135,7 @@ impl Engine {
         (nodes, node_of)
     }
 
-    /// Builds everything that follows from the requests themselves.
+    /// Rebuilds all state that follows from the requests.
     fn rebuild(&mut self, now: Time, kept: &[(ClassId, ClassId)]) {
         let live = self.classes.all.len();
         let scheduler = Scheduler::new(now, &self.policy, &self.classes, &self.nodes, &self.limit);
@@ -167,7 +167,8 @@ impl Engine {
                 self.classes.leave_idle(class);
             }
             let state = &mut self.classes[class];
-            // Waiting ones are counted when they are queued below; one now marks the class active.
+            // Waiting requests are counted when they are queued below. A count here only marks the class
+            // active.
             state.in_flight += u32::from(inside);
             state.queue.len += u32::from(!inside);
         }
@@ -177,7 +178,7 @@ impl Engine {
         waiting.sort_unstable_by_key(|index| self.tickets[*index].sequence);
         for index in waiting {
             let class = self.tickets[index].class;
-            // The new table of tags may be another one.
+            // The new table of priorities may differ.
             self.tickets[index].code = self.classes.spec(class).tag;
             let bounds = self.bounds(class);
             let queue = &mut self.classes[class].queue;

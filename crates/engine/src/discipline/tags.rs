@@ -1,4 +1,4 @@
-//! SEDA's table of tags (Le Baron and Elkan, Sec. 4.1), and the check of any table.
+//! SEDA's table of priorities (Le Baron and Elkan, Sec. 4.1), and the check of any such table.
 
 use super::{Handle, Tag};
 use crate::policy::InvalidPolicy;
@@ -23,12 +23,12 @@ impl Tag {
         ]
     }
 
-    /// Is a request with this tag handled in the end? Otherwise it is put back for ever, or turns into a tag that is
-    /// not in the table.
+    /// Whether a request with this priority is handled in the end. If not, it is put back for ever, or its
+    /// next priority is not in the table.
     #[must_use]
     pub fn is_handled(tags: &[Tag], code: usize) -> bool {
         let mut next = code;
-        // Who has been through the whole table goes round in it.
+        // A chain that is longer than the table is a cycle.
         for _ in 0..tags.len() {
             match tags.get(next) {
                 Some(tag) if tag.handle == Handle::Never => next = tag.reenqueued as usize,
@@ -38,7 +38,7 @@ impl Tag {
         false
     }
 
-    /// Checks a table of tags.
+    /// Checks a table of priorities.
     pub(super) fn validate(tags: &[Tag]) -> Result<(), InvalidPolicy> {
         for (code, tag) in tags.iter().enumerate() {
             let fail = |what: &str| Err(InvalidPolicy(format!("tag {}: {what}", tag.name)));
