@@ -1,36 +1,36 @@
-//! The expected compute time of a class: how long its requests are in flight, from release to last byte.
+//! The expected compute time of a class: the time its requests are in flight, from release to last byte.
 //!
-//! The expected compute time is taken over the last control period with completions, by the statistic
-//! that is guaranteed: a mean where a mean is, a percentile where that is. The paper says "how other
-//! requests of the same class are currently performing" and no more; see
-//! `docs/adr/0006-two-readings-of-quorum.md`. It is silent on what is expected when nothing completes; see
-//! [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
+//! The estimate covers the last control period with completions and uses the guaranteed statistic: the mean
+//! or a percentile. The paper only says "how other requests of the same class are currently performing". See
+//! `docs/adr/0006-two-readings-of-quorum.md`. It does not define the expected time when nothing completes.
+//! See [`StaleEstimate`] and `docs/adr/0002-stale-estimates-decay.md`.
 
 use crate::discipline::{Admit, StaleEstimate};
 use crate::policy::{ResponseTime, Statistic};
 use crate::time::Time;
 
-/// Control period in nanoseconds: Quorum's 500 ms (Sec. 3.1), a compromise between fast reaction and
-/// enough completions to average over.
+/// Control period in nanoseconds: Quorum's 500 ms (Sec. 3.1), a compromise between fast reaction and enough
+/// completions to average over.
 pub(crate) const PERIOD: u64 = 500_000_000;
 
-/// What is left of an unconfirmed estimate after a period. 0.7 halves it in a second, so that a class
-/// is tried again within a few seconds of a stall, and hardly moves on a single empty period.
+/// Factor applied to an unconfirmed estimate in every period. 0.7 halves the estimate in one second: a class
+/// is tried again within a few seconds of a stall, and a single empty period hardly changes anything.
 const DECAY: f64 = 0.7;
 
-/// Compute times of a period that are kept to take a percentile of: enough to tell a 95th from a 90th.
+/// Number of compute times kept in a period to compute a percentile: enough to tell a 95th from a 90th
+/// percentile.
 const KEPT: usize = 64;
 
-/// The same under [`Admit::Deadline`], where an overloaded class rides at its limit and noise lifts it beyond: by
-/// 2 % with 64 exponential times, by nothing that could be measured with these.
+/// The same under [`Admit::Deadline`]. There an overloaded class stays at its limit, and noise raises it
+/// beyond: by 2 % with 64 exponential times, by no measurable amount with these.
 const KEPT_AT_THE_LIMIT: usize = 256;
 
-/// How a policy wants estimates to be made.
+/// How a policy makes estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Estimation {
-    /// An estimate that nothing confirms stays as it is.
+    /// An unconfirmed estimate does not decay.
     hold: bool,
-    /// Compute times that are kept.
+    /// Number of compute times kept.
     kept: usize,
 }
 
@@ -50,9 +50,9 @@ pub(crate) struct Expected {
     sum: f64,
     count: u32,
     mean: Option<f64>,
-    /// The guaranteed percentile, if a percentile is guaranteed.
+    /// The guaranteed percentile in seconds, if a percentile is guaranteed.
     percentile: Option<f64>,
-    /// The latest compute times of the period.
+    /// The latest compute times of the period, in seconds.
     kept: Option<Box<[f32]>>,
 }
 
@@ -60,7 +60,7 @@ impl Expected {
     pub(crate) const UNKNOWN: Expected =
         Expected { period: 0, sum: 0.0, count: 0, mean: None, percentile: None, kept: None };
 
-    /// Brings the estimate up to `now`. `in_flight` tells whether the class has requests in flight.
+    /// Brings the estimate up to `now`. `in_flight` says whether the class has requests in flight.
     #[inline]
     pub(crate) fn roll(&mut self, now: Time, in_flight: bool, estimation: Estimation, limit: Option<ResponseTime>) {
         let period = now.as_nanos() / PERIOD;
@@ -69,7 +69,7 @@ impl Expected {
         }
     }
 
-    /// A later period begins.
+    /// Starts a later period.
     fn turn(&mut self, period: u64, in_flight: bool, estimation: Estimation, limit: Option<ResponseTime>) {
         let mut passed = period - self.period;
         self.period = period;
@@ -96,7 +96,7 @@ impl Expected {
         }
     }
 
-    /// One more completion. Call [`Expected::roll`] first.
+    /// Adds a completion. Call [`Expected::roll`] first.
     pub(crate) fn add(&mut self, seconds: f64, estimation: Estimation, limit: Option<ResponseTime>) {
         if let Some(Statistic::Percentile(_)) = limit.map(|rt| rt.statistic) {
             let size = estimation.kept;
@@ -110,12 +110,12 @@ impl Expected {
         }
     }
 
-    /// Mean in seconds, if anything completed yet.
+    /// Mean in seconds, if any request has completed.
     pub(crate) fn seconds(&self) -> Option<f64> {
         self.mean
     }
 
-    /// The guaranteed statistic in seconds where that is known, else the mean.
+    /// The guaranteed statistic in seconds if it is known, otherwise the mean.
     pub(crate) fn guaranteed(&self) -> Option<f64> {
         self.percentile.or(self.mean)
     }

@@ -1,15 +1,17 @@
-//! Is a guaranteed throughput held? The account of one class, over a sliding window.
+//! Account of one class over a sliding window: whether its guaranteed throughput is held.
 //!
-//! An arrival is *owed* an answer if it takes a token from a bucket that fills at the guaranteed rate and holds a burst
-//! of a second. That is the rule of the judge of simulated runs. The guarantee is held if 99 % of what is owed is
-//! served, by one of two counts, as there: the answers to what arrived in the window and has had its time, or the
-//! answers that were given in the window. The first is exact where answers come in time, however requests arrive. The
-//! second is fair to a class whose answers always come late: its throughput is what it was promised. A request that
-//! waits or is in flight for too long counts as not served. A request whose client leaves within its limit is neither
-//! owed nor served.
+//! An arrival is *owed* an answer if it takes a token from a bucket that fills at the guaranteed rate and
+//! holds the burst of one second. The judge of simulated runs uses the same rule. The guarantee is held if
+//! 99 % of the owed requests are served, by one of two counts, again as in the judge. The first counts the
+//! answers to those requests that arrived in the window and have had their time. It is exact if answers come
+//! in time, however requests arrive. The second counts the answers given in the window. It is fair to a
+//! class with late answers, because its throughput is the promised one. A request that waits or is in flight
+//! for too long counts as not served. A request that its client cancels within the limit is neither owed nor
+//! served.
 //!
-//! Departure from the judge: the judge knows how each request ended, and here some have not. So what is under way has
-//! the patience of [`Terms`] before it counts as not served, and twice as long where it is so few that it may be luck.
+//! Departure from the judge: the judge knows how each request ended, and here some requests are still under
+//! way. Such a request counts as not served after the patience of [`Terms`], or after twice that time if
+//! there are so few of them that chance may explain it.
 
 use core::time::Duration;
 
@@ -17,39 +19,40 @@ use crate::policy::{Guarantee, Statistic};
 use crate::scheduler::Bucket;
 use crate::time::{Time, nanos};
 
-/// Slots of the window. So a request is judged a fortieth of the window late at most.
+/// Slots of the window. A request is judged at most a fortieth of the window late.
 const SLOTS: usize = 40;
-/// Shortest length of a slot in nanoseconds: forty make the ten seconds of the window of `observed`.
+/// Shortest length of a slot in nanoseconds. Forty of them make the ten-second window of `observed`.
 const SLOT: u64 = 250_000_000;
-/// Share of what is owed that must be served: the judge's.
+/// Share of owed requests that must be served. The judge uses the same value.
 const ENOUGH: f64 = 0.99;
-/// A statistic holds although single requests take longer than its limit. Of exponential times one in four hundred is
-/// beyond six means, and beyond twice the 95th percentile: less than [`ENOUGH`] allows.
+/// A statistic can hold although single requests exceed its limit. With exponential times, one in four
+/// hundred exceeds six means, and also twice the 95th percentile. That is less than [`ENOUGH`] allows.
 const MEANS: u32 = 6;
 const PERCENTILES: u32 = 2;
-/// Requests under way that are luck, whatever their share: for twice the patience.
+/// Maximum number of unanswered requests that may be chance, whatever their share, for twice the patience.
 const LATE: u32 = 2;
-/// What a request without a limit has at least: a second is not slow for a page.
+/// Minimum limit of a request without a guaranteed response time. One second is not slow for a page.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-/// What a class sent lately, in nanoseconds: the window in which the judge looks at the reaction.
+/// Span of recent arrivals in nanoseconds: the window in which the judge looks at the reaction.
 const LATELY: u64 = 2_000_000_000;
-/// Requests beyond the guarantee that are luck, and their share: a bucket of one token misses some of a class that
-/// sends less than its rate at random times.
+/// Number of requests beyond the guarantee that may be chance, and the divisor for their share. A bucket of
+/// one token misses some requests of a class that sends less than its rate at random times.
 const LUCK: (u32, u32) = (2, 10);
 
-/// By which figures a class is judged.
+/// The figures by which a class is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The limit of its response time. Without one [`MEANS`] service times, but at least a [`SECOND`].
+    /// Response time limit of the class. Without a guaranteed one: [`MEANS`] service times, but at least a
+    /// [`SECOND`].
     pub(crate) limit: Duration,
-    /// How long a request may wait and be in flight before it counts as not served.
+    /// Time that a request may wait and be in flight before it counts as not served.
     patience: Duration,
-    /// Nanoseconds of a slot.
+    /// Length of a slot in nanoseconds.
     length: u64,
 }
 
 impl Terms {
-    /// `service` is the agreed or learned service time in seconds.
+    /// `service` is the declared or learned service time in seconds.
     pub(crate) fn of(guarantee: &Guarantee, service: Option<f64>) -> Terms {
         let (limit, patience) = match guarantee.response_time {
             Some(rt) if matches!(rt.statistic, Statistic::Percentile(_)) => {
@@ -62,9 +65,9 @@ impl Terms {
                 (limit, limit)
             }
         };
-        // A third of the window or more has been given twice the patience.
+        // At least a third of the window must be older than twice the patience.
         let window = nanos(patience).saturating_mul(3);
-        // Powers of two, so that a service time that is still being learned hardly ever changes it.
+        // Powers of two, so that a service time that is still being learned rarely changes the length.
         let slots = window.div_ceil(SLOT * SLOTS as u64).clamp(1, 1 << 16).next_power_of_two();
         Terms { limit, patience, length: SLOT * slots }
     }
@@ -72,20 +75,20 @@ impl Terms {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Slot {
-    /// Of what arrived in it.
+    /// Counts of the requests that arrived in this slot.
     offered: u32,
     owed: u32,
     answered: u32,
-    /// Answers that were given in it.
+    /// Answers that were given in this slot.
     ended: u32,
 }
 
-/// What a class was owed and given.
+/// Requests that a class was owed, and the answers it was given.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
     arrivals: Bucket,
     length: u64,
-    /// The slots that it has counted in: the first ever, and the newest.
+    /// The first slot ever counted in, and the newest one.
     first: u64,
     newest: u64,
     slots: [Slot; SLOTS],
@@ -98,7 +101,7 @@ impl Ledger {
         Ledger { arrivals, length: terms.length, first: slot, newest: slot, slots: [Slot::default(); SLOTS] }
     }
 
-    /// Was it made for such slots?
+    /// Whether the ledger was made with the slot length of `terms`.
     pub(crate) fn suits(&self, terms: Terms) -> bool {
         self.length == terms.length
     }
@@ -107,7 +110,7 @@ impl Ledger {
         &mut self.slots[(at % SLOTS as u64) as usize]
     }
 
-    /// The slot of `now`, after emptying those that the window has left.
+    /// Empties the slots that have left the window and returns the slot of `now`.
     fn current(&mut self, now: Time) -> &mut Slot {
         let slot = now.as_nanos() / self.length;
         let passed = slot.saturating_sub(self.newest).min(SLOTS as u64);
@@ -118,14 +121,14 @@ impl Ledger {
         self.slot(self.newest)
     }
 
-    /// The slot in which a request arrived, if that is in the window.
+    /// The slot in which a request arrived, if it is in the window.
     fn of(&mut self, arrived: Time) -> Option<&mut Slot> {
         let at = arrived.as_nanos() / self.length;
         let known = at >= self.first && at <= self.newest && at + SLOTS as u64 > self.newest;
         known.then(|| self.slot(at))
     }
 
-    /// An arrival. Is it owed an answer?
+    /// Counts an arrival and returns whether it is owed an answer.
     pub(crate) fn offered(&mut self, now: Time, rate: f64) -> bool {
         let owed = self.arrivals.level(now, rate) >= 1.0;
         if owed {
@@ -137,7 +140,7 @@ impl Ledger {
         owed
     }
 
-    /// A good answer to what arrived then.
+    /// Counts a good answer to a request that arrived at `arrived`.
     pub(crate) fn answered(&mut self, now: Time, arrived: Time) {
         self.current(now).ended += 1;
         if let Some(slot) = self.of(arrived) {
@@ -145,7 +148,7 @@ impl Ledger {
         }
     }
 
-    /// The client left a request that was owed, before its limit was over.
+    /// Counts an owed request that its client cancelled within its limit.
     pub(crate) fn left(&mut self, now: Time, arrived: Time) {
         self.current(now);
         if let Some(slot) = self.of(arrived) {
@@ -160,7 +163,7 @@ impl Ledger {
         (begin..=end.min(self.newest)).map(|at| (at, &self.slots[(at % SLOTS as u64) as usize]))
     }
 
-    /// Is the guarantee held over the window that ends at `now`?
+    /// Whether the guarantee is held over the window that ends at `now`.
     pub(crate) fn is_held(&self, now: Time, terms: Terms) -> bool {
         let (mut owed, mut ended) = (0, 0);
         for (_, slot) in self.window(now) {
@@ -171,7 +174,7 @@ impl Ledger {
         is_enough(ended, owed) || self.lacks(now, patience) <= LATE && self.lacks(now, patience.saturating_mul(2)) == 0
     }
 
-    /// How many answers are missing to what arrived in the window, so long ago or longer.
+    /// Number of missing answers to requests that arrived in the window at least `ago` nanoseconds ago.
     fn lacks(&self, now: Time, ago: u64) -> u32 {
         let judged = now.as_nanos().saturating_sub(ago) / self.length;
         let (mut owed, mut answered) = (0u32, 0u32);
@@ -182,7 +185,7 @@ impl Ledger {
         if is_enough(answered, owed) { 0 } else { owed - answered }
     }
 
-    /// Does the class ask for no more than it is guaranteed, lately?
+    /// Whether the class has recently sent no more than its guarantee.
     pub(crate) fn asks_within(&self, now: Time) -> bool {
         let from = now.as_nanos().saturating_sub(LATELY) / self.length;
         let lately = self.window(now).filter(|(at, _)| *at >= from);

@@ -1,4 +1,4 @@
-//! Tests of the ledger: known sequences, and a count over all events as oracle.
+//! Tests of the ledger: known sequences, and an oracle that counts all events.
 
 use super::*;
 use crate::policy::ResponseTime;
@@ -23,7 +23,7 @@ fn unlimited(rate: f64) -> Guarantee {
     Guarantee { throughput: Some(rate), response_time: None }
 }
 
-/// Arrivals and what became of each, in milliseconds.
+/// Outcome of an arrival, with its time in milliseconds.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Answered(u64),
@@ -31,7 +31,7 @@ enum Fate {
     Refused,
 }
 
-/// Plays requests until `end` and says every 10 ms whether the guarantee is held.
+/// Plays requests until `end` and returns every 10 ms whether the guarantee is held.
 fn held(guarantee: Guarantee, service: Option<f64>, requests: &[(u64, Fate)], end: u64) -> Vec<(u64, bool)> {
     let terms = Terms::of(&guarantee, service);
     let mut ledger = Ledger::new(AT(requests.first().map_or(0, |r| r.0)), terms);
@@ -89,11 +89,11 @@ fn a_class_that_is_served_is_never_said_to_lack_anything() {
     for seed in 0..5 {
         for (guarantee, rate, took) in [
             (p95(100.0, 200), 90.0, 40.0),
-            // It sends twice its rate and is served all of it.
+            // It sends twice its rate, and all of it is served.
             (p95(100.0, 200), 200.0, 40.0),
             (p95(0.1, 200), 0.1, 50.0),
             (p95(0.1, 200), 1.0, 50.0),
-            // It rides at its limits.
+            // It stays at its limits.
             (p95(50.0, 300), 45.0, 100.0),
             (mean(50.0, 100), 45.0, 100.0),
             (mean(50.0, 1000), 45.0, 1000.0),
@@ -101,7 +101,7 @@ fn a_class_that_is_served_is_never_said_to_lack_anything() {
             let said = held(guarantee, None, &calm(rate, took, 60_000, seed), 70_000);
             assert_eq!(first(&said, false), None, "{guarantee:?} {rate} {took} {seed}");
         }
-        // Long pages without a limit, of which the service time is known.
+        // Long pages without a limit and with a known service time.
         let said = held(unlimited(5.0), Some(3.0), &calm(5.0, 3000.0, 120_000, seed), 150_000);
         assert_eq!(first(&said, false), None, "{seed}");
     }
@@ -110,7 +110,7 @@ fn a_class_that_is_served_is_never_said_to_lack_anything() {
 #[test]
 fn a_burst_leaves_no_trace_when_it_was_served() {
     let burst = |n: u64, gap: u64| (0..n).map(move |i| (1_990, Fate::Answered(i * gap))).collect::<Vec<_>>();
-    // What is beyond the bucket of a hundred may come as late as it likes, or never.
+    // Requests beyond the bucket of a hundred may be answered late or never.
     let requests: Vec<_> = burst(100, 1).into_iter().chain((0..400).map(|_| (1_990, Fate::Refused))).collect();
     assert_eq!(first(&held(p95(100.0, 200), None, &requests, 40_000), false), None);
     assert_eq!(first(&held(p95(100.0, 200), None, &burst(500, 1), 40_000), false), None);
@@ -120,7 +120,7 @@ fn a_burst_leaves_no_trace_when_it_was_served() {
 
 #[test]
 fn what_waits_or_is_in_flight_for_too_long_is_not_served() {
-    // Everything is taken in, and a tenth of it is served.
+    // Every request is accepted, and a tenth of them is served.
     let requests: Vec<_> = (0..3000).map(|i| (i * 10, Fate::Answered(9 * i * 10))).collect();
     for guarantee in [p95(100.0, 200), mean(100.0, 200), unlimited(100.0)] {
         let said = held(guarantee, None, &requests, 30_000);
@@ -128,7 +128,7 @@ fn what_waits_or_is_in_flight_for_too_long_is_not_served() {
         assert!(from < 3_000, "{guarantee:?}: {from}");
         assert!(said.iter().all(|(at, held)| *at < from || !held), "{guarantee:?}: it stays so");
     }
-    // Nothing is answered any more, and the class is silent afterwards.
+    // No request is answered from here on, and then the class sends none.
     let hang: Vec<_> =
         (0..600).map(|i| (i * 10, if i < 500 { Fate::Answered(20) } else { Fate::Answered(1_000_000) })).collect();
     let said = held(p95(100.0, 200), None, &hang, 20_000);
@@ -176,11 +176,11 @@ fn it_knows_a_class_that_asks_for_more_than_its_guarantee() {
     };
     assert!(play(100.0, 10).asks_within(AT(20_000)) && play(0.5, 3000).asks_within(AT(20_000)));
     assert!(!play(100.0, 8).asks_within(AT(20_000)) && !play(1.0, 100).asks_within(AT(20_000)));
-    // It has stopped since.
+    // It has stopped sending.
     assert!(play(100.0, 5).asks_within(AT(23_000)));
 }
 
-/// The same count from the events themselves, over the same borders of slots.
+/// The same count, computed from the events over the same slot boundaries.
 fn brute(guarantee: Guarantee, requests: &[(u64, Fate)], now: u64) -> bool {
     let terms = Terms::of(&guarantee, None);
     let (rate, patience) = (guarantee.throughput.unwrap(), terms.patience.as_millis() as u64);
@@ -191,7 +191,7 @@ fn brute(guarantee: Guarantee, requests: &[(u64, Fate)], now: u64) -> bool {
     let (depth, rate) = ((rate * 1e3).max(1e3) as u64, rate as u64);
     let (mut level, mut at) = (depth, 0);
     let (mut all, mut ended) = (0, 0);
-    // Owed and answered, of what arrived before one patience ago and before two.
+    // Owed and answered requests among those that arrived before one patience ago, and before two.
     let mut old = [1, 2].map(|times| (now.saturating_sub(times * patience) / length * length, 0, 0));
     for (arrived, fate) in requests.iter().filter(|(arrived, _)| *arrived <= now) {
         level = (level + (arrived - at) * rate).min(depth);
@@ -238,7 +238,7 @@ proptest! {
                 (arrived, match fate {
                     0 => Fate::Refused,
                     1 => Fate::Left(*took),
-                    // Most are quick, so that both answers are frequent.
+                    // Many are quick, so that both results are frequent.
                     n => Fate::Answered(took / u64::from(*n).pow(2)),
                 })
             })

@@ -1,4 +1,4 @@
-//! Stage *observe*, the engine's part: what came back, and which stages learn from it.
+//! Stage *observe*, the engine's part: passes outcomes on to the stages that learn from them.
 
 use core::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::ticket::{Entry, State};
 use crate::time::Time;
 
 impl Engine {
-    /// Something happened to a *released* request. Returns a node if a retryable failure is to be tried
-    /// again there; the request keeps its slot then. A stale ticket is ignored.
+    /// Reports the outcome of a *released* request. Returns a node if you must retry a failed request there.
+    /// The request keeps its slot then. A stale ticket is ignored.
     pub fn observe(&mut self, now: Time, ticket: Ticket, outcome: Outcome) -> Option<NodeId> {
         let now = self.advance(now);
         let index = self.tickets.find(ticket, State::Inside)?;
@@ -28,7 +28,7 @@ impl Engine {
         None
     }
 
-    /// The client of a request is gone.
+    /// Counts a request that its client left.
     pub(crate) fn left(&mut self, now: Time, index: u32) {
         let Entry { class, arrived, owed, adopted, .. } = self.tickets[index];
         let terms = self.terms(class);
@@ -72,7 +72,7 @@ impl Engine {
         self.leave(now, index);
     }
 
-    /// Load control learns of a good answer.
+    /// Passes a good answer on to load control.
     fn measured(&mut self, index: u32, holding: f64, late: Option<bool>) {
         let entry = &self.tickets[index];
         let completion = Completion {

@@ -1,10 +1,11 @@
-//! Stage *observe*: measurements of a class, and what they say about its guarantee.
+//! Stage *observe*: measurements of a class, compared with its guarantee.
 //!
-//! Per class: counts since the start, and a sliding window of ten seconds in five slots of two, long
-//! against a request and short against an operator's patience (Quorum Sec. 3 wants the frame of a
-//! guarantee to be substantially longer than one request; its figures use two-second points).
-//! Whether a limit is held is counted exactly (served above the limit), and so is a throughput (see `ledger`); the
-//! percentiles shown are read from a histogram with eight buckets per doubling, interpolated, good to about 3 %.
+//! Each class has counts since the start, and a sliding window of ten seconds in five slots of two. The
+//! window is long compared with a request and short compared with an operator's patience. (Quorum Sec. 3
+//! wants the time frame of a guarantee to be substantially longer than one request, and its figures use
+//! two-second points.) Limits are checked by exact counts (served above the limit), and so are throughputs
+//! (see `ledger`). The percentiles shown are interpolated from a histogram with eight buckets per doubling,
+//! with an error of about 3 %.
 
 use core::time::Duration;
 
@@ -23,13 +24,12 @@ const SLOT: u64 = 2_000_000_000;
 const SUB_BITS: u32 = 3;
 /// Times below 2¹⁶ ns (66 µs) share the first bucket: no reply over a network is faster.
 const FIRST_BIT: u32 = 16;
-/// Times from 2³⁸ ns (275 s) on share the last.
+/// Times from 2³⁸ ns (275 s) on share the last bucket.
 const LAST_BIT: u32 = 38;
 /// Buckets of a histogram.
 const BUCKETS: usize = ((LAST_BIT - FIRST_BIT) << SUB_BITS) as usize + 2;
 
-/// Completions that make one sample of the service time: their mean varies by about 12 % where times
-/// are exponential.
+/// Completions in one sample of the service time. Their mean varies by about 12 % if times are exponential.
 const SAMPLE: u32 = 64;
 
 /// Counts since the start.
@@ -41,9 +41,9 @@ pub(crate) struct Counts {
     pub(crate) cancelled: u64,
     pub(crate) retried: u64,
     pub(crate) shed: [u64; ShedReason::ALL.len()],
-    /// Arrivals whose route nobody knew.
+    /// Arrivals with an unknown route.
     pub(crate) unknown: u64,
-    /// What good answers took of each resource, in billionths of a node-second.
+    /// Cost of good answers per resource, in billionths of a node-second.
     pub(crate) used: [u64; RESOURCES],
 }
 
@@ -73,21 +73,22 @@ struct Slot {
     sum: f64,
 }
 
-/// What one class got.
+/// Measurements of one class.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) counts: Counts,
     since: Time,
     slot: u64,
     slots: [Slot; SLOTS],
-    /// Made at the first completion: idle tenants cost no histogram.
+    /// Made at the first completion, so that idle tenants need no histogram.
     histogram: Option<Box<[[u32; BUCKETS]; SLOTS]>>,
     learned: Option<f64>,
     sample_sum: f64,
     sample_count: u32,
-    /// What its throughput guarantee owes it. Made at the first arrival, like the histogram.
+    /// Account of its throughput guarantee. Made at the first arrival, so that idle tenants need none.
     ledger: Option<Box<Ledger>>,
-    /// Since when the class has had requests in flight and no good answer. Says nothing while none is in flight.
+    /// Since when the class has had requests in flight and no good answer. Meaningless while none is in
+    /// flight.
     silent_since: Time,
 }
 
@@ -107,7 +108,7 @@ impl Observed {
         }
     }
 
-    /// The slot of `now`, after emptying those that the window has left.
+    /// Empties the slots that have left the window and returns the slot of `now`.
     fn current(&mut self, now: Time) -> usize {
         let slot = now.as_nanos() / SLOT;
         let passed = slot.saturating_sub(self.slot).min(SLOTS as u64);
@@ -122,7 +123,8 @@ impl Observed {
         (self.slot % SLOTS as u64) as usize
     }
 
-    /// An arrival. Is it owed an answer? `service` is the class's service time in seconds.
+    /// Counts an arrival and returns whether it is owed an answer. `service` is the class's service time in
+    /// seconds.
     pub(crate) fn offered(&mut self, now: Time, guarantee: &Guarantee, service: Option<f64>) -> bool {
         self.counts.offered += 1;
         let slot = self.current(now);
@@ -135,7 +137,7 @@ impl Observed {
         self.ledger.get_or_insert_with(|| Box::new(Ledger::new(now, terms))).offered(now, rate)
     }
 
-    /// A request is released. `alone` says that nothing else of the class is in flight.
+    /// Records a release. `alone` says that no other request of the class is in flight.
     #[inline]
     pub(crate) fn released(&mut self, now: Time, alone: bool) {
         if alone {
@@ -143,20 +145,20 @@ impl Observed {
         }
     }
 
-    /// The client left a request that was owed an answer.
+    /// Records that the client left a request that was owed an answer.
     pub(crate) fn left(&mut self, now: Time, arrived: Time, terms: Terms) {
         if let Some(ledger) = self.ledger.as_mut().filter(|_| now.since(arrived) <= terms.limit) {
             ledger.left(now, arrived);
         }
     }
 
-    /// Has nothing been answered for longer than a request of the class may take, and for a second at least? Asked
-    /// while some of them are in flight.
+    /// Whether no answer came for longer than the response-time limit of the class, and for at least a
+    /// second. Call it only while some of its requests are in flight.
     pub(crate) fn is_silent(&self, now: Time, terms: Terms) -> bool {
         now.since(self.silent_since) > terms.limit.max(SECOND)
     }
 
-    /// Does the class ask for no more than it is guaranteed?
+    /// Whether the class sends no more than its guarantee.
     pub(crate) fn asks_within(&self, now: Time) -> bool {
         self.ledger.as_ref().is_some_and(|ledger| ledger.asks_within(now))
     }
@@ -167,7 +169,7 @@ impl Observed {
         self.slots[slot].shed += 1;
     }
 
-    /// A good answer: `response` from arrival to last byte.
+    /// Counts a good answer. `response` is the time from arrival to last byte.
     pub(crate) fn served(&mut self, now: Time, response: Duration, guarantee: &Guarantee) {
         self.counts.served += 1;
         let index = self.current(now);
@@ -183,9 +185,9 @@ impl Observed {
         }
     }
 
-    /// One more compute time of a good answer. The service time learned is the smallest mean of
-    /// [`SAMPLE`] completions in a row: what a request takes on a quiet node. It only falls, so that no
-    /// class buys a larger share by becoming dearer. True if it changed.
+    /// Adds the compute time of a good answer. The learned service time is the smallest mean of [`SAMPLE`]
+    /// consecutive completions: the cost of a request on a quiet node. It only falls, so that no class gets
+    /// a larger share by becoming more expensive. Returns true if it changed.
     pub(crate) fn learn(&mut self, compute: f64) -> bool {
         self.sample_sum += compute;
         self.sample_count += 1;
@@ -197,7 +199,7 @@ impl Observed {
         } else if !first {
             return false;
         }
-        // Until the first sample is whole its running mean has to do.
+        // Until the first sample is complete, its running mean is used.
         if first || self.learned.is_none_or(|known| mean < known) {
             self.learned = Some(mean);
             return true;
@@ -205,7 +207,7 @@ impl Observed {
         false
     }
 
-    /// Arrivals a second over the sliding window.
+    /// Arrivals per second over the sliding window.
     #[allow(dead_code, reason = "for load control that limits a class's surplus")]
     pub(crate) fn offered_per_s(&self, now: Time) -> f64 {
         let newest = now.as_nanos() / SLOT;
@@ -221,12 +223,12 @@ impl Observed {
         self.learned
     }
 
-    /// Whether that is of a whole sample. Until then a few slow answers make it long.
+    /// Whether the learned service time covers a whole sample. Until then a few slow answers make it long.
     pub(crate) fn has_learned(&self) -> bool {
         self.counts.served >= u64::from(SAMPLE)
     }
 
-    /// What the class got over the window that ends at `now`. `service` is its service time in seconds.
+    /// Measurements over the window that ends at `now`. `service` is the class's service time in seconds.
     pub(crate) fn achieved(&self, now: Time, guarantee: &Guarantee, service: Option<f64>) -> Achieved {
         let newest = now.as_nanos() / SLOT;
         let live = |slot: u64| slot <= self.slot && slot + SLOTS as u64 > newest;
@@ -313,7 +315,7 @@ fn borders(bucket: usize) -> (u64, u64) {
     (low, low + width)
 }
 
-/// The `p`-th percentile, interpolated inside its bucket.
+/// The `p`-th percentile, interpolated within its bucket.
 fn percentile(buckets: &[u32; BUCKETS], count: u32, p: f64) -> Option<Duration> {
     if count == 0 {
         return None;

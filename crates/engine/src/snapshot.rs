@@ -1,7 +1,7 @@
-//! What an operator may ask, and why things are as they are.
+//! The state of the engine as an operator sees it, with reasons.
 //!
-//! Plain data, copied out under the driver's lock: the whole in [`Snapshot`], classes in pages of
-//! [`ClassSnapshot`] so that a hundred thousand tenants never hold the lock for long.
+//! Plain data, copied out under the driver's lock: the engine as a whole in [`Snapshot`], and classes in
+//! pages of [`ClassSnapshot`], so that a hundred thousand tenants never hold the lock for long.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -16,75 +16,75 @@ use crate::time::Time;
 /// The engine as a whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Snapshot {
-    /// When it was taken.
+    /// Time of the snapshot.
     pub now: Time,
-    /// The discipline's name.
+    /// Name of the discipline.
     pub discipline: String,
-    /// Requests that may be inside, all windows together; `None` is no limit.
+    /// Maximum number of requests in flight, summed over all windows. `None` is no limit.
     pub window: Option<u32>,
-    /// Requests inside.
+    /// Requests in flight.
     pub outstanding: u32,
     /// Requests waiting.
     pub waiting: u32,
-    /// Why the window that moved last did so.
+    /// The latest move of any window.
     pub moved: Moved,
-    /// Every window; at least one.
+    /// Every window, at least one.
     pub groups: Vec<GroupSnapshot>,
-    /// Live classes, for paging.
+    /// Number of live classes, for paging.
     pub classes: u32,
     /// Every node.
     pub nodes: Vec<NodeSnapshot>,
-    /// Pools that are divided over sets of services.
+    /// Pools that are divided among sets of services.
     pub partitions: Vec<PartitionSnapshot>,
-    /// Pools whose requests go where their targets are.
+    /// Pools that send requests to the node of their target.
     pub localities: Vec<LocalitySnapshot>,
-    /// Waiting requests by tag, in the order of the table; empty where the discipline has none.
+    /// Waiting requests by SEDA priority, in the order of the table. Empty if the discipline has none.
     pub tags: Vec<TagSnapshot>,
-    /// What is available of each of [`crate::Policy::resources`]; empty where nobody manages them.
+    /// Available share of each of [`crate::Policy::resources`]. Empty if resources are not managed.
     pub resources: Vec<ResourceSnapshot>,
-    /// Under [`crate::Precedence::Mdrr`] the rounds of every pool.
+    /// Rounds of every pool under [`crate::Precedence::Mdrr`].
     pub rounds: Vec<RoundsSnapshot>,
-    /// Slot-seconds per second that the guarantees need (Σ throughput × service time); a class of which
-    /// no service time is known counts with the others' mean. `None` if none is known of any class.
+    /// Slot-seconds per second that the guarantees need (Σ throughput × service time). A class without a
+    /// known service time counts with the mean of the others. `None` if no service time is known.
     pub demanded_capacity: Option<f64>,
-    /// Slot-seconds per second of the usable nodes, if every one of them is known.
+    /// Slot-seconds per second of the usable nodes, if the capacity of every one of them is known.
     pub usable_capacity: Option<f64>,
 }
 
 /// A group of nodes that serve the same pools, and its window. Methods with one window have one group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupSnapshot {
-    /// The resource that its requests take most of, where the group has a window for each.
+    /// The dominant resource of its requests, if the group has a window for each resource.
     pub resource: Option<String>,
     /// The pools' names.
     pub pools: Vec<String>,
-    /// Requests that may be inside; `None` is no limit.
+    /// Maximum number of requests in flight. `None` is no limit.
     pub window: Option<u32>,
-    /// Requests inside.
+    /// Requests in flight.
     pub outstanding: u32,
-    /// What bounds surplus beside the window, where load control tells it from what is owed.
+    /// Further bounds on surplus, if load control distinguishes it from owed requests.
     pub surplus: Option<SurplusSnapshot>,
-    /// Whether requests have been seen to wait for one another in flight, and since when. `None` if load control does
-    /// not look for it.
+    /// Whether requests have been seen to wait for one another in flight, and since when. `None` if load
+    /// control does not test for it.
     pub contention: Option<(Contention, Time)>,
-    /// Why the window moved last.
+    /// The latest move of the window.
     pub moved: Moved,
 }
 
-/// What bounds surplus and what is owed in one window.
+/// Bounds on surplus and on owed requests in one window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SurplusSnapshot {
-    /// Owed requests that may be in flight, whatever the window. `None` once contention has been seen: then the window
-    /// bounds them as well.
+    /// Number of owed requests that may be in flight, whatever the window. `None` once contention has been
+    /// seen: then the window bounds them as well.
     pub reach: Option<u32>,
     /// Requests in flight that were released as surplus.
     pub outstanding: u32,
-    /// Requests in flight beyond the bounds of their machines, which hang or were bounded since. The window does not
-    /// count them.
+    /// Requests in flight beyond the bounds of their machines, because the machines hang or were bounded
+    /// later. The window does not count them.
     pub stuck: u32,
     /// Slots that the classes with a guaranteed throughput need now.
     pub needed: f64,
-    /// Slots that what is in flight keeps from them for longer than their limits allow.
+    /// Slots that requests in flight keep from those classes for longer than their limits allow.
     pub blocked: f64,
 }
 
@@ -93,28 +93,29 @@ pub struct SurplusSnapshot {
 pub struct ResourceSnapshot {
     /// Its name.
     pub name: String,
-    /// What is left of it on the usable nodes, as a share of what they have; 0 to 1. Nothing is left of a resource that
-    /// is overdrawn, as after a node was lost whose requests are still inside.
+    /// Remaining share of it on the usable nodes, from 0 to 1. The share is 0 for an overdrawn resource, for
+    /// example after the loss of a node with requests in flight.
     pub available: f64,
 }
 
-/// The rounds in which a pool's resources are shared.
+/// The rounds in which the resources of a pool are shared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoundsSnapshot {
-    /// The pool's name; of pools that have the same machines the first's, since they share their rounds as well.
+    /// Name of the pool. Pools with the same machines share their rounds and appear under the name of the
+    /// first one.
     pub pool: String,
-    /// Rounds begun since the start, or the last new policy, after the first.
+    /// Rounds begun after the first one, since the start or the last new policy.
     pub begun: u64,
-    /// Per resource the class whose turn it is.
+    /// The class at the pointer of the round, per resource.
     pub turns: Vec<ClassId>,
 }
 
-/// One tag.
+/// One SEDA priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagSnapshot {
     /// Its name.
     pub name: String,
-    /// Requests that wait with it.
+    /// Waiting requests with this priority.
     pub waiting: u32,
 }
 
@@ -127,84 +128,85 @@ pub struct NodeSnapshot {
     pub name: String,
     /// Its pool's name.
     pub pool: String,
-    /// Requests inside it.
+    /// Requests in flight on it.
     pub outstanding: u32,
     /// Requests that it finished.
     pub served: u64,
     /// Failures.
     pub failed: u64,
-    /// May it get requests.
+    /// Whether it may get requests, with the reason.
     pub state: NodeState,
-    /// Could it take one more now, as far as its own and its machine's bounds go. Windows are not looked at.
+    /// Whether it could take one more request now, by its own bounds and those of its machine. Windows are
+    /// ignored.
     pub room: bool,
     /// Index into [`Snapshot::groups`].
     pub group: u32,
     /// Slot-seconds per second, if known.
     pub capacity: Option<f64>,
-    /// `(static + ω·dynamic) / CPUs` of the requests inside, or of those that its collector counted last.
+    /// `(static + ω·dynamic) / CPUs` of the requests in flight, or of the latest counts of its collector.
     pub load: f64,
     /// The set of services that it serves, if its pool is divided.
     pub set: Option<ServiceSet>,
-    /// What is left of each resource, as a share of what it has; 1 where nobody manages it.
+    /// Remaining share of each resource; 1 if resources are not managed.
     pub available: [f64; RESOURCES],
 }
 
-/// A pool whose nodes are divided over sets of services.
+/// A pool with nodes divided among sets of services.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionSnapshot {
     /// The pool's name.
     pub pool: String,
-    /// Nodes that have changed their set since the start, or the last new policy with other sets.
+    /// Number of changes of a node's set, since the start or since the last new policy with other sets.
     pub moves: u64,
     /// Its sets.
     pub sets: Vec<SetSnapshot>,
 }
 
-/// One set and its part of the nodes.
+/// One set and its partition of the nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetSnapshot {
-    /// Which.
+    /// The set.
     pub set: ServiceSet,
-    /// Its usable nodes.
+    /// Number of its usable nodes.
     pub nodes: u32,
     /// Their CPUs.
     pub cpus: f64,
     /// Their load per CPU.
     pub load: f64,
-    /// CPUs that were asked for in the last period, refused requests included; before that, and under a static
-    /// partition, what its size was taken from.
+    /// CPUs demanded in the last period, including refused requests. Before the first period, and under a
+    /// static partition, the value from which its size was computed.
     pub demand: f64,
 }
 
-/// A pool under [`crate::Dispatch::Lard`]. Counts are since the start; a retry counts as a request.
+/// A pool under [`crate::Dispatch::Lard`]. Counts are since the start, and a retry counts as a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalitySnapshot {
     /// The pool's name.
     pub pool: String,
     /// Targets that are mapped now.
     pub targets: u32,
-    /// Most that may be.
+    /// Maximum number of mapped targets.
     pub most: u32,
-    /// Requests that went where their target was mapped.
+    /// Requests that went to the node of their target.
     pub hits: u64,
-    /// Requests whose target was mapped to another usable node, and is mapped anew.
+    /// Requests for targets that were mapped to another usable node and were mapped again.
     pub moves: u64,
-    /// Requests whose target was not mapped.
+    /// Requests for targets that were not mapped.
     pub new: u64,
 }
 
-/// May a node get requests.
+/// Whether a node may get requests, and the reason if not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// Yes.
+    /// It may get requests.
     Up,
-    /// No: its health checks fail.
+    /// No requests: its health checks fail.
     Down,
-    /// No: it is being drained.
+    /// No requests: it is being drained.
     Draining,
-    /// No: it failed too often in a row.
+    /// No requests: it failed too often in a row.
     Ejected {
-        /// Until then.
+        /// End of the ejection.
         until: Time,
     },
 }
@@ -214,62 +216,63 @@ pub enum NodeState {
 pub struct ClassSnapshot {
     /// Its id.
     pub class: ClassId,
-    /// Its name, or its template's; classes of one template and its overflow class share it.
+    /// Its name, or the name of its template, which all classes of the template and its overflow class
+    /// share.
     pub name: String,
-    /// The key it was made for; `None` for classes that the policy names and for overflow classes,
-    /// which also keep the counts of classes that made room.
+    /// The key it was made for. `None` for classes that the policy names and for overflow classes, which
+    /// also keep the counts of evicted classes.
     pub key: Option<Vec<u8>>,
-    /// What it is promised.
+    /// Its guarantee.
     pub guarantee: Guarantee,
     /// Arrivals since the start.
     pub offered: u64,
     /// Completions since the start.
     pub served: u64,
-    /// Failures since the start (retried ones count once each).
+    /// Failures since the start. Each failed attempt counts once.
     pub failed: u64,
-    /// Left or cut off by the client, since the start.
+    /// Requests that the client cancelled or cut off, since the start.
     pub cancelled: u64,
-    /// Turned away since the start, by [`ShedReason::ALL`].
+    /// Refused requests since the start, in the order of [`ShedReason::ALL`].
     pub shed: [u64; ShedReason::ALL.len()],
     /// Retries since the start.
     pub retried: u64,
-    /// Arrivals since the start whose route nobody knew.
+    /// Arrivals since the start with an unknown route.
     pub unknown: u64,
-    /// What its requests took of each resource that were answered, in node-seconds since the start.
+    /// Cost of its answered requests per resource, in node-seconds since the start.
     pub used: [f64; RESOURCES],
-    /// Under [`crate::Precedence::Mdrr`] what it may still take of each resource in this round, in node-seconds.
+    /// Remaining credit for each resource in this round under [`crate::Precedence::Mdrr`], in node-seconds.
     pub credit: Option<[f64; RESOURCES]>,
-    /// What it had left of its guaranteed rate at the engine's last call, in requests, where the discipline counts
-    /// that. With a whole one the class is owed its next request; below one that is surplus.
+    /// Tokens left of its guaranteed rate at the engine's last call, in requests, if the discipline counts
+    /// them. With at least one token the next request of the class is owed. With less it is surplus.
     pub tokens: Option<f64>,
-    /// Requests that it may have in flight whatever the window says, as long as they are owed. `None` where load control
-    /// does not say so, or not yet.
+    /// Number of owed requests that it may have in flight whatever the window. `None` if load control does
+    /// not define it, or not yet.
     pub allowance: Option<f64>,
-    /// Waiting now.
+    /// Requests waiting now.
     pub waiting: u32,
-    /// Inside now.
+    /// Requests in flight now.
     pub outstanding: u32,
-    /// Its share of the window if every class with a claim used it, 0 to 1.
+    /// Its share of the window if every class with a claim used its own, from 0 to 1.
     pub share: f64,
     /// Estimate of its compute time (release to last byte), if there is one.
     pub compute_time: Option<Duration>,
-    /// Agreed or learned service time on an unloaded node.
+    /// Declared or learned service time on an unloaded node.
     pub service_time: Option<Duration>,
-    /// Its response-time limit is impossible by itself: shorter than its service time, so that no load control can keep
+    /// Whether its response-time limit is shorter than its service time, so that no load control can keep
     /// it.
     pub impossible: bool,
-    /// Over the sliding window.
+    /// Measurements over the sliding window.
     pub achieved: Achieved,
 }
 
-/// A response-time limit that is impossible by itself: shorter than the service time of its class.
+/// A response-time limit that cannot be kept: it is shorter than the service time of its class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ImpossibleLimit {
     /// The class.
     pub class: ClassId,
     /// Its name, or its template's.
     pub name: String,
-    /// The key it was made for; `None` for classes that the policy names.
+    /// The key it was made for. `None` for classes that the policy names.
     pub key: Option<Vec<u8>>,
     /// The limit.
     pub response_time: ResponseTime,
@@ -277,7 +280,7 @@ pub struct ImpossibleLimit {
     pub service_time: Duration,
 }
 
-/// What a class got over the sliding window.
+/// Measurements of a class over the sliding window.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Achieved {
     /// Length of the window in seconds (shorter after a start).
@@ -298,15 +301,16 @@ pub struct Achieved {
     pub p99: Option<Duration>,
     /// The guaranteed statistic.
     pub limited: Option<(Statistic, Duration)>,
-    /// Throughput guarantee held: 99 % of what arrived within the guaranteed rate is served. What waits or is in flight
-    /// for longer than a request of the class may is not. `None` without a guarantee.
+    /// Whether the throughput guarantee is held: 99 % of the arrivals within the guaranteed rate are served.
+    /// A request that waits or is in flight for longer than the class allows counts as not served. `None`
+    /// without a guarantee.
     pub throughput_held: Option<bool>,
-    /// Response-time guarantee held. `None` without one or without completions.
+    /// Whether the response-time guarantee is held. `None` without one or without completions.
     pub response_time_held: Option<bool>,
 }
 
 impl Engine {
-    /// The engine as a whole. Copies one line per node.
+    /// The engine as a whole. Copies one entry per node.
     #[must_use]
     pub fn snapshot(&self, now: Time) -> Snapshot {
         let (resources, windows) = (self.limit.resources(), self.limit.windows());
@@ -403,7 +407,7 @@ impl Engine {
         ids.take(most).map(|id| self.class_snapshot(now, id)).collect()
     }
 
-    /// The impossible limits among `most` classes with ids from `from` on, and the id of the class behind them, if
+    /// The impossible limits among `most` classes with ids from `from` on, and the id of the next class, if
     /// there is one.
     #[must_use]
     pub fn impossible_limits(&self, from: ClassId, most: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
