@@ -1,10 +1,10 @@
 //! Stage *classify*, the engine's part: live classes, and classes made from templates.
 //!
-//! Which rule a request matches is the driver's business (it needs HTTP). What the engine keeps is the
-//! state of every live class: those the policy names, and one per key of a template (a tenant, say).
-//! Their number is bounded: past `max_live` the class that has been idle longest makes room; if none is
-//! idle the request goes to the template's overflow class, which all such keys share. Counts of a class
-//! that made room move to the overflow class, so that sums per template never fall.
+//! The driver matches requests to rules, because that needs HTTP. The engine keeps the state of every live
+//! class: the classes that the policy names, and one per key of a template (a tenant, for example). Their
+//! number is bounded. Beyond `max_live` the class that has been idle longest is evicted. If none is idle,
+//! the request goes to the template's overflow class, which all such keys share. The counts of an evicted
+//! class move to the overflow class, so that sums per template never fall.
 //!
 //! Keys are kept in a sorted map: no hash to flood, the same order in every run, O(log n).
 
@@ -25,20 +25,20 @@ use crate::time::Time;
 pub(crate) struct Class {
     /// Index into [`Classes::specs`].
     pub(crate) spec: u32,
-    /// Its section: its pool, or the part of it for its set of services.
+    /// Its partition: its whole pool, or the part of the pool for its set of services.
     pub(crate) pool: usize,
     /// φ in billionths of a slot; 0 is best effort.
     pub(crate) weight: u64,
-    /// Its part in [`Classes::pool_slots`].
+    /// Its share of [`Classes::pool_slots`].
     slots: f64,
     pub(crate) queue: Queue,
     pub(crate) in_flight: u32,
     pub(crate) expected: Expected,
     pub(crate) observed: Observed,
     pub(crate) retry: RetryTokens,
-    /// What it was made for, and by which template.
+    /// The template and the key that it was made for.
     pub(crate) made: Option<Made>,
-    /// False for places that are free.
+    /// False for free entries.
     pub(crate) live: bool,
 }
 
@@ -59,12 +59,13 @@ impl Class {
         }
     }
 
-    /// Does it have a request waiting or inside?
+    /// Whether it has a request waiting or in flight.
     pub(crate) fn active(&self) -> bool {
         self.queue.len > 0 || self.in_flight > 0
     }
 
-    /// Has it less in flight than its guarantee needs by Little's law, throughput × service time? Never without one.
+    /// Whether it has less in flight than its guarantee needs by Little's law, throughput × service time.
+    /// Always false without a guarantee.
     #[inline]
     pub(crate) fn lacks_need(&self) -> bool {
         f64::from(self.in_flight) * 1e9 < self.weight as f64
@@ -93,26 +94,27 @@ struct Template {
 #[derive(Clone, Debug)]
 pub(crate) struct Classes {
     pub(crate) all: Table<ClassId, Class>,
-    /// Classes of the policy, then its templates.
+    /// Classes of the policy, followed by its templates.
     pub(crate) specs: Vec<Spec>,
-    /// Per spec where its requests go.
+    /// Partition of each spec.
     sections: Vec<usize>,
     named: usize,
     templates: Vec<Template>,
     free: Vec<ClassId>,
     /// Σφ over all live classes.
     pub(crate) total_weight: u64,
-    /// The same in slots per pool, over classes whose service time is known.
+    /// Slots that the guarantees need, per partition, over classes with a known service time.
     pub(crate) pool_slots: Vec<f64>,
-    /// Sum and number of known service times, for classes that have none yet.
+    /// Sum and number of the known service times, used for classes without one.
     known: (f64, u32),
-    /// Cost of a request of each class in its dominant resource, in node-seconds: a mean of the latest. `None` where
-    /// costs are not shared.
+    /// Mean cost of recent requests of each class on its dominant resource, in node-seconds. `None` if costs
+    /// are not shared.
     mean_costs: Table<ClassId, Option<f64>>,
     pub(crate) estimation: Estimation,
 }
 
-/// Service time assumed while none is known of any class. Only ratios matter, so any figure does.
+/// Service time in seconds assumed while none is known of any class. Only ratios matter, so any value will
+/// do.
 const ASSUMED_SERVICE: f64 = 0.010;
 
 impl Classes {
@@ -157,7 +159,7 @@ impl Classes {
         classes
     }
 
-    /// Computes every weight anew.
+    /// Recomputes every weight.
     pub(crate) fn weigh(&mut self) {
         self.known = (0.0, 0);
         self.total_weight = 0;
@@ -185,7 +187,7 @@ impl Classes {
         self.mean_costs[to] = old.mean_costs[from];
     }
 
-    /// Brings the estimate of a class's compute time up to now.
+    /// Brings the estimate of a class's compute time up to `now`.
     #[inline]
     pub(crate) fn roll(&mut self, now: Time, class: ClassId) {
         let (limit, estimation) = (self.spec(class).guarantee.response_time, self.estimation);
@@ -197,7 +199,7 @@ impl Classes {
         &self.specs[self.all[class].spec as usize]
     }
 
-    /// The class for requests whose class is gone.
+    /// The class for requests of classes that no longer exist.
     pub(crate) fn default_class(&self) -> ClassId {
         ClassId(self.named as u32 - 1)
     }
@@ -207,7 +209,7 @@ impl Classes {
         ClassId(self.named as u32 + template.0)
     }
 
-    /// The class of `key`, made if there is none. The flag tells whether it was made.
+    /// The class of `key`, made if there is none. The flag says whether it was made.
     pub(crate) fn intern(&mut self, now: Time, template: TemplateId, key: &[u8]) -> (ClassId, bool) {
         let Some(state) = self.templates.get(template.0 as usize) else { return (self.default_class(), false) };
         if let Some(class) = state.by_key.get(key).copied() {
@@ -258,7 +260,7 @@ impl Classes {
         self.free.push(class);
     }
 
-    /// A made class has nothing waiting or inside any more.
+    /// Marks a made class idle: it has no request waiting or in flight.
     pub(crate) fn enter_idle(&mut self, class: ClassId) {
         let Some(made) = &mut self.all[class].made else { return };
         let template = &mut self.templates[made.template.0 as usize];
@@ -272,7 +274,7 @@ impl Classes {
         }
     }
 
-    /// A made class has a request again.
+    /// Marks a made class busy: it has a request again.
     pub(crate) fn leave_idle(&mut self, class: ClassId) {
         let Some(made) = &self.all[class].made else { return };
         let (template, older, newer) = (made.template.0 as usize, made.older, made.newer);
@@ -294,7 +296,7 @@ impl Classes {
         }
     }
 
-    /// Sets a live class's φ; returns what it was.
+    /// Sets φ of a live class and returns the old value.
     pub(crate) fn change_weight(&mut self, index: ClassId, weight: u64) -> u64 {
         let class = &mut self.all[index];
         let old = core::mem::replace(&mut class.weight, weight);
@@ -306,13 +308,13 @@ impl Classes {
         old
     }
 
-    /// What all guarantees need in slots; `None` if nothing is known of any class. `priced` says that a page table
-    /// knows.
+    /// Slots that all guarantees need. `None` if no service time is known of any class. `priced` says that
+    /// costs come from a page table.
     pub(crate) fn demanded(&self, priced: bool) -> Option<f64> {
         (priced || self.known.1 > 0 || self.total_weight == 0).then_some(self.total_weight as f64 / 1e9)
     }
 
-    /// What its guarantee needs in slots, as far as the service time is known.
+    /// Slots that its guarantee needs, or 0 if its service time is unknown.
     fn slots(&self, class: ClassId) -> f64 {
         let Some(service) = self.service_time(class) else { return 0.0 };
         match self.mean_costs[class] {
@@ -321,34 +323,37 @@ impl Classes {
         }
     }
 
-    /// A request of the class takes so much of its dominant resource.
+    /// Records the cost of a request on its dominant resource, in node-seconds.
     pub(crate) fn takes(&mut self, class: ClassId, seconds: f64) {
-        /// The mean of so many requests is stable, and follows a class that asks for something else.
+        /// Number of requests in the mean: enough for a stable value that still follows a change of the
+        /// class.
         const REQUESTS: f64 = 64.0;
         let mean = &mut self.mean_costs[class];
         let known = mean.unwrap_or(seconds);
         *mean = Some(known + (seconds - known) / REQUESTS);
     }
 
-    /// Agreed service time in seconds.
+    /// Declared service time in seconds.
     fn agreed(&self, class: ClassId) -> Option<f64> {
         self.spec(class).service_time.map(|t| t.as_secs_f64())
     }
 
-    /// Agreed or learned service time in seconds.
+    /// Declared or learned service time in seconds.
     pub(crate) fn service_time(&self, class: ClassId) -> Option<f64> {
         self.agreed(class).or_else(|| self.all[class].observed.learned())
     }
 
-    /// Whether the class's limit is below the cost of its requests on an unloaded node. A learned service time is a
-    /// mean: single requests may meet the limit of a percentile, but not nearly as many as are promised.
+    /// Whether the class's limit is below the cost of its requests on an unloaded node. A learned service
+    /// time is a mean: single requests may meet the limit of a percentile, but far fewer than the guarantee
+    /// promises.
     pub(crate) fn is_impossible(&self, class: ClassId) -> bool {
         let limit = self.spec(class).guarantee.response_time.map(|rt| rt.limit.as_secs_f64());
         let known = self.agreed(class).is_some() || self.all[class].observed.has_learned();
         limit.zip(self.service_time(class)).is_some_and(|(limit, service)| known && service > limit)
     }
 
-    /// Learns from a compute time of a class without an agreed service time. True if that changed.
+    /// Learns from a compute time of a class without a declared service time. Returns true if the service
+    /// time changed.
     pub(crate) fn learn(&mut self, class: ClassId, compute: f64) -> bool {
         if self.agreed(class).is_some() {
             return false;
@@ -364,13 +369,13 @@ impl Classes {
         true
     }
 
-    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one. Where what requests take
-    /// is known it is the guarantee's dominant share: throughput × what a request takes of its dominant resource.
+    /// φ = throughput × service time (Quorum Sec. 3.2), in billionths of a slot, at least one. Where costs
+    /// are known, φ is the dominant share of the guarantee: throughput × cost on the dominant resource.
     pub(crate) fn due_weight(&self, class: ClassId) -> u64 {
         let Some(throughput) = self.spec(class).guarantee.throughput else { return 0 };
         let mean = if self.known.1 > 0 { self.known.0 / f64::from(self.known.1) } else { ASSUMED_SERVICE };
         let service = self.mean_costs[class].or(self.service_time(class)).unwrap_or(mean);
-        // 2⁵³ billionths are nine million slots; more classes than that fit into 64 bits.
+        // 2⁵³ billionths are nine million slots. The sum over all classes still fits into 64 bits.
         (throughput * service * 1e9).clamp(1.0, 9_007_199_254_740_992.0) as u64
     }
 }

@@ -1,4 +1,4 @@
-//! The state machine: what happens to a request from its arrival to its release.
+//! The state machine: handles a request from its arrival to its release.
 
 use crate::admission::{Admission, AdmissionView, Offer, Step};
 use crate::classify::Classes;
@@ -29,14 +29,15 @@ pub struct Engine {
     pub(crate) random: Random,
 }
 
-/// Compute time charged before anything is known of a class: an ordinary page.
+/// Compute time in seconds charged to a class before any of its requests was measured: that of an ordinary
+/// page.
 pub(crate) const ASSUMED_COMPUTE: f64 = 0.010;
 
 impl Engine {
-    /// Starts an engine at `now`. `seed` feeds its generator (power of two choices).
+    /// Starts an engine at `now`. `seed` feeds its random generator (power of two choices).
     ///
     /// # Errors
-    /// If the policy is not valid; see [`Policy::validate`].
+    /// If the policy is not valid. See [`Policy::validate`].
     pub fn new(now: Time, policy: Policy, seed: u64) -> Result<Engine, InvalidPolicy> {
         policy.validate()?;
         let classes = Classes::new(now, &policy);
@@ -61,8 +62,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Stage *classify*: the class of `key` under a template, made on first use. Ask again for every
-    /// request: an idle class may have made room for another since.
+    /// Stage *classify*: returns the class of `key` under a template and makes it on first use. Ask again
+    /// for every request: an idle class may have been removed to make room for another one.
     pub fn class(&mut self, now: Time, template: TemplateId, key: &[u8]) -> ClassId {
         let now = self.advance(now);
         let (class, made) = self.classes.intern(now, template, key);
@@ -76,7 +77,8 @@ impl Engine {
         class
     }
 
-    /// A request is at the door. A class that is not alive counts as the policy's last one.
+    /// Takes the arrival of a request. If its class is not alive, the request counts for the policy's last
+    /// class.
     pub fn arrive(&mut self, now: Time, arrival: Arrival) -> Verdict {
         let now = self.advance(now);
         let class = match self.classes.all.get(arrival.class) {
@@ -89,8 +91,8 @@ impl Engine {
         verdict.unwrap_or_else(|reason| Verdict::Shed(self.refuse(now, class, reason, owed)))
     }
 
-    /// Stages *admit* and *queue*: takes a request in, or says why not. `owed` says that it is within its class's
-    /// guarantee.
+    /// Stages *admit* and *queue*: accepts a request, or returns the reason for refusing it. `owed` says
+    /// that it is within the guarantee of its class.
     fn enter(&mut self, now: Time, class: ClassId, arrival: &Arrival, owed: bool) -> Result<Verdict, ShedReason> {
         let spec = self.classes.spec(class);
         let (guarantee, bounds) = (spec.guarantee, spec.queue);
@@ -115,7 +117,7 @@ impl Engine {
             let (admission, view, _) = self.admitting();
             admission.offered(&view, &offer)
         })?;
-        // Where credit decides, it does so at every release.
+        // A method based on credit decides at every release and therefore never takes this shortcut.
         let free = self.limit.resources().is_none() && self.classes[class].queue.sub_queues[sub_queue].len == 0 && {
             let next = self.scheduler.standing(now, &self.classes, class);
             let place = self.limit.standing((&self.classes, &self.nodes), (pool, sub_queue), class, next);
@@ -143,8 +145,9 @@ impl Engine {
         Ok(Verdict::Wait { ticket: self.tickets.ticket(index) })
     }
 
-    /// The client of a *waiting* request left, or the driver gave it up: its place is free at once.
-    /// False if the ticket does not wait (it was released or shed already, or is stale).
+    /// Removes a *waiting* request because its client left or the driver gave it up. Its slot in the queue
+    /// is free at once. Returns false if the ticket does not wait (it was released or shed already, or is
+    /// stale).
     pub fn cancel(&mut self, now: Time, ticket: Ticket) -> bool {
         let now = self.advance(now);
         let Some(index) = self.tickets.find(ticket, State::Waiting) else { return false };
@@ -153,15 +156,15 @@ impl Engine {
         true
     }
 
-    /// Was a request in flight released as surplus, beyond what its class is owed? `None` if the ticket is not in
-    /// flight.
+    /// Whether a request in flight was released as surplus, beyond the guarantee of its class. `None` if the
+    /// ticket is not in flight.
     #[must_use]
     pub fn is_surplus(&self, ticket: Ticket) -> Option<bool> {
         let index = self.tickets.find(ticket, State::Inside)?;
         Some(self.tickets[index].standing == Standing::Surplus)
     }
 
-    /// Something became known about a node.
+    /// Reports an event of a node.
     pub fn node(&mut self, now: Time, event: NodeEvent) {
         self.advance(now);
         if self.nodes.event(event) {
@@ -169,7 +172,7 @@ impl Engine {
         }
     }
 
-    /// The next thing to do, or `None`. Runs *control* when it is due.
+    /// Returns the next thing to do, or `None`. Runs *control* when it is due.
     pub fn poll(&mut self, now: Time) -> Option<Action> {
         let now = self.advance(now);
         self.control(now);
@@ -196,7 +199,8 @@ impl Engine {
         if let Some(index) = self.too_large() {
             return Some(self.turn_away(now, index, ShedReason::TooLarge));
         }
-        // Whoever is put back is passed over once: the round after the next request is handled as it is.
+        // A request that is put back is passed over once. After a full round the next request is handled
+        // without putting it back.
         let mut passed = self.queues.waiting;
         while self.queues.waiting > 0 {
             let (class, sub_queue) = self.next()?;
@@ -221,8 +225,8 @@ impl Engine {
         None
     }
 
-    /// When [`Engine::poll`] must be called next even if nothing else happens: the next drop, the next
-    /// step of control, the next return of an ejected node.
+    /// The latest time for the next call of [`Engine::poll`], even if nothing else happens: the next drop,
+    /// the next step of control, or the next return of an ejected node.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);
@@ -237,13 +241,13 @@ impl Engine {
         &self.policy
     }
 
-    /// Time never runs backwards in here.
+    /// Sets the engine's clock to the later of `now` and the latest time seen, and returns it.
     pub(crate) fn advance(&mut self, now: Time) -> Time {
         self.now = self.now.max(now);
         self.now
     }
 
-    /// What a request of the class takes, and its sub_queue.
+    /// The cost of a request of the class, and its sub-queue.
     fn demanded(&self, class: ClassId, demand: Option<Demand>) -> (Demand, usize) {
         if self.policy.costs() == Costs::Unknown {
             return (Demand::default(), 0);
@@ -253,26 +257,26 @@ impl Engine {
         (demand, self.policy.sub_queue_of(demand))
     }
 
-    /// Classes whose buckets have filled up to a token claim their guarantee from now on.
+    /// Updates classes with buckets that have filled up to a token: they now claim their guarantee.
     fn promote(&mut self, now: Time) {
         while let Some(class) = self.scheduler.promoted(now) {
             self.rank(class);
         }
     }
 
-    /// Is a request refused at this step?
+    /// Refuses a request if admission does so at this step.
     #[inline]
     fn decide(&mut self, offer: &Offer, standing: Standing, step: Step) -> Result<(), ShedReason> {
         let (admission, view, random) = self.admitting();
         admission.decide(&view, offer, standing, step, random).map_or(Ok(()), Err)
     }
 
-    /// Takes a request in; it is in no queue yet.
+    /// Creates the entry of an accepted request. It is in no queue yet.
     fn accept(&mut self, now: Time, class: ClassId, arrival: &Arrival, (demand, sub_queue): (Demand, usize)) -> u32 {
         if self.policy.is_priced() {
             self.classes.takes(class, f64::from(demand.dominant()) / 1e9);
             let (due, weight) = (self.classes.due_weight(class), self.classes[class].weight);
-            // Within 2 % it is as good as it was.
+            // A change within 2 % of the weight is ignored.
             if due.abs_diff(weight) > weight / 50 {
                 self.reweigh(class);
             }
@@ -297,7 +301,8 @@ impl Engine {
         index
     }
 
-    /// Takes a waiting request out of its queue. True if it was the head: then its class must be ranked anew.
+    /// Takes a waiting request out of its queue. Returns true if it was the head: then its class must be
+    /// ranked again.
     pub(crate) fn dequeue(&mut self, index: u32) -> bool {
         let class = self.tickets[index].class;
         let bounds = self.bounds(class);
@@ -305,7 +310,7 @@ impl Engine {
         self.queues.unlink(&mut self.tickets, queue, index, bounds)
     }
 
-    /// A waiting request is gone.
+    /// Forgets a waiting request.
     pub(crate) fn forget(&mut self, index: u32) {
         let class = self.tickets[index].class;
         if self.dequeue(index) {
@@ -317,21 +322,21 @@ impl Engine {
         }
     }
 
-    /// What the queues need to know of a class.
+    /// The facts about a class that the queues need.
     pub(crate) fn bounds(&self, class: ClassId) -> Bounds {
         Bounds { pool: self.classes[class].pool, queue: self.classes.spec(class).queue }
     }
 
-    /// When a waiting request is dropped, and why.
+    /// The time at which a waiting request is dropped, and the reason.
     pub(crate) fn drop_at(&mut self, now: Time, index: u32) -> (Time, ShedReason) {
         let Entry { class, arrived, .. } = self.tickets[index];
         self.classes.roll(now, class);
         let (last, reason) = self.admission.deadline(&self.classes, class, arrived);
-        // Exactly on time is still in time.
+        // A request exactly at its deadline is still in time.
         (last + Duration::from_nanos(1), reason)
     }
 
-    /// Admission, and what it sees.
+    /// Admission and its view of the engine.
     #[inline]
     pub(crate) fn admitting(&mut self) -> (&mut Admission, AdmissionView<'_>, &mut Random) {
         let Engine { now, policy, classes, tickets, queues, nodes, admission, limit, random, .. } = self;
@@ -339,21 +344,21 @@ impl Engine {
         (admission, view, random)
     }
 
-    /// The scheduler, and what it sees.
+    /// The scheduler and its view of the engine.
     #[inline]
     pub(crate) fn scheduling(&mut self) -> (&mut Scheduler, SchedulerView<'_>) {
         let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, .. } = self;
         (scheduler, SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit })
     }
 
-    /// Load control, and what it sees.
+    /// Load control and its view of the engine.
     #[inline]
     pub(crate) fn limiting(&mut self) -> (&mut Limit, LimitView<'_>) {
         let Engine { now, classes, nodes, limit, scheduler, .. } = self;
         (limit, LimitView { now: *now, classes, nodes, scheduler })
     }
 
-    /// Runs what is due at `now`.
+    /// Runs the control steps that are due at `now`.
     fn control(&mut self, now: Time) {
         if self.nodes.readmit(now) {
             self.nodes_changed();
@@ -365,7 +370,7 @@ impl Engine {
         }
     }
 
-    /// The set of usable nodes is another.
+    /// Updates all stages after the set of usable nodes has changed.
     pub(crate) fn nodes_changed(&mut self) {
         self.nodes.rebalance();
         let (limit, mut view) = self.limiting();

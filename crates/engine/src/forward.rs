@@ -1,9 +1,9 @@
-//! Stage *forward*, the engine's part: slots are given back, and failures are tried again.
+//! Stage *forward*, the engine's part: returns slots and retries failures.
 //!
-//! Bytes are the driver's business. Here the slot is kept and given back, exactly once, at the node's
-//! last byte, a failure, a reset or an upgrade; and a failed attempt may be repeated on another node
-//! within the class's retry budget, keeping its slot. The budget is a token bucket as Linkerd's: each
-//! first attempt adds `ratio`, time adds `min_per_second`, a retry takes one.
+//! The driver handles the bytes. The engine keeps the slot and returns it exactly once: at the node's last
+//! byte, a failure, a reset or an upgrade. A failed attempt may be repeated on another node within the
+//! class's retry budget, and it keeps its slot. The budget is a token bucket as in Linkerd: each first
+//! attempt adds `ratio`, time adds `min_per_second`, and a retry takes one token.
 
 use crate::dispatch::Wanted;
 use crate::engine::Engine;
@@ -12,13 +12,13 @@ use crate::policy::RetryBudget;
 use crate::request::NodeId;
 use crate::time::Time;
 
-/// Seconds for which unused budget is remembered: Linkerd's ten.
+/// Seconds for which unused budget is kept: ten, as in Linkerd.
 const TTL: f64 = 10.0;
-/// Most tokens that first attempts may save up: a burst of a hundred failures is retried at once, a
-/// thousand is an outage in which retries only add load.
+/// Maximum number of tokens saved by first attempts. A burst of a hundred failures is retried at once. A
+/// thousand failures are an outage, in which retries only add load.
 const MOST_SAVED: f64 = 100.0;
 
-/// Tokens of one class.
+/// Retry tokens of one class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RetryTokens {
     saved: f64,
@@ -28,22 +28,22 @@ pub(crate) struct RetryTokens {
 
 impl RetryTokens {
     pub(crate) fn new(now: Time) -> RetryTokens {
-        // Full at first: the next look cuts it down to what time may save up.
+        // Infinite at first: the next call of `take` reduces it to the maximum that time may save up.
         RetryTokens { saved: 0.0, timed: f64::INFINITY, at: now }
     }
 
-    /// A first attempt.
+    /// Adds the tokens of a first attempt.
     pub(crate) fn deposit(&mut self, budget: &RetryBudget) {
         self.saved = (self.saved + budget.ratio).min(MOST_SAVED);
     }
 
-    /// May one more attempt be made? Takes its token.
+    /// Takes a token for one more attempt and returns whether there was one.
     fn take(&mut self, now: Time, budget: &RetryBudget) -> bool {
         let passed = now.since(self.at).as_secs_f64();
         self.at = now;
         self.timed = (self.timed + passed * budget.min_per_second).min(TTL * budget.min_per_second);
         let tokens = if self.timed >= 1.0 { &mut self.timed } else { &mut self.saved };
-        // A hair of slack: five additions of 0.2 are a whole token.
+        // The tolerance makes five additions of 0.2 a whole token.
         let enough = *tokens >= 1.0 - 1e-9;
         if enough {
             *tokens = (*tokens - 1.0).max(0.0);
@@ -71,7 +71,7 @@ impl Engine {
         }
         let kept = Some(self.limit.group_of(window));
         let content = self.classes.spec(class).content;
-        // What the first attempt had in flight the second may have.
+        // The retry may use the capacity that the first attempt had in flight.
         self.nodes.leaves(node, content);
         self.limit.lets_go(&self.nodes, node, demand);
         self.tickets[index].node = NodeId::NONE;
@@ -88,7 +88,7 @@ impl Engine {
             self.classes[class].observed.counts.retried += 1;
             let entry = &self.tickets[index];
             let used = if priced { entry.charged } else { now.since(released).as_secs_f64() };
-            // The first attempt used its slot; the charge now stands for the second.
+            // The first attempt used its slot. From here on the charge is for the second attempt.
             if entry.fair {
                 self.scheduler.settled(&self.classes, class, 0.0, used);
             }
@@ -111,12 +111,13 @@ impl Engine {
         }
     }
 
-    /// Gives the slot back and forgets the request.
+    /// Returns the slot and forgets the request.
     pub(crate) fn leave(&mut self, now: Time, index: u32) {
         let entry = &self.tickets[index];
         let (class, node, charged, fair) = (entry.class, entry.node, entry.charged, entry.fair);
         let demand = self.policy.managed(entry.demand);
-        // What the page table says it takes it has taken, however long it was inside.
+        // With known costs, the request is charged its cost from the page table, however long it was in
+        // flight.
         let priced = self.policy.is_priced();
         let used = if priced { charged } else { now.since(entry.released).as_secs_f64() };
         let slot = entry.slot(demand);

@@ -1,18 +1,18 @@
 //! Indexed binary heaps: the one data structure behind every O(log n) choice of the engine.
 //!
-//! Items are small integers (classes, nodes). Each is in at most one heap of a [`Heaps`] at a time, so
-//! the heaps share one position table: a hundred pools with a hundred thousand classes cost no more
-//! than one pool. A key may be changed or an item removed wherever it stands.
+//! Items are small integers (classes, nodes). Each item is in at most one heap of a [`Heaps`] at a time, so
+//! all heaps share one position table: a hundred pools with a hundred thousand classes need no more memory
+//! than one pool. A key can be changed and an item can be removed wherever it stands.
 //!
-//! Equal keys fall back to the item's number, so that the order is total and the same in every run. Keys must
+//! Equal keys are ordered by item number, so that the order is total and the same in every run. Keys must
 //! not be NaN.
 
 use crate::index::{Id, Table};
 
-/// Where an item stands: nowhere.
+/// Position of an item that is in no heap.
 const ABSENT: u32 = u32::MAX;
 
-/// A family of min-heaps over the items of one id, each item in at most one of them.
+/// A family of min-heaps over the items of one id type. Each item is in at most one of them.
 #[derive(Clone, Debug)]
 pub(crate) struct Heaps<K, I = u32> {
     heaps: Vec<Vec<(K, I)>>,
@@ -20,7 +20,7 @@ pub(crate) struct Heaps<K, I = u32> {
 }
 
 impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
-    /// `heaps` empty heaps with room for items below `items`.
+    /// Creates `heaps` empty heaps with room for items below `items`.
     pub(crate) fn new(heaps: usize, items: usize) -> Heaps<K, I> {
         Heaps { heaps: (0..heaps).map(|_| Vec::new()).collect(), at: Table::filled(items, ABSENT) }
     }
@@ -38,27 +38,28 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         self.heaps[heap].first().copied()
     }
 
-    /// The heaps that are not empty, each with its smallest key and that key's item.
+    /// The non-empty heaps, each with its smallest key and that key's item.
     #[inline]
     pub(crate) fn tops(&self) -> impl Iterator<Item = (usize, &(K, I))> + '_ {
         self.heaps.iter().enumerate().filter_map(|(heap, slots)| Some((heap, slots.first()?)))
     }
 
-    /// Is `item` in a heap?
+    /// Whether `item` is in a heap.
     #[inline]
     pub(crate) fn contains(&self, item: I) -> bool {
         self.at[item] != ABSENT
     }
 
-    /// All of `heap`, in no particular order.
+    /// All items of `heap` with their keys, in no particular order.
     pub(crate) fn items(&self, heap: usize) -> &[(K, I)] {
         &self.heaps[heap]
     }
 
-    /// The first `N` of `heap`, in order.
+    /// The first `N` items of `heap`, in order.
     pub(crate) fn first<const N: usize>(&self, heap: usize) -> impl Iterator<Item = (K, I)> + '_ {
         let slots = &self.heaps[heap];
-        // Places whose parents have been given out: each step takes one out and puts two in, the last needs none.
+        // Positions with parents that have been returned. Each step takes one out and puts two in. The last
+        // step needs none.
         let mut open = [0; N];
         let mut count = usize::from(!slots.is_empty()).min(N);
         (0..N).map_while(move |_| {
@@ -76,8 +77,8 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         })
     }
 
-    /// The least of `heap` of which `fits` holds. Looks behind an item only if it does not fit: one step for each that
-    /// is passed over.
+    /// The item of `heap` with the smallest key that `fits` accepts. Looks below an item only if it does not
+    /// fit: one step for each item that is passed over.
     pub(crate) fn first_where(&self, heap: usize, mut fits: impl FnMut(I) -> bool) -> Option<&(K, I)> {
         let slots = &self.heaps[heap];
         let top = slots.first()?;
@@ -91,7 +92,7 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         best
     }
 
-    /// Puts `item` into `heap` with `key`, or changes its key if it is there.
+    /// Puts `item` into `heap` with `key`, or changes its key if it is already there.
     pub(crate) fn set(&mut self, heap: usize, item: I, key: K) {
         let at = self.at[item];
         let slots = &mut self.heaps[heap];
@@ -113,7 +114,7 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
         }
     }
 
-    /// Takes `item` out of `heap` if it is there.
+    /// Removes `item` from `heap` if it is there.
     #[inline]
     pub(crate) fn remove(&mut self, heap: usize, item: I) {
         if self.contains(item) {
@@ -136,7 +137,8 @@ impl<K: Copy + PartialOrd, I: Id> Heaps<K, I> {
     }
 }
 
-/// Finds the least that fits from `place` down, if it is less than `best`. As deep as the heap is high.
+/// Finds the smallest fitting item at or below `place`, if it is smaller than `best`. The recursion is as
+/// deep as the heap is high.
 fn search<'a, K: Copy + PartialOrd, I: Id>(
     slots: &'a [(K, I)],
     place: usize,
@@ -155,7 +157,7 @@ fn search<'a, K: Copy + PartialOrd, I: Id>(
     search(slots, 2 * place + 2, fits, best);
 }
 
-/// Moves what stands at `hole` towards the root until nothing greater is above it.
+/// Moves the item at `hole` towards the root until its parent is not greater.
 fn up<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize) {
     let slot = slots[hole];
     while hole > 0 {
@@ -172,7 +174,7 @@ fn up<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u
     places[slot.1] = hole as u32;
 }
 
-/// Moves what stands at `hole` away from the root until nothing smaller is below it.
+/// Moves the item at `hole` away from the root until no child is smaller.
 fn down<K: Copy + PartialOrd, I: Id>(slots: &mut [(K, I)], places: &mut Table<I, u32>, mut hole: usize) {
     let slot = slots[hole];
     loop {
@@ -200,7 +202,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    /// Random operations against a sorted map; positions stay right.
+    /// Compares random operations with a sorted map and checks that positions stay right.
     #[test]
     fn agrees_with_a_sorted_map() {
         let mut random = crate::random::Random::new(7);

@@ -1,15 +1,16 @@
-//! Typed indices: a table is indexed by the id of what its rows are about, and by nothing else.
+//! Typed indices: a table can only be indexed by the id type of its rows.
 //!
-//! Every id is a `u32`. A class's number cannot be used where a node's is meant, and `as usize` stands in one place.
+//! Every id is a `u32`. The number of a class cannot be used as the number of a node, and `as usize` is
+//! written in one place.
 
 use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut, Index, IndexMut};
 
 use crate::request::{ClassId, NodeId};
 
-/// A number that stands for something.
+/// A number that identifies a row of a table.
 pub(crate) trait Id: Copy + PartialOrd + core::fmt::Debug {
-    /// Its row in a table.
+    /// Its row number.
     fn row(self) -> usize;
     /// The id of a row.
     fn of(row: usize) -> Self;
@@ -26,7 +27,7 @@ impl Id for u32 {
     }
 }
 
-/// Makes a `u32` newtype an id.
+/// Makes a `u32` newtype an [`Id`].
 macro_rules! id {
     ($id:ident) => {
         impl Id for $id {
@@ -42,7 +43,7 @@ macro_rules! id {
     };
 }
 
-/// A machine: index into the machines of all nodes.
+/// A machine: an index into the list of machines of all nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MachineId(pub(crate) u32);
 
@@ -70,7 +71,7 @@ impl NodeId {
     pub(crate) const NONE: NodeId = NodeId(u32::MAX);
 }
 
-/// Rows by their ids.
+/// A list of rows that is indexed by their ids.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<I, T> {
     rows: Vec<T>,
@@ -98,7 +99,7 @@ impl<I: Id, T> Table<I, T> {
         self.rows.iter().enumerate().map(|(row, value)| (I::of(row), value))
     }
 
-    /// The same, to change.
+    /// All rows with their ids, in order and mutable.
     pub(crate) fn pairs_mut(&mut self) -> impl Iterator<Item = (I, &mut T)> {
         self.rows.iter_mut().enumerate().map(|(row, value)| (I::of(row), value))
     }
@@ -108,26 +109,26 @@ impl<I: Id, T> Table<I, T> {
         self.rows.get(id.row())
     }
 
-    /// The row of an id, if there is one.
+    /// The row of an id, mutable, if there is one.
     pub(crate) fn get_mut(&mut self, id: I) -> Option<&mut T> {
         self.rows.get_mut(id.row())
     }
 }
 
 impl<I: Id, T: Clone> Table<I, T> {
-    /// So many equal rows.
+    /// A table with `rows` equal rows.
     pub(crate) fn filled(rows: usize, row: T) -> Table<I, T> {
         Table { rows: vec![row; rows], ids: PhantomData }
     }
 
-    /// Has at least so many rows from now on.
+    /// Extends the table to at least `rows` rows.
     pub(crate) fn grow(&mut self, rows: usize, row: T) {
         if self.rows.len() < rows {
             self.rows.resize(rows, row);
         }
     }
 
-    /// Sets a row. Rows between the last one and it are made equal to it.
+    /// Sets a row. If the table is too short, the rows before it are filled with the same value.
     pub(crate) fn put(&mut self, id: I, row: T) {
         if self.rows.len() <= id.row() {
             self.rows.resize(id.row() + 1, row.clone());

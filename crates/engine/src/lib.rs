@@ -1,24 +1,24 @@
 //! The sans-IO engine of Weirgate.
 //!
 //! A request passes seven stages: *classify → admit → queue → release → dispatch → forward →
-//! observe*, and *control* runs on a timer. This crate decides; it does not act. It has no clock, no
-//! entropy, no I/O, no async, no serialisation and no logging: a driver (the gateway, the simulator, a
-//! fuzzer) tells it what happened and when, and does what it says.
+//! observe*. A timer runs *control*. This crate decides and does not act. It has no clock, no entropy,
+//! no I/O, no async, no serialisation and no logging. A driver (the gateway, the simulator, a fuzzer)
+//! reports every event with its time and carries out the engine's decisions.
 //!
 //! # Order of calls
-//! 1. [`Engine::arrive`] for every request head. The answer releases it, lets it wait, or sheds it.
+//! 1. Call [`Engine::arrive`] for every request head. The answer releases, queues or sheds it.
 //! 2. After *every* call that may free something ([`Engine::arrive`], [`Engine::cancel`],
 //!    [`Engine::observe`], [`Engine::node`], [`Engine::reconfigure`]) call [`Engine::poll`] until it
-//!    returns `None`, and do what it says.
-//! 3. Call [`Engine::poll`] also when [`Engine::next_timeout`] has come.
-//! 4. For a released request report [`Outcome::FirstByte`] (optional) and exactly one of the others.
-//!    A client that leaves while waiting is a [`Engine::cancel`]; one that leaves later is an
-//!    [`Outcome::Reset`].
+//!    returns `None`, and carry out each action.
+//! 3. Call [`Engine::poll`] also at [`Engine::next_timeout`].
+//! 4. For a released request report [`Outcome::FirstByte`] (optional) and exactly one other outcome.
+//!    If the client leaves while its request waits, call [`Engine::cancel`]. If it leaves later,
+//!    report [`Outcome::Reset`].
 //!
-//! Times must not run backwards; one that does counts as the latest time seen.
+//! Times must not run backwards. A time before the latest one seen counts as the latest one.
 //!
 //! # A driver
-//! One node serves one class, two requests at a time; three arrive at once, and each takes 10 ms.
+//! One node serves one class, two requests at a time. Three arrive at once, and each takes 10 ms.
 //! ```
 //! use core::time::Duration;
 //! use weirgate_engine::{Action, Arrival, ClassId, Engine, Outcome, Time, Verdict};
@@ -71,8 +71,8 @@
 //!
 //! # Seams
 //! [`Engine`] calls four seams in the order of the stages: `admission`, `limit` (load control), `scheduler`
-//! (precedence) and `dispatch`. Each is an enum of state, and each method is one file that owns what it keeps of
-//! classes and requests. `docs/adding-a-discipline.md` says what a new method touches.
+//! (precedence) and `dispatch`. Each seam is an enum of state. Each method is one file that owns its state of
+//! classes and requests. `docs/adding-a-discipline.md` lists the changes that a new method needs.
 
 mod admission;
 mod classify;

@@ -1,18 +1,19 @@
-//! Stage *queue*: where a request waits.
+//! Stage *queue*: the waiting requests.
 //!
-//! One first-in-first-out queue per class, a doubly linked list through the ticket slab, so that a
-//! client that leaves frees its place at once wherever it stands: O(1) to enqueue, dequeue, cancel.
-//! Bounds per class, per source inside a class, and over all queues.
+//! Each class has one first-in-first-out queue, a doubly linked list through the ticket slab. A request that
+//! its client cancels frees its slot at once, wherever it stands. Enqueue, dequeue and cancel are O(1).
+//! Bounds apply per class, per source within a class, and over all queues.
 //!
-//! The head of a queue is its oldest request, but for those that were put back; these have their own places in a heap
-//! of longest waits.
+//! The head of a queue is its oldest request, except for requests that were put back. Those are also kept in
+//! a heap, ordered by the end of their maximum wait.
 //!
-//! Where a discipline knows what requests take (see `demand`), a class's queue has a *sub-queue* for each resource,
-//! after the tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n resources make m·n queues):
-//! who waits for the disk does not stand behind who waits for the processor. Everywhere else there is one.
+//! Where a discipline knows the costs of requests (see `demand`), the queue of a class has a *sub-queue* for
+//! each resource, chosen by the tendency of the request, as in mQoS (Feng and Lin, Sec. 3.2: m classes and n
+//! resources make m·n queues). A request that waits for the disk does not stand behind one that waits for
+//! the processor. All other disciplines have one sub-queue.
 //!
-//! Methods that look at tags see the queues of a pool as one (SEDA's queue of a stage): how many wait there, with
-//! which tag.
+//! Methods that use SEDA priorities see the queues of a pool as one (SEDA's queue of a stage): the number of
+//! waiting requests per priority.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -29,11 +30,11 @@ use crate::time::Time;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
     pub(crate) sub_queues: [SubQueue; RESOURCES],
-    /// Of all sub-queues together.
+    /// Length of all sub-queues together.
     pub(crate) len: u32,
 }
 
-/// Requests that wait one behind the other.
+/// A linked list of waiting requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SubQueue {
     pub(crate) head: u32,
@@ -45,14 +46,15 @@ impl Queue {
     pub(crate) const EMPTY: Queue =
         Queue { sub_queues: [SubQueue { head: NONE, tail: NONE, len: 0 }; RESOURCES], len: 0 };
 
-    /// The head that has waited longest, or [`NONE`]. One that was put back has a late number and an early arrival.
+    /// The head that has waited longest, or [`NONE`]. Compares arrival times, because a request that was put
+    /// back has a late sequence number and an early arrival.
     pub(crate) fn oldest(&self, tickets: &Tickets) -> u32 {
         let heads = self.sub_queues.iter().map(|sub| sub.head).filter(|head| *head != NONE);
         heads.min_by_key(|head| tickets[*head].arrived).unwrap_or(NONE)
     }
 }
 
-/// What all queues share.
+/// State shared by all queues.
 #[derive(Clone, Debug)]
 pub(crate) struct Queues {
     /// Requests waiting in all queues.
@@ -60,19 +62,19 @@ pub(crate) struct Queues {
     max_waiting: u32,
     /// Requests waiting per class and source, kept only for classes that bound it.
     flows: HashMap<(ClassId, u64), u32, BuildHasherDefault<FlowHasher>>,
-    /// Sub-queues of every class's queue.
+    /// Number of sub-queues in every class's queue.
     pub(crate) sub_queues: usize,
     /// Waiting classes by the instant at which their head is dropped.
     pub(crate) expiry: Heaps<Time, ClassId>,
     /// Requests that stand behind younger ones, by the instant at which they have waited too long.
     behind: Heaps<Time>,
-    /// Requests waiting per pool and tag.
+    /// Requests waiting per pool and SEDA priority.
     tagged: Vec<u32>,
-    /// Tags, at least one.
+    /// Number of SEDA priorities, at least one.
     tags: usize,
 }
 
-/// What the queues need to know of a class.
+/// The facts about a class that the queues need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) pool: usize,
@@ -80,7 +82,7 @@ pub(crate) struct Bounds {
 }
 
 impl Queues {
-    /// `pools` and `classes` say how many there are.
+    /// Creates empty queues for `pools` pools and `classes` classes.
     pub(crate) fn new(policy: &Policy, pools: usize, classes: usize) -> Queues {
         let tags = policy.discipline.tags.len().max(1);
         let (max_waiting, sub_queues, expiry) = (policy.max_waiting, policy.sub_queues(), Heaps::new(1, classes));
@@ -88,12 +90,12 @@ impl Queues {
         Queues { waiting: 0, max_waiting, flows, sub_queues, expiry, behind, tagged, tags }
     }
 
-    /// The request that stands behind younger ones and is to be dropped first, and when.
+    /// Of the requests that stand behind younger ones, the first to be dropped, and its time.
     pub(crate) fn first_behind(&self) -> Option<(Time, u32)> {
         self.behind.peek(0)
     }
 
-    /// How many wait in a pool with each tag.
+    /// Number of requests waiting in a pool, per SEDA priority.
     pub(crate) fn tagged(&self, pool: usize) -> &[u32] {
         &self.tagged[pool * self.tags..][..self.tags]
     }
@@ -102,7 +104,7 @@ impl Queues {
         &mut self.tagged[pool * self.tags + code as usize]
     }
 
-    /// Is there a place for one more of this class and source?
+    /// Refuses a request if its class, its source or the total of all queues is full.
     pub(crate) fn room(&self, class: ClassId, flow: u64, queue: &Queue, bounds: QueueBounds) -> Result<(), ShedReason> {
         if queue.len >= bounds.max_waiting {
             return Err(ShedReason::QueueFull);
@@ -116,7 +118,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Appends a ticket to its sub-queue. True if it is that one's new head.
+    /// Appends a ticket to its sub-queue. Returns true if it becomes the head.
     pub(crate) fn push(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
         queue.len += 1;
         let queue = &mut queue.sub_queues[usize::from(tickets[index].sub_queue)];
@@ -126,7 +128,7 @@ impl Queues {
         if queue.tail != NONE {
             let (tail, arrived) = (queue.tail, tickets[index].arrived);
             if self.behind.contains(tail) || tickets[tail].arrived > arrived {
-                // Exactly on time is still in time.
+                // A request exactly at its deadline is still in time.
                 self.behind.set(0, index, arrived + bounds.queue.max_wait + Duration::from_nanos(1));
             }
         }
@@ -145,7 +147,7 @@ impl Queues {
         queue.head == index
     }
 
-    /// Takes a ticket out, wherever it stands. True if it was the head of its sub-queue.
+    /// Removes a ticket, wherever it stands. Returns true if it was the head of its sub-queue.
     pub(crate) fn unlink(&mut self, tickets: &mut Tickets, queue: &mut Queue, index: u32, bounds: Bounds) -> bool {
         queue.len -= 1;
         let queue = &mut queue.sub_queues[usize::from(tickets[index].sub_queue)];
@@ -178,18 +180,18 @@ impl Queues {
     }
 }
 
-/// Does the bound per source ever bind? If not, nobody counts.
+/// Whether the bound per source can ever bind. If not, sources are not counted.
 fn bounded(bounds: QueueBounds) -> bool {
     bounds.max_waiting_per_flow < bounds.max_waiting
 }
 
-/// Sources arrive as keyed hashes ([`crate::Arrival::flow`]), so mixing in the class is enough: who
-/// does not know the driver's key cannot aim at one bucket.
+/// Hasher for sources. They arrive as keyed hashes ([`crate::Arrival::flow`]), so mixing in the class is
+/// enough: without the driver's key an attacker cannot aim at one bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowHasher(u64);
 
 impl Hasher for FlowHasher {
-    /// High bits mixed into low ones: the table uses both ends.
+    /// Mixes high bits into low ones, because the table uses both ends.
     fn finish(&self) -> u64 {
         let mixed = (self.0 ^ (self.0 >> 32)).wrapping_mul(0x94D0_49BB_1331_11EB);
         mixed ^ (mixed >> 29)

@@ -1,8 +1,8 @@
-//! The engine's own generator: seeded by the driver, so that a run can be repeated.
+//! The engine's own random generator, seeded by the driver so that a run can be repeated.
 //!
-//! SplitMix64 (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014):
-//! one addition and three multiplications, passes BigCrush, any seed is good. It chooses nodes; it
-//! protects nothing.
+//! SplitMix64 (Steele, Lea, Flood: *Fast Splittable Pseudorandom Number Generators*, OOPSLA 2014): one
+//! addition and three multiplications. It passes BigCrush, and any seed is good. It chooses nodes and is not
+//! used for security.
 
 /// A deterministic stream of 64-bit numbers.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
 
-    /// A number from 0 to 1, 1 excluded.
+    /// A number from 0 to 1, excluding 1.
     pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! Stage *release*, the engine's part: asks the scheduler whose turn it is, and does it.
+//! Stage *release*, the engine's part: asks the scheduler for the next request and releases it.
 
 use crate::admission::Offer;
 use crate::dispatch::Wanted;
@@ -9,12 +9,12 @@ use crate::ticket::{NONE, State};
 use crate::time::Time;
 
 impl Engine {
-    /// Stage *release*: the head of a class's queue goes inside.
+    /// Stage *release*: releases a waiting request to a node.
     pub(crate) fn release(&mut self, now: Time, index: u32) -> Action {
         let entry = &self.tickets[index];
         let fair = self.scheduler.charges(entry.class, usize::from(entry.sub_queue));
         self.tickets[index].fair = fair;
-        // The release ranks its class anew.
+        // `send` ranks the class again.
         self.dequeue(index);
         let node = self.send(now, index);
         let entry = &self.tickets[index];
@@ -22,7 +22,7 @@ impl Engine {
         Action::Release { ticket: self.tickets.ticket(index), tag: entry.tag, node, waited }
     }
 
-    /// Stage *release*: puts an accepted request inside. The pool has room.
+    /// Stage *release*: sends an accepted request to a node. The pool has room.
     pub(crate) fn send(&mut self, now: Time, index: u32) -> NodeId {
         let class = self.tickets[index].class;
         let pool = self.classes[class].pool;
@@ -58,20 +58,21 @@ impl Engine {
         node
     }
 
-    /// The class and sub-queue whose head is next.
+    /// The class and sub-queue of the next request.
     pub(crate) fn next(&mut self) -> Option<(ClassId, usize)> {
         let (scheduler, mut view) = self.scheduling();
         scheduler.next(&mut view)
     }
 
-    /// The code with which the request whose turn it is is put back, if it is.
+    /// The SEDA priority with which the next request is put back, if it is put back.
     pub(crate) fn puts_back(&mut self, index: u32) -> Option<u32> {
         let Engine { now, policy, classes, tickets, queues, nodes, limit, scheduler, random, .. } = self;
         let view = SchedulerView { now: *now, policy, classes, tickets, queues, nodes, limit };
         scheduler.puts_back(&view, index, random)
     }
 
-    /// Puts a request, the head of its class's queue, back at the end. It may be refused there: the answer says so.
+    /// Puts the head of its class's queue back at the end. Admission may refuse it there. Then the refusal
+    /// is returned.
     pub(crate) fn put_back(&mut self, now: Time, index: u32, code: u32) -> Option<Action> {
         let class = self.tickets[index].class;
         let sub_queue = usize::from(self.tickets[index].sub_queue);
@@ -90,25 +91,25 @@ impl Engine {
         None
     }
 
-    /// A waiting request that fits none of the nodes that are left: it would keep back all behind it until its node
+    /// A waiting request that fits no remaining node. It would block all requests behind it until its node
     /// returns.
     pub(crate) fn too_large(&mut self) -> Option<u32> {
         let resources = self.limit.resources_mut()?;
         let from = resources.unseen?;
         let mut entries = self.tickets.entries.iter().skip(from);
         let found = entries.position(|entry| {
-            // Free places have classes that may be gone.
+            // Free entries may name a class that no longer exists.
             entry.state == State::Waiting && {
                 let pool = self.classes[entry.class].pool;
                 resources.is_too_large(pool, self.policy.managed(entry.demand))
             }
         });
-        // Arrivals from now on were looked at then.
+        // Later arrivals are checked on arrival.
         resources.unseen = found.map(|found| from + found + 1);
         found.map(|found| (from + found) as u32)
     }
 
-    /// Brings a class's place in the scheduler and in expiry up to date.
+    /// Updates the position of a class in the scheduler and in the expiry heap.
     pub(crate) fn rank(&mut self, class: ClassId) {
         let state = &self.classes[class];
         let pool = state.pool;
@@ -133,13 +134,13 @@ impl Engine {
         self.queues.expiry.set(0, class, due);
     }
 
-    /// A class has nothing waiting or in flight any more.
+    /// Marks a class idle that has no request waiting or in flight.
     pub(crate) fn retire(&mut self, class: ClassId) {
         self.scheduler.idle(&self.classes, class);
         self.classes.enter_idle(class);
     }
 
-    /// A class's service time or the others' became known: its weight may be another.
+    /// Updates the weight of a class after a service time became known, its own or another's.
     pub(crate) fn reweigh(&mut self, class: ClassId) {
         let due = self.classes.due_weight(class);
         let old = self.classes.change_weight(class, due);

@@ -1,4 +1,4 @@
-//! The words that pass between a driver and the engine about one request.
+//! The messages about one request between a driver and the engine.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,8 +6,8 @@ use core::time::Duration;
 use crate::demand::Demand;
 use crate::time::Time;
 
-/// A live class: below `policy.classes.len()` the class of that index, above it an overflow class or
-/// one made from a template by [`crate::Engine::class`].
+/// A live class. An id below `policy.classes.len()` is the class of that index. A larger id is an overflow
+/// class or a class made from a template by [`crate::Engine::class`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassId(pub u32);
 
@@ -26,20 +26,22 @@ pub struct Ticket {
     pub(crate) generation: u32,
 }
 
-/// A request at the door.
+/// A request that arrives.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arrival {
     /// Its class.
     pub class: ClassId,
-    /// Whom it comes from, as a keyed hash (the engine trusts it to be spread evenly).
+    /// The source of the request, as a keyed hash. The engine relies on an even spread.
     pub flow: u64,
-    /// What it takes of a node, as the page table says; `None` if its route is not there: then it counts as its class's
-    /// [`crate::Class::demand`]. Of no account in a policy without [`crate::Policy::resources`].
+    /// Its cost on a node, from the page table. `None` if the table does not list its route: then it counts
+    /// as the [`crate::Class::demand`] of its class. Ignored unless the policy has
+    /// [`crate::Policy::resources`].
     pub demand: Option<Demand>,
-    /// What it asks for (host and path, say), as a keyed hash, if the driver knows: [`crate::Dispatch::Lard`] looks at
-    /// it.
+    /// Its target (host and path, for example), as a keyed hash, if the driver knows it.
+    /// [`crate::Dispatch::Lard`] uses it.
     pub target: Option<u64>,
-    /// Returned with every action about this request, so that the driver finds it again.
+    /// A token of the driver. Every action about this request returns it, so that the driver can find the
+    /// request.
     pub tag: u64,
 }
 
@@ -48,40 +50,40 @@ pub struct Arrival {
 pub enum Verdict {
     /// Forward it to `node` now.
     Release {
-        /// For everything that is said about the request later.
+        /// Identifies the request in all later calls.
         ticket: Ticket,
-        /// Where to.
+        /// The node to forward to.
         node: NodeId,
     },
-    /// It waits; [`crate::Engine::poll`] will release or shed it.
+    /// It waits. [`crate::Engine::poll`] will release or shed it.
     Wait {
-        /// For everything that is said about the request later.
+        /// Identifies the request in all later calls.
         ticket: Ticket,
     },
-    /// It is turned away.
+    /// It is refused.
     Shed(Shed),
 }
 
 /// A refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {
-    /// Why.
+    /// The reason.
     pub reason: ShedReason,
-    /// When trying again makes sense; whole seconds, at least one.
+    /// Time after which a new try makes sense, in whole seconds, at least one.
     pub retry_after: Duration,
-    /// Degraded service: let it arrive once more, as one of this class, before it is answered. Should that be refused
-    /// as well, this refusal stands.
+    /// Degraded service: before you answer, let the request arrive once more as one of this class. If that
+    /// is refused as well, this refusal stands.
     pub fallback: Option<ClassId>,
 }
 
-/// Why a request was turned away.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ShedReason {
-    /// It could not have met its class's response-time limit any more.
+    /// It could no longer meet the response-time limit of its class.
     Deadline,
-    /// The class's queue is full.
+    /// The queue of its class is full.
     QueueFull,
-    /// Its source already has as many waiting as one source may.
+    /// Its source already has the maximum number of waiting requests per source.
     FlowFull,
     /// All queues together are full.
     TotalFull,
@@ -89,21 +91,23 @@ pub enum ShedReason {
     QueueTimeout,
     /// No node of the pool is usable.
     NoNode,
-    /// Its class asks for more than it is guaranteed, gets what can be spared, and has a queue already.
+    /// Its class sends more than its guarantee, gets the surplus that is available, and already has a queue.
     Overload,
-    /// The queue is too long for a request of its tag.
+    /// The queue is too long for a request of its priority.
     Threshold,
-    /// The nodes are loaded beyond the threshold of [`crate::Admit::ServerLoad`], and its class is promised nothing.
+    /// The load of the nodes exceeds the threshold of [`crate::Admit::ServerLoad`], and its class has no
+    /// guarantee.
     ServerLoad,
-    /// It takes more of a resource than any node of its pool has: see [`crate::LoadControl::ResourceAvailability`].
+    /// It needs more of a resource than any node of its pool has. See
+    /// [`crate::LoadControl::ResourceAvailability`].
     TooLarge,
-    /// The nodes are the cause: they answer nothing of its class, or they are too slow or too few for a class that
-    /// sends no more than it is guaranteed.
+    /// The nodes are the cause: they answer no request of its class, or they are too slow or too few for a
+    /// class that stays within its guarantee.
     NodesSlow,
 }
 
 impl ShedReason {
-    /// Every reason, in a fixed order: counters are arrays in this order.
+    /// Every reason, in a fixed order. Counters are arrays in this order.
     pub const ALL: [ShedReason; 11] = [
         ShedReason::Deadline,
         ShedReason::QueueFull,
@@ -118,7 +122,7 @@ impl ShedReason {
         ShedReason::NodesSlow,
     ];
 
-    /// Its place in [`ShedReason::ALL`].
+    /// Its index in [`ShedReason::ALL`].
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
@@ -149,88 +153,89 @@ impl fmt::Display for ShedReason {
     }
 }
 
-/// What happened to a released request.
+/// The outcome of a released request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The response head arrived. The slot stays taken.
+    /// The response head arrived. The request keeps its slot.
     FirstByte,
-    /// The node sent its last byte; frees the slot. A status from 500 on counts as a failure of the
-    /// node, and its time is no evidence of the node's speed.
+    /// The node sent its last byte. Frees the slot. A status from 500 on counts as a failure of the node,
+    /// and its time is not used to estimate the node's speed.
     LastByte {
         /// HTTP status.
         status: u16,
     },
-    /// The node refused, broke off or timed out.
+    /// The node refused the request, broke off or timed out.
     Failed {
-        /// The request is idempotent, its body can be sent again and nothing went downstream.
+        /// Whether the request is idempotent, its body can be sent again and nothing was sent downstream.
         retryable: bool,
     },
-    /// The client left and the exchange with the node was cut; frees the slot, says nothing about the
+    /// The client left and the exchange with the node was cut. Frees the slot and says nothing about the
     /// node.
     Reset,
-    /// The connection became a tunnel (101); frees the slot.
+    /// The connection became a tunnel (101). Frees the slot.
     Upgraded,
 }
 
-/// What the driver learned about a node.
+/// An event of a node that the driver reports.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum NodeEvent {
-    /// It answers its health checks.
+    /// The node passes its health checks.
     Up(NodeId),
-    /// It does not.
+    /// The node fails its health checks.
     Down(NodeId),
-    /// It finishes what it has and gets nothing new, whatever its health checks say.
+    /// The node finishes its requests and gets no new ones, whatever its health checks say.
     Draining(NodeId),
-    /// It is no longer drained.
+    /// The node is no longer drained.
     Resumed(NodeId),
-    /// Its measured or configured capacity in slot-seconds per second; finite and > 0, else ignored.
+    /// The measured or configured capacity of the node in slot-seconds per second. It must be finite and
+    /// greater than 0, otherwise it is ignored.
     Capacity(NodeId, f64),
-    /// What its collector counted: requests being worked on.
+    /// Numbers of requests being processed, as counted by the node's collector.
     Load {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// For static content.
+        /// Requests for static content.
         static_content: u32,
-        /// For dynamic content.
+        /// Requests for dynamic content.
         dynamic_content: u32,
     },
 }
 
-/// Something the engine wants done about a waiting request.
+/// An action that the driver must take on a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Action {
     /// Forward it now.
     Release {
-        /// Which request.
+        /// The request.
         ticket: Ticket,
         /// Its [`Arrival::tag`].
         tag: u64,
-        /// Where to.
+        /// The node to forward to.
         node: NodeId,
-        /// How long it waited.
+        /// Time that it waited.
         waited: Duration,
     },
-    /// Turn it away.
+    /// Refuse it.
     Shed {
-        /// Which request; stale from now on.
+        /// The request. The ticket is stale from now on.
         ticket: Ticket,
         /// Its [`Arrival::tag`].
         tag: u64,
-        /// Why, and when to try again.
+        /// The reason, and the time for a new try.
         shed: Shed,
-        /// How long it waited.
+        /// Time that it waited.
         waited: Duration,
     },
 }
 
-/// Whether requests have been seen to wait for one another in flight.
+/// Whether the engine has seen requests wait for one another in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contention {
-    /// They have not: nothing that is owed is held back.
+    /// No contention was seen. No owed request is held back.
     Unseen,
-    /// They had been, but times in flight have changed since: nothing that is owed is held back, on trial.
+    /// Contention was seen, but times in flight have changed since. On trial, no owed request is held back.
     Trial,
-    /// They have, or it is being found out: the window bounds what is owed as well.
+    /// Contention was seen, or is being tested. The window also bounds owed requests.
     Seen,
 }
 
@@ -249,23 +254,23 @@ impl Contention {
     }
 }
 
-/// When something happened last, for [`crate::Snapshot`].
+/// The latest change of a window, for [`crate::Snapshot`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Moved {
-    /// When.
+    /// Time of the change.
     pub at: Time,
-    /// From how many. A window that swings is taken at its height.
+    /// Size before it, in requests. A window that swings counts at its high end.
     pub from: u32,
-    /// To how many.
+    /// Size after it, in requests.
     pub to: u32,
-    /// Why.
+    /// Reason for it.
     pub why: Why,
 }
 
-/// Why the window moved, or stayed.
+/// The reason why the window moved or stayed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
-    /// It is at its first size.
+    /// The window has its initial size.
     First,
     /// A fixed window follows the number of usable nodes.
     Nodes {
@@ -292,37 +297,37 @@ pub enum Why {
         /// Its limit.
         limit: Duration,
     },
-    /// No class has a response-time limit: nothing asks for a smaller window.
+    /// No class has a response-time limit, so nothing asks for a smaller window.
     NoLimit,
     /// A new policy set it.
     Reconfigured,
-    /// Compute times would allow a step up, but the window held nothing back since the last step.
+    /// Compute times would allow a step up, but the window held no request back since the last step.
     NotFull,
     /// Response times at two sizes of the window were compared.
     Elasticity {
-        /// Change of response time per change of the window, both as logarithms: 0 if requests do not
-        /// wait for one another inside, 1 if they only do.
+        /// Change of response time per change of the window, both as logarithms. 0 if requests in flight do
+        /// not wait for one another, 1 if additional requests only wait.
         elasticity: f64,
-        /// Is the window still searching for the knee in large steps.
+        /// Whether the window still searches for the knee in large steps.
         searching: bool,
     },
     /// The window follows the ratio of long-term to short-term response times.
     Gradient {
-        /// What the window was multiplied by before the allowance for a queue; 0.5 to 1.
+        /// Factor applied to the window before the allowance for a queue, from 0.5 to 1.
         gradient: f64,
     },
     /// An answer came in time while the window was in use.
     InTime,
     /// An answer was late, or a request failed.
     Late,
-    /// Requests were answered without a sign that they wait for one another: the knee is no lower than what was in
-    /// flight.
+    /// Requests were answered without a sign that they wait for one another: the knee is not below the
+    /// number in flight.
     Answered,
-    /// Requests have been seen to wait for one another: the window begins at what was in flight then, and bounds what
-    /// is owed as well.
+    /// Requests have been seen to wait for one another. The window starts at the number then in flight, and
+    /// also bounds owed requests.
     Contention,
-    /// A class computed so long that its limit is missed, although nothing owed was held back: the window bounds what
-    /// is owed for a while, to see whether times fall.
+    /// A class computed so long that it misses its limit, although no owed request was held back. The window
+    /// bounds owed requests for a while, to see whether times fall.
     Doubted {
         /// That class.
         class: ClassId,

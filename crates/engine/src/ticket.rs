@@ -1,8 +1,8 @@
-//! Tickets: every request that the engine has accepted and not yet seen the end of.
+//! Tickets: every request that the engine has accepted and that has not ended.
 //!
-//! A slab with generations. A ticket is an index and the generation it was given under, so that a
-//! stale one (a cancel that crosses a release, a report that comes twice) is recognised and ignored.
-//! Places are reused; in steady state nothing is allocated.
+//! A slab with generations. A ticket holds an index and a generation, so that a stale ticket (a cancel that
+//! crosses a release, an outcome reported twice) is recognised and ignored. Entries are reused. In steady
+//! state nothing is allocated.
 
 use crate::demand::Demand;
 use crate::limit::Slot;
@@ -10,17 +10,17 @@ use crate::request::{ClassId, NodeId, Ticket};
 use crate::scheduler::Standing;
 use crate::time::Time;
 
-/// No ticket, no node.
+/// Marks the absence of a ticket.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Where a request is.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// The place is free; `next` links the free places.
+    /// The entry is free. `next` links the free entries.
     Free,
-    /// In its class's queue; `next` and `prev` link the queue.
+    /// In the queue of its class. `next` and `prev` link the queue.
     Waiting,
-    /// Released to a node; it holds a slot.
+    /// Released to a node. It holds a slot.
     Inside,
 }
 
@@ -30,50 +30,50 @@ pub(crate) struct Entry {
     pub(crate) generation: u32,
     pub(crate) state: State,
     pub(crate) class: ClassId,
-    /// The node it is inside, or [`NONE`] once the policy no longer names that node.
+    /// The node that serves it, or [`NodeId::NONE`] once the policy no longer names that node.
     pub(crate) node: NodeId,
-    /// The window that it is inside.
+    /// The window that counts it.
     pub(crate) window: u32,
     pub(crate) next: u32,
     pub(crate) prev: u32,
-    /// Order of arrival; one that is put back arrives again.
+    /// Order of arrival. A request that is put back gets a new number.
     pub(crate) sequence: u64,
-    /// Its tag.
+    /// Its SEDA priority.
     pub(crate) code: u32,
     pub(crate) tag: u64,
     pub(crate) flow: u64,
     pub(crate) target: Option<u64>,
     pub(crate) arrived: Time,
     pub(crate) released: Time,
-    /// What it takes of its node.
+    /// Its cost on its node.
     pub(crate) demand: Demand,
-    /// Its sub_queue in its class's queue.
+    /// Its sub-queue in the queue of its class.
     pub(crate) sub_queue: u8,
     /// Slot-seconds charged in advance.
     pub(crate) charged: f64,
-    /// Its slot-seconds are charged to its class's tag.
+    /// Whether its slot-seconds are charged to its class.
     pub(crate) fair: bool,
-    /// In which standing it was released, and among how many requests on its machine.
+    /// Its standing at release, and the number of requests on its machine at that time.
     pub(crate) standing: Standing,
     pub(crate) among: u32,
     pub(crate) retries: u8,
-    /// Its response has begun: it is not tried again.
+    /// The response has begun, so the request is not retried.
     pub(crate) first_byte: bool,
     /// It arrived within the guaranteed rate of its class.
     pub(crate) owed: bool,
-    /// Its class was removed while it was here: its times say nothing about its new class.
+    /// Its class was removed before it ended. Its times say nothing about its new class.
     pub(crate) adopted: bool,
 }
 
 impl Entry {
-    /// What load control counts of it while it is in flight.
+    /// The facts that load control counts while the request is in flight.
     pub(crate) fn slot(&self, demand: Demand) -> Slot {
         let Entry { class, standing, window, node, released, .. } = *self;
         Slot { class, standing, window, node, demand, released }
     }
 }
 
-/// All requests that wait or are inside.
+/// All requests that wait or are in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Tickets {
     pub(crate) entries: Vec<Entry>,
@@ -86,7 +86,7 @@ impl Tickets {
         Tickets { entries: Vec::new(), free: NONE, sequence: 0 }
     }
 
-    /// A place for a new request, in state `Waiting` and in no queue yet.
+    /// Creates the entry of a new request, in state `Waiting` and in no queue yet.
     pub(crate) fn insert(&mut self, class: ClassId, flow: u64, tag: u64, arrived: Time) -> u32 {
         let sequence = self.next_number();
         let fresh = Entry {
@@ -126,13 +126,13 @@ impl Tickets {
         index
     }
 
-    /// A number for an arrival, later than all before.
+    /// A sequence number, larger than all before.
     pub(crate) fn next_number(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
-    /// Frees a place; its ticket is stale from now on.
+    /// Frees an entry. Its ticket is stale from now on.
     pub(crate) fn remove(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         entry.state = State::Free;
@@ -146,7 +146,7 @@ impl Tickets {
         Ticket { index, generation: self.entries[index as usize].generation }
     }
 
-    /// The place of a ticket that is not stale and in `state`.
+    /// The index of a ticket, if the ticket is not stale and its request is in `state`.
     pub(crate) fn find(&self, ticket: Ticket, state: State) -> Option<u32> {
         let entry = self.entries.get(ticket.index as usize)?;
         (entry.generation == ticket.generation && entry.state == state).then_some(ticket.index)

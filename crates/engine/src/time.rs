@@ -1,8 +1,8 @@
-//! Time as the engine sees it: an integer that the driver passes in.
+//! Time as the engine sees it: an integer passed in by the driver.
 //!
-//! The engine has no clock. A driver counts nanoseconds from an origin of its choice (the start of
-//! the process, the start of a simulation) and hands the count to every call. The same sequence of
-//! calls with the same times gives the same answers.
+//! The engine has no clock. A driver counts nanoseconds from an origin of its choice (the start of the
+//! process, the start of a simulation) and passes the count to every call. The same sequence of calls with
+//! the same times gives the same answers.
 
 use core::ops::{Add, Sub};
 use core::time::Duration;
@@ -14,7 +14,7 @@ pub struct Time(u64);
 impl Time {
     /// The driver's origin.
     pub const ZERO: Time = Time(0);
-    /// Later than anything that happens.
+    /// Later than every event.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// The instant `nanos` nanoseconds after the origin.
@@ -41,7 +41,7 @@ impl Time {
         self.0 as f64 / 1e9
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Time elapsed since `earlier`, or zero if `earlier` is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Time) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
