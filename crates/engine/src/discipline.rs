@@ -141,10 +141,10 @@ pub enum LoadControl {
     /// A window per group of nodes. It seeks the point beyond which more requests in flight only make all of them
     /// slower.
     WindowAdaptive(Adaptive),
-    /// mQoS: a request is released if a node has enough of every resource left. At its end the node gets its cost
-    /// back (Feng and Lin, Sec. 3.4). Needs [`Precedence::Mdrr`] or [`Precedence::Drfq`].
+    /// mQoS: a request is released if a node has enough of every resource left. When it ends, its cost is returned to
+    /// the node (Feng and Lin, Sec. 3.4). Needs [`Precedence::Mdrr`] or [`Precedence::Drfq`].
     ResourceAvailability(Availability),
-    /// Netflix' `Gradient2Limit`: the window follows the ratio of long-term to short-term response times.
+    /// Netflix's `Gradient2Limit`: the window follows the ratio of long-term to short-term response times.
     Gradient(Gradient),
     /// Additive increase while answers are in time, multiplicative decrease when one is late or fails.
     Aimd(Aimd),
@@ -302,8 +302,7 @@ pub enum Precedence {
     Tokens(Tokens),
     /// The greatest rank first, in arrival order within a rank: the priority queue that SEDA's Sec. 3.3 asks for.
     Priority,
-    /// Arrival order, but a request may be put back at the end of the queue, depending on its priority (SEDA Sec.
-    /// 4.3).
+    /// Arrival order, but the priority may put a request back at the end of the queue (SEDA Sec. 4.3).
     Reenqueue,
     /// mQoS: deficit round robin over several resources at once. Each class gets a share of each resource by its
     /// weight (Feng and Lin, Sec. 3.4).
@@ -343,7 +342,8 @@ pub enum Infeasible {
 impl Default for Adaptive {
     fn default() -> Self {
         Adaptive {
-            // More than the noise of a few hundred completions (7 % in each half). It adds a sixth of a compute time.
+            // More than the noise of a few hundred completions (7 % in each half). It costs a sixth of a compute
+            // time.
             swing: 0.3,
             // The point that reaches all but half a percent of the throughput. Below it nodes run dry. With a target
             // of 1 nothing would pull the base down.
@@ -371,8 +371,7 @@ impl Default for Adaptive {
             completions: 20.0,
             // A count of 200 varies by 7 %, the ratio of two by 10 %: a third of the swing.
             trusted: 200.0,
-            // Values outside are noise. The range is symmetric, because otherwise noise would push the base to one
-            // side.
+            // Values outside are noise. The range is symmetric, or noise would push the base to one side.
             believed: 1.25,
             // From a twentieth of the knee to the knee in eight cycles.
             search: 1.5,
@@ -401,7 +400,7 @@ impl Default for Tokens {
             best_effort_share: 0.01,
             // Prevents starvation: a client sees that the service is alive.
             best_effort_rate: 1.0,
-            // Smaller ratios cannot be told from contention: at the knee all requests compute half as long again as
+            // Smaller ratios cannot be told from contention: at the knee requests take half as long again as
             // unloaded.
             dear: 2.0,
             infeasible: Infeasible::Proportional,
@@ -441,9 +440,8 @@ impl Discipline {
         }
     }
 
-    /// SEDA's differentiated queues as published (Le Baron and Elkan): priorities `basic`, `again` (a basic request
-    /// that was put back once) and `premium` with thresholds i, 3i/2 and 2i, i = 50, and a bottleneck of one thread
-    /// per CPU.
+    /// SEDA's differentiated queues as published (Le Baron and Elkan): priorities `basic`, `again` (basic, put back
+    /// once) and `premium` with thresholds i, 3i/2 and 2i, i = 50, and a bottleneck of one thread per CPU.
     #[must_use]
     pub fn seda() -> Discipline {
         Discipline {

@@ -226,7 +226,7 @@ impl Engine {
     }
 
     /// The latest time for the next call of [`Engine::poll`], even if nothing else happens: the next drop,
-    /// the next step of control, or the next return of an ejected node.
+    /// the next step of control, the next return of an ejected node, or the next resize of a partition.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let expiry = self.queues.expiry.peek(0).map_or(Time::NEVER, |(at, _)| at);

@@ -2,12 +2,14 @@
 //!
 //! An arrival is *owed* an answer if it takes a token from a bucket that fills at the guaranteed rate and
 //! holds the burst of one second. The judge of simulated runs uses the same rule. The guarantee is held if
-//! 99 % of the owed requests are served, by one of two counts, again as in the judge. The first counts the
-//! answers to those requests that arrived in the window and have had their time. It is exact if answers come
-//! in time, however requests arrive. The second counts the answers given in the window. It is fair to a
-//! class with late answers, because its throughput is the promised one. A request that waits or is in flight
-//! for too long counts as not served. A request that its client cancels within the limit is neither owed nor
-//! served.
+//! 99 % of the owed requests are served, by one of two counts, again as in the judge:
+//! - The first count covers requests that arrived in the window and have had their time, and their answers.
+//!   It is exact if answers come in time, however requests arrive.
+//! - The second count covers all answers given in the window. It is fair to a class with late answers,
+//!   because that class gets the promised throughput.
+//!
+//! A request that waits or is in flight for too long counts as not served. A request that its client cancels
+//! within the limit is neither owed nor served.
 //!
 //! Departure from the judge: the judge knows how each request ended, and here some requests are still under
 //! way. Such a request counts as not served after the patience of [`Terms`], or after twice that time if
@@ -29,11 +31,12 @@ const ENOUGH: f64 = 0.99;
 /// hundred exceeds six means, and also twice the 95th percentile. That is less than [`ENOUGH`] allows.
 const MEANS: u32 = 6;
 const PERCENTILES: u32 = 2;
-/// Maximum number of unanswered requests that may be chance, whatever their share, for twice the patience.
+/// Maximum number of missing answers that may be chance, whatever their share, until twice the patience has
+/// passed.
 const LATE: u32 = 2;
 /// Minimum limit of a request without a guaranteed response time. One second is not slow for a page.
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-/// Span of recent arrivals in nanoseconds: the window in which the judge looks at the reaction.
+/// Span of recent arrivals in nanoseconds: the window over which the judge evaluates the reaction.
 const LATELY: u64 = 2_000_000_000;
 /// Number of requests beyond the guarantee that may be chance, and the divisor for their share. A bucket of
 /// one token misses some requests of a class that sends less than its rate at random times.

@@ -106,7 +106,7 @@ pub struct RoundsSnapshot {
     pub pool: String,
     /// Rounds begun after the first one, since the start or the last new policy.
     pub begun: u64,
-    /// The class at the pointer of the round, per resource.
+    /// The class that has the turn, per resource.
     pub turns: Vec<ClassId>,
 }
 
@@ -156,7 +156,7 @@ pub struct NodeSnapshot {
 pub struct PartitionSnapshot {
     /// The pool's name.
     pub pool: String,
-    /// Number of changes of a node's set, since the start or since the last new policy with other sets.
+    /// Number of node moves between sets, since the start or since the last new policy with other sets.
     pub moves: u64,
     /// Its sets.
     pub sets: Vec<SetSnapshot>,

@@ -1,5 +1,4 @@
-//! The times at which pools are divided, and the measurements for it: the load of partitions, the demand of
-//! sets.
+//! Timing and measurements for the division of pools: the load of partitions, the demand of sets.
 //!
 //! Source: Andreolini et al., Sec. 2 (DynamicPart): every ten seconds the switch checks the load and may
 //! change the partitions. The demand of a set is the number of its *arrivals* in the period, including

@@ -42,20 +42,20 @@ use crate::heap::Heaps;
 use crate::index::Table;
 use crate::request::ClassId;
 
-/// Maximum distance of one class ahead of another, in horizons of all nodes of the pool. This much is
-/// released while a class waits for one resource, and no resource is idle meanwhile.
+/// Maximum distance of one class ahead of another, in units of the work that all nodes of the pool do in one
+/// horizon. This much is released while a class waits for one resource, and no resource is idle meanwhile.
 const AHEAD: f64 = 0.25;
 
-/// Maximum work released before a head that does not fit, in horizons of all nodes of the pool. Under
-/// saturation every head waits for some of its turn. Reserving after a quarter of a horizon left 10 % of the
-/// resources unused, after one 6.5 %, after two 6 %, and after four 5.5 %, which is the cost of the
-/// requests' granularity. At two horizons the wait is still short.
+/// Maximum work released before a head that does not fit, in the same unit. Under saturation every head
+/// waits for some of its turn. Reserving after a quarter of a horizon left 10 % of the resources unused,
+/// after one 6.5 %, after two 6 %, and after four 5.5 %, which is the cost of the requests' granularity. At
+/// two horizons the wait is still short.
 const PATIENCE: f64 = 2.0;
 
-/// Maximum distance of a class's virtual time of one resource behind its largest one, in horizons of all
-/// nodes of the pool. A class that alternates between two resources has used half of each, but older use no
-/// longer counts. With one horizon, three requests of another kind in a row by chance cost a class with a
-/// tenth of the weights 1 % of its share.
+/// Maximum distance of a class's virtual time of one resource behind its largest one, in the same unit. A
+/// class that alternates between two resources has used half of each, but older use no longer counts. With
+/// one horizon, three requests of another kind in a row by chance cost a class with a tenth of the weights 1
+/// % of its share.
 const MEMORY: f64 = 5.0;
 
 /// Number of candidate classes in each sub-queue. The first has used least. If the nodes have no room for
@@ -313,7 +313,7 @@ impl Drfq {
         found.ok()
     }
 
-    /// Updates the reservation. Returns its head if that fits now.
+    /// Updates the reservation. Returns its class and sub-queue if the head fits now.
     fn reserve(&mut self, clock: usize, view: &mut SchedulerView<'_>) -> Option<(ClassId, usize)> {
         let reserved = self.clocks[clock].reserved;
         let head = reserved.and_then(|(class, sub_queue)| {

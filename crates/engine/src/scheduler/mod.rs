@@ -326,8 +326,8 @@ impl Scheduler {
         }
     }
 
-    /// For methods with rounds: the number of rounds begun, and the class at the pointer of each sub-queue.
-    /// `pool` is the first of the pools with the same machines.
+    /// For methods with rounds: the number of rounds begun, and the class that has the turn in each
+    /// sub-queue. `pool` is the first of the pools with the same machines.
     pub(crate) fn rounds(&self, pool: usize) -> Option<(u64, Vec<ClassId>)> {
         match self {
             Scheduler::Mdrr(method) => Some(method.state(pool)),
