@@ -1,22 +1,22 @@
-//! The files that hold a group's shares, and what stands in them for a percentage of the node.
+//! The files that hold a group's shares, and their text for a given percentage of the node.
 //!
-//! Shares are set in proportion to the percentage (R), on the scale on which 100 % is the largest number that the
-//! kernel takes: this makes the steps as fine as they can be. One step is 0.01 % of the node in `cpu.weight` (1 to
-//! 10000) and 0.0004 % in `cpu.shares` (2 to 262144), so that the smallest share, 1 %, is kept to a hundredth of itself
-//! even where a class has many groups. It also says what groups count that are no class but have the same parent: with
-//! the kernel's default, as much as a class of 1 % (weight 100) or 0.4 % (1024 shares).
+//! Shares are proportional to the percentage R. 100 % maps to the largest number that the kernel accepts, so
+//! the steps are as fine as possible: 0.01 % of the node in `cpu.weight` (1 to 10000) and 0.0004 % in
+//! `cpu.shares` (2 to 262144). The smallest share, 1 %, is therefore exact to a hundredth of itself, even if
+//! a class has many groups. The scale also fixes the weight of sibling groups that belong to no class. With
+//! the kernel's default they count as much as a class of 1 % (weight 100) or 0.4 % (1024 shares).
 //!
-//! Besides CPU time (Cluster Reserves, Sec. 4), the same percentage of disk time and of memory is set where the kernel
-//! offers it, which the paper names as an extension (Sec. 7).
+//! Besides CPU time (Cluster Reserves, Sec. 4), the same percentage of disk time and of memory is set where
+//! the kernel supports it. The paper names this as an extension (Sec. 7).
 
-/// What is shared.
+/// A resource of a node that is divided into shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource {
-    /// CPU time. Its share is what the agent is for.
+    /// CPU time. Dividing it is the agent's purpose.
     Cpu,
-    /// Time of disks. Set where it can be.
+    /// Disk time. Its share is set where the kernel supports it.
     Disk,
-    /// Memory that is not taken away. Set where it can be, and where nobody else has said how much.
+    /// Memory protected from reclaim. It is set where the kernel supports it and no other value has been set.
     Memory,
 }
 
@@ -25,32 +25,33 @@ pub enum Resource {
 pub struct Knob {
     /// The file's name.
     pub file: &'static str,
-    /// What is shared by it.
+    /// The resource that this file divides.
     pub resource: Resource,
     scale: Scale,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 enum Scale {
-    /// A number among those of the siblings, and what is written before it.
+    /// A number relative to those of the siblings. `before` is the text written in front of the number.
     Weight { least: u32, most: u32, before: &'static str },
-    /// Bytes of the node's memory.
+    /// Bytes, as a part of the node's memory.
     Bytes,
 }
 
-/// Memory is given in units of this: less does not matter, and the kernel rounds to pages.
+/// Memory is assigned in multiples of this many bytes. Smaller amounts do not matter, and the kernel rounds
+/// to pages.
 const MEMORY_UNIT: u64 = 1 << 20;
 
-/// cgroup v2 and v1 have one file for CPU time each.
+/// cgroup v2 and v1 each have one file for CPU time.
 pub(super) const CPU_WEIGHT: Knob = weight("cpu.weight", Resource::Cpu, 1, 10_000, "");
 pub(super) const CPU_SHARES: Knob = weight("cpu.shares", Resource::Cpu, 2, 262_144, "");
-/// `io.weight` exists with the kernel's iocost, `io.bfq.weight` with its BFQ scheduler.
+/// `io.weight` needs the kernel's iocost controller, and `io.bfq.weight` needs its BFQ scheduler.
 pub(super) const IO_WEIGHT: Knob = weight("io.weight", Resource::Disk, 1, 10_000, "default ");
 pub(super) const IO_BFQ_WEIGHT: Knob = weight("io.bfq.weight", Resource::Disk, 1, 1_000, "default ");
-/// The same for v1; `blkio.weight` is that of kernels before 5.0.
+/// The disk weights of v1. Kernels before 5.0 have `blkio.weight`.
 pub(super) const BLKIO_BFQ_WEIGHT: Knob = weight("blkio.bfq.weight", Resource::Disk, 1, 1_000, "");
 pub(super) const BLKIO_WEIGHT: Knob = weight("blkio.weight", Resource::Disk, 10, 1_000, "");
-/// v1 has limits of memory only, no protection.
+/// v1 can limit memory but cannot protect it, so only v2 has this knob.
 pub(super) const MEMORY_LOW: Knob = Knob { file: "memory.low", resource: Resource::Memory, scale: Scale::Bytes };
 
 const fn weight(file: &'static str, resource: Resource, least: u32, most: u32, before: &'static str) -> Knob {
@@ -58,7 +59,7 @@ const fn weight(file: &'static str, resource: Resource, least: u32, most: u32, b
 }
 
 impl Knob {
-    /// What stands in the file for `percent` of a node with so many bytes of memory.
+    /// Returns the file's text for `percent` of a node with `memory` bytes of memory.
     #[must_use]
     pub fn text(&self, percent: f64, memory: u64) -> String {
         match self.scale {
@@ -73,7 +74,7 @@ impl Knob {
         }
     }
 
-    /// The percentage that `text` stands for; `None` if it is no weight.
+    /// Returns the percentage that `text` stands for, or `None` if it is not a weight.
     #[must_use]
     pub fn percent(&self, text: &str) -> Option<f64> {
         let Scale::Weight { most, .. } = self.scale else { return None };

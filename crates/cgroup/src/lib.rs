@@ -1,12 +1,12 @@
-//! Control groups of Linux: where the kernel counts what a class uses and takes its share.
+//! Linux control groups, in which the kernel counts the resources that a class uses and applies its share.
 //!
-//! Cluster Reserves has resource containers and a lottery scheduler in a FreeBSD kernel (Sec. 4); on Linux a class is
-//! one or more cgroups, and CPU time is divided among sibling groups in proportion to their weights. There are two
-//! kernel interfaces, which differ in where files lie and what they are called: [`V2`], one tree for all resources, and
-//! [`V1`], a tree for each. [`open`] takes the one in which CPU time is shared on this machine; everything else goes
-//! through [`Cgroups`].
+//! Cluster Reserves has resource containers and a lottery scheduler in a FreeBSD kernel (Sec. 4). On Linux a
+//! class is one or more cgroups, and CPU time is divided among sibling groups in proportion to their weights.
+//! The kernel has two interfaces with different paths and file names: [`V2`] has one tree for all resources,
+//! and [`V1`] has one tree per controller. [`open`] chooses the interface that controls CPU time on this
+//! machine. All other access goes through [`Cgroups`].
 //!
-//! A share is never a quota: a quota would keep a class from what nobody else uses.
+//! A share is never a quota, because a quota would keep a class from using idle capacity.
 #![forbid(unsafe_code)]
 
 mod knob;
@@ -31,29 +31,31 @@ pub use v2::V2;
 
 /// One of the kernel's interfaces. A group is named by its path from the root.
 pub trait Cgroups {
-    /// Its trees, each once, where the same group has a directory in each; the one of CPU shares first.
+    /// Returns the trees in which each group has a directory. Each tree is listed once, and the one with CPU
+    /// shares is first.
     fn trees(&self) -> Vec<&Path>;
 
-    /// The knobs whose controllers are here, each with its tree. The one of CPU time is first and always there.
+    /// Returns the knobs that have a controller here, each with its tree. The knob for CPU time is first and
+    /// always present.
     fn knobs(&self) -> &[(&'static Knob, PathBuf)];
 
-    /// The counter of the CPU time that the group has used since it was made.
+    /// Opens the counter of the CPU time that the group has used since it was created.
     ///
     /// # Errors
-    /// It cannot be opened, and what helps.
+    /// The counter cannot be opened. The message says why and adds a hint.
     fn counter(&self, group: &str) -> Result<Counter, String>;
 
-    /// Whether a process is in the group or below.
+    /// Returns whether the group or one of its descendants contains a process.
     fn is_occupied(&self, group: &str) -> bool;
 
-    /// Makes a directory of [`missing`] usable as the parent of groups.
+    /// Prepares a directory from [`missing`] to be the parent of groups.
     fn adopt_children(&self, directory: &Path);
 
-    /// Why the group has no knob for CPU time although it is there, and what helps.
+    /// Explains why an existing group has no knob for CPU time, with a hint.
     fn why_no_share(&self, group: &str) -> String;
 }
 
-/// The groups that fit `pattern`, by name, and those only that are in the tree of CPU shares.
+/// Returns the sorted names of the groups that match `pattern` in the tree of CPU shares.
 ///
 /// # Errors
 /// A directory cannot be listed.
@@ -61,7 +63,7 @@ pub fn find(cgroups: &dyn Cgroups, pattern: &Pattern) -> Result<Vec<String>, Str
     cgroups.trees().first().map_or(Ok(Vec::new()), |tree| pattern.find(tree))
 }
 
-/// The directories that must be made so that `group` is there, parents first.
+/// Returns the directories that must be created so that `group` exists, parents first.
 pub fn missing(cgroups: &dyn Cgroups, group: &str) -> Vec<PathBuf> {
     let mut missing = Vec::new();
     for tree in cgroups.trees() {
@@ -76,10 +78,10 @@ pub fn missing(cgroups: &dyn Cgroups, group: &str) -> Vec<PathBuf> {
     missing
 }
 
-/// Makes one of the [`missing`] directories.
+/// Creates one of the [`missing`] directories.
 ///
 /// # Errors
-/// It cannot be made, and what helps.
+/// The directory cannot be created. The message says why and adds a hint.
 pub fn create(cgroups: &dyn Cgroups, directory: &Path) -> Result<(), String> {
     match fs::create_dir(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -92,10 +94,10 @@ pub fn create(cgroups: &dyn Cgroups, directory: &Path) -> Result<(), String> {
     }
 }
 
-/// Removes a directory that was [`create`]d. It is no error if it is gone.
+/// Removes a directory that [`create`] made. A directory that is already gone is no error.
 ///
 /// # Errors
-/// It has processes or groups, or may not be removed.
+/// The directory contains processes or groups, or cannot be removed for another reason.
 pub fn remove(directory: &Path) -> Result<(), String> {
     match fs::remove_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -107,35 +109,35 @@ pub fn remove(directory: &Path) -> Result<(), String> {
     }
 }
 
-/// What a knob's file says: its first line. `None` if there is no such file.
+/// Returns the first line of a knob's file, or `None` if the file cannot be read.
 #[must_use]
 pub fn read(file: &Path) -> Option<String> {
     first_line(&File::open(file).ok()?, str::to_owned).ok()
 }
 
-/// Sets a knob. `Ok(false)` if there is no such file.
+/// Sets a knob. Returns `Ok(false)` if there is no such file.
 ///
 /// # Errors
-/// It cannot be set, and what helps.
+/// The knob cannot be set. The message says why and adds a hint.
 pub fn write(file: &Path, text: &str) -> Result<bool, String> {
-    // The file is never made here: in a cgroup tree there is nothing to make.
+    // The file is never created: only the kernel creates files in a cgroup tree.
     let open = fs::OpenOptions::new().write(true).truncate(true).open(file);
     let written = open.and_then(|mut open| open.write_all(text.as_bytes()));
     match written {
         Ok(()) => Ok(true),
-        // A group that goes while its file is open gives ENODEV.
+        // If a group is removed while its file is open, the kernel returns ENODEV.
         Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ENODEV) => Ok(false),
         Err(error) => Err(format!("{} cannot be set to {text:?}: {error}{}", file.display(), mend(&error))),
     }
 }
 
-/// "No such device": what the kernel says of a group that is gone.
+/// "No such device": the kernel's error for a group that was removed.
 const ENODEV: i32 = 19;
 
 /// "Too many open files".
 const EMFILE: i32 = 24;
 
-/// What helps against an error.
+/// Returns a hint on how to fix an error, or an empty text.
 fn mend(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -152,10 +154,10 @@ fn mend(error: &io::Error) -> &'static str {
     }
 }
 
-/// Longest first line that matters: a word and a number of 64 bits.
+/// Maximum length in bytes of a first line that is read: a word and a 64-bit number.
 const LONGEST: usize = 64;
 
-/// Makes something of a file's first line, which the kernel hands out at once.
+/// Applies `make` to a file's first line, which the kernel returns in one read.
 fn first_line<T>(file: &File, make: impl FnOnce(&str) -> T) -> io::Result<T> {
     let mut bytes = [0; LONGEST];
     let read = file.read_at(&mut bytes, 0)?;
@@ -163,13 +165,14 @@ fn first_line<T>(file: &File, make: impl FnOnce(&str) -> T) -> io::Result<T> {
     Ok(make(text.split('\n').next().unwrap_or_default().trim()))
 }
 
-/// Counts a group's CPU time. The file stays open, as it is read in every window and opening is four times as dear.
+/// Counter of a group's CPU time. The file stays open because it is read in every window, and opening it
+/// costs four times as much as reading.
 #[derive(Debug)]
 pub struct Counter {
     file: File,
-    /// What stands before the number.
+    /// Text in front of the number.
     before: &'static str,
-    /// Nanoseconds of a unit.
+    /// Nanoseconds per unit of the number.
     unit: u64,
 }
 
@@ -179,7 +182,7 @@ impl Counter {
         Ok(Counter { file, before, unit })
     }
 
-    /// CPU time in nanoseconds; `None` if the group is gone.
+    /// Returns the CPU time in nanoseconds, or `None` if the group is gone.
     #[must_use]
     pub fn read(&self) -> Option<u64> {
         let number = first_line(&self.file, |line| line.strip_prefix(self.before)?.parse::<u64>().ok());

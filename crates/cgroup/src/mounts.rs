@@ -1,7 +1,8 @@
-//! Where the cgroup trees of this machine are, and which of the two interfaces has the cpu controller.
+//! Finds the cgroup trees of this machine and the interface that has the cpu controller.
 //!
-//! A controller is in one interface at a time. Machines that have both (systemd's "hybrid" layout: resources in v1, and
-//! a v2 tree that only names services) are taken by where `cpu` is; what is in the other is left alone, and said.
+//! A controller belongs to one interface at a time. Some machines mount both: systemd's "hybrid" layout has
+//! the resources in v1 and a v2 tree that only names services. The interface with `cpu` is used there.
+//! Controllers of the other interface are left alone and reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use super::{Cgroups, V1, V2};
 
-/// Where the kernel tells what is mounted.
+/// File in which the kernel lists the mounts.
 const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Controllers whose knobs are set, beside `cpu`, by their names in v1 and v2.
+/// Controllers with knobs that are set in addition to those of `cpu`, by their names in v1 and v2.
 const OTHERS: [(&str, &str); 2] = [("blkio", "io"), ("memory", "memory")];
 
-/// The interface of this machine.
+/// The interface chosen on this machine.
 pub struct Opened {
-    /// It.
+    /// The interface itself.
     pub cgroups: Box<dyn Cgroups>,
-    /// What it is, and what is left alone; lines for people.
+    /// Lines for the operator: the interface in use, and the controllers that are left alone.
     pub about: Vec<String>,
 }
 
@@ -29,20 +30,20 @@ impl std::fmt::Debug for Opened {
     }
 }
 
-/// The trees that are mounted.
+/// The cgroup trees that are mounted.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mounts {
     v2: Option<PathBuf>,
-    /// Of v1, by controller.
+    /// Trees of v1, by controller.
     v1: BTreeMap<String, PathBuf>,
 }
 
-/// Opens the interface that has the cpu controller. Groups are named from `root` on, which is a group's path (below
-/// each controller, with v1), or the whole path of a v2 group, or of a directory with `cpu`, `cpuacct`, … in it as
-/// `/sys/fs/cgroup` is with v1.
+/// Opens the interface that has the cpu controller. Group names are relative to `root`. A relative `root` is
+/// a group's path (below each controller, with v1). An absolute `root` is the directory of a v2 group, or a
+/// directory that contains `cpu`, `cpuacct`, … as `/sys/fs/cgroup` does with v1.
 ///
 /// # Errors
-/// There is none, or no such root.
+/// There is no such interface, or no such root.
 pub fn open(root: Option<&Path>) -> Result<Opened, String> {
     match root.filter(|root| root.is_absolute()) {
         Some(root) => below(root),
@@ -53,7 +54,7 @@ pub fn open(root: Option<&Path>) -> Result<Opened, String> {
     }
 }
 
-/// The interface whose root is a directory.
+/// Opens the interface with the directory `root` as its root.
 fn below(root: &Path) -> Result<Opened, String> {
     let tree = |controller: &str| Some(root.join(controller)).filter(|tree| tree.is_dir());
     let shown = root.display();
@@ -73,14 +74,14 @@ fn below(root: &Path) -> Result<Opened, String> {
 }
 
 impl Mounts {
-    /// Reads `mountinfo` (see proc(5)). Paths with spaces are not looked for.
+    /// Parses `mountinfo` (see proc(5)). Mount points with spaces are not decoded.
     fn parse(text: &str) -> Mounts {
         let mut mounts = Mounts::default();
         for line in text.lines() {
             let Some((front, back)) = line.split_once(" - ") else { continue };
             let Some(point) = front.split(' ').nth(4).map(PathBuf::from) else { continue };
             let mut back = back.split(' ');
-            // A tree may be mounted more than once; the first is where people look for it.
+            // A tree may be mounted more than once. Operators expect the first mount point.
             match (back.next(), back.nth(1)) {
                 (Some("cgroup2"), _) => mounts.v2 = mounts.v2.or(Some(point)),
                 (Some("cgroup"), Some(options)) => {
@@ -137,13 +138,13 @@ impl Mounts {
     }
 }
 
-/// The group `root` of the tree at `mount`.
+/// Returns the directory of the group `root` in the tree at `mount`.
 fn at(mount: &Path, root: &Path) -> PathBuf {
-    // Joining nothing would add a slash.
+    // Joining an empty path would append a slash.
     if root.as_os_str().is_empty() { mount.to_owned() } else { mount.join(root) }
 }
 
-/// The controllers of a v2 group.
+/// Returns the controllers of a v2 group.
 fn controllers(group: &Path) -> Vec<String> {
     let text = fs::read_to_string(group.join("cgroup.controllers")).unwrap_or_default();
     text.split_ascii_whitespace().map(str::to_owned).collect()
@@ -180,7 +181,8 @@ mod tests {
         assert_eq!(Mounts::parse("odd\n\n1 2 - cgroup\n"), Mounts::default());
     }
 
-    /// What is said of these mounts, of which `at` are there, with v2's controllers.
+    /// Returns the lines or the error reported for trees of the controllers `v1` and, if given, a v2 tree
+    /// with `v2`'s controllers.
     fn said(v1: &[&str], v2: Option<&str>, root: &str) -> Result<Vec<String>, String> {
         let scratch = Scratch::new();
         let mut mounts = Mounts::default();

@@ -1,21 +1,21 @@
-//! Patterns of groups: `system.slice/gold.service`, `docker/*silver*`.
+//! Patterns of group names: `system.slice/gold.service`, `docker/*silver*`.
 
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Most groups that one class may have on a node; each is read four times a second.
+/// Maximum number of groups that a class may have on a node. Each group is read four times a second.
 pub const MOST_GROUPS: usize = 1000;
 
-/// The path of a group, in which `*` stands for anything within one level.
+/// A group's path in which `*` matches any text within one level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Reads a path relative to where groups are.
+    /// Parses a path relative to the root of the groups.
     ///
     /// # Errors
-    /// It could lead elsewhere, or nowhere.
+    /// The path could lead out of the root, or has an empty level.
     pub fn new(text: &str) -> Result<Pattern, String> {
         let odd = |level: &str| level.is_empty() || level == "." || level == ".." || level.contains('\0');
         match text.split('/').find(|level| odd(level)) {
@@ -27,19 +27,19 @@ impl Pattern {
         }
     }
 
-    /// As it was written.
+    /// Returns the pattern as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.0
     }
 
-    /// Whether it can fit one group only.
+    /// Returns whether the pattern can match only one group.
     #[must_use]
     pub fn is_name(&self) -> bool {
         !self.0.contains('*')
     }
 
-    /// The groups below `root` that fit, by name, at most [`MOST_GROUPS`].
+    /// Returns the sorted names of at most [`MOST_GROUPS`] groups below `root` that match.
     ///
     /// # Errors
     /// A directory cannot be listed.
@@ -69,23 +69,23 @@ impl Pattern {
     }
 }
 
-/// The names of a group's children; none if the group is gone.
+/// Returns the names of a group's children, or none if the group is gone.
 pub(super) fn children(directory: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
     let directories = entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    // Names that are not UTF-8 cannot be written in a policy.
+    // A policy cannot contain names that are not UTF-8.
     Ok(directories.filter_map(|entry| entry.file_name().into_string().ok()).collect())
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for anything and everything else for itself. Takes O(pattern ×
-/// text) at worst: only the last `*` is ever tried again.
+/// Returns whether `text` matches `pattern`, in which `*` matches any text and every other byte matches
+/// itself. Takes O(pattern × text) at worst, because only the last `*` is ever extended.
 #[must_use]
 pub fn fits(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut at) = (0, 0);
-    // Behind the last `*`, and up to where that `*` stretches.
+    // The position after the last `*`, and the end of the text that this `*` matches so far.
     let mut star: Option<(usize, usize)> = None;
     while at < text.len() {
         match (pattern.get(p), star) {

@@ -1,4 +1,4 @@
-//! cgroup v1: a tree of directories for each controller.
+//! cgroup v1, which has a tree of directories for each controller.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,10 +8,11 @@ use super::knob::{BLKIO_BFQ_WEIGHT, BLKIO_WEIGHT, CPU_SHARES};
 use super::pattern::children;
 use super::{Cgroups, Counter, Knob};
 
-/// How deep groups below a class are looked through for processes: systemd and container managers nest less.
+/// Maximum depth of the groups below a class that are searched for processes. systemd and container managers
+/// nest less deeply.
 const MOST_LEVELS: usize = 8;
 
-/// The v1 interface: `cpuacct.usage`, `cpu.shares`, and a weight of `blkio` where there is one.
+/// The v1 interface: `cpuacct.usage`, `cpu.shares`, and a weight of `blkio` where that controller exists.
 #[derive(Debug)]
 pub struct V1 {
     cpuacct: PathBuf,
@@ -20,7 +21,7 @@ pub struct V1 {
 }
 
 impl V1 {
-    /// With the directories of the root group in the trees of each controller.
+    /// Takes the root group's directory in the tree of each controller.
     #[must_use]
     pub fn new(cpu: &Path, cpuacct: &Path, blkio: Option<&Path>) -> V1 {
         let disk =
@@ -28,7 +29,7 @@ impl V1 {
         let knobs = [(&CPU_SHARES, cpu.to_owned())].into_iter().chain(disk).collect();
         let mut trees: Vec<PathBuf> = Vec::new();
         for tree in [cpu, cpuacct].into_iter().chain(blkio) {
-            // `cpu` and `cpuacct` may be mounted together, and be two names of one directory.
+            // `cpu` and `cpuacct` may be mounted together and be two names for one directory.
             if !trees.iter().any(|known| same(known, tree)) {
                 trees.push(tree.to_owned());
             }

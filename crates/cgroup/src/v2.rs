@@ -1,4 +1,4 @@
-//! cgroup v2: one tree of directories for all controllers.
+//! cgroup v2, which has one tree of directories for all controllers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use super::knob::{CPU_WEIGHT, IO_BFQ_WEIGHT, IO_WEIGHT, MEMORY_LOW};
 use super::{Cgroups, Counter, Knob, write};
 
-/// Controllers that children of a group may use, if it says so.
+/// Controllers to enable for the children of a group.
 const CONTROLLERS: [&str; 3] = ["cpu", "io", "memory"];
 
-/// The v2 interface: `cpu.stat`, `cpu.weight`, `io.weight`, `memory.low`, and `cgroup.controllers` to explain what is
-/// missing.
+/// The v2 interface: `cpu.stat`, `cpu.weight`, `io.weight`, `memory.low`, and `cgroup.controllers`, which
+/// helps explain a missing file.
 #[derive(Debug)]
 pub struct V2 {
     root: PathBuf,
@@ -18,7 +18,7 @@ pub struct V2 {
 }
 
 impl V2 {
-    /// With the directory of the root group.
+    /// Takes the root group's directory.
     #[must_use]
     pub fn new(root: &Path) -> V2 {
         let knobs = [&CPU_WEIGHT, &IO_WEIGHT, &IO_BFQ_WEIGHT, &MEMORY_LOW].map(|knob| (knob, root.to_owned()));
@@ -36,7 +36,7 @@ impl Cgroups for V2 {
     }
 
     fn counter(&self, group: &str) -> Result<Counter, String> {
-        // In microseconds; there also where the cpu controller is not enabled.
+        // In microseconds. The file exists even where the cpu controller is not enabled.
         Counter::open(&self.root.join(group).join("cpu.stat"), "usage_usec ", 1000)
     }
 
@@ -47,7 +47,7 @@ impl Cgroups for V2 {
 
     fn adopt_children(&self, directory: &Path) {
         for controller in CONTROLLERS {
-            // What cannot be enabled is missed by its knob, which says why.
+            // A controller that cannot be enabled shows later as a missing knob, and that message says why.
             let _ = write(&directory.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
     }
@@ -55,7 +55,7 @@ impl Cgroups for V2 {
     fn why_no_share(&self, group: &str) -> String {
         let directory = self.root.join(group);
         let mut parents = directory.ancestors().skip(1).take_while(|parent| parent.starts_with(&self.root));
-        // The nearest group that could hand the controller down, and does not.
+        // The nearest ancestor that has the controller and could enable it for its children.
         let could = parents.find(|parent| {
             let controllers = fs::read_to_string(parent.join("cgroup.controllers")).unwrap_or_default();
             controllers.split_ascii_whitespace().any(|controller| controller == "cpu")
