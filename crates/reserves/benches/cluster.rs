@@ -1,6 +1,6 @@
-//! A second of a whole cluster in virtual time: every node reports four windows of all its classes, the manager runs as
-//! often as it may. What that takes of a core is what a manager needs (reading lines from sockets apart).
-//! `cargo bench -p weirgate-reserves --bench cluster`.
+//! One second of a whole cluster in virtual time. Every node reports four windows of all its classes, and the
+//! manager runs as often as it may. The CPU time of this benchmark is the CPU time that a manager needs,
+//! apart from reading lines from sockets. `cargo bench -p weirgate-reserves --bench cluster`.
 
 use std::time::Duration;
 
@@ -34,13 +34,13 @@ impl Cluster {
         Cluster { now: Duration::ZERO, coordinator, trackers, counters, shares, state: 20_000_617 }
     }
 
-    /// Uneven, and always the same (Park and Miller's sequence).
+    /// Returns uneven but always the same numbers (Park and Miller's sequence).
     fn draw(&mut self) -> f64 {
         self.state = self.state * 48_271 % 2_147_483_647;
         self.state as f64 / 2_147_483_647.0
     }
 
-    /// A window of all: a class in three wants nothing, so that there is always somebody who asks.
+    /// Plays one window on all nodes. One class in three is idle, so that some node always asks.
     fn window(&mut self) {
         self.now += WINDOW;
         for node in 0..self.trackers.len() {

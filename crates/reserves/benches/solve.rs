@@ -1,6 +1,6 @@
-//! What a run of the optimiser costs, from the paper's sizes (Table 2: 160 ms at 4 nodes x 5 classes, 510 ms at 32 x 8,
-//! on a Pentium II) to a thousand nodes; beside it the paper's formulation in a general solver, where that takes less
-//! than minutes. `cargo bench -p weirgate-reserves`.
+//! Time of one run of the optimiser, from the paper's sizes (Table 2: 160 ms at 4 nodes x 5 classes, 510 ms
+//! at 32 x 8, on a Pentium II) to a thousand nodes. For comparison, the paper's formulation runs in a general
+//! solver where that takes less than minutes. `cargo bench -p weirgate-reserves`.
 
 #[path = "../tests/literal/mod.rs"]
 mod literal;
@@ -8,10 +8,10 @@ mod literal;
 use criterion::{BenchmarkId, Criterion};
 use weirgate_reserves::{Problem, solve};
 
-/// A cluster with every third class below what it is promised, some idle, loads as uneven as a fixed sequence makes
-/// them.
+/// A cluster with every third class below its promise and some classes idle. A fixed sequence makes the loads
+/// uneven.
 fn cluster(nodes: usize, classes: usize) -> Problem {
-    // A multiplicative sequence (Park and Miller) is enough: it only has to be uneven and always the same.
+    // Park and Miller's multiplicative sequence is enough: it only has to be uneven and always the same.
     let mut state = 20_000_617_u64;
     let mut draw = || {
         state = state * 48_271 % 2_147_483_647;

@@ -1,62 +1,69 @@
-//! Step 2: of all shares that meet the promises as well as possible, those closest to what the classes use.
+//! Step 2: of all shares that meet the promises as well as possible, finds those closest to the classes' use.
 //!
-//! Source: Cluster Reserves, Sec. 3, step 2: least squares around u + k, under the bounds of step 1 and with its
-//! deviation. The paper hands this to a general solver (LOQO). Here the structure is used:
+//! Source: Cluster Reserves, Sec. 3, step 2: least squares around u + k, under the bounds of step 1 and with
+//! its deviation. The paper hands the problem to a general solver (LOQO). This module uses the problem's
+//! structure:
 //!
-//! 1. The cut of step 1 ([`crate::deviation`]) says which shares are at a bound in every solution. What is left falls
-//!    into two problems without a share in common: nodes that may keep something with classes that get all they are
-//!    owed, and nodes that give all with classes that stay below.
-//! 2. In each, a price per class makes nodes independent of one another: a node's shares are its targets less the
-//!    prices, less a level of its own that makes its sum right, cut to their bounds. Finding the level is filling
-//!    water.
-//! 3. Prices are right when the classes' sums are. The sums are the gradient of a concave function of as many variables
-//!    as there are classes, piecewise quadratic, whose curvature is known exactly: Newton's method, damped after
-//!    Levenberg and Marquardt because the curvature may be flat, ends in a few steps.
+//! 1. The cut of step 1 ([`crate::deviation`]) tells which shares are at a bound in every solution. The rest
+//!    falls into two problems that have no share in common. One has the nodes that may keep something and the
+//!    classes that reach their target. The other has the nodes that give everything and the classes that stay
+//!    below their target.
+//! 2. In each problem, a price per class makes the nodes independent of one another. A node's shares are its
+//!    aims minus the prices and minus a level that makes the node's sum right, clamped to their bounds. The
+//!    level is found by water filling.
+//! 3. Prices are right when the sums of the classes are right. These sums are the gradient of a concave,
+//!    piecewise quadratic function with one variable per class, and its curvature is known exactly. Newton's
+//!    method ends in a few steps. It is damped after Levenberg and Marquardt because the curvature may be
+//!    flat.
 //!
-//! A step costs nodes x classes^2. An interior-point solver gives the same answer within 10^-6 (the tests ask
-//! Clarabel), and takes 10 to 100 times as long (docs/disciplines/cluster-reserves.md has the figures).
+//! A step costs nodes x classes^2. An interior-point solver gives the same answer within 10^-6 (the tests
+//! compare with Clarabel) and takes 10 to 100 times as long (docs/disciplines/cluster-reserves.md has the
+//! figures).
 
 use crate::deviation::Deviation;
 use crate::problem::{Error, Problem};
 
-/// Sums of classes are right to so much, in percent of a node: a hundred times finer than a cgroup's share can be set
-/// on a thousand nodes, and a thousand times coarser than rounding errors of such a sum.
+/// Tolerance for the sums of classes, in percent of a node. It is a hundred times finer than the step in
+/// which cgroup shares on a thousand nodes can be set, and a thousand times coarser than the rounding errors
+/// of such a sum.
 const EXACT: f64 = 1e-7;
 
-/// What is taken for an answer if the search ends for want of steps, in percent of a node: what the paper's table
-/// shows.
+/// Tolerance for an answer if the search runs out of steps, in percent of a node. The paper's table has this
+/// precision.
 const GOOD_ENOUGH: f64 = 1e-3;
 
-/// Steps at most. Ten are usual, and no problem was found that needs a hundred.
+/// Maximum number of steps. Ten are usual, and no problem was found that needs a hundred.
 const STEPS: usize = 1000;
 
-/// Share of the ascent that a step promises which it must keep at least (Armijo's rule; the usual figure).
+/// Minimum part of a step's predicted ascent that the step must achieve (Armijo's rule, with the usual
+/// figure).
 const KEPT: f64 = 1e-4;
 
-/// What an ascent must exceed, relative to the value, so as not to be hidden by rounding: the value is a sum of up to a
-/// million squares with 53 bits each.
+/// Smallest ascent, relative to the value, that rounding cannot hide. The value is a sum of up to a million
+/// squares with 53 bits each.
 const ROUNDING: f64 = 1e-10;
 
-/// The first damping: below any curvature, which is a count of nodes.
+/// Initial damping. It is smaller than any curvature, which is a count of nodes.
 const DAMPING: f64 = 1e-3;
 
-/// By how much a step that succeeds eases the damping, and one that fails tightens it. Easing faster than tightening
-/// costs a failed step now and then, and ends faster.
+/// Factors by which a successful step reduces the damping and a failed step raises it. Reducing it faster
+/// than raising it sometimes costs a failed step, and ends the search sooner.
 const EASED: f64 = 16.0;
 const TIGHTENED: f64 = 8.0;
 
-/// The least damping: keeps the equations solvable where the curvature is flat.
+/// Minimum damping. It keeps the equations solvable where the curvature is flat.
 const LEAST_DAMPING: f64 = 1e-9;
 
-/// The largest offset that step 2 adds to the use, in percentage points (the paper's).
+/// Maximum offset that step 2 adds to the use, in percentage points (the paper's figure).
 const OFFSET: f64 = 5.0;
 
-/// How steeply the offset grows with the relative distance from the promise. The paper prints 500, with which its own
-/// Table 1 cannot be had: calls 3 and 4 move by 1 and 0.9 points at a distance of a fifth, which is 5.
+/// Slope of the offset over the relative distance from the promise. The paper prints 500, which cannot give
+/// its own Table 1: calls 3 and 4 move by 1 and 0.9 points at a distance of a fifth, and that is a slope of
+/// 5.
 const SLOPE: f64 = 5.0;
 
-/// What step 2 aims at for a class on a node: its use, and a small offset towards the same share on all nodes, which
-/// also tries whether a sink can use more. In percent of the node.
+/// Returns the aim of step 2 for a class on a node, in percent of the node: its use plus a small offset
+/// towards the same share on all nodes. The offset also probes whether a sink can use more.
 pub(crate) fn aim(desired: f64, usage: f64) -> f64 {
     let offset = if desired > 0.0 {
         (SLOPE * (desired - usage) / desired).clamp(-OFFSET, OFFSET)
@@ -68,13 +75,14 @@ pub(crate) fn aim(desired: f64, usage: f64) -> f64 {
     usage + offset
 }
 
-/// Solves step 2: per node and class its share in percent of the node.
+/// Solves step 2. Returns the share of each node and class in percent of the node.
 ///
 /// # Errors
 /// [`Error::Unsolved`].
 pub(crate) fn closest(problem: &Problem, bounds: &Deviation) -> Result<Vec<Vec<f64>>, Error> {
     let (slack, full) = (&bounds.slack_node, &bounds.full_class);
-    // What the cut fixes: full edges out of the source's side, empty ones into it.
+    // The shares that the cut fixes: edges that leave the source's side are full, edges that enter it are
+    // empty.
     let fixed = |node: usize, class: usize| match (slack[node], full[class]) {
         (true, false) => bounds.upper[node][class],
         _ => bounds.floor,
@@ -117,26 +125,27 @@ pub(crate) fn closest(problem: &Problem, bounds: &Deviation) -> Result<Vec<Vec<f
     Ok(shares)
 }
 
-/// One of the two problems: least squares around `aim` within bounds and sums. Matrices are row by row.
+/// One of the two problems: least squares around `aim` within bounds and sums. Matrices are stored row by
+/// row.
 struct Block {
     aim: Vec<f64>,
     lower: f64,
     upper: Vec<f64>,
     row_sum: Vec<f64>,
     column_sum: Vec<f64>,
-    /// Columns reach their sums and rows stay at or below theirs; else the other way round.
+    /// If true, columns reach their sums and rows stay at or below theirs. If false, the other way round.
     full_columns: bool,
 }
 
-/// The shares that prices lead to.
+/// The shares that follow from a set of prices.
 struct Point {
     prices: Vec<f64>,
-    /// Per row.
+    /// Level of each row.
     levels: Vec<f64>,
     shares: Vec<f64>,
-    /// Per column, how much its sum is too large.
+    /// Sum of each column minus the sum that it should have.
     excess: Vec<f64>,
-    /// The function whose gradient that is.
+    /// Value of the function that has `excess` as its gradient.
     value: f64,
 }
 
@@ -159,7 +168,7 @@ impl Block {
                 .map(|((new, old), excess)| (new - old) * excess)
                 .sum();
             let next = self.at(prices, &point.levels);
-            // Near the end the value's rounding hides the ascent, but not how much closer the sums came.
+            // Near the end, rounding in the value hides the ascent, but the sums still show the progress.
             let hidden = promised <= ROUNDING * point.value.abs() && self.missed(&next) < missed;
             if next.value >= point.value + KEPT * promised || hidden {
                 damping = (damping / EASED).max(LEAST_DAMPING);
@@ -172,17 +181,17 @@ impl Block {
         if missed <= GOOD_ENOUGH { Ok(point.shares) } else { Err(Error::Unsolved { missed }) }
     }
 
-    /// A price as it may be: a column that only must not exceed its sum has none below 0.
+    /// Returns the price within its range. A column that must only stay below its sum has no negative price.
     fn price(&self, price: f64) -> f64 {
         if self.full_columns { price } else { price.max(0.0) }
     }
 
-    /// The price of this column is 0, and should be lower: it stays.
+    /// Returns whether the price of a column is 0 and would have to fall further. Such a price does not move.
     fn is_at_bound(&self, point: &Point, column: usize) -> bool {
         !self.full_columns && point.prices[column] <= 0.0 && point.excess[column] <= 0.0
     }
 
-    /// By how much a sum is wrong.
+    /// Returns the largest error of a column's sum.
     fn missed(&self, point: &Point) -> f64 {
         let columns = 0..self.column_sum.len();
         let wrong = columns.filter(|column| !self.is_at_bound(point, *column)).map(|column| point.excess[column].abs());
@@ -213,10 +222,10 @@ impl Block {
         Point { prices, levels, shares, excess, value }
     }
 
-    /// The level that makes a row's sum right; 0 where it need not reach its sum and does not exceed it. `near` is
-    /// where it was.
+    /// Returns the level that makes a row's sum right. It is 0 for a row that may stay below its sum and does
+    /// so. `near` is the previous level.
     fn level(&self, priced: &[f64], upper: &[f64], sum: f64, near: f64) -> f64 {
-        // The sum at a level, and how many shares move with it.
+        // The sum at a level, and the number of shares that change with the level.
         let at = |level: f64| {
             priced.iter().zip(upper).fold((0.0, 0_u32), |(sum, moving), (priced, upper)| {
                 let share = priced - level;
@@ -232,12 +241,13 @@ impl Block {
         if self.full_columns && at(0.0).0 <= sum {
             return 0.0;
         }
-        // All shares are as large as they may be at the one, as small at the other.
+        // At `low` all shares are at their upper bound, and at `high` all are at their lower bound.
         let mut low = priced.iter().zip(upper).map(|(priced, upper)| priced - upper).fold(f64::INFINITY, f64::min);
         let mut high = priced.iter().map(|priced| priced - self.lower).fold(f64::NEG_INFINITY, f64::max);
         let mut level = near.clamp(low, high);
-        // Newton's method on a falling line with bends; where it would leave the bracket, the bracket is halved. It
-        // ends because a step within one piece is exact, and after a hundred halvings nothing is left of any bracket.
+        // Newton's method on a falling, piecewise linear function. Where a step would leave the bracket, the
+        // bracket is halved. The loop ends because a step within one piece is exact, and a hundred halvings
+        // exhaust any bracket.
         for _ in 0..200 {
             let (found, moving) = at(level);
             let excess = found - sum;
@@ -258,7 +268,7 @@ impl Block {
         level
     }
 
-    /// The step from `point`: per column the change of its price.
+    /// Returns the step from `point`: the change of each column's price.
     fn step(&self, point: &Point, damping: f64) -> Vec<f64> {
         let width = point.prices.len();
         let mut curvature = vec![0.0; width * width];
@@ -270,7 +280,7 @@ impl Block {
             for column in &moving {
                 curvature[column * width + column] += 1.0;
             }
-            // A row at its sum takes from its other shares what a cheaper one gains.
+            // In a row that is at its sum, a share can only grow at the expense of the row's other shares.
             if !self.full_columns || point.levels[row] > 0.0 {
                 let part = 1.0 / moving.len().max(1) as f64;
                 for column in &moving {
@@ -297,8 +307,8 @@ impl Block {
     }
 }
 
-/// Solves `matrix` x = `vector` in place, where `matrix` is symmetric and positive definite and only its lower triangle
-/// is read: Cholesky's factorisation.
+/// Solves `matrix` x = `vector` in place by Cholesky's factorisation. `matrix` is symmetric and positive
+/// definite, and only its lower triangle is read.
 fn solve_symmetric(matrix: &mut [f64], vector: &mut [f64]) {
     let n = vector.len();
     for column in 0..n {
@@ -330,7 +340,7 @@ mod tests {
 
     #[test]
     fn the_aim_is_the_use_and_a_step_towards_the_promise() {
-        // Table 1, call 3: 40 of 50 is probed with one point more, 60 with one less.
+        // Table 1, call 3: a use of 40 of 50 is probed with one point more, 60 with one point less.
         assert_eq!((aim(50.0, 40.0), aim(50.0, 60.0), aim(50.0, 50.0)), (41.0, 59.0, 50.0));
         assert_eq!((aim(20.0, 0.0), aim(20.0, 100.0)), (5.0, 95.0));
         assert_eq!((aim(0.0, 30.0), aim(0.0, 0.0)), (25.0, 0.0));

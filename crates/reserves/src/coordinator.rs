@@ -1,22 +1,26 @@
-//! The manager's side: who is up, when shares are found anew, and who gets which.
+//! The manager's side: knows which nodes are up, decides when to compute new shares, and hands them out.
 //!
 //! Source: Cluster Reserves, Sec. 4 (the resource manager) and Secs. 5.3 and 5.4 (when it runs). Departures:
 //!
-//! - A run needs a report of every live node whose window lies wholly after the last change of shares. The paper waits
-//!   for 250 ms; asking for evidence instead says the same of a node that is slow to set its shares.
-//! - A node that comes or goes is a reason to run, as one that asks is: the promises are of the nodes that are up.
-//! - The shares in force come with the reports, so that a manager which has just started carries on with what there
-//!   is. It lets nodes gather first: each that is missing would count as down.
-//! - A node that asks about a class as it has asked within the last [`MEMORY`] is not heard. The optimiser gives a
-//!   class that uses less than its share what it uses, which makes a sink of it; then step 2 gives it more, or less
-//!   than elsewhere, which makes none of it, and so on: without this a quiet cluster could be run for ever. What is
-//!   missed by it the next periodic run finds.
-//! - A class may be limited to some nodes. Elsewhere it uses nothing and can use nothing, which leaves it the least
-//!   share of the optimiser, 1 %; that and what step 3 may have added go to the classes that are there. So of what such
-//!   a class is promised up to 1 % of each node without it counts as given and is not.
+//! - A run needs from every live node a report on a window that began after the last change of shares. The
+//!   paper waits for 250 ms. Requiring such a report has the same effect, and also covers a node that is slow
+//!   to set its shares.
+//! - A node that joins or leaves causes a run, just as a node that asks for one, because the promises refer
+//!   to the nodes that are up.
+//! - The reports contain the shares in force, so a manager that has just started continues from them. It
+//!   first waits for the nodes to connect, because a missing node would count as down.
+//! - A node that repeats a question about a class within [`MEMORY`] is ignored. The optimiser gives a class
+//!   that uses less than its share exactly its use, which makes the class a sink. Step 2 then gives it more,
+//!   or less than elsewhere, and it is no longer a sink. Without this rule the cycle could keep a quiet
+//!   cluster running for ever. The next periodic run finds any change that this rule ignores.
+//! - A class may be limited to some nodes. On other nodes it uses nothing and cannot use anything, so the
+//!   optimiser gives it the minimum share of 1 % there. That share, and anything that step 3 adds to it, goes
+//!   to the classes that are on the node. Of the promise to such a class, up to 1 % of each node without it
+//!   is therefore counted as given although it is not.
 //!
-//! Sans-IO: time is passed in as time since some beginning, and somebody else solves: [`Coordinator::poll_run`] gives a
-//! problem, [`Coordinator::solved`] takes the shares, [`Coordinator::poll_shares`] hands them out.
+//! Sans-IO: time is passed in as time since some beginning, and the caller solves the problem.
+//! [`Coordinator::poll_run`] returns a problem, [`Coordinator::solved`] takes the shares, and
+//! [`Coordinator::poll_shares`] hands them out.
 
 mod books;
 mod node;
@@ -32,69 +36,70 @@ use node::{on_node, percentages, row};
 pub use books::{Books, Finished, MOST_FINISHED, Runs};
 pub use node::{MEMORY, Node};
 
-/// A node that says nothing for so long is down: four reports.
+/// A node that sends nothing for this long is down. It is the time of four reports.
 pub const SILENCE: Duration = Duration::from_secs(1);
 
-/// How long a new manager waits for all nodes before its first run: after that it takes those that are missing for
-/// down. Agents dial again within a second, and their first report comes a window later.
+/// How long a new manager waits for all nodes before its first run. Nodes that are still missing then count
+/// as down. Agents reconnect within a second, and their first report follows one window later.
 pub const GATHERING: Duration = Duration::from_secs(2);
 
-/// A node that has not set the shares of the last run by then cannot: what it reports is how things are. Setting takes
-/// milliseconds and the window 250 ms.
+/// How long a node may take to set the shares of the last run. After that it is assumed to be unable to, and
+/// its reports are used as they are. Setting shares takes milliseconds, and the window is 250 ms.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long after a run that came to nothing the next is tried: its reason still stands, and so may the failure's.
+/// Pause after a failed run before the next attempt. The reason for the run remains, and the cause of the
+/// failure may remain too.
 const REST: Duration = Duration::from_secs(1);
 
-/// What is promised, where, and when to look at it.
+/// The promises, the placement of the classes, and the reasons for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Per class what it is promised, in percent of the cluster; 100 at most in all.
+    /// Promise to each class, in percent of the cluster. The sum is at most 100.
     pub desired: Vec<f64>,
-    /// Per node and class: the node has the class.
+    /// Per node and class, whether the node has the class.
     pub placed: Vec<Vec<bool>>,
-    /// Time between two runs without another reason; `None` is never.
+    /// Time between two runs without another reason, or `None` for no periodic runs.
     pub every: Option<Duration>,
-    /// Nodes that ask, come or go are a reason to run.
+    /// Whether a node that asks, joins or leaves causes a run.
     pub on_demand: bool,
 }
 
-/// Why a run is made.
+/// Reason for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It was time.
+    /// The period had passed.
     Periodic,
-    /// A node asked.
+    /// A node asked for new shares.
     Asked {
-        /// Which.
+        /// Index of the node.
         node: usize,
-        /// Why.
+        /// The reason that the node gave.
         trigger: Trigger,
     },
     /// A node came up.
     Joined {
-        /// Which.
+        /// Index of the node.
         node: usize,
     },
     /// A node went down.
     Left {
-        /// Which.
+        /// Index of the node.
         node: usize,
     },
 }
 
-/// Shares for one node to set.
+/// Shares that a node has to set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shares {
-    /// Which.
+    /// Index of the node.
     pub node: usize,
-    /// The run that they come from.
+    /// Number of the run that computed them.
     pub run: u64,
-    /// Per class, in percent of the node; 100 at most in all.
+    /// Share of each class, in percent of the node. The sum is at most 100.
     pub shares: Vec<f64>,
 }
 
-/// A run under way.
+/// A run in progress.
 #[derive(Clone, Debug)]
 struct Run {
     number: u64,
@@ -102,14 +107,14 @@ struct Run {
     began: Duration,
     /// The nodes of the problem, in its order.
     nodes: Vec<Member>,
-    /// The shares that were in force.
+    /// The shares that were in force, per node and class.
     before: Vec<Vec<f64>>,
 }
 
-/// A node during one connection.
+/// A node's index and the number of its connection.
 type Member = (usize, u64);
 
-/// Brings the nodes of a cluster and the optimiser together.
+/// Connects the nodes of a cluster with the optimiser.
 #[derive(Clone, Debug)]
 pub struct Coordinator {
     settings: Settings,
@@ -119,20 +124,20 @@ pub struct Coordinator {
     members: Vec<Member>,
     running: Option<Run>,
     asked: Option<(usize, Trigger)>,
-    /// The last run that anybody knows of.
+    /// Highest run number seen, from this manager or from a report.
     last_run: u64,
-    /// When shares were handed out last, or could not be found.
+    /// When shares were last handed out, or when a run last failed.
     changed: Option<Duration>,
-    /// When it is time without another reason.
+    /// When the next periodic run is due.
     due: Option<Duration>,
-    /// Before that no run is made.
+    /// No run starts before this time.
     rest_until: Duration,
     out: VecDeque<Shares>,
     books: Books,
 }
 
 impl Coordinator {
-    /// Begins at `now`, with no node connected.
+    /// Starts at `now` with no node connected.
     #[must_use]
     pub fn new(now: Duration, settings: Settings) -> Coordinator {
         Coordinator {
@@ -151,24 +156,24 @@ impl Coordinator {
         }
     }
 
-    /// A connection to `node` is there. It takes the place of an earlier one.
+    /// Records a new connection to `node`, which replaces an earlier one.
     pub fn connected(&mut self, node: usize) {
         self.begin(node, true);
     }
 
-    /// The connection to `node` is gone.
+    /// Records that the connection to `node` is gone.
     pub fn disconnected(&mut self, node: usize) {
         self.begin(node, false);
     }
 
-    /// Nothing is known of a node that came or went: what was sent to it may be lost.
+    /// Forgets the state of a node that connected or disconnected. Shares sent to it before may be lost.
     fn begin(&mut self, node: usize, connected: bool) {
         let Some(state) = self.nodes.get_mut(node) else { return };
         *state = Node { connected, connection: state.connection + 1, ..Node::default() };
         self.out.retain(|shares| shares.node != node);
     }
 
-    /// What `node` measured came in at `now`. A figure that is missing counts as 0.
+    /// Takes the measurements of `node`, received at `now`. A missing figure counts as 0.
     pub fn reported(&mut self, now: Duration, node: usize, measured: Measured) {
         let Some(state) = self.nodes.get_mut(node).filter(|state| state.connected) else { return };
         self.last_run = self.last_run.max(measured.run);
@@ -181,8 +186,8 @@ impl Coordinator {
         state.last = Some((now, measured));
     }
 
-    /// Begins a run if there is a reason for one at `now` and everything for it is there. Until [`Self::solved`] there
-    /// is no other.
+    /// Starts a run if there is a reason for one at `now` and every live node has sent a usable report. No
+    /// other run starts until [`Self::solved`].
     pub fn poll_run(&mut self, now: Duration) -> Option<Problem> {
         if self.running.is_some() || now < self.rest_until {
             return None;
@@ -206,13 +211,13 @@ impl Coordinator {
         self.last_run = self.last_run.saturating_add(1);
         let nodes = live.iter().map(|&node| (node, self.nodes[node].connection)).collect();
         self.running = Some(Run { number: self.last_run, cause, began: now, nodes, before });
-        // What is asked from now on is about the time after this run.
+        // Questions from now on concern the time after this run.
         self.asked = None;
         self.due = self.settings.every.map(|every| now + every);
         Some(problem)
     }
 
-    /// The answer to the problem of the run under way came at `now`; finding it took `took`.
+    /// Takes the solution of the problem of the current run at `now`. Solving it took `took`.
     pub fn solved(&mut self, now: Duration, solution: Result<Solution, Error>, took: Duration) {
         let Some(run) = self.running.take() else { return };
         self.changed = Some(now);
@@ -233,7 +238,7 @@ impl Coordinator {
             let shares = on_node(shares, &self.settings.placed[node]);
             moved += shares.iter().zip(before).map(|(new, old)| (new - old).max(0.0)).sum::<f64>();
             let state = &mut self.nodes[node];
-            // Whoever connected meanwhile was not in the problem and is a reason for the next run.
+            // A node that connected in the meantime was not in the problem. It causes the next run.
             if state.connection == connection {
                 state.handed = Some((run.number, now));
                 state.given = Some(shares.clone());
@@ -253,12 +258,13 @@ impl Coordinator {
         self.members = run.nodes;
     }
 
-    /// The next shares to send.
+    /// Returns the next shares to send.
     pub fn poll_shares(&mut self) -> Option<Shares> {
         self.out.pop_front()
     }
 
-    /// When [`Self::poll_run`] must be called again at the latest if nothing else is; after `now`, when it was called.
+    /// Returns the latest time after `now` at which [`Self::poll_run`] must be called again if nothing else
+    /// happens.
     #[must_use]
     pub fn next_timeout(&self, now: Duration) -> Option<Duration> {
         let silent = self.nodes.iter().filter_map(|node| node.last.as_ref().map(|&(at, _)| at + SILENCE));
@@ -266,32 +272,32 @@ impl Coordinator {
         silent.chain(timers).chain(self.due).filter(|&at| at > now).min()
     }
 
-    /// Whether `node` is up at `now`: it is connected and has reported within [`SILENCE`].
+    /// Returns whether `node` is up at `now`: it is connected and has reported within [`SILENCE`].
     #[must_use]
     pub fn is_live(&self, now: Duration, node: usize) -> bool {
         let last = self.nodes.get(node).and_then(|node| node.last.as_ref());
         last.is_some_and(|&(at, _)| now < at + SILENCE)
     }
 
-    /// What is known of the nodes.
+    /// Returns the state of the nodes.
     #[must_use]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// What was promised, where.
+    /// Returns the settings.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What happened so far.
+    /// Returns the record of past runs.
     #[must_use]
     pub fn books(&self) -> &Books {
         &self.books
     }
 
-    /// The reason for a run at `now`, if there is one.
+    /// Returns the reason for a run at `now`, if there is one.
     fn cause(&self, now: Duration, live: &[usize]) -> Option<Cause> {
         if let Some((node, trigger)) = self.asked {
             return Some(Cause::Asked { node, trigger });
@@ -307,7 +313,7 @@ impl Coordinator {
         self.due.is_some_and(|due| now >= due).then_some(Cause::Periodic)
     }
 
-    /// What `node` measured since shares changed last, if it has.
+    /// Returns a report of `node` on a window after the last change of shares, if there is one.
     fn fresh(&self, node: usize) -> Option<&Measured> {
         let state = self.nodes.get(node)?;
         let (at, measured) = state.last.as_ref()?;

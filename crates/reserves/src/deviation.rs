@@ -1,35 +1,38 @@
-//! Step 1: how much of what is promised can be used at all.
+//! Step 1: finds how much of the promises can be used at all.
 //!
-//! Source: Cluster Reserves, Sec. 3, step 1, which asks for the least sum of absolute deviations. Nothing is gained by
-//! giving a class more than it is promised unless the least share forces it, so that the sum is least when as much as
-//! possible is given out with every class at or below its target: a maximum flow from nodes to classes. Its smallest
-//! cut says more than the amount: which nodes must give all they have, which classes get all they are owed, and which
-//! shares must stand at their bounds in *every* best solution. Step 2 is left with what is free.
+//! Source: Cluster Reserves, Sec. 3, step 1, which asks for the least sum of absolute deviations. Giving a
+//! class more than its promise never helps, unless the minimum share forces it. The sum is therefore least
+//! when as much as possible is given out with every class at or below its target. This is a maximum flow from
+//! nodes to classes. Its minimum cut also tells which nodes must give everything, which classes reach their
+//! target, and which shares are at their bounds in *every* best solution. Step 2 decides only the free
+//! shares.
 
 use crate::flow::Network;
 use crate::problem::Problem;
 
-/// The flow counts in billionths of a percent, so that it is exact: a hundred times finer than anything that is asked
-/// of the result, and 10,000 nodes at 100 % are 10^15, far below 2^64.
+/// The flow counts in billionths of a percent, so it is exact. This is a hundred times finer than the
+/// precision required of the result, and 10,000 nodes at 100 % are 10^15, far below 2^64.
 const UNITS: f64 = 1e9;
 
-/// The least share of a class on a node, in percent: the paper's, so that whoever turns up can begin.
+/// Minimum share of a class on a node, in percent. It is the paper's figure and lets a class with a first
+/// request begin.
 const LEAST: f64 = 1.0;
 
-/// What step 1 found.
+/// Result of step 1.
 pub(crate) struct Deviation {
     /// V, in percent of a node.
     pub deviation: f64,
-    /// The least share of every class on every node, in percent: [`LEAST`], or an equal part of a node with more than a
-    /// hundred classes.
+    /// Minimum share of every class on every node, in percent: [`LEAST`], or an equal part of a node with
+    /// more than a hundred classes.
     pub floor: f64,
-    /// Per node and class the largest share, in percent of the node.
+    /// Maximum share per node and class, in percent of the node.
     pub upper: Vec<Vec<f64>>,
-    /// Per class what its shares may sum to, in percent of a node (T).
+    /// Target for the sum of each class's shares, in percent of a node (T).
     pub target: Vec<f64>,
-    /// Per node whether it may keep something: the source's side of the cut. All others give 100 %.
+    /// Per node, whether it may keep something, that is, whether it is on the source's side of the cut. All
+    /// others give 100 %.
     pub slack_node: Vec<bool>,
-    /// Per class whether its shares sum to its target. All others stay at or below it.
+    /// Per class, whether its shares sum to its target. All others stay at or below it.
     pub full_class: Vec<bool>,
 }
 
@@ -46,7 +49,7 @@ pub(crate) fn deviation(problem: &Problem) -> Deviation {
     };
     let target = |class: usize| whole(problem.desired[class] * nodes as f64).max(floor * nodes as u64);
 
-    // Everyone has the floor. What flows comes on top.
+    // Every class has the floor. The flow comes on top.
     let (source, sink) = (nodes + classes, nodes + classes + 1);
     let mut network = Network::new(nodes + classes + 2);
     for node in 0..nodes {

@@ -2,24 +2,24 @@
 //!
 //! Source: E. A. Dinic, *Algorithm for solution of a problem of maximum flow in a network with power
 //! estimation* (1970): breadth-first levels, then blocking flows along edges that go one level down.
-//! Capacities are whole numbers, so that the answer is exact and the search ends; callers choose the unit.
-//! The networks here are small (classes × machines), where this takes microseconds.
+//! Capacities are integers, so the answer is exact and the search ends. The caller chooses the unit. The
+//! networks here are small (classes × machines) and take microseconds.
 
 use std::collections::VecDeque;
 
-/// A directed network with whole capacities.
+/// A directed network with integer capacities.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// Per node its edges, as indices into `edges`.
+    /// The edges of each node, as indices into `edges`.
     outgoing: Vec<Vec<usize>>,
-    /// Edge 2i is the one that was asked for, edge 2i + 1 its reverse.
+    /// Edge 2i is an added edge, and edge 2i + 1 is its reverse.
     edges: Vec<Edge>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     to: usize,
-    /// What may still flow.
+    /// Remaining capacity.
     rest: u64,
 }
 
@@ -28,7 +28,7 @@ struct Edge {
 pub struct EdgeId(usize);
 
 impl Network {
-    /// A network of `nodes` nodes, numbered from 0, without edges.
+    /// Creates a network of `nodes` nodes, numbered from 0, without edges.
     #[must_use]
     pub fn new(nodes: usize) -> Network {
         Network { outgoing: vec![Vec::new(); nodes], edges: Vec::new() }
@@ -47,8 +47,8 @@ impl Network {
         EdgeId(id)
     }
 
-    /// Sends as much as possible from `source` to `sink`, on top of what flows already, and says how much
-    /// that was. 0 if they are the same node.
+    /// Sends as much as possible from `source` to `sink`, in addition to the present flow, and returns that
+    /// amount. Returns 0 if they are the same node.
     ///
     /// # Panics
     /// If a node does not exist, or if more than `u64::MAX` could flow.
@@ -70,14 +70,15 @@ impl Network {
         total
     }
 
-    /// What flows through an edge.
+    /// Returns the flow through an edge.
     #[must_use]
     pub fn flow(&self, edge: EdgeId) -> u64 {
         self.edges[edge.0 + 1].rest
     }
 
-    /// Per node whether more could still be sent there from `source`. After [`Network::maximum`] these are the nodes on
-    /// the source's side of a smallest cut: what leads out of them is full, what leads into them is empty.
+    /// Returns for each node whether more could still be sent there from `source`. After [`Network::maximum`]
+    /// these are the nodes on the source's side of a minimum cut: edges that leave them are full, edges that
+    /// enter them are empty.
     #[must_use]
     pub fn reachable(&self, source: usize) -> Vec<bool> {
         let mut reached = vec![false; self.outgoing.len()];
@@ -94,7 +95,8 @@ impl Network {
         reached
     }
 
-    /// Per node its distance from `source` over edges with room; `None` if `sink` is out of reach.
+    /// Returns the distance of each node from `source` over edges with remaining capacity, or `None` if
+    /// `sink` is out of reach.
     fn levels(&self, source: usize, sink: usize) -> Option<Vec<u32>> {
         let mut level = vec![u32::MAX; self.outgoing.len()];
         level[source] = 0;
@@ -110,8 +112,8 @@ impl Network {
         (level[sink] != u32::MAX).then_some(level)
     }
 
-    /// Sends up to `most` along one path. `next` remembers per node the edges that are used up. The depth of
-    /// the recursion is the length of a path: at most the number of nodes.
+    /// Sends up to `most` along one path. `next` holds the first usable edge of each node. The recursion is
+    /// as deep as the path is long, at most the number of nodes.
     fn send(&mut self, node: usize, sink: usize, most: u64, level: &[u32], next: &mut [usize]) -> u64 {
         if node == sink {
             return most;
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn an_earlier_choice_is_undone() {
-        // The first path found may be 0-1-2-3; both units fit only if 1-2 is given back.
+        // The first path found may be 0-1-2-3. Both units fit only if the flow through 1-2 is taken back.
         let mut network = Network::new(4);
         let ids = [(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)].map(|(from, to)| network.edge(from, to, 1));
         assert_eq!(network.maximum(0, 3), 2);
@@ -158,7 +160,7 @@ mod tests {
     }
 
     proptest! {
-        /// The maximum flow is the smallest cut: every cut of a small network is tried.
+        /// The maximum flow equals the minimum cut. Every cut of a small network is tried.
         #[test]
         fn it_is_the_smallest_cut(edges in prop::collection::vec((0..6_usize, 0..6_usize, 0..20_u64), 0..24)) {
             let mut network = Network::new(6);

@@ -1,12 +1,13 @@
 //! Cluster Reserves: every class gets its share of a cluster's resources, whichever nodes its requests reach.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves: A Mechanism for Resource Management in Cluster-based
-//! Network Servers" (SIGMETRICS 2000), Secs. 3 and 5. A class is promised a percentage of the *cluster*; what can be
-//! set is its share of each *node*. From what each class used on each node, [`solve`] finds the shares of all nodes
-//! that come closest to all promises, and as close to the use as they can.
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves: A Mechanism for Resource Management in
+//! Cluster-based Network Servers" (SIGMETRICS 2000), Secs. 3 and 5. A class is promised a percentage of the
+//! *cluster*, but only its share of each *node* can be set. From the use of every class on every node,
+//! [`solve`] finds the shares of all nodes that come closest to all promises, and stay as close to the use as
+//! possible.
 //!
-//! All of it is pure: no clock, no I/O, no randomness. Percentages are of one node throughout; a promise is a
-//! percentage of the cluster, which is the same number as the mean over its nodes.
+//! The crate is pure: it has no clock, no I/O and no randomness. Every percentage is of one node. A promise
+//! is a percentage of the cluster, which is the same number as the mean over its nodes.
 #![forbid(unsafe_code)]
 
 mod closest;

@@ -1,70 +1,71 @@
-//! What is asked and what is answered.
+//! The optimiser's input and output.
 //!
-//! Rows are nodes, columns are classes, everywhere. Nodes that are down are left out by whoever asks.
+//! Rows are nodes and columns are classes everywhere. The caller leaves out nodes that are down.
 
 use std::fmt;
 
-/// A cluster whose shares are to be found anew: its live nodes alone.
+/// A cluster that needs new shares. It contains live nodes only.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
-    /// Per class what it is promised, in percent of the cluster (D).
+    /// Promise to each class, in percent of the cluster (D).
     pub desired: Vec<f64>,
-    /// Per node and class what it used, in percent of the node (u).
+    /// Use per node and class, in percent of the node (u).
     pub usage: Vec<Vec<f64>>,
-    /// Per node and class: it used all that it was given, so that it may be able to use more ([`is_sink`]).
+    /// Per node and class, whether the class used its whole share and may be able to use more ([`is_sink`]).
     pub sink: Vec<Vec<bool>>,
 }
 
 /// The shares of all nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// By how much the promises cannot be met by what the classes can use, summed over classes, in percent of a node
+    /// Distance between the promises and the nearest usable shares, summed over classes, in percent of a node
     /// (V of step 1).
     pub deviation: f64,
-    /// Per node and class the shares closest to the use with that deviation (step 2), in percent of the node.
+    /// Shares closest to the use with that deviation (step 2), per node and class, in percent of the node.
     pub closest: Vec<Vec<f64>>,
-    /// Per node and class the shares to set: the same, with what nobody can use at present given to those who are
-    /// owed it, so that the shares of a node sum to 100 (R of step 3). In percent of the node.
+    /// Shares to set, per node and class, in percent of the node (R of step 3). They are `closest` plus the
+    /// capacity that no class can use at present, which goes to the classes below their promise. The shares
+    /// of a node sum to 100.
     pub allocation: Vec<Vec<f64>>,
 }
 
-/// A problem that makes no sense, and where.
+/// The reason why a problem is invalid or was not solved.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Error {
     /// There is no class.
     NoClass,
     /// There is no node.
     NoNode,
-    /// More nodes or classes than anybody has: [`MOST_NODES`], [`MOST_CLASSES`].
+    /// There are more than [`MOST_NODES`] nodes or [`MOST_CLASSES`] classes.
     TooLarge {
-        /// Nodes that it has.
+        /// Number of nodes.
         nodes: usize,
-        /// Classes that it has.
+        /// Number of classes.
         classes: usize,
     },
-    /// A matrix has not one row per node.
+    /// A matrix does not have one row per node.
     Rows {
-        /// Which: `usage u` or `sink`.
+        /// Name of the matrix: `usage u` or `sink`.
         matrix: &'static str,
-        /// Rows that it has.
+        /// Number of rows.
         found: usize,
-        /// Rows that it should have.
+        /// Required number of rows.
         wanted: usize,
     },
-    /// A row has not one figure per class.
+    /// A row does not have one figure per class.
     Columns {
-        /// Which: `usage u` or `sink`.
+        /// Name of the matrix: `usage u` or `sink`.
         matrix: &'static str,
         /// Index of the row.
         node: usize,
-        /// Figures that it has.
+        /// Number of figures.
         found: usize,
-        /// Figures that it should have.
+        /// Required number of figures.
         wanted: usize,
     },
-    /// A figure is no percentage: not a number, negative, or infinite.
+    /// A figure is not a percentage: it is not a number, negative, or infinite.
     Figure {
-        /// Which: `desired D` or `usage u`.
+        /// Name of the vector or matrix: `desired D` or `usage u`.
         what: &'static str,
         /// Index of the row, in a matrix.
         node: Option<usize>,
@@ -73,51 +74,53 @@ pub enum Error {
         /// The figure.
         value: f64,
     },
-    /// More is promised than there is.
+    /// The promises exceed the cluster.
     Promised {
-        /// What all classes together are promised, in percent of the cluster.
+        /// Sum of the promises to all classes, in percent of the cluster.
         sum: f64,
     },
-    /// The search for step 2 came to no end. No such problem is known.
+    /// The search in step 2 did not converge. No such problem is known.
     Unsolved {
-        /// By how much a column of the best shares found misses its sum, in percent of a node.
+        /// Error of a column's sum in the best shares found, in percent of a node.
         missed: f64,
     },
 }
 
-/// More nodes than this are refused: ten times what a manager is built for, and the exact sums of step 1 fit.
+/// Maximum number of nodes. It is ten times the size that a manager is built for, and the sums of step 1 stay
+/// exact.
 pub const MOST_NODES: usize = 10_000;
 
-/// More classes than this are refused: beyond a hundred the least share of 1 % is out of reach, and ten times that is
-/// no policy that anybody wrote.
+/// Maximum number of classes. The minimum share of 1 % is impossible beyond a hundred, and no real policy has
+/// ten times as many.
 pub const MOST_CLASSES: usize = 1000;
 
-/// By how much promises may exceed 100 % by rounding: a third of 100, three times, is not a mistake.
+/// Amount by which promises may exceed 100 % through rounding: a third of 100, three times, is valid.
 const ROUNDING: f64 = 1e-6;
 
-/// Whether a class may be able to use more than its share of a node, both in percent of the node.
+/// Returns whether a class may be able to use more than its share of a node, both in percent of the node.
 ///
-/// The paper asks whether it used all of it (r > u strictly means no). Measured over a quarter of a second no class
-/// uses exactly what it was given, so one is allowed to miss 5 % of its share, and 0.25 points where that is less than
-/// a window can resolve (a scheduler's slice of 1 to 3 ms is 0.4 to 1.2 % of 250 ms; over several CPUs less). Who used
-/// nothing wants nothing, however little it was given.
+/// The paper checks whether the class used all of its share (it is no sink if r > u strictly). In a
+/// measurement over a quarter of a second no class uses exactly its share. A sink may therefore miss 5 % of
+/// its share, or 0.25 points where 5 % is less than a window can resolve. (A scheduler's slice of 1 to 3 ms
+/// is 0.4 to 1.2 % of 250 ms, and less over several CPUs.) A class that used nothing needs nothing, however
+/// small its share was.
 #[must_use]
 pub fn is_sink(allocation: f64, usage: f64) -> bool {
     usage > 0.0 && allocation - usage <= f64::max(0.25, 0.05 * allocation)
 }
 
 impl Problem {
-    /// Nodes.
+    /// Returns the number of nodes.
     pub(crate) fn nodes(&self) -> usize {
         self.usage.len()
     }
 
-    /// Classes.
+    /// Returns the number of classes.
     pub(crate) fn classes(&self) -> usize {
         self.desired.len()
     }
 
-    /// Whether it can be solved.
+    /// Checks whether the problem can be solved.
     ///
     /// # Errors
     /// Every [`Error`] but [`Error::Unsolved`].

@@ -1,14 +1,15 @@
-//! The three steps in turn.
+//! The three steps in sequence.
 
 use crate::closest::closest;
 use crate::deviation::deviation;
 use crate::problem::{Error, Problem, Solution};
 
-/// Finds the shares of all nodes: step 1 how much of the promises can be used, step 2 the shares closest to the use
-/// that reach that much, step 3 who gets what nobody can use at present.
+/// Finds the shares of all nodes. Step 1 finds how much of the promises can be used, step 2 the shares
+/// closest to the use that reach that much, and step 3 distributes the capacity that no class can use at
+/// present.
 ///
 /// # Errors
-/// The problem makes no sense ([`Problem::check`]), or [`Error::Unsolved`].
+/// The problem is invalid ([`Problem::check`]), or [`Error::Unsolved`].
 pub fn solve(problem: &Problem) -> Result<Solution, Error> {
     problem.check()?;
     let bounds = deviation(problem);
@@ -17,12 +18,13 @@ pub fn solve(problem: &Problem) -> Result<Solution, Error> {
     Ok(Solution { deviation: bounds.deviation, closest, allocation })
 }
 
-/// Step 3 (Cluster Reserves, Sec. 3): what nodes have left goes to classes below their promise, which then have it at
-/// once when they need it; until then the node's scheduler lends it out.
+/// Step 3 (Cluster Reserves, Sec. 3): the spare capacity of nodes goes to classes below their promise, which
+/// then have it at once when they need it. Until then the node's scheduler lends it out.
 ///
-/// The paper does not say in which proportions. Every node gives what it has left to every class that is owed
-/// something, in proportion to both, so that neither gives or gets too much. What a node has left after that nobody is
-/// owed: it goes by the promises, so that a node's shares always sum to 100.
+/// The paper does not give the proportions. Here every node divides its spare capacity among the classes
+/// below their promise, in proportion to both, so that no node gives and no class gets too much. Any
+/// remaining capacity of a node is divided in proportion to the promises, so that a node's shares always sum
+/// to 100.
 fn give_rest(problem: &Problem, mut shares: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
     let nodes = problem.nodes() as f64;
     let left = |row: &Vec<f64>| (100.0 - row.iter().sum::<f64>()).max(0.0);
@@ -45,7 +47,7 @@ fn give_rest(problem: &Problem, mut shares: Vec<Vec<f64>>) -> Vec<Vec<f64>> {
         let left = left(row);
         let classes = row.len() as f64;
         for (share, desired) in row.iter_mut().zip(&problem.desired) {
-            // Where nothing is promised to anybody, all are alike.
+            // If no class has a promise, all get the same.
             *share += if promised > 0.0 { left * desired / promised } else { left / classes };
         }
     }

@@ -1,71 +1,72 @@
-//! The node's side: what each class used, whether that was all that it was given, and when to ask for new shares.
+//! The node's side: measures the use of each class, whether it was the whole share, and when to ask for new
+//! shares.
 //!
 //! Source: Cluster Reserves, Sec. 4 (the tracker) and Sec. 5.4 (when a node asks). Departures:
 //!
-//! - The paper's tracker reports a weighted mean of past and present use. Ours reports the present [`WINDOW`] alone,
-//!   and begins a new one whenever shares change: a mean carries the use under the old shares into the next run of the
-//!   manager, which then takes shares from a class that has just been given them.
-//! - The paper lets a node ask when it *stops* being a sink for a class. Ours asks as well when it begins to be one:
-//!   that is the moment at which a request has reached a node where its class has little.
-//! - A class that asked says nothing more until it is no longer what it asked about, so that one event asks once. A
-//!   fall that a smaller share brings about is none.
+//! - The paper's tracker reports a weighted mean of past and present use. This one reports the present
+//!   [`WINDOW`] alone and begins a new one whenever shares change. A mean carries the use under the old
+//!   shares into the manager's next run, which then takes shares from a class that has just been given them.
+//! - In the paper a node asks when it *stops* being a sink for a class. Here a node also asks when it becomes
+//!   one: at that moment a request has reached a node where its class has a small share.
+//! - After a class has asked, it does not ask again until its state has changed, so that one event asks once.
+//!   A fall that is caused by a smaller share does not count.
 //!
-//! Sans-IO: time and counters are passed in. Counters are CPU time since some beginning; one that goes backwards is
-//! that of a group which was made anew.
+//! Sans-IO: time and counters are passed in. Counters are CPU time since some beginning. A counter that goes
+//! backwards belongs to a group that was created anew.
 
 use std::time::Duration;
 
 use crate::is_sink;
 
-/// How long use is measured (Sec. 5.4). Shorter, and the time slices of the kernel (some milliseconds) show; longer,
-/// and a class waits longer for what it is owed.
+/// Length of a measurement (Sec. 5.4). With a shorter one the kernel's time slices (some milliseconds)
+/// distort the use. With a longer one a class waits longer for its share.
 pub const WINDOW: Duration = Duration::from_millis(250);
 
-/// A use that is below this part of the last one has fallen (Sec. 5.4: by more than 20 %).
+/// A use below this part of the last one has fallen (Sec. 5.4: by more than 20 %).
 const FALLEN: f64 = 0.8;
 
-/// Part of a node that is taken for its classes' however much went elsewhere: a window in which they were hardly let in
-/// says nothing of them.
+/// Minimum part of a node that counts as available to its classes, however much CPU time went elsewhere. A
+/// window in which the classes hardly ran says nothing about them.
 const LEAST_NODE: f64 = 0.1;
 
-/// Uses below this do not fall, in percent of the node: it is the smallest share that there is, and 20 % of less is
-/// less than a time slice in a window.
+/// Uses below this cannot fall, in percent of the node. It is the minimum share, and 20 % of less is shorter
+/// than a time slice in a window.
 const LEAST_USE: f64 = 1.0;
 
-/// Why a node asks for new shares. Classes are indices in the policy's order.
+/// Reason of a node to ask for new shares. Classes are indices in the policy's order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trigger {
-    /// The class began to use all that it is given.
+    /// The class began to use all of its share.
     SinkBegan {
-        /// Which.
+        /// Index of the class.
         class: usize,
     },
-    /// The class no longer uses all that it is given.
+    /// The class no longer uses all of its share.
     SinkEnded {
-        /// Which.
+        /// Index of the class.
         class: usize,
     },
     /// The class uses a fifth less than before.
     Fell {
-        /// Which.
+        /// Index of the class.
         class: usize,
     },
 }
 
-/// A window that is over. Lists have one figure per class.
+/// Measurements of a completed window. Lists have one figure per class.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The run whose shares were in force all the time; 0 if there was none yet.
+    /// The run that set the shares in force during the whole window, or 0 if there was none yet.
     pub run: u64,
-    /// How long it was, in seconds.
+    /// Length of the window in seconds.
     pub seconds: f64,
-    /// The shares that were in force, in percent of the node.
+    /// The shares in force, in percent of the node.
     pub allocation: Vec<f64>,
-    /// CPU time used, in percent of what the node had for its classes; 100 at most.
+    /// CPU time used, in percent of the node's time for its classes, at most 100.
     pub usage: Vec<f64>,
-    /// The class used all that it was given.
+    /// Whether the class used all of its share.
     pub sink: Vec<bool>,
-    /// The node asks for new shares: the first class that has a reason.
+    /// The node's request for new shares, with the reason of the first class that has one.
     pub wants: Option<Trigger>,
 }
 
@@ -75,7 +76,7 @@ pub struct Tracker {
     cpus: f64,
     run: u64,
     began: Duration,
-    /// CPU time that went elsewhere in the window, in nanoseconds.
+    /// CPU time of the window used outside all classes, in nanoseconds.
     elsewhere: u64,
     classes: Vec<Class>,
 }
@@ -85,13 +86,13 @@ struct Class {
     allocation: f64,
     /// CPU time at the beginning of the window, in nanoseconds.
     counter: u64,
-    /// What was seen in the last window.
+    /// State in the last window.
     last: Option<Seen>,
-    /// What it last asked about, as long as that is what is seen.
+    /// State for which the class last asked, until the state changes.
     asked: Option<Seen>,
 }
 
-/// A class in one window.
+/// State of a class in one window.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     usage: f64,
@@ -99,8 +100,8 @@ struct Seen {
 }
 
 impl Tracker {
-    /// Begins at `now` on a node of `cpus` CPUs, with the shares that are in force there, in percent of the node, and
-    /// the CPU time of each class in nanoseconds. A class without a counter has used nothing.
+    /// Starts at `now` on a node of `cpus` CPUs. `shares` are in force there, in percent of the node, and
+    /// `counters` hold the CPU time of each class in nanoseconds. A class without a counter has used nothing.
     #[must_use]
     pub fn new(now: Duration, cpus: f64, shares: &[f64], counters: &[u64]) -> Tracker {
         let classes = vec![Class::default(); shares.len()];
@@ -109,7 +110,8 @@ impl Tracker {
         tracker
     }
 
-    /// The shares of `run` are in force from `now` on, when the counters were `counters`. The window begins anew.
+    /// Records that the shares of `run` are in force from `now` on, with the present `counters`. A new window
+    /// begins.
     pub fn apply(&mut self, now: Duration, run: u64, shares: &[f64], counters: &[u64]) {
         self.run = run;
         for (class, &share) in self.classes.iter_mut().zip(shares) {
@@ -121,19 +123,20 @@ impl Tracker {
         self.begin(now, counters);
     }
 
-    /// So much CPU time of the window, in nanoseconds, went to work outside all classes: their shares are of what that
-    /// leaves. Holds for the window that is under way.
+    /// Sets the CPU time of the current window, in nanoseconds, that was used outside all classes. Shares are
+    /// of the remaining time.
     pub fn went_elsewhere(&mut self, nanos: u64) {
         self.elsewhere = nanos;
     }
 
-    /// When the present window will be over.
+    /// Returns the end of the current window.
     #[must_use]
     pub fn due(&self) -> Duration {
         self.began + WINDOW
     }
 
-    /// What was used in the window, if it is over at `now`, when the counters are `counters`. The next one begins.
+    /// Returns the use in the window if it is over at `now`, and begins the next one. `counters` are the
+    /// present counters.
     pub fn measure(&mut self, now: Duration, counters: &[u64]) -> Option<Measured> {
         if now < self.due() {
             return None;
@@ -152,12 +155,12 @@ impl Tracker {
         let counters_or_same = counters.iter().copied().map(Some).chain(std::iter::repeat(None));
         for (index, (class, counter)) in self.classes.iter_mut().zip(counters_or_same).enumerate() {
             let used = spent(class.counter, counter.unwrap_or(class.counter));
-            // Clock and counters are read one after the other, which must not make more of a node than there is.
+            // Clock and counters are read one after the other, which must not make a node larger than it is.
             let usage = (100.0 * used as f64 / node).min(100.0);
             let seen = Seen { usage, sink: is_sink(class.allocation, usage) };
             measured.usage.push(seen.usage);
             measured.sink.push(seen.sink);
-            // Every class is told what it was, so that those behind the first do not ask again.
+            // Every class is updated, so that those after the first do not ask again.
             let trigger = class.see(index, seen);
             measured.wants = measured.wants.or(trigger);
         }
@@ -172,16 +175,16 @@ impl Tracker {
     }
 }
 
-/// What was used between two readings of a counter.
+/// Returns the CPU time used between two readings of a counter.
 ///
-/// A counter that went backwards began anew in between: all that it shows was used since.
+/// A counter that went backwards was reset in between, so its whole value was used since.
 #[must_use]
 pub fn spent(before: u64, after: u64) -> u64 {
     after.checked_sub(before).unwrap_or(after)
 }
 
 impl Class {
-    /// Takes note of a window. Tells the class's reason to ask, if it has one.
+    /// Records a window. Returns the class's reason to ask, if it has one.
     fn see(&mut self, class: usize, seen: Seen) -> Option<Trigger> {
         self.asked = self.asked.filter(|asked| asked.is_like(seen));
         let last = self.last.replace(seen)?;
@@ -200,7 +203,8 @@ impl Class {
 }
 
 impl Seen {
-    /// Whether a class that asked when it was `self` has nothing new to ask about when it is `seen`.
+    /// Returns whether a class that asked in the state `self` has nothing new to ask about in the state
+    /// `seen`.
     fn is_like(self, seen: Seen) -> bool {
         let (low, high) = (FALLEN * self.usage, self.usage / FALLEN);
         self.sink == seen.sink && (low..=high).contains(&seen.usage)

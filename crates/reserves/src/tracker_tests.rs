@@ -1,10 +1,10 @@
-//! The tracker against counters that are written here.
+//! The tracker with counters that the tests write.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// A node of 2 CPUs with these shares, whose classes use what they are told.
+/// A node of 2 CPUs. The test sets the use of each class.
 struct Node {
     tracker: Tracker,
     now: Duration,
@@ -17,7 +17,7 @@ impl Node {
         Node { tracker: Tracker::new(Duration::ZERO, 2.0, shares, &counters), now: Duration::ZERO, counters }
     }
 
-    /// The classes use so many percent of the node for one window.
+    /// Lets the classes use these percentages of the node for one window.
     fn window(&mut self, usage: &[f64]) -> Measured {
         self.pass(WINDOW, usage);
         self.tracker.measure(self.now, &self.counters).expect("it is over")
@@ -34,7 +34,7 @@ impl Node {
         self.tracker.apply(self.now, run, shares, &self.counters);
     }
 
-    /// What the node asks for in windows of these uses of one class.
+    /// Returns the questions of the node in windows with these uses of one class.
     fn asks(shares: f64, windows: &[f64]) -> Vec<Option<Trigger>> {
         let mut node = Node::new(&[shares]);
         windows.iter().map(|&usage| node.window(&[usage]).wants).collect()
@@ -52,7 +52,7 @@ fn use_is_cpu_time_over_the_windows_length_and_the_nodes_cpus() {
     assert_eq!((measured.run, measured.seconds), (0, 0.25));
     assert_eq!((measured.allocation, measured.usage), (vec![60.0, 40.0], vec![60.0, 12.5]));
     assert_eq!((measured.sink, measured.wants), (vec![true, false], None), "the first window has nothing before it");
-    // Late by a second: a longer window, the same use.
+    // A measurement that is a second late covers a longer window and finds the same use.
     node.pass(Duration::from_secs(1), &[60.0, 12.5]);
     let measured = node.window(&[60.0, 12.5]);
     assert_eq!((measured.seconds, measured.usage), (1.25, vec![60.0, 12.5]));
@@ -85,13 +85,13 @@ fn a_fall_is_more_than_a_fifth() {
     assert_eq!(Node::asks(90.0, &[50.0, 39.9, 39.9]), [None, FELL, None]);
     assert_eq!(Node::asks(90.0, &[0.9, 0.1]), [None, None], "too little to fall");
     assert_eq!(Node::asks(90.0, &[10.0, 50.0, 60.0]), [None, None, None], "more is no fall");
-    // A sink that works past its share, and now less so.
+    // A sink that uses more than its share, and then half as much.
     assert_eq!(Node::asks(20.0, &[80.0, 40.0]), [None, FELL]);
 }
 
 #[test]
 fn who_asked_must_first_become_different() {
-    // 12 is within a fifth of what was asked about, so that the fall from 12 to 9 is nothing new.
+    // 12 is within a fifth of the use at the last question, so the fall from 12 to 9 is not new.
     assert_eq!(Node::asks(90.0, &[50.0, 10.0, 12.0, 9.0]), [None, FELL, None, None]);
     assert_eq!(Node::asks(90.0, &[50.0, 10.0, 40.0, 10.0]), [None, FELL, None, FELL]);
     assert_eq!(Node::asks(90.0, &[50.0, 0.0, 0.0, 50.0, 0.0]), [None, FELL, None, None, FELL]);
@@ -124,13 +124,13 @@ fn counters_may_stand_still_go_backwards_or_be_missing() {
     node.window(&[50.0, 50.0]);
     node.now += WINDOW;
     assert_eq!(node.tracker.measure(node.now, &node.counters).expect("over").usage, [0.0, 0.0]);
-    // Made anew: 50 ms since.
+    // The group was created anew 50 ms ago.
     node.counters[0] = 50_000_000;
     node.now += WINDOW;
     assert_eq!(node.tracker.measure(node.now, &node.counters).expect("over").usage, [10.0, 0.0]);
     node.now += WINDOW;
     assert_eq!(node.tracker.measure(node.now, &[]).expect("over").usage, [0.0, 0.0]);
-    // More than the node has.
+    // A counter that exceeds the node.
     node.counters[1] = u64::MAX;
     node.now += WINDOW;
     let measured = node.tracker.measure(node.now, &node.counters).expect("over");
@@ -143,13 +143,14 @@ fn shares() -> impl Strategy<Value = Vec<f64>> {
 
 #[test]
 fn shares_are_of_what_work_elsewhere_leaves() {
-    // A fifth of the node goes to the system: a class with half of the rest uses 40 % of the node, which is all it has.
+    // A fifth of the node goes to the system. A class with half of the rest uses 40 % of the node, which is
+    // its whole share.
     let mut tracker = Tracker::new(Duration::ZERO, 2.0, &[50.0, 50.0], &[0, 0]);
     let whole = 2 * WINDOW.as_nanos() as u64;
     tracker.went_elsewhere(whole / 5);
     let measured = tracker.measure(WINDOW, &[whole * 2 / 5, whole / 5]).expect("over");
     assert_eq!((measured.usage, measured.sink), (vec![50.0, 25.0], vec![true, false]));
-    // It was of that window alone, and cannot take all.
+    // The setting applies to that window alone, and cannot take the whole node.
     let measured = tracker.clone().measure(2 * WINDOW, &[whole * 4 / 5, whole / 5]).expect("over");
     assert_eq!(measured.usage, [40.0, 0.0]);
     tracker.went_elsewhere(2 * whole);

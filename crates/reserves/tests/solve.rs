@@ -1,5 +1,5 @@
-//! [`solve`] against the paper's formulation solved by another program, what must hold of every answer, and what is
-//! refused.
+//! [`solve`] compared with the paper's formulation in another solver, the invariants of every answer, and
+//! invalid problems.
 
 mod literal;
 
@@ -15,7 +15,7 @@ fn worst(found: &[Vec<f64>], wanted: &[Vec<f64>]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// Clusters as they are: some classes idle, some everywhere, promises that sum to something up to 100.
+/// Realistic clusters: some classes idle, some busy everywhere, and promises with any sum up to 100.
 fn problem(nodes: usize, classes: usize) -> impl Strategy<Value = Problem> {
     let use_of = prop_oneof![3 => 0.0..100.0_f64, 1 => Just(0.0), 1 => 0.0..2.0_f64, 1 => Just(100.0)];
     (1..=nodes, 1..=classes, 0.0..=1.0_f64).prop_flat_map(move |(nodes, classes, filled)| {
@@ -34,13 +34,13 @@ fn problem(nodes: usize, classes: usize) -> impl Strategy<Value = Problem> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// Two formulations, two methods, one answer.
+    /// Two formulations and two methods give one answer.
     #[test]
     fn it_is_what_the_paper_asks_for(problem in problem(7, 6)) {
         let (ours, theirs) = (solve(&problem).unwrap(), literal::solve(&problem));
         prop_assert!((ours.deviation - theirs.deviation).abs() < 1e-4, "V {} and {}", ours.deviation, theirs.deviation);
         let off = worst(&ours.closest, &theirs.closest);
-        // The interior point has 10^-6 of room in V.
+        // The interior-point solver has a tolerance of 10^-6 in V.
         prop_assert!(off < 5e-3, "off by {off}: {:?} and {:?}", ours.closest, theirs.closest);
     }
 }
@@ -48,12 +48,12 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Bounds, sums and promises hold, also where everything is 0, 100 or alike.
+    /// Bounds, sums and promises hold, also where everything is 0, 100 or equal.
     #[test]
     fn every_answer_keeps_the_rules(problem in problem(40, 30), round in any::<bool>()) {
         let mut problem = problem;
         if round {
-            // Ties and corners.
+            // Ties and corner cases.
             problem.usage.iter_mut().flatten().for_each(|used| *used = (*used / 25.0).round() * 25.0);
         }
         let solution = solve(&problem).unwrap();
@@ -108,12 +108,13 @@ fn what_makes_no_sense_is_refused_with_its_place() {
     ] {
         assert!(message.contains(want), "{message:?} does not say {want:?}");
     }
-    // A third of 100 three times is no mistake.
+    // A third of 100, three times, is valid.
     let thirds = Problem { desired: vec![100.0 / 3.0; 3], usage: vec![vec![0.0; 3]], sink: vec![vec![false; 3]] };
     assert!(!matches!(solve(&thirds), Err(Error::Promised { .. })));
 }
 
-/// From equal shares, with every class a sink everywhere, shares stay; nodes that leave and come change nothing else.
+/// With equal shares and every class a sink everywhere, shares stay the same. Nodes that leave and join
+/// change nothing.
 #[test]
 fn a_balanced_cluster_stays_as_it_is_through_leaving_and_coming() {
     for nodes in [4, 3, 1, 4] {

@@ -1,5 +1,5 @@
 //! The exact cases of `vectors/cluster_reserves.json`: Table 1 of the paper call by call, the starts of its
-//! experiments, and corners, each with the deviation, the shares after step 2 and the shares to set.
+//! experiments, and corner cases, each with the deviation, the shares after step 2 and the shares to set.
 
 use serde_json::Value;
 use weirgate_reserves::{Problem, Solution, solve};
@@ -13,7 +13,7 @@ fn matrix(value: &Value) -> Vec<Vec<f64>> {
     list(value).iter().filter(|row| !row.is_null()).map(row).collect()
 }
 
-/// Rows of nodes that are up.
+/// Returns the rows of the nodes that are up.
 fn live<T>(rows: Vec<T>, up: &Value) -> Vec<T> {
     let Some(up) = up.as_array() else { return rows };
     rows.into_iter().zip(up).filter(|(_, up)| **up == true).map(|(row, _)| row).collect()

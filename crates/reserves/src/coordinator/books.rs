@@ -1,4 +1,4 @@
-//! What the manager keeps of its runs, for people and metrics.
+//! The manager's record of its runs, for operators and metrics.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,70 +6,71 @@ use std::time::Duration;
 use super::Cause;
 use crate::problem::Error;
 
-/// Most runs that are kept: at four a second half a minute, with one every 5 s ten minutes.
+/// Maximum number of runs kept: half a minute at four runs a second, ten minutes at one run every 5 s.
 pub const MOST_FINISHED: usize = 120;
 
-/// What happened so far.
+/// The record of past runs.
 #[derive(Clone, Debug, Default)]
 pub struct Books {
-    /// Counts.
+    /// Counts of runs.
     pub runs: Runs,
-    /// The last runs, the newest last.
+    /// The latest runs, newest last.
     pub finished: VecDeque<Finished>,
-    /// Why the last run that came to nothing did so, if none has succeeded since.
+    /// Error of the latest failed run, if no run has succeeded since.
     pub failure: Option<Error>,
 }
 
 /// Counts of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Runs {
-    /// Because it was time.
+    /// Periodic runs.
     pub periodic: u64,
-    /// Because a class began to use all that it was given.
+    /// Runs because a class began to use all of its share.
     pub sink_began: u64,
-    /// Because a class no longer used all of it.
+    /// Runs because a class stopped using all of its share.
     pub sink_ended: u64,
-    /// Because a class used less.
+    /// Runs because a class used less than before.
     pub fell: u64,
-    /// Because a node came up.
+    /// Runs because a node came up.
     pub joined: u64,
-    /// Because a node went down.
+    /// Runs because a node went down.
     pub left: u64,
-    /// That came to nothing.
+    /// Runs that failed.
     pub failed: u64,
-    /// Times that nodes asked: many may lead to one run.
+    /// Questions from nodes. Many questions may lead to one run.
     pub asked: u64,
-    /// Time that finding shares took in all runs, in seconds.
+    /// Total time spent solving in all runs, in seconds.
     pub solve_seconds: f64,
 }
 
-/// A run that led to shares.
+/// A run that produced shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finished {
-    /// Its number.
+    /// Number of the run.
     pub number: u64,
-    /// When it began.
+    /// When it started, as time since the manager's time base.
     pub began: Duration,
-    /// Why.
+    /// Reason for the run.
     pub cause: Cause,
-    /// Nodes that were up.
+    /// Number of nodes that were up.
     pub nodes: usize,
-    /// By how much the promises cannot be met by what the classes can use (V), in percent of a node.
+    /// Distance between the promises and the nearest usable shares (V), in percent of a node.
     pub deviation: f64,
-    /// What classes were given more than before, summed over classes and nodes, in percent of a node.
+    /// Increase of shares compared with the previous ones, summed over classes and nodes, in percent of a
+    /// node.
     pub moved: f64,
-    /// How long finding the shares took.
+    /// Time spent solving.
     pub took: Duration,
 }
 
 impl Runs {
-    /// All that led to shares.
+    /// Returns the number of runs that produced shares.
     #[must_use]
     pub fn done(&self) -> u64 {
         self.periodic + self.sink_began + self.sink_ended + self.fell + self.joined + self.left
     }
 
-    /// Each cause in a word, with its count.
+    /// Returns each cause as a word, with its count.
     #[must_use]
     pub fn by_cause(&self) -> [(&'static str, u64); 6] {
         [
@@ -84,7 +85,7 @@ impl Runs {
 }
 
 impl Cause {
-    /// In a word, as [`Runs::by_cause`] has it.
+    /// Returns the cause as a word, as in [`Runs::by_cause`].
     #[must_use]
     pub fn word(self) -> &'static str {
         use crate::tracker::Trigger;

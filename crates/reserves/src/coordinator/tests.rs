@@ -1,4 +1,4 @@
-//! Tests of the coordinator, with a clock and nodes that are made up.
+//! Tests of the coordinator with a simulated clock and simulated nodes.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn settings(nodes: usize, desired: &[f64]) -> Settings {
     Settings { desired: desired.to_vec(), placed, every: Some(ms(5_000)), on_demand: true }
 }
 
-/// What a node with these shares says that used all of them, or half of the first and all of the others.
+/// The report of a node with these shares that used all of them, or half of the first and all of the others.
 fn report(run: u64, shares: &[f64], idle: bool) -> Measured {
     let mut usage = shares.to_vec();
     if idle {
@@ -25,14 +25,14 @@ fn report(run: u64, shares: &[f64], idle: bool) -> Measured {
     Measured { run, seconds: 0.25, allocation: shares.to_vec(), usage, sink, wants: None }
 }
 
-/// The problem that is due, solved, and what is handed out.
+/// Solves the problem that is due and returns the shares that are handed out.
 fn run(coordinator: &mut Coordinator, now: Duration) -> Vec<Shares> {
     let problem = coordinator.poll_run(now).expect("a run is due");
     coordinator.solved(now, solve(&problem), ms(1));
     std::iter::from_fn(|| coordinator.poll_shares()).collect()
 }
 
-/// Two nodes, two classes, after the first run at 3 s.
+/// Two nodes and two classes after the first run at 3 s.
 fn two() -> Coordinator {
     let mut coordinator = Coordinator::new(ms(0), settings(2, &[50.0, 50.0]));
     for node in 0..2 {
@@ -85,7 +85,7 @@ fn a_run_on_demand_waits_for_a_window_after_the_last_shares() {
     let mut coordinator = two();
     let mut asks = report(0, &[50.0, 50.0], true);
     asks.wants = Some(Trigger::SinkEnded { class: 0 });
-    // Sent before the new shares were set: it is remembered, and is no evidence.
+    // Sent before the new shares were set: the question is remembered, but the report is not used.
     coordinator.reported(ms(3_050), 0, asks);
     coordinator.reported(ms(3_050), 1, report(1, &[50.0, 50.0], false));
     assert_eq!(coordinator.poll_run(ms(3_060)), None);
@@ -128,7 +128,7 @@ fn down_nodes_are_left_out_and_their_return_is_a_reason() {
     assert_eq!(run(&mut coordinator, ms(3_700)).len(), 2);
     assert_eq!(coordinator.books().finished.back().map(|run| run.cause), Some(Cause::Joined { node: 1 }));
 
-    // Silence is as good as absence, and a timer sees it.
+    // A silent node counts as down, and a timer detects it.
     coordinator.reported(ms(4_400), 0, report(3, &[50.0, 50.0], false));
     coordinator.reported(ms(4_000), 1, report(3, &[50.0, 50.0], false));
     assert_eq!(coordinator.poll_run(ms(4_999)), None);
@@ -156,9 +156,9 @@ fn a_new_manager_counts_on_from_the_runs_in_force() {
     }
     let shares = run(&mut coordinator, ms(200));
     assert!(shares.iter().all(|shares| shares.run == 42), "{shares:?}");
-    // What is in force is where it starts from: the nodes become a little more alike.
+    // The new manager starts from the shares in force. The nodes become slightly more alike.
     assert!(shares[0].shares[0] < 70.0 && shares[0].shares[0] > 60.0, "{shares:?}");
-    // A number beyond all numbers does no harm.
+    // The largest possible run number does no harm.
     for node in 0..2 {
         coordinator.reported(ms(5_200), node, report(u64::MAX, &[50.0, 50.0], false));
     }
@@ -220,7 +220,7 @@ fn a_class_has_shares_only_where_it_is() {
     for (node, shares) in [(0, [40.0, 30.0, 30.0]), (1, [0.0, 50.0, 50.0])] {
         coordinator.connected(node);
         let mut report = report(0, &shares, false);
-        // Whatever it says of a class that it does not have.
+        // Whatever the node reports of a class that it does not have is ignored.
         (report.usage[0], report.sink[0]) = (shares[0].max(7.0), true);
         coordinator.reported(ms(100), node, report);
     }
@@ -233,7 +233,7 @@ fn a_class_has_shares_only_where_it_is() {
     assert!((shares[1].shares.iter().sum::<f64>() - 100.0).abs() < 1e-6, "{shares:?}");
 }
 
-/// A node as an agent sees it: what its classes would use if they could, and a scheduler that keeps shares.
+/// A node as an agent sees it: the demands of its classes, and a scheduler that enforces shares.
 struct Machine {
     tracker: Tracker,
     demand: Vec<f64>,
@@ -247,7 +247,8 @@ impl Machine {
         Machine { tracker: Tracker::new(now, 1.0, &shares, &counters), demand, shares, counters }
     }
 
-    /// Every class uses what it wants of its share, and what is left goes to those that want more, by their shares.
+    /// Every class uses its demand up to its share. The rest goes to classes that want more, in proportion to
+    /// their shares.
     fn work(&mut self, span: Duration) {
         let mut used = vec![0.0; self.demand.len()];
         let mut left = 100.0;
@@ -276,7 +277,7 @@ impl Machine {
     }
 }
 
-/// Plays `machines` for `span` from `from` on in steps of 10 ms, with shares that arrive at once.
+/// Runs `machines` for `span` after `from` in steps of 10 ms. Shares arrive at once.
 fn play(coordinator: &mut Coordinator, machines: &mut [Machine], from: Duration, span: Duration) -> Duration {
     let mut now = from;
     while now < from + span {
@@ -297,7 +298,7 @@ fn play(coordinator: &mut Coordinator, machines: &mut [Machine], from: Duration,
     now
 }
 
-/// What the class uses of the cluster in the next second, in percent.
+/// Returns the class's use of the cluster in the next second, in percent.
 fn uses(coordinator: &mut Coordinator, machines: &mut [Machine], from: Duration, class: usize) -> f64 {
     let counted = |machines: &[Machine]| machines.iter().map(|machine| machine.counters[class]).sum::<u64>();
     let before = counted(machines);
@@ -307,7 +308,7 @@ fn uses(coordinator: &mut Coordinator, machines: &mut [Machine], from: Duration,
 
 #[test]
 fn a_class_that_only_two_of_four_nodes_serve_has_its_share_of_the_cluster() {
-    // Sec. 5.3: five classes, 20 % each; the first has requests on nodes 1 and 2 only.
+    // Sec. 5.3: five classes with 20 % each. The first has requests on nodes 1 and 2 only.
     let demand = |node: usize| vec![if node < 2 { 100.0 } else { 0.0 }, 100.0, 100.0, 100.0, 100.0];
     let mut machines: Vec<Machine> = (0..4).map(|node| Machine::new(ms(0), demand(node), vec![20.0; 5])).collect();
     let mut coordinator = Coordinator::new(ms(0), settings(4, &[20.0; 5]));
@@ -319,7 +320,8 @@ fn a_class_that_only_two_of_four_nodes_serve_has_its_share_of_the_cluster() {
 
 #[test]
 fn a_sparse_class_has_its_share_wherever_its_request_is() {
-    // Sec. 5.4: five classes, 20 % each; the first has one request of 10 s at a time, each on another node.
+    // Sec. 5.4: five classes with 20 % each. The first has one request of 10 s at a time, each on another
+    // node.
     let demand = |node: usize, busy: usize| vec![if node == busy { 100.0 } else { 0.0 }, 100.0, 100.0, 100.0, 100.0];
     let mut machines: Vec<Machine> = (0..4).map(|node| Machine::new(ms(0), demand(node, 0), vec![20.0; 5])).collect();
     let mut coordinator = Coordinator::new(ms(0), Settings { every: None, ..settings(4, &[20.0; 5]) });
@@ -339,7 +341,7 @@ fn a_sparse_class_has_its_share_wherever_its_request_is() {
 
 #[test]
 fn a_quiet_cluster_settles() {
-    // Without periodic runs, with demands of every kind: idle, modest, hungry; nothing changes, so asking ends.
+    // No periodic runs, and demands of every kind: idle, modest, high. Nothing changes, so the questions end.
     let demands = [[100.0, 10.0, 0.0], [100.0, 100.0, 0.5], [20.0, 100.0, 100.0], [0.0, 5.0, 30.0]];
     let mut machines: Vec<Machine> =
         demands.iter().map(|demand| Machine::new(ms(0), demand.to_vec(), vec![50.0, 30.0, 20.0])).collect();
@@ -353,18 +355,18 @@ fn a_quiet_cluster_settles() {
     assert_eq!(later, 0, "{:?}", coordinator.books().finished.iter().rev().take(4).collect::<Vec<_>>());
 }
 
-/// What may happen.
+/// Possible events.
 #[derive(Clone, Debug)]
 enum Step {
     Connect(usize),
     Disconnect(usize),
-    /// The node's demands become others.
+    /// The node's demands change.
     Demand(usize, Vec<f64>),
-    /// The node says nothing for a while, or talks again.
+    /// The node stops sending reports for a while, or sends them again.
     Hush(usize, bool),
-    /// Solvers take this long.
+    /// Solving takes this many milliseconds.
     Slow(u64),
-    /// The next run comes to nothing.
+    /// The next run fails.
     Fail,
     Wait(u64),
 }
@@ -383,7 +385,7 @@ fn steps(nodes: usize, classes: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// A cluster on which steps are played, and what must hold at every moment.
+/// A cluster that executes steps and checks its invariants at every moment.
 struct Play {
     coordinator: Coordinator,
     machines: Vec<Machine>,
@@ -515,7 +517,7 @@ proptest! {
         for step in steps {
             play.step(step);
         }
-        // In the end all are there, and all have the shares of one and the same run.
+        // In the end all nodes are up and have the shares of the same run.
         for node in 0..4 {
             play.step(Step::Hush(node, false));
             if !play.connected[node] {

@@ -1,11 +1,11 @@
-//! Steps 1 and 2 as the paper writes them down, handed to an interior-point solver: what the crate's own way must agree
-//! with.
+//! Steps 1 and 2 as the paper writes them, solved by an interior-point solver. The crate's own method must
+//! agree with it.
 
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{DefaultSettings, DefaultSolver, IPSolver, NonnegativeConeT};
 use weirgate_reserves::Problem;
 
-/// What both must agree on.
+/// The results that both methods must agree on.
 pub struct Literal {
     /// V.
     pub deviation: f64,
@@ -13,7 +13,7 @@ pub struct Literal {
     pub closest: Vec<Vec<f64>>,
 }
 
-/// The constraints of step 1 over the shares, row by row, and then a bound for each class's deviation.
+/// The constraints of step 1 on the shares, row by row, followed by a bound for each class's deviation.
 struct Constraints {
     entries: (Vec<usize>, Vec<usize>, Vec<f64>),
     bounds: Vec<f64>,
@@ -29,7 +29,7 @@ impl Constraints {
         self.bounds.push(bound);
     }
 
-    /// The least of `square`/2 x^2 + `linear` x under them.
+    /// Returns the x that minimises `square`/2 x^2 + `linear` x under these constraints.
     fn least(&self, square: &[f64], linear: &[f64]) -> Vec<f64> {
         let n = linear.len();
         let diagonal: Vec<usize> = (0..n).collect();
@@ -51,7 +51,7 @@ impl Constraints {
     }
 }
 
-/// Solves both.
+/// Solves both steps.
 pub fn solve(problem: &Problem) -> Literal {
     let (nodes, classes) = (problem.usage.len(), problem.desired.len());
     let floor = f64::min(1.0, 100.0 / classes as f64);
@@ -79,7 +79,7 @@ pub fn solve(problem: &Problem) -> Literal {
     let found = constraints.least(&deviations(0.0, 0.0), &deviations(1.0, 0.0));
     let deviation: f64 = found[shares..].iter().sum();
 
-    // An interior point needs a little room.
+    // An interior-point solver needs a small tolerance.
     constraints.at_most((0..classes).map(|class| (shares + class, 1.0)), deviation + 1e-6);
     let mut linear = deviations(0.0, 0.0);
     for node in 0..nodes {
@@ -91,7 +91,7 @@ pub fn solve(problem: &Problem) -> Literal {
     Literal { deviation, closest: found[..shares].chunks(classes).map(<[f64]>::to_vec).collect() }
 }
 
-/// u + k of the paper, with 5 for its 500.
+/// u + k of the paper, with 5 in place of its 500.
 fn aim(desired: f64, usage: f64) -> f64 {
     if desired == 0.0 {
         return if usage > 0.0 { usage - 5.0 } else { usage };
