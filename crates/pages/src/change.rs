@@ -1,37 +1,38 @@
-//! Which cost has changed, if the errors of some windows say that one has.
+//! Finds the cost that has changed if the errors of some windows show a change.
 //!
-//! An error that comes from one cost goes with the requests of that route. So the *score* of a cost is the sum over
-//! windows of error times requests, in deviations of what noise alone would make of it (Rao's score test). Whether
-//! there was a change at all is asked of errors that are clipped, so that a few odd windows do not make one; which cost
-//! it was, of the errors as they are, because a large one that is clipped no longer goes with anybody's requests.
+//! An error that comes from one cost is correlated with the requests of that route. The *score* of a cost is
+//! therefore the sum over windows of error times requests, in deviations of the sum that noise alone would
+//! give (Rao's score test). The test for any change uses clipped errors, so that a few odd windows do not
+//! trigger it. The choice of the cost uses unclipped errors, because a large error no longer correlates with
+//! any route's requests once it is clipped.
 
 use crate::equations::CLIP;
 
-/// Most that suspicion weighs: it decides among a dozen routes that errors do not tell apart, and is decided over by an
-/// error four deviations further off.
+/// Maximum weight of a suspicion. It decides among a dozen routes that errors cannot tell apart, and an error
+/// that is four deviations larger overrides it.
 const MOST_SUSPICION: f64 = 8.0;
 
 /// The windows of a stretch. Errors are in deviations of the noise.
 #[derive(Clone, Debug)]
 pub(crate) struct Test {
-    /// How long the stretch is.
+    /// Length of the stretch in seconds.
     pub(crate) seconds: f64,
     windows: f64,
-    /// Errors squared.
+    /// Sum of squared errors.
     squares: f64,
     costs: Vec<Along>,
-    /// Per cost the logarithm of how likely it is by what else is known.
+    /// Per cost, the log likelihood that it changed, from other evidence.
     suspicion: Vec<f64>,
 }
 
-/// Sums along one cost.
+/// Sums for one cost.
 #[derive(Clone, Copy, Debug, Default)]
 struct Along {
-    /// Requests times clipped errors.
+    /// Sum of requests times clipped errors.
     clipped: f64,
-    /// Requests times errors.
+    /// Sum of requests times unclipped errors.
     whole: f64,
-    /// Requests squared.
+    /// Sum of squared requests.
     requests: f64,
 }
 
@@ -52,7 +53,7 @@ impl Test {
         }
     }
 
-    /// One more cost.
+    /// Adds a cost.
     pub(crate) fn push(&mut self) {
         self.costs.push(Along::default());
         self.suspicion.push(0.0);
@@ -64,12 +65,13 @@ impl Test {
         self.suspicion.fill(0.0);
     }
 
-    /// Per cost the logarithm of how likely it is the one that changed, by what else a window of `seconds` says.
+    /// Adds other evidence from a window of `seconds`: per cost, the log likelihood that it is the one that
+    /// changed.
     pub(crate) fn suspect(&mut self, seconds: f64, suspicion: &[f64]) {
         self.suspicion.iter_mut().zip(suspicion).for_each(|(own, told)| *own += seconds * told);
     }
 
-    /// One more window of `seconds`, with `rates` requests a second, that was `far` off.
+    /// Adds a window of `seconds` with `rates` requests a second and an error of `far`.
     pub(crate) fn add(&mut self, seconds: f64, rates: &[f64], far: f64) {
         self.seconds += seconds;
         self.windows += 1.0;
@@ -82,16 +84,16 @@ impl Test {
         }
     }
 
-    /// The largest score, whatever its sign.
+    /// Returns the largest absolute score.
     pub(crate) fn score(&self) -> f64 {
         self.costs.iter().map(|along| along.score(along.clipped).abs()).fold(0.0, f64::max)
     }
 
-    /// How likely each cost is the one that changed, if one has.
+    /// Returns the probability of each cost to be the one that changed, given that one has.
     pub(crate) fn likely(&self) -> Vec<f64> {
         let squared: Vec<f64> = self.costs.iter().map(|along| along.score(along.whole).powi(2)).collect();
         let best = squared.iter().copied().fold(0.0, f64::max);
-        // The noise may have grown with the cost: it is at least what the best explanation leaves.
+        // The noise may have grown with the cost. It is at least the error that the best explanation leaves.
         let left = ((self.squares - best) / self.windows.max(1.0)).max(1.0);
         let most = self.suspicion.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let odds = squared.iter().zip(self.suspicion.iter().map(|told| (told - most).max(-MOST_SUSPICION)));

@@ -1,80 +1,83 @@
-//! Routes that nobody wrote down, found in the traffic.
+//! Finds routes in the traffic that the policy does not list.
 //!
-//! A path is folded first: a segment becomes `*` if it looks like a key, which is a number (its extension apart), or
-//! has [`DIGITS`] digits and [`KEY`] characters, or has [`LONG`] characters. Then it is counted. What was seen
-//! [`OFTEN`] times is a route. What is seen seldom and has [`MANY`] such neighbours in one segment, as the titles of
-//! articles, is a route together with them. Queries do not count: one that decides the cost is written into the policy.
+//! A path is folded before it is counted. A segment becomes `*` if it looks like a key: it is a number (apart
+//! from its extension), it has [`DIGITS`] digits and [`KEY`] characters, or it has [`LONG`] characters. A
+//! folded path that was seen [`OFTEN`] times becomes a route. Rare paths that differ in one segment only,
+//! such as titles of articles, become one route together if there are [`MANY`] of them. Queries are ignored.
+//! A query that affects the cost has to be written into the policy.
 //!
-//! At most [`MOST_FOUND`] routes are found. Then one that comes often takes the place of one that is idle, so that what
-//! came first, be it strange, does not stay for ever. What matches a route of many neighbours is still counted, and
-//! what comes [`APART`] times is a route of its own. The rest is of no route and has its class's cost. What is counted
-//! is bounded as well: when [`MOST_SEEN`] paths are, all counts are halved and those that are gone make room (after
-//! Manku and Motwani, "Approximate frequency counts over data streams", VLDB 2002), so that many strange paths do not
-//! hide the busy ones.
+//! At most [`MOST_FOUND`] routes are found. After that, a frequent path replaces an idle route, so that
+//! strange paths that came first do not stay for ever. A path that matches a joint route is still counted,
+//! and becomes a route of its own after [`APART`] sightings. Other paths have no route, and their requests
+//! have the cost of their class. The counts are bounded too. When [`MOST_SEEN`] paths are counted, all counts
+//! are halved and paths with a count of zero are dropped (after Manku and Motwani, "Approximate frequency
+//! counts over data streams", VLDB 2002), so that many strange paths do not hide the busy ones.
 
 use std::collections::BTreeMap;
 
 use crate::learner::MOST_APART;
 use crate::pattern::Pattern;
 
-/// Most routes that are found: as many as are learned apart.
+/// Maximum number of routes found: as many as are learned separately.
 pub const MOST_FOUND: usize = MOST_APART;
 
-/// Paths that are counted at a time; a few hundred bytes each at most.
+/// Maximum number of paths counted at a time. Each takes a few hundred bytes at most.
 const MOST_SEEN: usize = 1024;
 
-/// Sightings that make a route: below, there is nothing to learn from.
+/// Sightings that make a path a route. Fewer requests are not enough to learn from.
 pub const OFTEN: u32 = 8;
 
-/// Sightings that make a route of what is in one together with its neighbours: far more than each of them has.
+/// Sightings that make a separate route of a path in a joint route. Each of its neighbours has far fewer.
 const APART: u32 = 64;
 
-/// Most segments of a path that is looked at: sites have fewer than ten, and neighbours are looked for in each.
+/// Maximum number of segments of a path that is counted. Sites have fewer than ten, and each one is searched
+/// for neighbours.
 const MOST_SEGMENTS: usize = 12;
 
-/// Neighbours that make one route together. A folder of scripts has fewer.
+/// Number of neighbours that become one joint route. A folder of scripts has fewer.
 const MANY: usize = 32;
 
-/// Digits and length of a key: hashes and UUIDs have more, names with a version fewer.
+/// Minimum digits and length of a key. Hashes and UUIDs have more, and names with a version have fewer.
 const DIGITS: usize = 4;
 const KEY: usize = 16;
 
-/// Length from which any segment is a key: names in addresses are shorter, encoded ones longer.
+/// Length from which any segment is a key. Names in addresses are shorter, and encoded values are longer.
 const LONG: usize = 40;
 
-/// Longest path that is looked at, in bytes.
+/// Maximum length of a path that is counted, in bytes.
 const LONGEST: usize = 512;
 
-/// What was seen so far.
+/// Counts of paths and the routes found so far.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     seen: BTreeMap<Pattern, u32>,
     found: Vec<Pattern>,
-    /// Per route that was found: it is several neighbours together.
+    /// Per found route, whether it is a joint route of several neighbours.
     wide: Vec<bool>,
 }
 
 impl Discovery {
-    /// What is found already.
+    /// Returns the routes found so far.
     #[must_use]
     pub fn found(&self) -> &[Pattern] {
         &self.found
     }
 
-    /// Is this route of [`Discovery::found`] several neighbours together? Paths of it are to be seen as well.
+    /// Returns whether this route of [`Discovery::found`] is a joint route. Paths that match it must still be
+    /// passed to [`Discovery::saw`].
     #[must_use]
     pub fn is_wide(&self, route: usize) -> bool {
         self.wide.get(route).copied().unwrap_or(false)
     }
 
-    /// There is room for another route only in place of one.
+    /// Returns whether a new route can only replace an old one.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.found.len() >= MOST_FOUND
     }
 
-    /// A request for this canonical path was of no route, or of a wide one. Returns whether a route was found; if there
-    /// is no room, in place of the route `idle`.
+    /// Counts a request for a canonical path that matched no route, or a joint one. Returns whether this made
+    /// a new route. If there is no room, the new route replaces the route `idle`.
     pub fn saw(&mut self, path: &str, idle: Option<usize>) -> bool {
         let Some(pattern) = fold(path) else { return false };
         let mut within = false;
@@ -113,7 +116,8 @@ impl Discovery {
         true
     }
 
-    /// The pattern of this one and its neighbours, if they are many. The last segment is tried first.
+    /// Returns the joint pattern of this one and its neighbours, if there are many. The last segment is tried
+    /// first.
     fn together(&self, pattern: &Pattern) -> Option<Pattern> {
         (0..pattern.segments.len())
             .rev()
@@ -130,7 +134,8 @@ impl Discovery {
     }
 }
 
-/// The path with `*` for what looks like a key. `None`: it is no path, or too long.
+/// Returns the path with `*` for segments that look like keys, or `None` for a text that is no path or is too
+/// long.
 fn fold(path: &str) -> Option<Pattern> {
     let inside = path.strip_prefix('/').filter(|_| path.len() <= LONGEST)?;
     let open = |segment: &str| {
@@ -143,7 +148,7 @@ fn fold(path: &str) -> Option<Pattern> {
     (segments.len() <= MOST_SEGMENTS).then_some(Pattern { segments, parameters: Vec::new() })
 }
 
-/// Whether all that `narrow` matches is matched by `wide`.
+/// Returns whether `wide` matches everything that `narrow` matches.
 fn covers(wide: &Pattern, narrow: &Pattern) -> bool {
     wide.segments.len() == narrow.segments.len()
         && wide.segments.iter().zip(&narrow.segments).all(|(wide, narrow)| wide.is_none() || wide == narrow)
@@ -200,7 +205,7 @@ mod tests {
         let mut discovery = Discovery::default();
         let name = |i: usize| (0..5).map(|at| char::from(b'a' + (i >> (at * 3) & 7) as u8)).collect::<String>();
         for i in 0..50_000 {
-            // As deep as wide, so that nothing is a neighbour of much.
+            // Three segments that all vary, so that no path has many neighbours.
             discovery.saw(&format!("/{}/{}/{}", name(i), name(i / 7), name(i * 31)), None);
             if i % 50 == 0 {
                 discovery.saw("/busy", None);

@@ -1,139 +1,146 @@
-//! What requests cost of one resource: least squares over windows, in recursive form, with costs that are not negative.
+//! The costs of requests on one resource: recursive least squares over windows, with costs that are not
+//! negative.
 //!
-//! A window says `use = Σ cost·requests + background`, all per second, with noise. Kept are the normal equations `G x =
-//! m` (sums over windows of `a aᵀ` and `a y`), which fade with [`MEMORY`]; a window is added in O(n²), and the costs
-//! follow by coordinate descent from where they were, each held between 0 and what its [`Prior`] bounds it by
-//! (Hildreth, "A quadratic programming procedure", 1957, for one variable at a time; Lawson and Hanson, *Solving Least
-//! Squares Problems*, 1974, Ch. 23, for the conditions of optimality that the tests check). No paper of ours has any of
-//! it. What is not textbook:
+//! A window says `use = Σ cost·requests + background`, all per second, with noise. The module keeps the
+//! normal equations `G x = m` (sums over windows of `a aᵀ` and `a y`), which fade with [`MEMORY`]. A window
+//! is added in O(n²). The costs then follow by coordinate descent from their previous values, each between 0
+//! and the bound of its [`Prior`] (Hildreth, "A quadratic programming procedure", 1957, for one variable at a
+//! time, and Lawson and Hanson, *Solving Least Squares Problems*, 1974, Ch. 23, for the optimality conditions
+//! that the tests check). None of this is in the papers that Weirgate implements. The following parts are not
+//! textbook material:
 //!
-//! - **Weights.** A window of `T` seconds weighs what [`MEMORY`] leaves of `T` seconds, and its figures are per second.
-//!   So a window that is cut in pieces with the same mix says exactly what the whole said.
-//! - **Prior.** Each cost has a value and a deviation from before. It decides where windows say nothing, as with two
-//!   routes that always come together: their sum is learned and the split stays that of the table, so nothing drifts.
-//! - **Outliers.** A window that is further off than [`CLIP`] deviations counts only as much as one that is just that
-//!   far off (Huber, "Robust estimation of a location parameter", 1964).
-//! - **Change.** A long memory is exact and slow, a short one quick and noisy: with ten routes of random cost, one that
-//!   forgets within 20 s is half the cost off. So the memory is long, and a test asks of each route whether recent
-//!   errors go with its requests. If they do, only what was learned of *this* route's cost is given up, weighed by how
-//!   likely it is the one that changed (`slowdown.rs` knows more of that where nodes are full); the other routes' costs
-//!   stay known, and the new cost is found in some seconds. The evidence is given up by adding to the variance of the
-//!   cost, which is a rank-one change of `G`.
-//! - **Full nodes.** A node that is full uses all there is in every window, so what differs between windows is chance,
-//!   and least squares of chance draws all costs towards each other and the rest into the background. Such a window is
-//!   therefore one about the level ([`Equations::learn_level`]): its requests are taken to have the mix of those before
-//!   it, nothing of it is background, and single costs are held where they are.
+//! - **Weights.** A window of `T` seconds has the weight of `T` seconds after [`MEMORY`], and its figures are
+//!   per second. A window that is cut into pieces with the same mix therefore gives exactly the same result
+//!   as the whole.
+//! - **Prior.** Each cost has an initial value and deviation. They decide where windows give no information,
+//!   for example for two routes that always come together. Their sum is learned and the split stays that of
+//!   the table, so nothing drifts.
+//! - **Outliers.** A window with an error above [`CLIP`] deviations counts only as much as one with exactly
+//!   that error (Huber, "Robust estimation of a location parameter", 1964).
+//! - **Change.** A long memory is exact and slow, and a short memory is quick and noisy: with ten routes of
+//!   random cost, a memory of 20 s has errors of half the cost. The memory is therefore long, and a test
+//!   checks for each route whether recent errors correlate with its requests. If they do, only the knowledge
+//!   of *this* route's cost is given up, in proportion to the probability that it changed (`slowdown.rs` adds
+//!   evidence where nodes are full). The other routes' costs stay known, and the new cost is found within
+//!   seconds. Evidence is given up by adding to the variance of the cost, which is a rank-one change of `G`.
+//! - **Full nodes.** A full node uses its whole capacity in every window, so windows differ by chance alone.
+//!   Least squares on chance draws all costs towards each other and the rest into the background. Such a
+//!   window is therefore treated as information about the level ([`Equations::learn_level`]): its requests
+//!   are assumed to have the mix of earlier windows, no use counts as background, and single costs are held
+//!   at their values.
 
 use crate::change::Test;
 use crate::sums::{Sums, product};
 
-/// How fast windows fade: after this many seconds one has 37 % of its weight. It bounds how exact a cost gets (some
-/// hundreds of windows) and follows what changes slowly, as a filling cache does; what changes at once has its own
-/// test.
+/// Time constant with which windows fade: after this many seconds a window has 37 % of its weight. It bounds
+/// the precision of a cost (some hundreds of windows) and follows slow changes, such as a cache that fills.
+/// Sudden changes have a test of their own.
 pub(crate) const MEMORY: f64 = 300.0;
 
-/// Most that a request may cost, in node-seconds: the most that the engine's demand holds.
+/// Maximum cost of a request, in node-seconds: the largest demand that the engine can represent.
 pub(crate) const MOST: f64 = 4.29;
 
-/// Deviations at which a window's say is bounded. Of normal errors one in 370 is further off.
+/// Number of deviations at which a window's influence is bounded. One in 370 normal errors is larger.
 pub(crate) const CLIP: f64 = 3.0;
 
-/// Windows, less what was fitted to them, behind a noise that is believed. Ten give it within a quarter.
+/// Number of windows, minus the fitted parameters, from which the noise estimate is used. Ten give it within
+/// a quarter.
 const BELIEVED: f64 = 10.0;
 
-/// Noise that is assumed until then, in node-seconds in a second: agents and network are rarely worse than 5 %.
+/// Noise assumed until then, in node-seconds per second. Agents and network are rarely worse than 5 %.
 const ASSUMED: f64 = 0.05;
 
-/// Least noise, in node-seconds in a second. Counters of the kernel advance in steps of 1 to 10 ms.
+/// Minimum noise, in node-seconds per second. Counters of the kernel advance in steps of 1 to 10 ms.
 const LEAST: f64 = 0.001;
 
-/// Least noise as a part of what was used. Requests of a route differ, and it is not known when they were worked on. A
-/// node that is full shows none of that: it uses all there is, and requests wait.
+/// Minimum noise as a part of the use. Requests of a route differ, and the time at which they were processed
+/// is unknown. A full node shows no such noise, because it uses its whole capacity and requests wait.
 const EXACT: f64 = 0.03;
 
-/// Memory of the noise, in seconds: a noisy hour must not hide what happens in the next.
+/// Time constant of the noise estimate, in seconds. A noisy hour must not hide events in the next.
 const NOISE_MEMORY: f64 = 60.0;
 
-/// Windows are tested for change as a stretch of this many seconds: a change that moves errors by half a deviation
-/// takes as many to show. What did not is taken for settled then.
+/// Length in seconds of a stretch that is tested for change. A change that moves errors by half a deviation
+/// takes this long to show. If no change shows by then, the stretch is settled.
 const STRETCH: f64 = 20.0;
 
-/// A stretch that is not clear goes on up to this many seconds. After a minute the table must be right again, so what
-/// is most likely by then is acted upon.
+/// Maximum length in seconds of a stretch that is not clear. The table must be right again after a minute, so
+/// the most likely explanation is used by then.
 const PATIENCE: f64 = 50.0;
 
-/// Score from which on a stretch is not clear. Of sixty costs that did not change one in six stretches has such a one.
+/// Score from which a stretch is not clear. With sixty unchanged costs, one stretch in six reaches it.
 const SUSPECT: f64 = 3.0;
 
-/// Score at which some cost has changed. As errors are clipped, one or two windows cannot reach it; noise alone does
-/// once in weeks.
+/// Score at which some cost has changed. Because errors are clipped, one or two windows cannot reach it.
+/// Noise alone reaches it once in weeks.
 const CHANGED: f64 = 5.0;
 
-/// A cost is given up for good as soon as it is this likely that it was this one, and not another whose requests come
-/// along with its own.
+/// Probability from which a change is attributed to a cost for good, and not to another one with requests
+/// that come at the same time.
 const SURE: f64 = 0.995;
 
-/// How unlikely a cost may be to have changed and still be doubted: less is nothing beside the noise.
+/// Probability of a change below which a cost is not doubted. The effect would be smaller than the noise.
 const UNLIKELY: f64 = 1e-3;
 
-/// How far a cost jumps, in times of what it was: page tables are wrong by a query without index or a lost cache, some
-/// fivefold.
+/// Assumed size of a jump, as a multiple of the old cost. Page tables are wrong by a missing index or a lost
+/// cache, sometimes fivefold.
 const JUMP: f64 = 4.0;
 
-/// What a jump is measured by where a cost was next to nothing, in node-seconds.
+/// Base for the size of a jump where a cost was almost zero, in node-seconds.
 const SMALL: f64 = 0.002;
 
-/// How firmly a full node's window holds single costs where they are, beside what it says of all together. With ten
-/// times as much a cost that changed is found too late, with a third of it chance moves costs that did not
-/// (`tests/full_nodes.rs`).
+/// Strength with which a window of a full node holds single costs at their values, relative to its
+/// information about all costs together. With ten times as much, a changed cost is found too late. With a
+/// third of it, chance moves costs that did not change (`tests/full_nodes.rs`).
 const INERTIA: f64 = 0.03;
 
-/// Least cost by which it is measured how firmly, in node-seconds: one that is nothing must be free to become
-/// something.
+/// Minimum cost for computing this strength, in node-seconds. A cost of zero must be free to grow.
 const SLIGHT: f64 = 0.0002;
 
-/// Most sweeps of coordinate descent a window. From where the last window left them one to five suffice; more are
-/// needed only after a change.
+/// Maximum sweeps of coordinate descent per window. From the result of the last window one to five suffice.
+/// Only a change needs more.
 const SWEEPS: usize = 40;
 
-/// Change of a cost in a sweep below which it rests, in node-seconds. Where routes nearly always come together a
-/// hundred such sweeps may follow each other; that is still a thousandth of the smallest cost worth knowing (0.1 %).
+/// Change of a cost in a sweep below which the descent stops, in node-seconds. Where routes nearly always
+/// come together, a hundred such sweeps may follow each other. That is still a thousandth of the smallest
+/// relevant cost (0.1 %).
 const CONVERGED: f64 = 1e-8;
 
-/// What is known of a cost before any window.
+/// Knowledge about a cost before any window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Prior {
-    /// In node-seconds.
+    /// Expected cost in node-seconds.
     pub(crate) cost: f64,
-    /// How far off that may be.
+    /// Standard deviation of that value.
     pub(crate) deviation: f64,
-    /// The most that it can be: [`MOST`] of a request, and anything of a factor.
+    /// Upper bound: [`MOST`] for a request's cost, unbounded for a factor.
     pub(crate) most: f64,
 }
 
 /// The costs of one resource.
 #[derive(Clone, Debug)]
 pub(crate) struct Equations {
-    /// What is settled …
+    /// Settled windows.
     old: Sums,
-    /// … and its costs.
+    /// Costs that were settled.
     settled: Vec<f64>,
     /// The stretch that is tested for change.
     new: Sums,
     test: Test,
     prior: Vec<Prior>,
     cost: Vec<f64>,
-    /// Both sums together, with what is doubted.
+    /// Both sums together, reduced by the doubts.
     all: Sums,
-    /// Per cost how firmly windows of full nodes in this stretch hold it where it was settled.
+    /// Per cost, how strongly windows of full nodes in this stretch hold it at its settled value.
     held: Vec<f64>,
     /// The end of the latest window, in seconds.
     at: f64,
     noise: Noise,
 }
 
-/// The variance of a window of one second. The error before a window is learned times the one after sums up to the
-/// squared errors of the best fit, and their ratio to the windows that are not used up by the fit.
+/// The variance of a window of one second. The product of the errors before and after a window is learned
+/// sums to the squared errors of the best fit. The ratio of those errors gives the number of windows that the
+/// fit does not use up.
 #[derive(Clone, Copy, Debug, Default)]
 struct Noise {
     squares: f64,
@@ -173,23 +180,23 @@ impl Equations {
         }
     }
 
-    /// The costs, in node-seconds a request.
+    /// Returns the costs, in node-seconds per request.
     pub(crate) fn costs(&self) -> &[f64] {
         &self.cost
     }
 
-    /// What the stretch that is tested for change is compared with.
+    /// Returns the settled costs, with which the stretch under test is compared.
     pub(crate) fn settled(&self) -> &[f64] {
         &self.settled
     }
 
-    /// Per cost the logarithm of how likely it is the one that changed, if one has.
+    /// Adds other evidence: per cost, the log likelihood that it is the one that changed, if one has.
     pub(crate) fn suspect(&mut self, seconds: f64, suspicion: &[f64]) {
         self.test.suspect(seconds, suspicion);
     }
 
-    /// Learns a window of a node that was full: it says what all requests took together, and of single costs that are
-    /// `firm` no more than that they are what they were taken for.
+    /// Learns a window of a full node. It tells the total cost of all requests, and holds the single costs
+    /// that are `firm` at their settled values.
     pub(crate) fn learn_level(&mut self, at: f64, seconds: f64, rates: &[f64], used: f64, firm: &[bool]) {
         for (place, rate) in rates.iter().enumerate().filter(|(place, _)| firm[*place]) {
             self.held[place] += INERTIA * seconds * used * rate / self.settled[place].max(SLIGHT);
@@ -197,7 +204,8 @@ impl Equations {
         self.learn(at, seconds, rates, used);
     }
 
-    /// Learns a window that ended at `at` and lasted `seconds`: `rates` requests and `used` node-seconds a second.
+    /// Learns a window that ended at `at` and lasted `seconds`, with `rates` requests and `used` node-seconds
+    /// per second.
     pub(crate) fn learn(&mut self, at: f64, seconds: f64, rates: &[f64], used: f64) {
         let age = self.fade_to(at);
         let weight = MEMORY * -(-seconds / MEMORY).exp_m1() * (-age / MEMORY).exp();
@@ -217,7 +225,7 @@ impl Equations {
         }
     }
 
-    /// Lets everything fade to `at`; how long before the latest window `at` is.
+    /// Fades all sums to `at`. Returns by how much `at` is before the end of the latest window.
     fn fade_to(&mut self, at: f64) -> f64 {
         let passed = at - self.at;
         if passed <= 0.0 {
@@ -233,11 +241,12 @@ impl Equations {
         0.0
     }
 
-    /// Finds the costs, without what was known of those that seem to have changed. Whether none does.
+    /// Solves for the costs, without the old knowledge of costs that seem to have changed. Returns whether
+    /// none has.
     fn judge(&mut self) -> bool {
         let score = if self.noise.is_believed() { self.test.score() } else { 0.0 };
         self.all.clone_from(&self.old);
-        // Before anything is doubted: of a cost that changed this is forgotten as well.
+        // This comes before the doubts, because a changed cost must also forget its hold.
         let size = self.cost.len();
         for (place, held) in self.held.iter().enumerate() {
             self.all.gram[place * size + place] += held;
@@ -261,7 +270,7 @@ impl Equations {
         clear
     }
 
-    /// What was found is what the next stretch is compared with.
+    /// Makes the present costs the reference for the next stretch.
     fn settle(&mut self) {
         self.old.clone_from(&self.all);
         self.held.fill(0.0);
@@ -270,8 +279,9 @@ impl Equations {
         self.test.clear();
     }
 
-    /// The weight of a cost's prior beside windows. A node that is full uses all there is in every window, and says so
-    /// with hardly any noise, whatever was asked for: that must not pass for knowledge of the background.
+    /// Returns the weight of a cost's prior relative to windows. A full node uses its whole capacity in every
+    /// window whatever was requested, so its noise is almost zero. This must not count as knowledge of the
+    /// background.
     fn hold(&self, place: usize) -> f64 {
         self.noise.variance().max(ASSUMED * ASSUMED) / self.prior[place].deviation.powi(2)
     }
@@ -294,7 +304,7 @@ impl Equations {
         }
     }
 
-    /// One more cost.
+    /// Adds a cost.
     pub(crate) fn push(&mut self, prior: Prior) {
         self.settle();
         self.old.push();
@@ -307,7 +317,8 @@ impl Equations {
         self.prior.push(prior);
     }
 
-    /// Makes a place that of another route: what was learned there is gone, its part in what others know as well.
+    /// Assigns an index to another route: removes the knowledge about the old route, and its part in the
+    /// knowledge about others.
     pub(crate) fn reset(&mut self, place: usize, prior: Prior) {
         self.settle();
         self.old.remove(place, &self.settled);
@@ -317,7 +328,7 @@ impl Equations {
         self.settled[place] = prior.cost;
     }
 
-    /// All costs are so many times what they were, as what they are measured in is another.
+    /// Multiplies all costs by `factor` after a change of their unit.
     pub(crate) fn scale(&mut self, factor: f64) {
         let sums = [&mut self.old, &mut self.new, &mut self.all];
         sums.into_iter().flat_map(|sums| &mut sums.moment).for_each(|sum| *sum *= factor);
@@ -325,12 +336,12 @@ impl Equations {
         self.noise.squares *= factor * factor;
     }
 
-    /// Another table: the prior changes and what was learned stays.
+    /// Sets the prior of a cost after a change of the table. The learned cost stays.
     pub(crate) fn set_prior(&mut self, place: usize, prior: Prior) {
         self.prior[place] = prior;
     }
 
-    /// The standard error of each cost, in node-seconds. It takes O(n³).
+    /// Returns the standard error of each cost, in node-seconds. It takes O(n³).
     pub(crate) fn deviations(&self) -> Vec<f64> {
         let size = self.cost.len();
         let variance = self.noise.variance();
@@ -350,7 +361,7 @@ impl Equations {
                 };
             }
         }
-        // A unit vector solved for: its squared length is the place on the inverse's diagonal.
+        // Solves for a unit vector. Its squared length is the entry on the inverse's diagonal.
         let diagonal = |unit: usize| {
             let mut solved = vec![0.0; size];
             for row in unit..size {

@@ -1,13 +1,15 @@
 //! Finds the most specific of many routes in one pass over a path.
 //!
-//! Which one that is: of the patterns that match, the one whose segments are literal where the others' are `*`, from
-//! the left; so a path without `*` comes before all others. Among patterns with the same path the one that names more
-//! parameters wins, then the one with more literal values, then the one whose names come first in the alphabet.
+//! Of the patterns that match, the most specific one has literal segments where the others have `*`, compared
+//! from the left. A path without `*` therefore comes before all others. Among patterns with the same path,
+//! the one with more parameters wins, then the one with more literal values, then the one with names that
+//! come first in the alphabet.
 //!
-//! A tree over segments, each with its literal children in order and at most one `*`. Looking up allocates nothing. It
-//! goes back only where a literal segment led nowhere and a `*` stands beside it: what that can cost is bounded by the
-//! number of patterns, which the operator writes, not by what clients send. Patterns with the same path and the same
-//! names are searched by halves, so that a site with one script and a thousand values of `page` is not slow.
+//! The index is a tree over segments. Each branch has its literal children in order and at most one `*`. A
+//! lookup allocates nothing. It backtracks only where a literal segment led nowhere and there is a `*` at the
+//! same level. The cost of this is bounded by the number of patterns, which the operator writes, and does not
+//! depend on clients. Patterns with the same path and the same names are found by binary search, so that a
+//! site with one script and a thousand values of `page` is not slow.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -21,26 +23,26 @@ pub struct Index {
     patterns: Vec<Pattern>,
 }
 
-/// Where a beginning of a path leads.
+/// The patterns that share the beginning of a path.
 #[derive(Clone, Debug, Default)]
 struct Branch {
     literal: BTreeMap<String, Branch>,
     any: Option<Box<Branch>>,
-    /// Patterns that end here, the most specific first.
+    /// Patterns that end here, most specific first.
     ends: Vec<Shape>,
 }
 
-/// Patterns that name the same parameters and leave the same of them open.
+/// Patterns with the same parameter names of which the same values are open.
 #[derive(Clone, Debug)]
 struct Shape {
     /// Each name, and whether its value is literal.
     names: Vec<(String, bool)>,
-    /// Literal values in the order of names, and the pattern; sorted by values.
+    /// Literal values in the order of the names, and the index of the pattern. Sorted by values.
     values: Vec<(Vec<String>, usize)>,
 }
 
 impl Index {
-    /// Of two equal patterns the first one is found.
+    /// Builds the index. Of two equal patterns the first one is found.
     #[must_use]
     pub fn new(patterns: Vec<Pattern>) -> Index {
         let mut root = Branch::default();
@@ -57,13 +59,13 @@ impl Index {
         Index { root, patterns }
     }
 
-    /// The place of the most specific pattern that a canonical path and a raw query match.
+    /// Returns the index of the most specific pattern that matches a canonical path and a raw query.
     #[must_use]
     pub fn find(&self, path: &str, query: Option<&str>) -> Option<usize> {
         self.root.find(path.strip_prefix('/'), query)
     }
 
-    /// The patterns in the order in which they were given.
+    /// Returns the patterns in the order in which they were given.
     #[must_use]
     pub fn patterns(&self) -> &[Pattern] {
         &self.patterns
@@ -87,7 +89,7 @@ impl Branch {
         }
     }
 
-    /// `rest`: the segments that are left, or `None` after the last one.
+    /// Searches below this branch. `rest` holds the remaining segments, or `None` after the last one.
     fn find(&self, rest: Option<&str>, query: Option<&str>) -> Option<usize> {
         let Some(rest) = rest else {
             return self.ends.iter().find_map(|shape| shape.find(query));
@@ -103,7 +105,7 @@ impl Branch {
 }
 
 impl Shape {
-    /// The more specific one is less. Equal only if names and open values are.
+    /// Orders the more specific shape first. Shapes are equal only if their names and open values are.
     fn order(&self, other: &Shape) -> Ordering {
         let literal = |shape: &Shape| shape.names.iter().filter(|(_, literal)| *literal).count();
         (other.names.len(), literal(other))
@@ -117,7 +119,7 @@ impl Shape {
         }
         let found = self.values.binary_search_by(|(values, _)| {
             let names = self.names.iter().filter(|(_, literal)| *literal);
-            // A value that was not sent is less than any.
+            // A missing value sorts before any value.
             names
                 .zip(values)
                 .map(|((name, _), value)| Some(value.as_str()).cmp(&value_of(query, name)))
@@ -178,7 +180,7 @@ mod tests {
         assert_eq!(index.find("/index.php", Some("page=p1")), None);
     }
 
-    /// All matching patterns compared one by one, on lists made by splitting, without anything of the tree.
+    /// Compares all matching patterns one by one, on split lists and without the tree.
     fn naive(patterns: &[String], path: &str, query: Option<&str>) -> Option<usize> {
         let sent: Vec<&str> = path.split('/').skip(1).collect();
         let mut values: BTreeMap<&str, &str> = BTreeMap::new();
@@ -207,7 +209,7 @@ mod tests {
         best.map(|best| best.3)
     }
 
-    /// The part of a pattern that decides between patterns: what is equal here may be found in either's place.
+    /// Returns the rank of a pattern. Of patterns with equal rank either may be found.
     fn rank(pattern: &str) -> (Vec<bool>, usize, usize) {
         let (path, query) = pattern.split_once('?').unwrap_or((pattern, ""));
         let named: Vec<&str> = query.split('&').filter(|pair| !pair.is_empty()).collect();

@@ -1,102 +1,107 @@
-//! What each route's requests cost, from what nodes used and what they were asked meanwhile.
+//! Learns the cost of each route's requests from the nodes' use and the requests that they served meanwhile.
 //!
-//! Source: none of our papers; mQoS, Sec. 3.1, measures pages one by one on an idle server. Here every window of a node
-//! in production is one equation per resource (`equations.rs`). The [`MOST_APART`] busiest routes are learned apart.
-//! The others, and requests of no route, share one figure: how many times dearer than in the table they are together.
-//! So a table of thousands of routes still follows a node that gets slower, and the work of a window stays bounded.
+//! Source: none of the papers that Weirgate implements. mQoS, Sec. 3.1, measures pages one by one on an idle
+//! server. Here every window of a node in production is one equation per resource (`equations.rs`). The
+//! [`MOST_APART`] busiest routes are learned separately. The other routes, and requests of no route, share
+//! one factor: the ratio of their cost to the table's. A table of thousands of routes therefore still follows
+//! a node that becomes slower, and the work per window stays bounded.
 
 use crate::equations::{Equations, MOST, Prior};
 use crate::slowdown::{Stay, Stays, Usual};
 use crate::sums::product;
 use crate::windows::Mute;
 
-/// Resources that agents report: CPU, disk, bandwidth.
+/// Number of resources that agents report: CPU, disk, bandwidth.
 pub const RESOURCES: usize = 3;
 
-/// Most routes that are learned apart. A window costs some 20 µs with as many, that of a full node below a millisecond,
-/// and a site has fewer that matter.
+/// Maximum number of routes that are learned separately. With this many, a window takes some 20 µs, and a
+/// window of a full node takes less than a millisecond. Few sites have more routes that matter.
 pub const MOST_APART: usize = 64;
 
-/// Per resource a part of what a node has of it in a second; 1 is all.
+/// Per resource, a part of a node's capacity in a second. 1 is the whole capacity.
 pub type Shares = [f64; RESOURCES];
 
-/// What is assumed of a request that no table knows: 1 % of each resource, as of requests of unknown routes.
+/// Cost assumed for a request without an entry in a table: 1 % of each resource, as for unknown routes.
 const ASSUMED: f64 = 0.01;
 
-/// How far off that may be: costs of pages span three orders of magnitude.
+/// Standard deviation of that assumption. Costs of pages span three orders of magnitude.
 const ASSUMED_DEVIATION: f64 = 0.05;
 
-/// How far off a table's cost may be: twice the cost (things get three times dearer) …
+/// Standard deviation of a cost in a table, as a multiple of the cost. Twice the cost covers a cost that
+/// triples.
 const TABLE_DEVIATION: f64 = 2.0;
 
-/// … and this much at least, as a table rounds to percents.
+/// Minimum standard deviation of a cost in a table, because tables are rounded to percents.
 const LEAST_DEVIATION: f64 = 0.005;
 
-/// What an idle node may use: little, and that is seen when it is idle. Beside requests that come at an even rate
-/// nothing tells it from their cost.
+/// Prior of the use of an idle node. It is small, and it shows when the node is idle. At an even request rate
+/// it cannot be told from the cost of requests.
 const BACKGROUND: Prior = Prior { cost: 0.0, deviation: 0.01, most: MOST };
 
-/// How many times dearer than in the table the others are. A bound would leave the rest of their work to routes that
-/// come along with them.
+/// Prior of the factor of the other routes. With an upper bound, the rest of their cost would go to routes
+/// that come at the same time.
 const FACTOR: Prior = Prior { cost: 1.0, deviation: TABLE_DEVIATION, most: f64::INFINITY };
 
-/// Least cost that counts for a factor, as zero times anything is zero: a thousandth of a percent.
+/// Minimum cost to which the factor applies, a thousandth of a percent. A multiple of zero is always zero.
 const LEAST_BASE: f64 = 1e-5;
 
-/// Places of the equations: the background, the factor of the others, then the routes that are learned apart.
+/// Indices in the equations: the background, the factor of the other routes, then the routes that are learned
+/// separately.
 const BEHIND: usize = 0;
 const OTHERS: usize = 1;
 const FIRST: usize = 2;
 
-/// Part of a node's capacity from which on it counts as full: agents and their clocks are a few percent off.
+/// Part of a node's capacity from which it counts as full. Agents and their clocks have errors of a few
+/// percent.
 const FULL: f64 = 0.95;
 
-/// Windows after which the cost of a route that no table has is taken for found: two minutes, as often as agents are
-/// asked.
+/// Windows after which the cost of a route without a table entry counts as found: two minutes, as agents
+/// report once a second.
 const FOUND: u64 = 120;
 
-/// How fast requests are forgotten when it is asked which routes are busy, in seconds.
+/// Time constant with which requests fade from a route's activity, in seconds.
 const BUSY_MEMORY: f64 = 120.0;
 
-/// Requests of late below which a route is idle: half of what makes a route.
+/// Activity below which a route is idle, in requests: half of the number that makes a route.
 const IDLE: f64 = 4.0;
 
-/// How many times busier a route must be to take the place of another, whose costs are then forgotten.
+/// Ratio of activities from which a busier route replaces another. The costs of the replaced route are
+/// forgotten.
 const BUSIER: f64 = 2.0;
 
-/// A window of one node, ready to be learned.
+/// A completed window of one node, ready to be learned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// When it ended, in seconds since some beginning.
     pub until: f64,
-    /// How long it was.
+    /// Its length in seconds.
     pub seconds: f64,
-    /// Seconds of a node of weight 1 that the node has in one.
+    /// Weight of the node: its capacity relative to a node of weight 1.
     pub weight: f64,
-    /// What was used, in seconds of a node of weight 1, or why that is not known.
+    /// Use per resource, in seconds of a node of weight 1, or the reason why it is unknown.
     pub used: [Result<f64, Mute>; RESOURCES],
-    /// Per route how many requests worked in it, parts of requests included. `None`: those of no route.
+    /// Number of requests per route, including parts of requests. `None` stands for requests of no route.
     pub requests: Vec<(Option<u32>, f64)>,
-    /// For each of `requests` the seconds for which they were inside.
+    /// For each of `requests`, the seconds in flight.
     pub inside: Vec<f64>,
-    /// Per route how many requests a second worked in the windows before this one.
+    /// Requests per second and route in the windows before this one.
     pub before: Vec<(Option<u32>, f64)>,
 }
 
-/// What is known of a route.
+/// Learned state of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// What a request costs.
+    /// Cost of one request.
     pub cost: Shares,
-    /// The standard error of each; `None`: no window said anything of the resource.
+    /// Standard error of each cost, or `None` if no window told anything about the resource.
     pub error: [Option<f64>; RESOURCES],
-    /// What the table says.
+    /// Cost in the table.
     pub table: Option<Shares>,
-    /// It is learned apart.
+    /// Whether the route is learned separately.
     pub apart: bool,
-    /// Requests behind it.
+    /// Number of requests that contributed.
     pub requests: f64,
-    /// Windows with such requests.
+    /// Number of windows with such requests.
     pub windows: u64,
 }
 
@@ -104,7 +109,7 @@ pub struct Estimate {
 struct Route {
     table: Option<Shares>,
     place: Option<usize>,
-    /// Requests, which fade, and when they last did.
+    /// Activity in requests, which fades, and the time of its last update.
     busy: (f64, f64),
     requests: f64,
     windows: u64,
@@ -130,7 +135,7 @@ impl Route {
     }
 }
 
-/// What one request of a route, or of none, adds to the others' factor.
+/// Returns the contribution of one request of a route, or of none, to the factor of the others.
 fn base(table: Option<Shares>, resource: usize) -> f64 {
     table.map_or(ASSUMED, |table| table[resource].max(LEAST_BASE))
 }
@@ -139,16 +144,16 @@ fn base(table: Option<Shares>, resource: usize) -> f64 {
 #[derive(Clone, Debug)]
 pub struct Learner {
     routes: Vec<Route>,
-    /// Per place from [`FIRST`] on its route.
+    /// The route at each index from [`FIRST`] on.
     apart: Vec<Option<u32>>,
     resources: [Equations; RESOURCES],
-    /// Windows that said something, per resource.
+    /// Number of windows with information, per resource.
     windows: [u64; RESOURCES],
     usual: Usual,
 }
 
-/// A full node's window as one that says how much its requests took all together, and nothing of which took it: with
-/// the mix of the windows `before` it, as many that by `costs` they take as much as its own.
+/// Turns the window of a full node into one that tells only the total cost. It has the request mix of the
+/// windows `before` it, scaled so that the total by `costs` equals its own.
 fn level(row: Vec<f64>, mut before: Vec<f64>, costs: &[f64]) -> Vec<f64> {
     let taken = product(&before, costs);
     if taken <= 0.0 {
@@ -160,7 +165,7 @@ fn level(row: Vec<f64>, mut before: Vec<f64>, costs: &[f64]) -> Vec<f64> {
 }
 
 impl Learner {
-    /// Per route what the table says of it, if anything.
+    /// Takes the table's costs of each route, if any.
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Option<Shares>>) -> Learner {
         Learner {
@@ -172,34 +177,35 @@ impl Learner {
         }
     }
 
-    /// How many routes there are.
+    /// Returns the number of routes.
     #[must_use]
     pub fn routes(&self) -> usize {
         self.routes.len()
     }
 
-    /// The route with the fewest requests of late at `at`, if a route that just came a few times is busier.
+    /// Returns the least active route at `at`, if it is less active than a newly found route.
     #[must_use]
     pub fn idlest(&self, at: f64) -> Option<usize> {
         let busy = self.routes.iter().enumerate().map(|(number, route)| (number, route.busy(at)));
         busy.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, busy)| *busy < IDLE).map(|(number, _)| number)
     }
 
-    /// So many requests of a route have come that are in no window, as it was found by them: at `at` it is not idle.
+    /// Counts requests of a route that are in no window because they led to its discovery. The route is then
+    /// not idle at `at`.
     pub fn saw(&mut self, route: usize, requests: f64, at: f64) {
         if let Some(route) = self.routes.get_mut(route) {
             route.busy = (route.busy(at) + requests, at);
         }
     }
 
-    /// One more route; its number.
+    /// Adds a route and returns its number.
     pub fn add(&mut self, table: Option<Shares>) -> usize {
         self.routes.push(Route::new(table));
         self.routes.len() - 1
     }
 
-    /// Another table: per route its number before, if it was there, and what the table says. What was learned of routes
-    /// that stay is kept.
+    /// Replaces the table. For each route `routes` has its previous number, if any, and its cost in the
+    /// table. Learned costs of routes that stay are kept.
     pub fn replace(&mut self, routes: impl IntoIterator<Item = (Option<usize>, Option<Shares>)>) {
         let mut before: Vec<Option<Route>> = std::mem::take(&mut self.routes).into_iter().map(Some).collect();
         for (was, table) in routes {
@@ -219,8 +225,8 @@ impl Learner {
         }
     }
 
-    /// What 100 % of a resource is has changed: all costs are so many times what they were, or if it is not known how
-    /// many, nothing is known of them.
+    /// Adjusts to a new capacity of a resource. All costs are multiplied by `factor`, or forgotten if it is
+    /// unknown.
     pub(crate) fn rescale(&mut self, resource: usize, factor: Option<f64>) {
         if let Some(factor) = factor {
             return self.resources[resource].scale(factor);
@@ -232,7 +238,7 @@ impl Learner {
         self.windows[resource] = 0;
     }
 
-    /// Learns from a window. One without length says nothing.
+    /// Learns from a window. A window without length is ignored.
     pub fn learn(&mut self, window: &Window) {
         if window.seconds <= 0.0 {
             return;
@@ -267,7 +273,7 @@ impl Learner {
             let firm: Vec<bool> = (0..row.len()).map(|place| row[place] == 0.0 || self.is_firm(place)).collect();
             let row = match firm.iter().all(|firm| *firm) {
                 true => level(row, self.row(&window.before, resource), equations.costs()),
-                // What nobody knows must come from somewhere: chance is better than a guess.
+                // An unknown cost has to be learned from somewhere, and chance is better than a guess.
                 false => row,
             };
             let equations = &mut self.resources[resource];
@@ -276,13 +282,13 @@ impl Learner {
         }
     }
 
-    /// Is the cost at this place more than a guess?
+    /// Returns whether the cost at this index is more than a guess.
     fn is_firm(&self, place: usize) -> bool {
         let route = place.checked_sub(FIRST).and_then(|at| self.routes.get(self.apart[at]? as usize));
         route.is_none_or(|route| route.table.is_some() || route.windows >= FOUND)
     }
 
-    /// What so many requests a second are in the equations of a resource.
+    /// Returns the coefficients of these request rates in the equations of a resource.
     fn row(&self, rates: &[(Option<u32>, f64)], resource: usize) -> Vec<f64> {
         let mut row = vec![0.0; FIRST + self.apart.len()];
         for (route, rate) in rates {
@@ -295,7 +301,7 @@ impl Learner {
         row
     }
 
-    /// How long requests stay.
+    /// Returns the service times in a window.
     fn stays(&mut self, window: &Window) -> Stays {
         let utilisation = window.used.map(|used| used.map_or(0.0, |used| used / window.seconds / window.weight));
         let stay = |((route, requests), inside): (&(Option<u32>, f64), &f64)| {
@@ -312,7 +318,7 @@ impl Learner {
         stays
     }
 
-    /// A route that has no place of its own takes a free one, or that of one which is much less busy.
+    /// Assigns a free index to a route, or the index of a much less active one.
     fn find_place(&mut self, number: u32, at: f64) {
         let route = &self.routes[number as usize];
         let priors: [Prior; RESOURCES] = std::array::from_fn(|resource| route.prior(resource));
@@ -351,7 +357,7 @@ impl Learner {
         self.resources.iter_mut().for_each(|equations| equations.reset(place, nothing));
     }
 
-    /// What a request of a route costs. `None`: neither the table nor any request said.
+    /// Returns the cost of a route's request, or `None` if neither the table nor any request tells it.
     #[must_use]
     pub fn cost(&self, route: usize) -> Option<Shares> {
         let route = self.routes.get(route)?;
@@ -361,7 +367,7 @@ impl Learner {
         Some(std::array::from_fn(|resource| {
             let costs = self.resources[resource].costs();
             match (route.place, route.table) {
-                // No window, no table: it may as well cost nothing.
+                // Without a window and a table entry, the cost is assumed to be 0.
                 (_, None) if self.windows[resource] == 0 => 0.0,
                 (Some(place), _) => costs[place],
                 (None, table) => costs[OTHERS] * base(table, resource),
@@ -369,13 +375,14 @@ impl Learner {
         }))
     }
 
-    /// What a node uses by itself, in every second.
+    /// Returns the use of an idle node per second.
     #[must_use]
     pub fn background(&self) -> Shares {
         std::array::from_fn(|resource| self.resources[resource].costs()[BEHIND])
     }
 
-    /// What is known of all routes. It takes far longer than a window: for those who look, not for every request.
+    /// Returns the state of all routes. It takes far longer than a window, so call it for display and not for
+    /// every request.
     #[must_use]
     pub fn estimates(&self) -> Vec<Estimate> {
         let errors: [Vec<f64>; RESOURCES] = std::array::from_fn(|resource| self.resources[resource].deviations());
@@ -401,18 +408,18 @@ impl Learner {
 mod tests {
     use super::*;
 
-    /// A second on a node: requests of each route, and what they and the node itself cost of the CPU.
+    /// A window of one second: requests per route, and the CPU cost of them and of the node itself.
     fn second(at: f64, counts: &[f64], costs: &[f64]) -> Window {
         let used = 0.01 + counts.iter().zip(costs).map(|(count, cost)| count * cost).sum::<f64>();
         let requests: Vec<_> =
             (0u32..).map(Some).zip(counts.iter().copied()).filter(|(_, count)| *count > 0.0).collect();
         let used = [Ok(used), Err(Mute::NoCounter), Err(Mute::NoCounter)];
         let inside = vec![0.0; requests.len()];
-        // Never full: what it says is taken at its word.
+        // The node is never full, so its use is taken literally.
         Window { until: at, seconds: 1.0, weight: 100.0, used, requests, inside, before: Vec::new() }
     }
 
-    /// Counts from nothing to twice the mean, each as if by chance.
+    /// Returns pseudo-random counts from zero to twice the mean.
     fn mix(at: usize, route: usize, mean: f64) -> f64 {
         let mixed = ((at * 1009 + route) as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mixed = (mixed ^ (mixed >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -425,7 +432,8 @@ mod tests {
 
     #[test]
     fn the_busiest_are_learned_apart_and_the_others_together() {
-        // All take twice what the table says, and the first three thrice.
+        // All requests cost twice as much as in the table, and those of the first three routes three times as
+        // much.
         let table: Vec<f64> = (0..200).map(|route| 0.0002 + 0.000_01 * f64::from(route % 7)).collect();
         let truth: Vec<f64> = table.iter().enumerate().map(|(r, c)| c * if r < 3 { 3.0 } else { 2.0 }).collect();
         let mut learner = Learner::new(table.iter().map(|cost| Some([*cost, 0.02, 0.0])));
@@ -468,7 +476,7 @@ mod tests {
 
     #[test]
     fn requests_of_no_route_may_be_ten_times_as_dear_as_is_assumed() {
-        // A search that no table has, and pages of which each brings six assets.
+        // A search that is in no table, and pages that each bring six assets.
         let mut learner = Learner::new([Some([0.002; RESOURCES]), Some([0.000_1; RESOURCES])]);
         for at in 0..300 {
             let (searches, pages) = (mix(at, 2, 2.0), mix(at, 0, 10.0));

@@ -1,16 +1,18 @@
-//! Page tables: which route a request is of, and what requests of a route cost.
+//! Page tables: find the route of a request, and learn the cost of each route's requests.
 //!
-//! Source: Feng and Lin, "Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway" (mQoS), Secs.
-//! 3.1 (the page table) and 3.2 (the classifier that looks requests up in it). Departures: the paper lists every page,
-//! here a route is a pattern, because a page with parameters is many addresses; and the paper's table is written once
-//! by a prober, while here it can be learned from what the nodes use in production.
+//! Source: Feng and Lin, "Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway"
+//! (mQoS), Secs. 3.1 (the page table) and 3.2 (the classifier that looks requests up in it). Departures: the
+//! paper lists every page, but here a route is a pattern, because a page with parameters has many addresses.
+//! The paper's table is written once by a prober, but here it can be learned from the nodes' use in
+//! production.
 //!
-//! `pattern.rs` and `index.rs` say of which route a request is; `windows.rs` which requests worked on a node between
-//! two reports of its agent; `learner.rs` which routes are learned, with `equations.rs` (one resource), `change.rs` (a
-//! cost that jumped), `slowdown.rs` (whose requests stay too long) and `sums.rs`; `study.rs` holds the nodes of a site
-//! together; `discovery.rs` finds routes in the traffic.
+//! `pattern.rs` and `index.rs` find the route of a request. `windows.rs` finds the requests that were in
+//! flight on a node between two reports of its agent. `learner.rs` decides which routes are learned
+//! separately. It uses `equations.rs` (the costs of one resource), `change.rs` (a cost that jumped),
+//! `slowdown.rs` (routes with unusually long service times) and `sums.rs`. `study.rs` combines the nodes of a
+//! site, and `discovery.rs` finds routes in the traffic.
 //!
-//! All of it is pure: no clock, no I/O, no randomness.
+//! The crate is pure: it has no clock, no I/O and no randomness.
 #![forbid(unsafe_code)]
 
 mod change;

@@ -1,38 +1,41 @@
 //! A route: a path and, optionally, parameters of the query, some of them open.
 //!
-//! Source: mQoS, Sec. 3.1 has a line per page. Departure: `*` stands for one whole segment of the path that is not
-//! empty, or for one whole value of a parameter, so that `/album/*/photo.php?size=*` is one line. Parameters that a
-//! pattern does not name do not matter, nor does their order. A parameter that is sent twice has its first value: some
-//! servers take the last one, but a cost must not depend on which server stands behind.
+//! Source: mQoS, Sec. 3.1. Its table has a line per page. Departure: `*` stands for one whole, non-empty
+//! segment of the path or for one whole value of a parameter, so that `/album/*/photo.php?size=*` is one
+//! line. Parameters that a pattern does not name do not matter, and neither does their order. If a parameter
+//! is sent twice, its first value counts. Some servers use the last one, but a cost must not depend on the
+//! server.
 //!
-//! Paths are compared in the canonical form of the gateway: what need not be percent-encoded is not, and what must be
-//! is in upper case. Queries are compared as they were sent, as servers read them in too many ways to have one form.
+//! Paths are compared in the gateway's canonical form: characters that need no percent-encoding are decoded,
+//! and other percent-encodings are in upper case. Queries are compared as they were sent, because servers
+//! read them in too many ways for one canonical form.
 
 use std::fmt;
 
-/// Most segments of a path in a pattern. Paths of sites have fewer than ten; looking a path up recurs once per segment.
+/// Maximum number of segments of a path in a pattern. Paths of sites have fewer than ten, and a lookup
+/// recurses once per segment.
 pub const MOST_SEGMENTS: usize = 64;
 
-/// Most parameters that a pattern names. Those that decide what a page costs are few.
+/// Maximum number of parameters in a pattern. Only few parameters affect the cost of a page.
 pub const MOST_PARAMETERS: usize = 16;
 
-/// Longest pattern, in bytes: longer addresses are rare, and errors repeat it.
+/// Maximum length of a pattern, in bytes. Longer addresses are rare, and errors repeat the pattern.
 const LONGEST: usize = 1024;
 
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
-    /// `None` is `*`. A path that ends with a slash has an empty one at its end.
+    /// `None` is `*`. If the path ends with a slash, the last segment is empty.
     pub(crate) segments: Vec<Option<String>>,
-    /// Sorted by name, no name twice. `None` is `*`.
+    /// Sorted by name without duplicates. A value of `None` is `*`.
     pub(crate) parameters: Vec<(String, Option<String>)>,
 }
 
 impl Pattern {
-    /// Reads a pattern: a path, then optionally `?name=value&name=*`.
+    /// Parses a pattern: a path, then optionally `?name=value&name=*`.
     ///
     /// # Errors
-    /// What is wrong with it and, after the last colon, how to mend it.
+    /// The fault and, after the last colon, a hint on how to fix it.
     pub fn parse(text: &str) -> Result<Pattern, String> {
         if text.len() > LONGEST {
             return Err(format!("this route has {} bytes: fold it into at most {LONGEST}", text.len()));
@@ -66,7 +69,7 @@ impl Pattern {
         Ok(Pattern { segments, parameters: query.map_or(Ok(Vec::new()), |query| parameters(text, query))? })
     }
 
-    /// Whether a request with this canonical path and raw query is of this route.
+    /// Returns whether a request with this canonical path and raw query matches the route.
     #[must_use]
     pub fn matches(&self, path: &str, query: Option<&str>) -> bool {
         let Some(inside) = path.strip_prefix('/') else { return false };
@@ -85,7 +88,7 @@ impl Pattern {
     }
 }
 
-/// The first value of a parameter of a raw query; a name without `=` has an empty one.
+/// Returns the first value of a parameter of a raw query. A name without `=` has an empty value.
 pub(crate) fn value_of<'q>(query: Option<&'q str>, name: &str) -> Option<&'q str> {
     query?.split('&').find_map(|pair| {
         let (sent, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -93,7 +96,7 @@ pub(crate) fn value_of<'q>(query: Option<&'q str>, name: &str) -> Option<&'q str
     })
 }
 
-/// One segment in canonical form, or `None` for `*`.
+/// Returns one segment in canonical form, or `None` for `*`.
 fn piece(whole: &str, segment: &str) -> Result<Option<String>, String> {
     if segment == "*" {
         return Ok(None);
@@ -108,7 +111,7 @@ fn piece(whole: &str, segment: &str) -> Result<Option<String>, String> {
     })
 }
 
-/// Percent-encodings of what need not be encoded are decoded, the others put in upper case.
+/// Decodes percent-encodings of characters that need none, and puts the others in upper case.
 fn unescape(segment: &str) -> Option<String> {
     let mut parts = segment.split('%');
     let mut form = parts.next().unwrap_or_default().to_owned();
@@ -154,7 +157,7 @@ fn parameters(whole: &str, query: &str) -> Result<Vec<(String, Option<String>)>,
     Ok(parameters)
 }
 
-/// The canonical form: parameters in the order of their names.
+/// Writes the canonical form, with parameters sorted by name.
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in &self.segments {

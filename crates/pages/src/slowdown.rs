@@ -1,72 +1,74 @@
-//! Which route's cost has changed, by how long requests stay.
+//! Finds the route with a changed cost from the service times of requests.
 //!
-//! A node that is full uses all there is, whatever its requests cost, so how much was used does not tell which of them
-//! got dearer. How long they stay does: where what is inside shares a resource evenly (as threads share CPUs), each
-//! request is slowed by the same factor there, so a stay is the sum over resources of cost times slowdown (Kleinrock,
-//! "Time-shared systems: a theoretical treatment", 1967, for one resource). If one cost alone changed, how much was
-//! used says by how much. So for each route it is tried how well stays are explained if it was this one, with the
-//! slowdowns that then fit best.
+//! A full node uses its whole capacity whatever its requests cost, so its use does not tell which requests
+//! became more expensive. Their service times do. If the requests in flight share a resource evenly (as
+//! threads share CPUs), it slows each of them by the same factor. A service time is then the sum over
+//! resources of cost times slowdown (Kleinrock, "Time-shared systems: a theoretical treatment", 1967, for one
+//! resource). If one cost alone changed, the use tells by how much. For each route, the module tests how well
+//! service times are explained if this route changed, with the slowdowns that then fit best.
 //!
-//! Stays have parts that are not counted: servers that work in turn, waiting for a database. So what counts is how much
-//! longer than *usual* a route stays beside what is fitted. And no route is suspected more than stays are better
-//! explained by the best one than by no change at all: what lengthens all stays alike suspects nobody.
+//! Service times include parts that are not counted, such as servers that work in turn or waits for a
+//! database. Only the difference from the route's *usual* ratio to the fitted time therefore counts. The
+//! suspicion of a route is bounded by the gain of the best explanation over no change at all, so an effect
+//! that lengthens all service times alike makes no route suspect.
 
 use crate::learner::RESOURCES;
 
-/// How far off a stay is from what is fitted, as a part of it, with any number of requests.
+/// Relative error of a service time against the fit that remains with any number of requests.
 const SCATTER: f64 = 0.05;
 
-/// How fast a route's usual factor follows, in seconds: well behind a change, which is to be seen against it.
+/// Time constant of a route's usual factor, in seconds. It is long, so that a change stands out against it.
 const USUAL: f64 = 60.0;
 
-/// Deviations at which a stay's say is bounded: one that is odd must not decide.
+/// Number of deviations at which the influence of a service time is bounded. A single odd one must not
+/// decide.
 const CLIP: f64 = 5.0;
 
-/// Least slowdown of a full resource: were no more than a few requests at it, it would be idle now and then.
+/// Minimum slowdown of a full resource. With only a few requests the resource would sometimes be idle.
 const LEAST: f64 = 5.0;
 
-/// How many times dearer or cheaper a route is taken to be at most.
+/// Maximum factor by which a route's cost is assumed to rise or fall.
 const MOST_FACTOR: f64 = 20.0;
 
 /// Sweeps of coordinate descent over at most three slowdowns.
 const SWEEPS: usize = 30;
 
-/// How long requests of a route stay.
+/// Service times of a route's requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stay {
-    /// Where its costs stand.
+    /// Index of the route's costs.
     pub(crate) place: usize,
-    /// Requests.
+    /// Number of requests.
     pub(crate) requests: f64,
-    /// How long each was inside, in seconds.
+    /// Mean service time in seconds.
     pub(crate) seconds: f64,
-    /// What each takes, in node-seconds.
+    /// Costs of one request, in node-seconds.
     pub(crate) costs: [f64; RESOURCES],
 }
 
-/// The stays of a window.
+/// The service times of a window.
 #[derive(Clone, Debug)]
 pub(crate) struct Stays {
-    /// Part of each resource that was used; 0 is also not known.
+    /// Utilisation of each resource, from 0 to 1. It is 0 if unknown.
     pub(crate) utilisation: [f64; RESOURCES],
-    /// From which part on it is full.
+    /// Utilisation from which a resource counts as full.
     pub(crate) full: f64,
-    /// Routes that are learned apart.
+    /// Routes that are learned separately.
     pub(crate) routes: Vec<Stay>,
 }
 
-/// How much longer than is fitted routes usually stay.
+/// Usual ratio of a route's service time to the fitted one, as a logarithm.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Usual(Vec<f64>);
 
 impl Usual {
-    /// Another route has the place.
+    /// Resets the ratio of an index that is given to another route.
     pub(crate) fn reset(&mut self, place: usize) {
         self.0.resize(self.0.len().max(place + 1), 0.0);
         self.0[place] = 0.0;
     }
 
-    /// One more window, of `seconds`.
+    /// Learns from a window of `seconds`.
     pub(crate) fn watch(&mut self, seconds: f64, stays: &Stays) {
         let follow = -(-seconds / USUAL).exp_m1();
         let slowdowns = fit(&stays.routes, stays, &self.0);
@@ -76,8 +78,8 @@ impl Usual {
         }
     }
 
-    /// Per place the logarithm of how likely it is that its cost of `resource` is what changed, at most 0, if so much
-    /// is `missing` in what was used a second beside what was expected of `rates`, and `costs` were right before.
+    /// Returns the log likelihood, at most 0, that each cost of `resource` is the one that changed. The use
+    /// per second differs by `missing` from the use expected for `rates`, and `costs` were right before.
     pub(crate) fn suspicion(
         &self,
         stays: &Stays,
@@ -110,7 +112,8 @@ impl Usual {
     }
 }
 
-/// A stay as an equation: cost times slowdown of the full resources make up what is left of it.
+/// A service time as an equation: cost times slowdown, summed over the full resources, equals the remaining
+/// time.
 struct Row {
     weight: f64,
     full: [f64; RESOURCES],
@@ -118,18 +121,18 @@ struct Row {
 }
 
 impl Row {
-    /// What is left of the stay, as a part of it.
+    /// Returns the unexplained part of the service time, relative to it.
     fn error(&self, slowdowns: &[f64; RESOURCES]) -> f64 {
         self.left - self.full.iter().zip(slowdowns).map(|(cost, slowdown)| cost * slowdown).sum::<f64>()
     }
 
-    /// The same squared, in deviations.
+    /// Returns the squared error in deviations, bounded.
     fn off(&self, slowdowns: &[f64; RESOURCES]) -> f64 {
         (self.weight * self.error(slowdowns).powi(2)).min(CLIP * CLIP)
     }
 }
 
-/// The slowdown of a resource that is not full is that of processor sharing.
+/// Returns the equation of a service time. A resource that is not full has the slowdown of processor sharing.
 fn row(stay: &Stay, stays: &Stays, usual: &[f64]) -> Row {
     let inside = stay.seconds * (-usual[stay.place]).exp();
     let mut row = Row { weight: 0.0, full: [0.0; RESOURCES], left: 1.0 };
@@ -145,7 +148,7 @@ fn row(stay: &Stay, stays: &Stays, usual: &[f64]) -> Row {
     row
 }
 
-/// The slowdowns of full resources that explain stays best.
+/// Returns the slowdowns of full resources that explain the service times best.
 fn fit(routes: &[Stay], stays: &Stays, usual: &[f64]) -> [f64; RESOURCES] {
     let mut gram = [[0.0; RESOURCES]; RESOURCES];
     let mut moment = [0.0; RESOURCES];

@@ -1,10 +1,10 @@
-//! The nodes of a site and the table that all of them teach.
+//! The nodes of a site and the cost table that is learned from all of them.
 //!
-//! A node of weight `w` does `w` times as much in a second as one of weight 1, so a request takes a `w`th of its
-//! seconds. Costs are in seconds of a node of weight 1, whichever node it was.
+//! A node of weight `w` does `w` times as much work per second as one of weight 1, so a request takes a `w`th
+//! of its seconds. Costs are in seconds of a node of weight 1, whichever node measured them.
 //!
-//! A request that is cut off while it is inside did a part of its work: as much as it was there of the time for which
-//! others of its route stay. Servers that notice late did more; that is not known here.
+//! A request that is cut off in flight did a part of its work: the ratio of its time in flight to the mean
+//! service time of its route. If the server notices late it did more, but that is not known here.
 
 use std::collections::BTreeMap;
 
@@ -14,36 +14,37 @@ use crate::windows::{Counters, LONGEST, Outcomes, Windows};
 /// A learner and the windows of the nodes that it learns from.
 #[derive(Clone, Debug)]
 pub struct Study {
-    /// What is learned.
+    /// The learned costs.
     pub learner: Learner,
-    /// What a node of weight 1 has in a second, in the units in which agents count. It comes before what agents say.
+    /// Capacity per second of a node of weight 1, in the units in which agents count. It overrides the
+    /// agents' figures.
     capacity: [Option<f64>; RESOURCES],
-    /// What became of the windows of all nodes so far.
+    /// Outcomes of the windows of all nodes so far.
     pub outcomes: Outcomes,
     nodes: BTreeMap<u64, Node>,
-    /// Per route how long requests stay, in seconds: a mean that forgets.
+    /// Mean service time per route in seconds, exponentially weighted.
     stays: BTreeMap<Option<u32>, f64>,
 }
 
-/// Part of the mean stay that a request renews: some dozens say how long they stay now.
+/// Weight of a new service time in the mean. Some dozens of requests renew the mean.
 const RENEWED: f64 = 0.05;
 
 #[derive(Clone, Debug)]
 struct Node {
     weight: f64,
     windows: Windows,
-    /// Whose counters its windows are of, and when it said something last.
+    /// The agent that provides the counters, and the time of its last report.
     agent: Option<(u64, f64)>,
 }
 
 impl Study {
-    /// Without nodes.
+    /// Creates a study without nodes.
     #[must_use]
     pub fn new(learner: Learner, capacity: [Option<f64>; RESOURCES]) -> Study {
         Study { learner, capacity, outcomes: Outcomes::default(), nodes: BTreeMap::new(), stays: BTreeMap::new() }
     }
 
-    /// Learns from these nodes, each with its weight, and no others. Windows of those that stay go on.
+    /// Sets the nodes to learn from, each with its weight. Windows of nodes that stay continue.
     pub fn follow(&mut self, nodes: impl IntoIterator<Item = (u64, f64)>) {
         let mut before = std::mem::take(&mut self.nodes);
         for (id, weight) in nodes {
@@ -55,8 +56,8 @@ impl Study {
         }
     }
 
-    /// A request of a route, or of none, was inside a node from `from` to `until`, in seconds; `whole` unless it was
-    /// cut off.
+    /// Records that a request of a route, or of none, was in flight on a node from `from` to `until`, in
+    /// seconds. `whole` is false if it was cut off.
     pub fn finished(&mut self, node: u64, route: Option<u32>, (from, until): (f64, f64), whole: bool) {
         let stay = (until - from).max(0.0);
         let done = match self.stays.get_mut(&route) {
@@ -76,8 +77,8 @@ impl Study {
         }
     }
 
-    /// What a node of weight 1 has from now on. Costs that were learned follow, as far as it is known what it had
-    /// before; what nodes do now cannot be learned.
+    /// Sets the capacity of a node of weight 1. Learned costs are adjusted where the previous capacity is
+    /// known. The open windows of all nodes are not learned.
     pub fn set_capacity(&mut self, capacity: [Option<f64>; RESOURCES]) {
         if self.capacity == capacity {
             return;
@@ -90,8 +91,8 @@ impl Study {
         self.spoil();
     }
 
-    /// Another table, as [`Learner::replace`] has it. Unless it has the same routes, what nodes do now cannot be
-    /// learned, as numbers mean other routes.
+    /// Replaces the table as in [`Learner::replace`]. If the routes differ, the open windows are not learned,
+    /// because numbers then mean other routes.
     pub fn replace(&mut self, routes: impl IntoIterator<Item = (Option<usize>, Option<Shares>)>) {
         let routes: Vec<_> = routes.into_iter().collect();
         let same = routes.len() == self.learner.routes() && routes.iter().enumerate().all(|(at, r)| r.0 == Some(at));
@@ -102,16 +103,16 @@ impl Study {
         }
     }
 
-    /// Requests were lost: what all nodes do now cannot be learned.
+    /// Prevents learning from the open windows of all nodes, because requests were lost.
     pub fn spoil(&mut self) {
         self.nodes.values_mut().for_each(|node| node.windows.spoil());
     }
 
-    /// The agent `from` said at `at` what its node has `used`, and what the node has in a second. Whether something was
-    /// learned.
+    /// Takes the report of the agent `from` at `at`: the counters `used` of its node, and the node's capacity
+    /// per second. Returns whether a window was learned.
     ///
-    /// Of several agents of a node one is listened to until it has said nothing for [`LONGEST`]: each may count
-    /// something else.
+    /// If a node has several agents, one is used until it has been silent for [`LONGEST`], because each may
+    /// count something else.
     pub fn reported(
         &mut self,
         node: u64,
@@ -142,8 +143,8 @@ impl Study {
 mod tests {
     use super::*;
 
-    /// Requests of route 0 at a node of weight 1 and one of weight 2, every second another number; each is inside for
-    /// 50 ms and takes 20 ms of one CPU, or half if it is cut off.
+    /// Runs requests of route 0 on a node of weight 1 and one of weight 2. Their number changes every second.
+    /// Each is in flight for 50 ms and takes 20 ms of one CPU, or half of both if it is cut off.
     fn taught(capacity: [Option<f64>; RESOURCES], cut: impl Fn(usize) -> bool) -> f64 {
         let mut study = Study::new(Learner::new([None]), capacity);
         study.follow([(7, 1.0), (8, 2.0)]);
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn nodes_teach_one_table_whatever_their_weight() {
-        // A node of weight 1 has two CPUs: 20 ms are 1 % of its second.
+        // A node of weight 1 has two CPUs, so 20 ms are 1 % of its second.
         let cost = taught([None; RESOURCES], |_| false);
         assert!((cost / 0.01 - 1.0).abs() < 0.02, "{cost}");
         let said = taught([Some(1.0), None, None], |_| false);
@@ -177,8 +178,8 @@ mod tests {
         assert!((cost / 0.01 - 1.0).abs() < 0.05, "{cost}");
     }
 
-    /// Twenty requests a second at a node of one CPU, each of which takes 1 %; the agents that report are asked of
-    /// `agents`.
+    /// Runs twenty requests a second on a node of one CPU. Each takes 1 %. `agents` gives the reports of each
+    /// second.
     fn counted(seconds: usize, agents: impl Fn(usize, f64) -> Vec<(u64, f64)>) -> f64 {
         let mut study = Study::new(Learner::new([Some([0.01, 0.0, 0.0])]), [None; RESOURCES]);
         study.follow([(7, 1.0)]);
@@ -206,7 +207,7 @@ mod tests {
 
     #[test]
     fn of_several_agents_of_a_node_one_is_listened_to_until_it_is_silent() {
-        // The second one counts a tenth more; at 100 s the first one is gone.
+        // The second agent counts a tenth more. At 100 s the first agent disappears.
         let agents = |second, used| match second {
             0..100 => vec![(1, used), (2, 1.1 * used + 0.5)],
             _ => vec![(2, 1.1 * used + 0.5)],

@@ -1,9 +1,10 @@
-//! The normal equations of least squares: sums over windows, and what can be done to them without the windows.
+//! The normal equations of least squares: sums over windows, and operations on them that do not need the
+//! windows.
 
-/// `G` and `m` of `G x = m`, where `G` sums `a aᵀ` and `m` sums `a y`, each window with its weight.
+/// `G` and `m` of `G x = m`. `G` sums `a aᵀ` and `m` sums `a y`, with the weight of each window.
 #[derive(Clone, Debug)]
 pub(crate) struct Sums {
-    /// Row by row.
+    /// Stored row by row.
     pub(crate) gram: Vec<f64>,
     pub(crate) moment: Vec<f64>,
 }
@@ -18,7 +19,7 @@ impl Sums {
         self.moment.fill(0.0);
     }
 
-    /// One more cost, of which nothing is known.
+    /// Adds a cost about which nothing is known.
     pub(crate) fn push(&mut self) {
         let size = self.moment.len();
         let mut gram = Vec::with_capacity((size + 1) * (size + 1));
@@ -31,7 +32,7 @@ impl Sums {
         self.moment.push(0.0);
     }
 
-    /// One more window.
+    /// Adds a window.
     pub(crate) fn add(&mut self, weight: f64, rates: &[f64], used: f64) {
         let size = self.moment.len();
         for (row, rate) in rates.iter().enumerate().filter(|(_, rate)| **rate != 0.0) {
@@ -43,31 +44,31 @@ impl Sums {
         }
     }
 
-    /// All windows of `others` as well.
+    /// Adds all windows of `others`.
     pub(crate) fn join(&mut self, others: &Sums) {
         self.gram.iter_mut().zip(&others.gram).for_each(|(sum, more)| *sum += more);
         self.moment.iter_mut().zip(&others.moment).for_each(|(sum, more)| *sum += more);
     }
 
-    /// All windows have the part `kept` of their weight.
+    /// Multiplies the weight of all windows by `kept`.
     pub(crate) fn fade(&mut self, kept: f64) {
         self.gram.iter_mut().chain(&mut self.moment).for_each(|sum| *sum *= kept);
     }
 
-    /// What the windows have left to explain along one cost.
+    /// Returns the gradient for one cost: the use that the windows leave unexplained along it.
     pub(crate) fn slope(&self, place: usize, costs: &[f64]) -> f64 {
         let size = self.moment.len();
         self.moment[place] - product(&self.gram[place * size..(place + 1) * size], costs)
     }
 
-    /// Knows less of one cost: its variance grows by `variance`, in units of the noise. `costs` still are the best that
-    /// there are if they were.
+    /// Adds `variance`, in units of the noise, to the variance of one cost. If `costs` were the best
+    /// solution, they remain so.
     pub(crate) fn doubt(&mut self, place: usize, variance: f64, costs: &[f64]) {
         let size = self.moment.len();
         let slopes: Vec<f64> = (0..size).map(|row| self.slope(row, costs)).collect();
         let column: Vec<f64> = (0..size).map(|row| self.gram[row * size + place]).collect();
-        // The inverse of G grows by `variance` at one place: the formula of Sherman and Morrison says what that is to
-        // G.
+        // The inverse of G grows by `variance` at one place. The formula of Sherman and Morrison gives the
+        // effect on G.
         let scale = 1.0 / (1.0 / variance + column[place]);
         if scale.is_finite() {
             for (row, part) in column.iter().enumerate() {
@@ -81,7 +82,7 @@ impl Sums {
         }
     }
 
-    /// Knows nothing of one cost, and of the others what it said of them all the same.
+    /// Forgets one cost, but keeps its evidence about the others.
     pub(crate) fn remove(&mut self, place: usize, costs: &[f64]) {
         let size = self.moment.len();
         self.doubt(place, f64::INFINITY, costs);
@@ -93,7 +94,7 @@ impl Sums {
     }
 }
 
-/// The sum of the products.
+/// Returns the sum of the products.
 pub(crate) fn product(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }

@@ -1,74 +1,77 @@
-//! One node's windows: between two reports of its agent, what it used and which requests worked there meanwhile.
+//! The windows of one node: its use between two reports of its agent, and the requests in flight meanwhile.
 //!
-//! A request counts where it worked. It is known from when to when it was inside, not when the node worked for it, so
-//! it counts in every window for the part of its stay that falls there. Counted whole where it ended, as is simplest, a
-//! request of two seconds puts its work into a window that had half of it at most, and the windows around a burst say
-//! that requests are cheap first and dear then. Since that part is known only when the request has ended, a window is
-//! kept for [`KEPT`] more before it is learned. What a longer request did before that counts in the oldest window that
-//! is kept: every request counts once in all.
+//! A request counts where it did its work. The gateway knows when it was in flight, but not when the node
+//! worked on it. It therefore counts in every window in proportion to the part of its time in flight that
+//! falls there. A simpler rule counts a whole request where it ended. A request of two seconds then puts its
+//! work into a window that had half of it at most, and the windows around a burst make requests look first
+//! cheap and then expensive. The proportions are known only when the request has ended, so a window is kept
+//! for [`KEPT`] more windows before it is learned. Work of longer requests from before then counts in the
+//! oldest window that is kept, so every request counts exactly once in total.
 //!
-//! A window says nothing of a resource for one of the reasons of [`Mute`], which are counted ([`Outcomes`]): a table
-//! that does not learn looks like one that has nothing to learn.
+//! A window may give no information about a resource for one of the reasons in [`Mute`]. These are counted
+//! ([`Outcomes`]), because a table that cannot learn looks like one that has nothing to learn.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::learner::{RESOURCES, Window};
 
-/// Windows that wait for requests that are still inside. Under load control most requests stay for less than a second,
-/// so a few windows hold nearly all; each delays what is learned by a second.
+/// Number of windows that wait for requests still in flight. Under load control most requests take less than
+/// a second, so a few windows contain nearly all of them. Each kept window delays learning by a second.
 pub const KEPT: usize = 3;
 
-/// Longest window that is learned, in seconds: reports that fail for longer leave more behind than a mix that was even.
+/// Maximum length of a window that is learned, in seconds. If reports are missing for longer, the mix of
+/// requests may have changed meanwhile.
 pub const LONGEST: f64 = 10.0;
 
-/// Shortest window, in seconds. The kernel's counters advance in steps of 10 ms, which are 10 % of it.
+/// Minimum length of a window, in seconds. The kernel's counters advance in steps of 10 ms, which are 10 % of
+/// it.
 pub const SHORTEST: f64 = 0.1;
 
-/// Shortest stay, in seconds: what came and went at once was there for a moment.
+/// Minimum time in flight, in seconds, for requests that ended at once.
 const MOMENT: f64 = 1e-6;
 
-/// How fast the mix of requests before a window is forgotten, in seconds: by then what is chance in single windows has
-/// become a fifth.
+/// Time constant of the request mix before a window, in seconds. It reduces the random variation of single
+/// windows to a fifth.
 const MIX: f64 = 20.0;
 
-/// Requests a second that are none.
+/// Request rate per second that counts as zero.
 const NEXT_TO_NOTHING: f64 = 1e-6;
 
-/// Part of a request that is an error of rounding.
+/// Part of a request that is a rounding error.
 const ROUNDING: f64 = 1e-9;
 
-/// Most routes in one window apart from those that were there first. More are counted as of no route.
+/// Maximum number of routes in one window. Requests of further routes count as requests of no route.
 const MOST_ROUTES: usize = 4096;
 
-/// Most that a node can have used, in times of what it has. A counter that is ahead of a capacity by a half, as of a
-/// disk that was measured with larger reads, is learned as it is; what is beyond twice is another counter, as of an
-/// agent that began anew with other groups, or in another unit. One such window would hide for minutes what all others
-/// say.
+/// Maximum use of a node as a multiple of its capacity. A counter may exceed the capacity by a half, for
+/// example on a disk that was measured with larger reads, and is then learned as it is. More than twice the
+/// capacity indicates a different counter, for example an agent that restarted with other groups or another
+/// unit. One such window would hide the information of all others for minutes.
 pub const MOST_USED: f64 = 2.0;
 
-/// Why a window says nothing of a resource.
+/// Reason why a window gives no information about a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mute {
-    /// Requests that worked in it were lost, as more ended than are kept between two reports.
+    /// Requests in the window were lost because more ended between two reports than are kept.
     RequestsLost,
-    /// It is longer than [`LONGEST`], as reports did not come.
+    /// The window is longer than [`LONGEST`] because reports were missing.
     TooLong,
     /// The report at one of its ends lacks the counter.
     NoCounter,
-    /// It is not known how much of the resource the node has.
+    /// The node's capacity of the resource is unknown.
     NoCapacity,
-    /// The counter fell: the agent began anew.
+    /// The counter fell because the agent restarted.
     CounterFell,
-    /// More was used than [`MOST_USED`]: counter and capacity are not in the same unit.
+    /// The use exceeds [`MOST_USED`]: counter and capacity are not in the same unit.
     BeyondCapacity,
 }
 
 impl Mute {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Mute; 6] =
         [Mute::RequestsLost, Mute::TooLong, Mute::NoCounter, Mute::NoCapacity, Mute::CounterFell, Mute::BeyondCapacity];
 
-    /// Its word in metrics and JSON.
+    /// Returns the reason's word in metrics and JSON.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -82,17 +85,17 @@ impl Mute {
     }
 }
 
-/// What became of windows, of each resource.
+/// Number of windows by outcome, per resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcomes {
-    /// Something was learned of the resource.
+    /// Windows from which the resource was learned.
     learned: [u64; RESOURCES],
-    /// In the order of [`Mute::ALL`].
+    /// Windows without information, in the order of [`Mute::ALL`].
     mute: [[u64; Mute::ALL.len()]; RESOURCES],
 }
 
 impl Outcomes {
-    /// One more window.
+    /// Counts a window.
     pub(crate) fn count(&mut self, window: &Window) {
         for (resource, used) in window.used.iter().enumerate() {
             match used {
@@ -102,21 +105,21 @@ impl Outcomes {
         }
     }
 
-    /// Per outcome of a resource its word, `learned` or one of [`Mute`], and how many windows had it.
+    /// Returns each outcome of a resource, `learned` or a word of [`Mute`], with its number of windows.
     pub fn of(&self, resource: usize) -> impl Iterator<Item = (&'static str, u64)> + use<> {
         let mute = Mute::ALL.into_iter().zip(self.mute[resource]).map(|(why, count)| (why.as_str(), count));
         std::iter::once(("learned", self.learned[resource])).chain(mute)
     }
 }
 
-/// Counters of a node and what 100 % of each is.
+/// Counters of a node and their capacities.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
-    /// Since whenever, in any unit. They grow, or begin anew.
+    /// Use since an arbitrary start, in any unit. Counters grow, or restart.
     pub used: [Option<f64>; RESOURCES],
-    /// Units that a node of weight 1 has in a second.
+    /// Capacity per second of a node of weight 1, in the same units.
     pub capacity: [Option<f64>; RESOURCES],
-    /// How many times as much this node has: its weight.
+    /// Weight of this node: its capacity as a multiple of that of a node of weight 1.
     pub weight: f64,
 }
 
@@ -124,26 +127,26 @@ pub struct Counters {
 #[derive(Clone, Debug, Default)]
 pub struct Windows {
     last: Option<(f64, Counters)>,
-    /// The oldest first; the last one goes on.
+    /// Open windows, oldest first. The last one is still running.
     open: VecDeque<Open>,
-    /// Requests a second of the windows that are complete, the recent ones most.
+    /// Requests per second in complete windows, with the most weight on recent ones.
     mix: BTreeMap<Option<u32>, f64>,
 }
 
 #[derive(Clone, Debug)]
 struct Open {
     from: f64,
-    /// When it ended and what was used.
+    /// End of the window, and its use.
     closed: Option<(f64, [Result<f64, Mute>; RESOURCES])>,
     requests: BTreeMap<Option<u32>, Share>,
     spoilt: bool,
 }
 
-/// A route's share in a window.
+/// Requests of a route in a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     requests: f64,
-    /// Seconds for which they were inside.
+    /// Seconds in flight, summed over the requests.
     inside: f64,
 }
 
@@ -161,7 +164,8 @@ impl Open {
 }
 
 impl Windows {
-    /// A request was inside from `from` to `until`, in seconds, and did `done` of its work: 1 is all.
+    /// Records a request that was in flight from `from` to `until`, in seconds, and did the part `done` of
+    /// its work.
     pub fn finished(&mut self, route: Option<u32>, from: f64, until: f64, done: f64) {
         let stay = (until - from).max(MOMENT);
         let from = until - stay;
@@ -181,20 +185,20 @@ impl Windows {
         }
     }
 
-    /// Somebody else counts from now on.
+    /// Restarts the windows because the counters come from another agent.
     pub fn restart(&mut self) {
         self.last = None;
         self.open.clear();
     }
 
-    /// Requests were lost: the windows that are open say nothing.
+    /// Prevents learning from the open windows, because requests were lost.
     pub fn spoil(&mut self) {
         for open in &mut self.open {
             open.spoilt = true;
         }
     }
 
-    /// The node's agent said so at `at`. Returns a window that is complete.
+    /// Takes a report of the node's agent at `at`. Returns a window that is complete.
     pub fn reported(&mut self, at: f64, counters: Counters) -> Option<Window> {
         let Some((before, last)) = self.last else {
             self.last = Some((at, counters));
@@ -224,7 +228,7 @@ impl Windows {
         Some(Window { until, seconds, weight: counters.weight, used, requests, inside, before })
     }
 
-    /// The windows that are complete have one more.
+    /// Adds a complete window to the request mix.
     fn remember(&mut self, requests: &[(Option<u32>, f64)], seconds: f64) {
         let kept = (-seconds / MIX).exp();
         self.mix.values_mut().for_each(|rate| *rate *= kept);
@@ -235,7 +239,7 @@ impl Windows {
     }
 }
 
-/// What was used of a resource in the `seconds` between two reports, in seconds of a node.
+/// Returns the use of a resource in the `seconds` between two reports, in seconds of a node of weight 1.
 fn used(resource: usize, last: &Counters, now: &Counters, seconds: f64) -> Result<f64, Mute> {
     if seconds > LONGEST {
         return Err(Mute::TooLong);
@@ -244,7 +248,7 @@ fn used(resource: usize, last: &Counters, now: &Counters, seconds: f64) -> Resul
     let capacity = now.capacity[resource].filter(|capacity| *capacity > 0.0).ok_or(Mute::NoCapacity)?;
     match (after - before) / capacity {
         used if used < 0.0 => Err(Mute::CounterFell),
-        // What is no number is not within bounds either.
+        // The comparison is also false for NaN.
         used if used <= MOST_USED * now.weight * seconds => Ok(used),
         _ => Err(Mute::BeyondCapacity),
     }
@@ -260,7 +264,7 @@ mod tests {
         Counters { used: [Some(used), None, None], capacity: [Some(2.0), Some(1.0), None], weight: 1.0 }
     }
 
-    /// Reports at `times` with a node that is half busy; the windows that are complete then.
+    /// Reports at `times` from a node that is half busy. Returns the windows that are complete then.
     fn reports(windows: &mut Windows, times: impl IntoIterator<Item = f64>) -> Vec<Window> {
         times.into_iter().filter_map(|at| windows.reported(at, cpu(at))).collect()
     }
@@ -338,7 +342,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the order of requests and reports, each request that ends while windows are open counts once.
+        /// Whatever the order of requests and reports, each request that ends while windows are open counts
+        /// once.
         #[test]
         fn every_request_counts_once(
             events in proptest::collection::vec((0.2f64..2.0, proptest::option::of((0u32..3, 0.0f64..8.0))), 1..60),

@@ -1,8 +1,9 @@
-//! Nodes that are always full: what is learned there of costs that stay, and of one that gets three times dearer.
+//! Learning on nodes that are always full: constant costs, and one cost that triples.
 //!
-//! A small cluster in virtual time. Each node has a CPU, a disk and a link; a request goes through the disk, the CPU
-//! and the link, which its requests share evenly or have in turn. As many are inside as the learned table says fill a
-//! fifth of a second of some resource, so what is learned decides what is inside.
+//! The test runs a small cluster in virtual time. Each node has a CPU, a disk and a link. A request passes
+//! through the disk, the CPU and the link, which requests share evenly or use in turn. Requests are admitted
+//! until the learned table says that a fifth of a second of some resource is in flight, so the learned costs
+//! decide the load.
 
 use weirgate_pages::{Learner, RESOURCES, Shares, Study};
 
@@ -17,26 +18,26 @@ impl Dice {
         ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// About lognormal with mean 1 and deviation 0.2.
+    /// Returns an approximately lognormal size with mean 1 and deviation 0.2.
     fn size(&mut self) -> f64 {
         let normal = (0..12).map(|_| self.next()).sum::<f64>() - 6.0;
         (0.2 * normal - 0.02).exp()
     }
 }
 
-/// How much may be inside, in seconds of a node.
+/// Maximum work in flight per resource, in seconds of a node.
 const HORIZON: f64 = 0.2;
 
-/// The order in which a request goes through the resources: disk, CPU, link.
+/// The order in which a request uses the resources: disk, CPU, link.
 const STAGES: [usize; RESOURCES] = [1, 0, 2];
 
 struct Request {
     route: usize,
     from: f64,
     stage: usize,
-    /// What is left of the stages.
+    /// Remaining work per resource.
     left: Shares,
-    /// What it was taken to cost.
+    /// Cost charged at admission.
     charged: Shares,
 }
 
@@ -47,7 +48,7 @@ struct Node {
     used: Shares,
 }
 
-/// Does a resource serve one request after the other?
+/// Whether a resource serves requests evenly or one after the other.
 #[derive(Clone, Copy, PartialEq)]
 enum Server {
     Shared,
@@ -55,7 +56,7 @@ enum Server {
 }
 
 impl Node {
-    /// Per request the part of its resource that it has.
+    /// Returns for each request its part of its resource.
     fn speeds(&self, server: Server) -> Vec<f64> {
         let mut at = [0.0; RESOURCES];
         let mut speeds = vec![0.0; self.inside.len()];
@@ -78,7 +79,7 @@ struct Cluster {
     dice: Dice,
     now: f64,
     server: Server,
-    /// Clients of each route that wait.
+    /// Number of waiting clients per route.
     waiting: Vec<usize>,
     next: usize,
 }
@@ -98,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// Lets in what fits, routes by turns as they have clients.
+    /// Admits requests that fit, one route after the other.
     fn admit(&mut self, truth: &[Shares]) {
         let routes = truth.len();
         let mut refused = 0;
@@ -121,7 +122,7 @@ impl Cluster {
         }
     }
 
-    /// Goes on until `until`; costs are `truth`.
+    /// Runs until `until` with the costs `truth`.
     fn go(&mut self, until: f64, truth: &[Shares]) {
         while self.now < until {
             self.admit(truth);
@@ -156,20 +157,20 @@ impl Cluster {
         }
     }
 
-    /// Per route and resource what it is taken to cost, as a part of the truth.
+    /// Returns the learned cost per route and resource, as a part of the truth.
     fn found(&self, truth: &[Shares]) -> Vec<Shares> {
         let cost = |route| self.study.learner.cost(route).expect("it is in the table");
         truth.iter().enumerate().map(|(route, truth)| std::array::from_fn(|k| cost(route)[k] / truth[k])).collect()
     }
 }
 
-/// Each takes most of another resource.
+/// Each page takes most of a different resource.
 const PAGES: [Shares; 3] = [[0.006, 0.002, 0.002], [0.002, 0.006, 0.002], [0.002, 0.002, 0.006]];
-/// Six hundred, more of the first page than of the others.
+/// Six hundred clients, more of the first page than of the others.
 const CLIENTS: [usize; 3] = [330, 135, 135];
 
-/// What was found of each cost, as a part of the truth, a minute after one became `factor` times as dear, two minutes
-/// into the run.
+/// Multiplies one cost by `factor` two minutes into the run. Returns each learned cost a minute later, as a
+/// part of the truth.
 fn changed(nodes: usize, server: Server, (route, resource): (usize, usize), factor: f64) -> Vec<Shares> {
     let mut cluster = Cluster::new(nodes, &CLIENTS, &PAGES, server);
     cluster.go(120.0, &PAGES);
@@ -192,7 +193,7 @@ fn what_does_not_change_stays_for_five_minutes() {
 
 #[test]
 fn a_cost_that_trebles_is_known_after_a_minute_and_not_taken_for_another() {
-    // What the busiest page takes most of, and what another one does, and what it takes little of.
+    // The main cost of the busiest page, the main cost of another page, and a small cost of that page.
     for change in [(0, 0), (2, 2), (2, 0)] {
         for nodes in [1, 4] {
             let found = changed(nodes, Server::Shared, change, 3.0);
@@ -205,7 +206,8 @@ fn a_cost_that_trebles_is_known_after_a_minute_and_not_taken_for_another() {
 
 #[test]
 fn where_stays_say_nothing_the_level_is_right() {
-    // In a server that works in turn all wait for each other: whose cost it was may be mistaken, what all take may not.
+    // In a server that works in turn, all requests wait for each other. The change may be attributed to the
+    // wrong route, but the total must be right.
     for change in [(0, 0), (2, 2), (2, 0)] {
         for nodes in [1, 4] {
             let found = changed(nodes, Server::InTurn, change, 3.0);

@@ -1,4 +1,4 @@
-//! What is known of single costs: against all windows at once, against the truth, and when the truth changes.
+//! Learned costs compared with least squares over all windows, with the truth, and with a truth that changes.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ impl Dice {
             .unwrap_or(0)
     }
 
-    /// Mean 0 and deviation 1, almost normal.
+    /// Returns an almost normal number with mean 0 and deviation 1.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.next()).sum::<f64>() - 6.0
     }
@@ -38,8 +38,8 @@ fn priors(routes: usize) -> Vec<Prior> {
     std::iter::once(background).chain(std::iter::repeat_n(ANY, routes)).collect()
 }
 
-/// A node in production, second by second: requests come at `rate`, which goes up and down by half for each route, each
-/// costs what its route does give or take 30 %, the node uses 2 % by itself, and the agent is 3 % off.
+/// One second of a node in production. Requests arrive at `rate`, which varies by half for each route. Each
+/// costs as much as its route ± 30 %. The node itself uses 2 %, and the agent's error is 3 %.
 fn second(dice: &mut Dice, costs: &[f64], rate: f64) -> (Vec<f64>, f64) {
     let mut rates = vec![1.0];
     let mut used = 0.02;
@@ -61,7 +61,7 @@ fn a_route_that_gets_three_times_dearer_is_known_after_a_minute() {
             let mean = 0.5 / (routes as f64 * rate);
             let mut costs: Vec<f64> = (0..routes).map(|_| mean * (0.4 + 1.2 * dice.next())).collect();
             let changed = seed as usize % routes;
-            // The dearest half of the routes are the ones that matter.
+            // Changes in the more expensive half of the routes are the ones that matter.
             costs[changed] = costs[changed].max(mean);
             let mut equations = Equations::new(priors(routes));
             for at in 0..360 {
@@ -135,8 +135,8 @@ fn odd_windows_move_little_and_raise_no_alarm() {
     }
 }
 
-/// The best costs between 0 and [`MOST`], by trying for each whether it lies on a bound, with Gauss's elimination for
-/// the others, over all windows at once.
+/// Returns the best costs between 0 and [`MOST`] over all windows at once. It tries for each cost whether it
+/// is on a bound, and finds the others by Gaussian elimination.
 fn batch(windows: &[(f64, f64, Vec<f64>, f64)], prior: &[Prior]) -> Vec<f64> {
     let size = prior.len();
     let end = windows.iter().map(|w| w.0).fold(f64::MIN, f64::max);
@@ -210,7 +210,7 @@ fn window(routes: usize) -> impl Strategy<Value = (f64, f64, Vec<f64>, f64)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Before the noise is known, and so with any windows at all, it is the least squares of all windows at once.
+    /// Before the noise is known, the result equals least squares over all windows at once, for any windows.
     #[test]
     fn as_good_as_all_windows_at_once(mut windows in proptest::collection::vec(window(3), 1..10)) {
         let mut equations = Equations::new(priors(3));
@@ -220,7 +220,7 @@ proptest! {
             window.0 = at;
             equations.learn(at, window.1, &window.2, window.3);
         }
-        // Until they rest, as with windows that say the same again.
+        // Repeats until nothing moves, as further windows with the same content would.
         (0..2000).for_each(|_| equations.solve());
         let batch = batch(&windows, &priors(3));
         for (found, best) in equations.costs().iter().zip(&batch) {
@@ -228,7 +228,7 @@ proptest! {
         }
     }
 
-    /// Whatever windows say: costs stay between 0 and the most, and are numbers.
+    /// Whatever windows say, costs are numbers between 0 and the maximum.
     #[test]
     fn costs_are_bounded(windows in proptest::collection::vec((window(4), 0.0f64..20.0, 0.0f64..5.0), 1..120)) {
         let mut equations = Equations::new(priors(4));
@@ -259,7 +259,7 @@ proptest! {
         }
     }
 
-    /// A window in pieces with the same mix says what the whole said.
+    /// Pieces of a window with the same mix give the same result as the whole.
     #[test]
     fn pieces_say_what_the_whole_says(windows in proptest::collection::vec((window(3), 1usize..5), 1..9)) {
         let mut whole = Equations::new(priors(3));
@@ -271,7 +271,7 @@ proptest! {
             whole.learn(at, seconds, &rates, used);
             for piece in 1..=pieces {
                 let part = seconds / pieces as f64;
-                // Believed noise would clip them apart.
+                // With a known noise, clipping would make them differ.
                 cut.noise = Noise::default();
                 cut.learn(begun + part * piece as f64, part, &rates, used);
             }
