@@ -1,19 +1,20 @@
 //! [`crate::LoadControl::Aimd`]: additive increase, multiplicative decrease.
 //!
-//! Source: Chiu and Jain, *Analysis of the Increase and Decrease Algorithms for Congestion Avoidance* (1989), in the
-//! form of Netflix' concurrency-limits, `AIMDLimit` (<https://github.com/Netflix/concurrency-limits>, version 0.5):
-//! every answer adds one to the limit while it is at least half used; a failure, or an answer after the time limit,
-//! multiplies it by 0.9. A baseline that people know: it knows no guaranteed rate.
+//! Source: Chiu and Jain, *Analysis of the Increase and Decrease Algorithms for Congestion Avoidance* (1989),
+//! in the form of Netflix' concurrency-limits, `AIMDLimit` (<https://github.com/Netflix/concurrency-limits>,
+//! version 0.5). Every answer adds one to the limit while at least half of it is used. A failure, or an
+//! answer after the time limit, multiplies the limit by 0.9. It is a well-known baseline without guaranteed
+//! rates.
 //!
-//! Departures: an answer counts as late by its class's response-time limit, where it has one, from arrival to last
-//! byte. Where it has none the library's time limit holds, from release to last byte.
+//! Departures: for a class with a response-time limit, an answer counts as late by that limit, from arrival
+//! to last byte. For other classes the library's time limit holds, from release to last byte.
 
 use super::{Completion, Window};
 use crate::discipline::Aimd as Figures;
 use crate::request::Why;
 use crate::time::Time;
 
-/// The limit of all windows; methods that know no class have one.
+/// The limit of all windows. Methods that do not distinguish classes have only one.
 #[derive(Clone, Debug)]
 pub(super) struct Aimd {
     figures: Figures,

@@ -1,16 +1,16 @@
-//! [`crate::LoadControl::Fixed`]: a window that never moves, but with the number of usable nodes.
+//! [`crate::LoadControl::Fixed`]: a window that changes only with the number of usable nodes.
 
 use super::{LimitView, Window};
 use crate::request::Why;
 
-/// The configured size; `None` is no limit.
+/// The configured size, or `None` for no limit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fixed {
     pub(super) window: Option<u32>,
 }
 
 impl Fixed {
-    /// It keeps its size per node.
+    /// Scales the windows, so that the size per usable node stays the same.
     pub(super) fn nodes_changed(&self, view: &LimitView<'_>, windows: &mut [Window]) {
         let (usable, all) = (view.nodes.all_usable(), view.nodes.nodes.len() as u32);
         for window in windows {

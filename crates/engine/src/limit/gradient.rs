@@ -1,43 +1,43 @@
 //! [`crate::LoadControl::Gradient`]: the window follows the ratio of long-term to short-term response times.
 //!
 //! Source: Netflix, *concurrency-limits*, `Gradient2Limit` inside `WindowedLimit`
-//! (<https://github.com/Netflix/concurrency-limits>, version 0.5). A long-term exponential average of response times
-//! stands for the unloaded time. The gradient `tolerance × long / short`, between 0.5 and 1, scales the limit, and an
-//! allowance for a queue is added; the result is smoothed. A baseline that people know: it knows no class and no
-//! guarantee.
+//! (<https://github.com/Netflix/concurrency-limits>, version 0.5). A long-term exponential average of
+//! response times stands for the unloaded time. The gradient `tolerance × long / short`, between 0.5 and 1,
+//! scales the limit, and an allowance for a queue is added. The result is smoothed. It is a well-known
+//! baseline without classes and guarantees.
 //!
-//! Departures: the allowance is the square root of the limit, as in the library's `Gradient` and Envoy's gradient
-//! controller, since its constant 4 is too small for large limits and too large for small ones. Response times are
-//! those behind the gateway, from release to last byte.
+//! Departures: the allowance is the square root of the limit, as in the library's `Gradient` and Envoy's
+//! gradient controller, because the constant 4 is too small for large limits and too large for small ones.
+//! Response times are those behind the gateway, from release to last byte.
 
 use super::{Completion, Window};
 use crate::discipline::Gradient as Figures;
 use crate::request::Why;
 use crate::time::Time;
 
-/// Samples that the long-term average remembers: the library's 600.
+/// Number of samples that the long-term average remembers: the library's 600.
 const LONG: f64 = 600.0;
-/// Samples of which the average is the plain mean at first: the library's 10.
+/// Number of first samples for which the average is the plain mean: the library's 10.
 const WARM_UP: u32 = 10;
-/// Beyond this ratio of long to short the long-term average has gone stale and decays by a twentieth a step, as
+/// Ratio of long to short beyond which the long-term average is stale and decays by a twentieth per step, as
 /// published.
 const STALE: f64 = 2.0;
 const DECAY: f64 = 0.95;
-/// The limit at most halves in a step, as published.
+/// Smallest factor of the limit in a step, as published.
 const STEEPEST: f64 = 0.5;
-/// Answers that a step needs, and its shortest time: the library's 10 and one second.
+/// Minimum answers and minimum time per step: the library's 10 and one second.
 const SAMPLES: u32 = 10;
 const EVERY: core::time::Duration = core::time::Duration::from_secs(1);
 
-/// The limit of all windows; methods that know no class have one.
+/// The limit of all windows. Methods that do not distinguish classes have only one.
 #[derive(Clone, Debug)]
 pub(super) struct Gradient {
     figures: Figures,
     limit: f64,
-    /// Long-term response time in seconds, and the samples in it while it warms up.
+    /// Long-term response time in seconds, and the number of samples in it while it warms up.
     long: f64,
     samples: u32,
-    /// Sum and number of response times since the last step, and most requests in flight.
+    /// Sum and number of response times since the last step, and the maximum number of requests in flight.
     sum: f64,
     count: u32,
     most: u32,
@@ -74,8 +74,8 @@ impl Gradient {
         window.set(now, self.limit as u32, why);
     }
 
-    /// One step after response times of `short` seconds with at most so many in flight. The gradient, or nothing if the
-    /// window was not even half full.
+    /// Takes a step after response times of `short` seconds with at most `most` requests in flight. Returns
+    /// the gradient, or `None` if the window was not even half full.
     fn step(&mut self, short: f64, most: u32) -> Option<f64> {
         if self.samples < WARM_UP {
             self.samples += 1;
@@ -106,7 +106,8 @@ mod tests {
         Gradient::new(Time::ZERO, Figures { first: 100, ..Figures::default() })
     }
 
-    /// Published rule: with equal long and short times the gradient is 1 and the limit grows by the smoothed allowance.
+    /// Published rule: with equal long and short times the gradient is 1, and the limit grows by the smoothed
+    /// allowance.
     #[test]
     fn it_grows_by_the_allowance_while_nothing_queues() {
         let mut limit = gradient();
@@ -114,7 +115,7 @@ mod tests {
         assert!((limit.limit - (100.0 + 0.2 * 10.0)).abs() < 1e-9, "{limit:?}");
     }
 
-    /// Times that are four times as long: the gradient is tolerance × long / short, never below one half.
+    /// The gradient is tolerance × long / short, and never below one half.
     #[test]
     fn it_shrinks_as_times_grow_and_at_most_halves() {
         let mut limit = gradient();
@@ -134,7 +135,7 @@ mod tests {
         assert_eq!(limit.limit, 100.0);
     }
 
-    /// A long-term time more than twice the short one decays by a twentieth a step.
+    /// A long-term time more than twice the short one decays by a twentieth per step.
     #[test]
     fn a_stale_long_term_time_decays() {
         let mut limit = gradient();

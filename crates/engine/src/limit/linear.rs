@@ -1,24 +1,24 @@
-//! [`crate::LoadControl::WindowLinear`]: Quorum's window, one step up or down on a timer.
+//! [`crate::LoadControl::WindowLinear`]: Quorum's window, which moves one step up or down on a timer.
 //!
 //! Source: Quorum Sec. 3.1. More requests in flight mean longer compute times once they outnumber the
-//! resources; so the number in flight is the handle on compute time. Every 500 ms the window takes one
-//! step: up while the class with the most restrictive response time computes within half of its limit,
-//! down otherwise. Half the limit is left for waiting in the queue.
+//! resources, so the number in flight controls the compute time. Every 500 ms the window takes one step: up
+//! while the compute time of the class with the most restrictive response time is within half of its limit,
+//! down otherwise. Half of the limit is left for waiting in the queue.
 //!
-//! What the paper leaves open and how it is read here:
-//! - *most restrictive* is the smallest limit; of several classes with that limit and traffic the one
-//!   expected to compute longest, also if all of its traffic is being dropped: steered by those that complete
-//!   something, the window would grow while the class that needs it small is shut out, and the two would take
-//!   turns for ever. Classes report their first event of a period, so that a step looks at those with traffic and
-//!   not at a hundred thousand tenants;
-//! - *compute time* is the guaranteed statistic of it over the period, so that like is compared with like;
-//! - a class without completions keeps its last figure, decayed as in stage *admit*;
-//! - the window grows only if it held a request back since the last step: while it does not, compute times
-//!   say nothing about it. [`Grow::Always`] grows through any calm (4 a second at δ = 2) and lets in the surge
-//!   that ends it;
-//! - there is one window for the whole engine.
+//! The paper leaves some points open. They are read here as follows:
+//! - *Most restrictive* is the smallest limit. Of several classes with that limit and traffic, it is the one
+//!   with the longest expected compute time, even if all of its traffic is being dropped. If only classes
+//!   with completions counted, the window would grow while the class that needs it small is shut out, and the
+//!   two would alternate for ever. Classes report their first event of a period, so that a step looks only at
+//!   those with traffic and not at a hundred thousand tenants.
+//! - *Compute time* is its guaranteed statistic over the period, so that like is compared with like.
+//! - A class without completions keeps its last figure, decayed as in stage *admit*.
+//! - The window grows only if it held a request back since the last step. Otherwise compute times say nothing
+//!   about it. [`Grow::Always`] grows through any quiet period (by 4 a second at δ = 2) and admits the surge
+//!   that ends it.
+//! - There is one window for the whole engine.
 //!
-//! The last but one and the third are argued in `docs/adr/0006-two-readings-of-quorum.md`.
+//! `docs/adr/0006-two-readings-of-quorum.md` gives the reasons for the second and the fourth reading.
 
 use core::time::Duration;
 
@@ -41,11 +41,11 @@ pub(super) struct Linear {
     limit: Option<Duration>,
     /// Classes with that limit and traffic in this period.
     seen: Vec<ClassId>,
-    /// One more than the period of each class's latest arrival or completion.
+    /// Period of each class's latest arrival or completion, plus one.
     periods: Table<ClassId, u64>,
-    /// The class that steered last.
+    /// The class that steered the last step.
     last: Option<ClassId>,
-    /// When the next step is due.
+    /// Time of the next step.
     pub(super) next: Time,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct Linear {
 enum Tightest {
     /// No class has a limit.
     NoLimit,
-    /// This one.
+    /// The class with the tightest limit.
     Class { class: ClassId, compute: Duration, limit: Duration },
 }
 
-/// The end of the period that `now` lies in.
+/// Returns the end of the period that contains `now`.
 fn after(now: Time) -> Time {
     Time::from_nanos((now.as_nanos() / PERIOD + 1) * PERIOD)
 }
@@ -83,18 +83,18 @@ impl Linear {
         self.periods.put(class, 0);
     }
 
-    /// Classes seen in this period.
+    /// Returns the number of classes seen in this period.
     #[cfg(test)]
     pub(super) fn seen(&self) -> usize {
         self.seen.len()
     }
 
-    /// The nearest size that the policy allows.
+    /// Returns the nearest size that the policy allows.
     pub(super) fn within(&self, size: u32) -> u32 {
         size.clamp(self.least, self.most)
     }
 
-    /// An arrival or completion of a class.
+    /// Records an arrival or completion of a class.
     pub(super) fn see(&mut self, now: Time, class: ClassId, limit: Option<ResponseTime>) {
         let period = now.as_nanos() / PERIOD + 1;
         if self.periods[class] != period && limit.is_some_and(|rt| Some(rt.limit) == self.limit) {

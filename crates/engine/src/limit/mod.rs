@@ -1,8 +1,9 @@
-//! Load control: how many requests may be in flight.
+//! Load control: the number of requests that may be in flight.
 //!
-//! What counts as in flight is the same for every method: one [`Window`] per group of machines, or under methods that
-//! seek a size per resource one per group and sub-queue. A method is one file that owns what it learns, by window and
-//! by class, and sets the windows' sizes. It may also refuse a particular class's release ([`Limit::admits`]).
+//! All methods count requests in flight in the same way. There is one [`Window`] per group of machines, or one per
+//! group and sub-queue under methods that seek a size per resource. A method is one file. It owns its estimates, by
+//! window and by class, and sets the windows' sizes. It may also refuse to release a particular class
+//! ([`Limit::admits`]).
 
 mod adaptive;
 mod aimd;
@@ -38,21 +39,21 @@ use fixed::Fixed;
 use gradient::Gradient;
 use linear::Linear;
 
-/// A good answer.
+/// A successful answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
     pub(crate) class: ClassId,
     pub(crate) sub_queue: usize,
     pub(crate) window: u32,
-    /// Its node, or [`NodeId::NONE`] once the policy no longer names that.
+    /// Its node, or [`NodeId::NONE`] if the policy no longer has it.
     pub(crate) node: NodeId,
-    /// It was tried more than once.
+    /// Whether it was tried more than once.
     pub(crate) retried: bool,
-    /// Requests on its machine at its release, itself included.
+    /// Number of requests on its machine at its release, including itself.
     pub(crate) among: u32,
-    /// Seconds in flight: from its release to its last byte.
+    /// Seconds in flight, from its release to its last byte.
     pub(crate) holding: f64,
-    /// Was it later than its class's limit, from its arrival? `None` without a limit.
+    /// Whether it was later than its class's limit, from its arrival. `None` without a limit.
     pub(crate) late: Option<bool>,
 }
 
@@ -62,23 +63,23 @@ pub(crate) struct Slot {
     pub(crate) class: ClassId,
     pub(crate) standing: Standing,
     pub(crate) window: u32,
-    /// Its node, or [`NodeId::NONE`] once the policy no longer names that.
+    /// Its node, or [`NodeId::NONE`] if the policy no longer has it.
     pub(crate) node: NodeId,
     /// Its cost, as far as it is managed.
     pub(crate) demand: Demand,
     pub(crate) released: Time,
 }
 
-/// The windows, and the method that moves them.
+/// The windows, and the method that sets their sizes.
 #[derive(Clone, Debug)]
 pub(crate) struct Limit {
-    /// Those of a sub-queue together, in the order of groups.
+    /// Ordered by sub-queue, then by group.
     windows: Vec<Window>,
     groups: usize,
     method: Method,
 }
 
-/// What a method keeps.
+/// State of a method.
 #[derive(Clone, Debug)]
 enum Method {
     Fixed(Fixed),
@@ -92,22 +93,22 @@ enum Method {
 }
 
 impl LoadControl {
-    /// Have machines that serve the same pools a window of their own?
+    /// Returns whether machines that serve the same pools have a window of their own.
     pub(crate) fn divides_machines(&self) -> bool {
         matches!(self, LoadControl::WindowAdaptive(_))
     }
 
-    /// Does it tell apart what requests cost, where that is known?
+    /// Returns whether it uses the costs of requests where they are known.
     pub(crate) fn looks_at_costs(&self) -> bool {
         matches!(self, LoadControl::WindowAdaptive(_) | LoadControl::ResourceAvailability(_))
     }
 
-    /// Does it seek a window for each resource?
+    /// Returns whether it seeks a window for each resource.
     fn divides_resources(&self) -> bool {
         matches!(self, LoadControl::WindowAdaptive(_))
     }
 
-    /// The figures by which it bounds what nodes have of resources, if it does.
+    /// Returns the figures by which it bounds the use of nodes' resources, if it does.
     pub(crate) fn availability(&self) -> Option<Availability> {
         match self {
             LoadControl::ResourceAvailability(figures) => Some(*figures),
@@ -115,7 +116,7 @@ impl LoadControl {
         }
     }
 
-    /// Requests in flight on a node of so many CPUs, if it bounds them.
+    /// Returns the maximum number of requests in flight on a node with `cpus` CPUs, if it bounds them.
     pub(crate) fn slots(&self, cpus: f64) -> Option<u32> {
         match self {
             LoadControl::Slots { per_cpu } => Some((per_cpu * cpus).round().clamp(1.0, 1e9) as u32),
@@ -123,7 +124,7 @@ impl LoadControl {
         }
     }
 
-    /// The first size of a window; [`u32::MAX`] is no limit.
+    /// Returns the initial size of a window. [`u32::MAX`] is no limit.
     fn first_size(&self) -> u32 {
         match *self {
             LoadControl::Fixed { window } => window.unwrap_or(u32::MAX),
@@ -136,7 +137,7 @@ impl LoadControl {
     }
 }
 
-/// Windows per group.
+/// Returns the number of windows per group.
 fn windows_of_group(policy: &Policy) -> usize {
     if policy.discipline.load_control.divides_resources() { policy.sub_queues() } else { 1 }
 }
@@ -163,7 +164,7 @@ impl Limit {
         Limit { windows: vec![Window::new(now, control.first_size()); count], groups: nodes.groups.len(), method }
     }
 
-    /// The first sizes are in force: nothing has moved yet.
+    /// Marks the initial sizes as the start, so that no window has moved yet.
     pub(crate) fn begin(&mut self) {
         for window in &mut self.windows {
             window.moved.from = window.size;
@@ -171,9 +172,9 @@ impl Limit {
         }
     }
 
-    /// Takes over from `old`, which belongs to the policy and nodes before: a group keeps its windows if it serves the
-    /// same pools. A sub-queue's windows are those of its resource, if that is still there. Of one window for
-    /// everything each sub-queue has a part, and the other way round.
+    /// Takes over the state of `old`, which belongs to the previous policy and nodes. A group keeps its windows if it
+    /// serves the same pools. A sub-queue gets the windows of its resource, if that still exists. If there was one
+    /// window for everything, each sub-queue gets a part of it, and the other way round.
     pub(crate) fn carry(
         &mut self,
         now: Time,
@@ -219,15 +220,15 @@ impl Limit {
         }
     }
 
-    /// Nothing is in flight; what is will be counted again. The method before may have let what is owed go beyond the
-    /// window: this one says anew whether it does, once it knows the nodes.
+    /// Resets the counts. Requests in flight are counted again afterwards. The previous method may have released owed
+    /// requests beyond the window. The present one sets the reach again once it knows the nodes.
     pub(crate) fn clear(&mut self) {
         for window in &mut self.windows {
             (window.in_flight, window.surplus, window.stuck, window.reach) = (0, 0, 0, 0);
         }
     }
 
-    /// A request is in flight under a new policy.
+    /// Counts a request that is in flight under a new policy.
     pub(crate) fn recount(&mut self, slot: &Slot, nodes: &Nodes) {
         self.windows[slot.window as usize].in_flight += 1;
         match &mut self.method {
@@ -240,14 +241,14 @@ impl Limit {
         }
     }
 
-    /// Takes over what is known of the classes that a new policy keeps.
+    /// Takes over the estimates of the classes that a new policy keeps.
     pub(crate) fn carry_classes(&mut self, old: &Limit, kept: &[(ClassId, ClassId)]) {
         if let (Method::Adaptive(method), Method::Adaptive(old)) = (&mut self.method, &old.method) {
             method.carry_classes(old, kept);
         }
     }
 
-    /// A class that nothing is known of yet.
+    /// Adds a class without any estimates.
     pub(crate) fn open(&mut self, class: ClassId) {
         match &mut self.method {
             Method::Linear(method) => method.open(class),
@@ -256,12 +257,12 @@ impl Limit {
         }
     }
 
-    /// All windows: those of the first sub-queue in the order of groups, and so on.
+    /// Returns all windows, ordered by sub-queue, then by group.
     pub(crate) fn windows(&self) -> &[Window] {
         &self.windows
     }
 
-    /// What bounds surplus in a window, if the method tells it apart.
+    /// Returns the bounds on surplus in a window, if the method tells surplus apart.
     pub(crate) fn surplus(&self, window: usize) -> Option<SurplusSnapshot> {
         let Method::Adaptive(method) = &self.method else { return None };
         let Window { reach, surplus, stuck, .. } = self.windows[window];
@@ -269,7 +270,8 @@ impl Limit {
         Some(SurplusSnapshot { reach: (reach > 0).then_some(reach), outstanding: surplus, stuck, needed, blocked })
     }
 
-    /// Requests of a class that may be in flight whatever the window says, if the method bounds what is owed.
+    /// Returns the number of a class's requests that may be in flight whatever the window, if owed requests are
+    /// bounded.
     pub(crate) fn allowance(&self, class: ClassId) -> Option<f64> {
         match &self.method {
             Method::Adaptive(method) => method.allowance(class),
@@ -277,7 +279,7 @@ impl Limit {
         }
     }
 
-    /// The windows that requests of a sub-queue are counted in, one per group.
+    /// Returns the windows in which requests of a sub-queue are counted, one per group.
     #[inline]
     pub(crate) fn windows_of(&self, sub_queue: usize) -> &[Window] {
         &self.windows[self.first(sub_queue)..][..self.groups]
@@ -288,25 +290,25 @@ impl Limit {
         if self.windows.len() == self.groups { 0 } else { sub_queue * self.groups }
     }
 
-    /// The window that requests of a sub-queue are counted in while they are in flight in a group.
+    /// Returns the window that counts requests of a sub-queue in flight in a group.
     #[inline]
     pub(crate) fn window_of(&self, sub_queue: usize, group: GroupId) -> u32 {
         self.first(sub_queue) as u32 + group.0
     }
 
-    /// Sub-queue and group of a window.
+    /// Returns the sub-queue and group of a window.
     #[inline]
     fn place_of(&self, window: usize) -> (usize, GroupId) {
         (window / self.groups, GroupId::of(window % self.groups))
     }
 
-    /// The group of a window.
+    /// Returns the group of a window.
     #[inline]
     pub(crate) fn group_of(&self, window: u32) -> GroupId {
         self.place_of(window as usize).1
     }
 
-    /// Is there room for a request of this pool and sub-queue? `kept` is a group in which it has a slot already.
+    /// Returns whether there is room for a request of this pool and sub-queue. `kept` is a group where it has a slot.
     #[inline]
     pub(crate) fn room(
         &self,
@@ -318,8 +320,8 @@ impl Limit {
         nodes.has_room(pool, self.windows_of(sub_queue), standing, kept)
     }
 
-    /// May a request of this class be released in this standing, if there is room? The place for methods that hold back
-    /// a particular class, or its surplus alone.
+    /// Returns whether a request of this class may be released with this standing if there is room. Methods that hold
+    /// back a particular class, or only its surplus, do so here.
     #[inline]
     pub(crate) fn admits(
         &self,
@@ -335,8 +337,7 @@ impl Limit {
         })
     }
 
-    /// The standing in which a request of the class looks for room: what its guarantee needs finds some beyond windows
-    /// that have none.
+    /// Returns the standing to find room with. Requests that a guarantee needs find room beyond full windows.
     #[inline]
     pub(crate) fn standing(
         &self,
@@ -351,23 +352,23 @@ impl Limit {
         if beyond { Standing::Needed } else { standing }
     }
 
-    /// Has the class less in flight than its guarantee needs, or than its allowance? Then what is owed to it finds room
-    /// whatever the window says.
+    /// Returns whether the class has fewer requests in flight than its guarantee needs or its allowance permits. Its
+    /// owed requests then find room whatever the window.
     #[inline]
     pub(crate) fn needs(&self, classes: &Classes, nodes: &Nodes, class: ClassId) -> bool {
-        // Of windows per resource it is not known how the need divides.
+        // With windows per resource, it is unknown how the need divides among them.
         let Method::Adaptive(method) = &self.method else { return false };
         self.windows.len() == self.groups
             && (classes[class].lacks_need()
                 || nodes.groups_of(classes[class].pool).any(|group| method.allows(class, group.row())))
     }
 
-    /// Is everything that is owed released at once, as long as nodes have room?
+    /// Returns whether all owed requests are released at once, as long as nodes have room.
     pub(crate) fn is_open(&self, nodes: &Nodes, pool: usize, sub_queue: usize) -> bool {
         nodes.groups_of(pool).any(|group| self.windows[self.window_of(sub_queue, group) as usize].reach > 0)
     }
 
-    /// What is left of the nodes' resources, where that bounds what is in flight.
+    /// Returns the counters of the nodes' resources, if they bound the number in flight.
     #[inline]
     pub(crate) fn resources(&self) -> Option<&Resources> {
         match &self.method {
@@ -383,13 +384,13 @@ impl Limit {
         }
     }
 
-    /// Cost that a request of a pool counts with.
+    /// Returns the cost with which a request of a pool counts.
     #[inline]
     pub(crate) fn cost(&self, pool: usize, demand: Demand) -> Demand {
         self.resources().map_or(demand, |resources| resources.estimated(pool, demand))
     }
 
-    /// A class has asked for something.
+    /// Records an arrival of a class.
     #[inline]
     pub(crate) fn offered(&mut self, now: Time, class: ClassId, guarantee: Guarantee) {
         match &mut self.method {
@@ -399,14 +400,14 @@ impl Limit {
         }
     }
 
-    /// A class has requests, waiting or in flight, under a new policy.
+    /// Records that a class has requests, waiting or in flight, under a new policy.
     pub(crate) fn resumes(&mut self, now: Time, class: ClassId, guarantee: Guarantee) {
         if let Method::Adaptive(method) = &mut self.method {
             method.resumes(now, class, guarantee.throughput.is_some());
         }
     }
 
-    /// A request is in flight from now on.
+    /// Counts a request that is released.
     #[inline]
     pub(crate) fn enters(&mut self, now: Time, slot: &Slot, nodes: &Nodes) {
         if let Method::Resources(method) = &mut self.method {
@@ -418,7 +419,7 @@ impl Limit {
         }
     }
 
-    /// A request is no longer in flight.
+    /// Counts a request that has ended.
     #[inline]
     pub(crate) fn leaves(&mut self, now: Time, slot: &Slot, nodes: &Nodes) {
         self.lets_go(nodes, slot.node, slot.demand);
@@ -428,7 +429,7 @@ impl Limit {
         }
     }
 
-    /// A request has left its node and keeps its slot.
+    /// Returns the resources of a request that has left its node but keeps its slot.
     #[inline]
     pub(crate) fn lets_go(&mut self, nodes: &Nodes, node: NodeId, demand: Demand) {
         if let Method::Resources(method) = &mut self.method
@@ -438,7 +439,7 @@ impl Limit {
         }
     }
 
-    /// A request with a slot in window `from` goes to another node, and counts in the window that `slot` names.
+    /// Moves a request with a slot in window `from` to another node. It then counts in the window that `slot` names.
     pub(crate) fn moves(&mut self, now: Time, from: u32, slot: &Slot, nodes: &Nodes) {
         if let Method::Resources(method) = &mut self.method {
             method.take(nodes, slot.node, slot.demand, true);
@@ -469,7 +470,7 @@ impl Limit {
         }
     }
 
-    /// A request was answered well.
+    /// Learns from a successful answer.
     #[inline]
     pub(crate) fn completed(&mut self, view: &mut LimitView<'_>, completion: &Completion) {
         match &mut self.method {
@@ -488,7 +489,7 @@ impl Limit {
         }
     }
 
-    /// A request in flight failed on a node.
+    /// Learns from the failure of a request in flight on a node.
     pub(crate) fn failed(&mut self, now: Time, window: u32, nodes: &mut Nodes, node: NodeId) {
         match &mut self.method {
             Method::Aimd(method) => method.failed(now, &mut self.windows[window as usize]),
@@ -497,8 +498,8 @@ impl Limit {
         }
     }
 
-    /// Windows learn whether they hold anything back: a full one does if a request waits that could go there.
-    /// It also does if it only turns requests aside to a group that holds others back.
+    /// Updates whether windows hold requests back. A full window does if a request waits that could use it. It also
+    /// does if it only diverts requests to a group that holds others back.
     pub(crate) fn held_back(&mut self, now: Time, waiting: bool, nodes: &Nodes, scheduler: &Scheduler) {
         let groups = &nodes.groups;
         let (mut window, mut sub_queue) = (0, 0);
@@ -544,7 +545,7 @@ impl Limit {
         }
     }
 
-    /// When the next step is due, or [`Time::NEVER`] if none ever is.
+    /// Returns the time of the next step, or [`Time::NEVER`] if the method takes none.
     #[inline]
     pub(crate) fn due(&self) -> Time {
         match &self.method {
@@ -554,7 +555,7 @@ impl Limit {
         }
     }
 
-    /// One step of control, when it is due.
+    /// Takes a control step when it is due.
     pub(crate) fn step(&mut self, view: &mut LimitView<'_>) {
         match &mut self.method {
             Method::Linear(method) => method.step(view, &mut self.windows),
@@ -563,7 +564,7 @@ impl Limit {
         }
     }
 
-    /// The set of usable nodes is another.
+    /// Adapts to a change of the usable nodes.
     pub(crate) fn nodes_changed(&mut self, view: &mut LimitView<'_>) {
         match &mut self.method {
             Method::Fixed(method) => method.nodes_changed(view, &mut self.windows),
@@ -573,7 +574,7 @@ impl Limit {
         }
     }
 
-    /// Whether contention has been seen in a window, and since when. `None` if the method does not look for it.
+    /// Returns whether contention has been seen in a window and since when, or `None` if the method ignores it.
     pub(crate) fn contention(&self, window: usize) -> Option<(Contention, Time)> {
         match &self.method {
             Method::Adaptive(method) => Some(method.contention(window)),
@@ -581,11 +582,11 @@ impl Limit {
         }
     }
 
-    /// By how much requests of a pool take longer in flight than alone; 1 to a million.
+    /// Returns the factor by which requests of a pool take longer in flight than alone, from 1 to a million.
     pub(crate) fn slowdown(&self, nodes: &Nodes, pool: usize) -> f64 {
         match &self.method {
             Method::Adaptive(method) => method.slowdown(nodes, pool),
-            // Unknown: whatever a class takes longer may be contention.
+            // Unknown: any extra time of a class may be contention.
             _ => 1e6,
         }
     }

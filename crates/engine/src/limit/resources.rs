@@ -1,13 +1,14 @@
-//! What is left of the machines' resources, and the machine that has most of it.
+//! The remaining resources of the machines, and the choice of the machine with the most of them.
 //!
-//! Source: Feng and Lin, mQoS, Sec. 3.3: a resource availability counter (RAC) per resource, 100 % at first; a release
-//! takes what the request requires, the response gives it back. With several servers (the paper's future work) each
-//! machine has counters of its own, and a request goes where the scarcest resource after it is least scarce, so that
-//! no machine runs out of one resource while it has plenty of the others.
+//! Source: Feng and Lin, mQoS, Sec. 3.3: a resource availability counter (RAC) per resource starts at 100 %.
+//! A release takes the request's cost, and the response gives it back. With several servers (the paper's
+//! future work) each machine has counters of its own. A request goes to the machine where the scarcest
+//! resource after its release is least scarce, so that no machine runs out of one resource while it has
+//! plenty of the others.
 //!
-//! A counter is kept as what is *taken*, the sum over the requests inside, in whole billionths: what left the machine
-//! by whatever way gave back what it took, and nothing drifts. A machine of weight 2 has twice as much of everything as
-//! the one that the page table was measured on.
+//! A counter stores the amount *taken*, the sum over the requests in flight, in integer billionths. Every
+//! request that leaves a machine, for any reason, gives back the amount it took, so nothing drifts. A machine
+//! of weight 2 has twice as much of everything as the machine on which the page table was measured.
 
 use std::collections::BTreeSet;
 
@@ -18,26 +19,26 @@ use crate::index::{MachineId, Table};
 use crate::policy::{Policy, full};
 use crate::request::NodeId;
 
-/// Resources that are kept for a request that waits: nothing goes to the machine that takes of what it needs, unless
-/// there is enough for both.
+/// Resources that are kept for a waiting request. No other request takes the resources it needs from the
+/// machine, unless there is enough for both.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Kept {
     machine: MachineId,
     demand: Demand,
 }
 
-/// What a machine has of every resource, in billionths of a node-second.
+/// A machine's amount of every resource, in billionths of a node-second.
 #[derive(Clone, Debug)]
 struct Counter {
     full: u64,
-    /// What the requests in flight take of each.
+    /// Amount of each resource taken by requests in flight.
     taken: [u64; RESOURCES],
-    /// What is kept there for a request that waits.
+    /// Cost kept for a waiting request.
     kept: Option<Demand>,
 }
 
 impl Counter {
-    /// Is there enough of everything, beside what is kept for another?
+    /// Returns whether there is enough of everything in addition to the amounts kept for another request.
     fn holds(&self, demand: Demand) -> bool {
         self.lacks(demand) == [false; RESOURCES]
             && self.kept.is_none_or(|kept| {
@@ -48,14 +49,15 @@ impl Counter {
             })
     }
 
-    /// The largest part of what it has by which it has too little of a resource; negative if it has enough.
+    /// Returns the largest shortage of a resource as a part of the machine's amount. It is negative if there
+    /// is enough.
     fn shortage(&self, demand: Demand) -> f64 {
         let after = self.taken.iter().zip(demand.0).filter(|(_, demand)| *demand > 0);
         let most = after.map(|(taken, demand)| taken + u64::from(demand)).max().unwrap_or(0);
         most as f64 / self.full.max(1) as f64 - 1.0
     }
 
-    /// Which resources it has not enough of.
+    /// Returns which resources are short.
     fn lacks(&self, demand: Demand) -> [bool; RESOURCES] {
         let lacks = |resource: usize| {
             let demand = u64::from(demand.0[resource]);
@@ -69,17 +71,17 @@ impl Counter {
 #[derive(Clone, Debug)]
 pub(crate) struct Resources {
     machines: Table<MachineId, Counter>,
-    /// Per pool the first of those that have the same machines: their classes compete for the same resources. Pools
-    /// that share some of their machines stay apart, or one would wait beside its idle machine for what only the
-    /// other's can do.
+    /// Per pool, the first of the pools with the same machines: their classes compete for the same resources.
+    /// Pools that share only some machines stay separate. Otherwise one would wait, although it has an idle
+    /// machine, for resources that only the other's machines can provide.
     alike: Vec<usize>,
-    /// Per pool its largest usable machine.
+    /// Per pool, its largest usable machine.
     largest: Vec<Option<u64>>,
-    /// Per pool the most that a request counts as, if costs are estimated.
+    /// Per pool, the maximum cost that a request counts as, if costs are estimated.
     most: Vec<u64>,
-    /// Per first of the pools that have the same machines what is kept for a request that waits.
+    /// For the first of the pools with the same machines, the resources kept for a waiting request.
     kept: Vec<Option<Kept>>,
-    /// The first ticket that has not been compared with its largest node, since other nodes became usable.
+    /// The first ticket not yet compared with its largest node since the usable nodes changed.
     pub(crate) unseen: Option<usize>,
 }
 
@@ -107,13 +109,13 @@ impl Resources {
         }
     }
 
-    /// The first of the pools that have the same machines as this one.
+    /// Returns the first of the pools with the same machines as this one.
     pub(crate) fn first_alike(&self, pool: usize) -> usize {
         self.alike[pool]
     }
 
-    /// Finds the largest machine of every pool that is usable, in billionths: other nodes are usable. Nothing is kept
-    /// any more.
+    /// Finds the largest usable machine of every pool, in billionths, after the usable nodes changed. Kept
+    /// resources are given up.
     pub(super) fn measure(&mut self, nodes: &Nodes) {
         self.largest.fill(None);
         for node in nodes.nodes.iter().filter(|node| node.usable()) {
@@ -125,7 +127,7 @@ impl Resources {
         self.machines.iter_mut().for_each(|machine| machine.kept = None);
     }
 
-    /// Takes from a node's machine, or gives back.
+    /// Takes resources from a node's machine, or gives them back.
     pub(super) fn take(&mut self, nodes: &Nodes, node: NodeId, demand: Demand, enters: bool) {
         let taken = &mut self.machines[nodes.nodes[node].machine].taken;
         for (taken, demand) in taken.iter_mut().zip(demand.0) {
@@ -138,13 +140,13 @@ impl Resources {
         &self.machines[nodes.nodes[node].machine]
     }
 
-    /// Has a node of the pool enough left of everything?
+    /// Returns whether a node of the pool has enough left of everything.
     pub(crate) fn fits(&self, nodes: &Nodes, pool: usize, demand: Demand) -> bool {
         nodes.ready_of(pool).any(|node| self.counter(nodes, node).holds(demand))
     }
 
-    /// Keeps resources for a request of a pool: those of the machine that lacks least for it, from then until another
-    /// is kept for, or nobody. True if a node has enough; then nothing is kept.
+    /// Keeps resources for a request of a pool on the machine with the smallest shortage for it. They stay
+    /// kept until the next call. Returns true if a node has enough, and keeps nothing in that case.
     pub(crate) fn keep(&mut self, nodes: &Nodes, first: usize, wanted: Option<(usize, Demand)>) -> bool {
         let kept = self.kept[first].take();
         if let Some(kept) = kept {
@@ -154,7 +156,7 @@ impl Resources {
         if self.fits(nodes, pool, demand) {
             return true;
         }
-        // It goes on where it was begun.
+        // An earlier reservation for the same cost stays on its machine.
         let begun = kept.filter(|kept| kept.demand == demand).map(|kept| kept.machine);
         let machine = begun.or_else(|| {
             let machines = nodes.ready_of(pool).map(|node| (self.counter(nodes, node), nodes.nodes[node].machine));
@@ -168,18 +170,19 @@ impl Resources {
         false
     }
 
-    /// What a request counts as: where costs are estimates, nothing takes more than the pool's largest node has.
+    /// Returns the cost that a request counts as. Estimated costs are capped at the amount of the pool's
+    /// largest node.
     pub(crate) fn estimated(&self, pool: usize, demand: Demand) -> Demand {
         self.most.get(pool).map_or(demand, |most| demand.at_most(*most))
     }
 
-    /// Has no usable node of the pool so much of a resource at all, be it idle? Without any usable node nothing is too
-    /// large.
+    /// Returns whether a request is too large for every usable node of the pool, even for an idle one.
+    /// Without any usable node nothing is too large.
     pub(crate) fn is_too_large(&self, pool: usize, demand: Demand) -> bool {
         self.largest[pool].is_some_and(|largest| u64::from(demand.dominant()) > largest)
     }
 
-    /// Which resources keep the pool's nodes from taking it.
+    /// Returns the resources that are short on the pool's nodes.
     pub(crate) fn lacking(&self, nodes: &Nodes, pool: usize, demand: Demand) -> [bool; RESOURCES] {
         let mut lacking = [false; RESOURCES];
         for node in nodes.ready_of(pool) {
@@ -189,8 +192,8 @@ impl Resources {
         lacking
     }
 
-    /// What is left of each resource in the usable machines of pools that have the same ones, or of all, as a share of
-    /// what they have. A node of which more is taken than it has (it became smaller) has nothing left.
+    /// Returns the remaining share of each resource in the usable machines of pools with the same ones, or of
+    /// all machines. A node that has become smaller than the amount taken has nothing left.
     pub(crate) fn left(&self, nodes: &Nodes, first: Option<usize>) -> [f64; RESOURCES] {
         let (mut left, mut full) = ([0u64; RESOURCES], 0);
         for (id, machine) in self.machines.pairs() {
@@ -206,7 +209,7 @@ impl Resources {
         left.map(|left| if full == 0 { 0.0 } else { left as f64 / full as f64 })
     }
 
-    /// The same of one node's machine.
+    /// Returns the remaining share of each resource on one node's machine.
     pub(crate) fn left_of(&self, nodes: &Nodes, node: NodeId) -> [f64; RESOURCES] {
         let machine = self.counter(nodes, node);
         machine.taken.map(|taken| match machine.full {
@@ -215,8 +218,8 @@ impl Resources {
         })
     }
 
-    /// Node-seconds of a resource that all usable machines of pools with the same ones have; or all machines, if none
-    /// is usable.
+    /// Returns the node-seconds of a resource on all usable machines of pools with the same ones, or on all
+    /// of these machines if none is usable.
     pub(crate) fn whole(&self, nodes: &Nodes, first: usize) -> f64 {
         let of = |node: &&NodeId| self.alike[nodes.nodes[**node].pool] == first;
         let whole = |usable: bool| {
@@ -228,8 +231,8 @@ impl Resources {
         if usable > 0.0 { usable } else { whole(false) }
     }
 
-    /// The node whose scarcest resource is least scarce afterwards; of equals the one with the fewest requests inside,
-    /// then the one whose turn it is. Only nodes that have enough.
+    /// Returns the node with the least scarce scarcest resource after the release, among nodes that have
+    /// enough. Ties go to the node with the fewest requests in flight, then to the one with the next turn.
     pub(crate) fn roomiest(&self, nodes: &Nodes, wanted: &Wanted) -> Option<NodeId> {
         let fitting = nodes.ready_keys(wanted.pool).filter(|(_, node)| self.counter(nodes, *node).holds(wanted.demand));
         least(fitting.map(|((load, turn), node)| {

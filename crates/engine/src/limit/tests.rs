@@ -1,4 +1,4 @@
-//! Tests of what all methods of load control share.
+//! Tests of behaviour that all methods of load control share.
 
 use core::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::engine::Engine;
 use crate::policy::{Class, Dispatch, Ejection, Node, Pool, QueueBounds, ResponseTime, RetryBudget, Statistic};
 use crate::request::{Arrival, Outcome, Verdict};
 
-/// A linear window takes the list of classes with traffic away at every step: nothing may pile up.
+/// A linear window drains the list of classes with traffic at every step. Under other methods nothing may
+/// pile up either.
 #[test]
 fn classes_that_were_seen_do_not_pile_up() {
     let limit = ResponseTime { statistic: Statistic::Average, limit: Duration::from_millis(100) };

@@ -1,4 +1,4 @@
-//! What load control sees when it takes a step.
+//! The state that load control sees in a step.
 
 use core::time::Duration;
 
@@ -8,7 +8,8 @@ use crate::request::ClassId;
 use crate::scheduler::Scheduler;
 use crate::time::Time;
 
-/// What load control sees. Estimates are brought up to date as they are read, and nodes get learned speeds and bounds.
+/// The state that load control sees. Reading estimates brings them up to date, and nodes get learned speeds
+/// and bounds.
 pub(crate) struct LimitView<'a> {
     pub(crate) now: Time,
     pub(crate) classes: &'a mut Classes,
@@ -16,29 +17,29 @@ pub(crate) struct LimitView<'a> {
     pub(crate) scheduler: &'a Scheduler,
 }
 
-/// All that is known of a class's load.
+/// The load of a class.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code, reason = "for load control that limits a class's surplus")]
 pub(crate) struct ClassLoad {
     pub(crate) waiting: u32,
     pub(crate) in_flight: u32,
-    /// Mean seconds in flight, if anything was completed yet, and the guaranteed statistic of it.
+    /// Mean seconds in flight, if there was a completion, and their guaranteed statistic.
     pub(crate) holding: Option<f64>,
     pub(crate) holding_guaranteed: Option<f64>,
     /// Seconds in flight on an unloaded node, declared or learned.
     pub(crate) service: Option<f64>,
-    /// Arrivals a second over the sliding window of stage *observe*.
+    /// Arrivals per second over the sliding window of stage *observe*.
     pub(crate) arrivals_per_s: f64,
-    /// What it has left of its guaranteed rate, in requests, where the scheduler counts that.
+    /// Remaining tokens of its guaranteed rate, in requests, if the scheduler counts them.
     pub(crate) tokens: Option<f64>,
-    /// Guaranteed requests a second, and the limit of their response time.
+    /// Guaranteed requests per second, and the limit of their response time.
     pub(crate) throughput: Option<f64>,
     pub(crate) limit: Option<Duration>,
 }
 
 #[allow(dead_code, reason = "for load control that limits a class's surplus")]
 impl LimitView<'_> {
-    /// All that is known of a class's load now.
+    /// Returns the present load of a class.
     pub(crate) fn load(&mut self, class: ClassId) -> ClassLoad {
         self.classes.roll(self.now, class);
         let (state, guarantee) = (&self.classes[class], self.classes.spec(class).guarantee);

@@ -1,4 +1,4 @@
-//! A window of requests in flight: what all methods of load control have in common.
+//! A window of requests in flight, common to all methods of load control.
 
 use crate::request::{Moved, Why};
 use crate::scheduler::Standing;
@@ -7,16 +7,17 @@ use crate::time::Time;
 /// The window.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
-    /// Requests that may be in flight; `u32::MAX` is no limit.
+    /// Maximum number of requests in flight. `u32::MAX` is no limit.
     pub(crate) size: u32,
-    /// Owed requests that may be in flight, if these are more.
+    /// Maximum number of owed requests in flight, if it is larger than `size`.
     pub(crate) reach: u32,
     pub(crate) in_flight: u32,
-    /// Those of them that were released as surplus, if the method tells surplus apart.
+    /// Number of requests in flight that were released as surplus, if the method tells surplus apart.
     pub(crate) surplus: u32,
-    /// Requests in flight beyond the bounds of their machines, which hang or were bounded since.
+    /// Number of requests in flight beyond the bounds of their machines. They hang, or the bounds have fallen
+    /// since.
     pub(crate) stuck: u32,
-    /// Did it hold a request back since the last step?
+    /// Whether it held a request back since the last step.
     pub(crate) held_back: bool,
     pub(crate) moved: Moved,
 }
@@ -27,8 +28,9 @@ impl Window {
         Window { size, reach: 0, in_flight: 0, surplus: 0, stuck: 0, held_back: false, moved }
     }
 
-    /// Has it room for one more? Surplus has what is left of the size. What is owed is bounded by itself, so that
-    /// surplus that stays long cannot keep it out. What a guarantee needs is let in anyhow.
+    /// Returns whether it has room for one more request. Surplus gets the rest of the size. Owed requests
+    /// have a bound of their own, so that long surplus cannot keep them out. Requests that a guarantee needs
+    /// are always admitted.
     #[inline]
     pub(crate) fn has_room(&self, standing: Standing) -> bool {
         let counted = self.in_flight.saturating_sub(self.stuck);
@@ -39,7 +41,7 @@ impl Window {
         }
     }
 
-    /// Owed requests in flight.
+    /// Returns the number of owed requests in flight.
     #[inline]
     pub(crate) fn owed(&self) -> u32 {
         self.in_flight.saturating_sub(self.surplus).saturating_sub(self.stuck)

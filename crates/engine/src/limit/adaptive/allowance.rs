@@ -1,42 +1,46 @@
-//! How many requests a class may have in flight whatever the window says, as long as its bucket has tokens.
+//! Number of requests that a class may have in flight whatever the window, while its bucket has tokens.
 //!
-//! Source: our own, from Little's law (J. D. C. Little, 1961). The allowance of a class is the larger of two numbers:
+//! Source: our own, from Little's law (J. D. C. Little, 1961). The allowance of a class is the larger of two
+//! numbers:
 //!
-//! - **Its part**: g × (time alone) × 1.5. While requests of *all* classes take longer than alone, a guarantee needs
-//!   more slots for the same throughput, so the part is stretched by the slowdown of the class that is slowed least.
-//!   A class that is slowed much more than that has become expensive by itself. It is owed its capacity and not its
-//!   rate, so it is not stretched.
-//! - **What it answers** within a fifth of the tightest limit. As long as requests leave as fast as they come,
-//!   nothing piles up, however long each of them takes: a class whose dependency has slowed down goes on as before.
-//!   If nodes are overloaded the answers stop keeping up. Then the requests in flight stay as many as end within that
-//!   share of the limit, and the others wait in front of the nodes, where claims are in the right order.
+//! - **Its part**: g × (service time alone) × 1.5. While requests of *all* classes take longer than alone, a
+//!   guarantee needs more slots for the same throughput. The slowdown of the class that is slowed least then
+//!   replaces the factor 1.5 if it is larger, up to 3. A class with a much higher slowdown has become
+//!   expensive by itself. It is entitled to its capacity and not to its rate, so its part is not raised.
+//! - **Its answers** within a fifth of the tightest limit. While requests leave as fast as they come, nothing
+//!   piles up, however long each of them takes. A class with a slow dependency therefore continues as before.
+//!   If nodes are overloaded, answers stop keeping up. The number in flight then stays at the number that
+//!   ends within that share of the limit, and the other requests wait in front of the nodes, where claims are
+//!   served in the right order.
 //!
-//! It departs from windows that adapt to response times (Quorum's, TCP Vegas', gradients) in that a longer time by
-//! itself lowers nothing: the second number is (answers a second) × (a time), not a comparison with a shortest time.
+//! This differs from windows that adapt to response times (Quorum's, TCP Vegas', gradients): a longer time by
+//! itself lowers nothing, because the second number is (answers a second) × (a time) and not a comparison
+//! with a shortest time.
 
-/// Part of a need that a class may have in flight in any case: at the knee all take half as long again.
+/// Part of a need that a class may always have in flight. At the knee all requests take half as long again.
 const PART: f64 = 1.5;
 
-/// Most that parts are stretched by. Where all classes take three times as long as alone, more in flight would make all
-/// of them slower still.
+/// Maximum factor for parts. Where all classes take three times as long as alone, more requests in flight
+/// would make all of them slower still.
 const MOST_STRETCH: f64 = 3.0;
 
-/// Slowdown, against that of the class slowed least, from which on a class counts as expensive. Below it the two may
-/// merely wait differently long for what they share.
+/// Slowdown from which a class counts as expensive, relative to the class that is slowed least. At lower
+/// ratios the two may merely wait for different times at a shared resource.
 const EXPENSIVE: f64 = 2.0;
 
-/// Share of the tightest limit in which the requests of an allowance are to be answered. Exponential times have three
-/// means at the 95th percentile, and a part of the limit is for waiting before. With 0.3 the swarm misses slightly less,
-/// but the other class of Fig. 10 has a p95 of 31 ms instead of 28; with 0.1 slow dependencies cost floors.
+/// Part of the tightest limit within which the requests of an allowance should be answered. The 95th
+/// percentile of exponential times is three means, and a part of the limit is for waiting before release.
+/// With 0.3 the swarm misses slightly less, but the other class of Fig. 10 has a p95 of 31 ms instead of 28
+/// ms. With 0.1 slow dependencies cost floors.
 const ANSWERED: f64 = 0.2;
 
-/// Seconds over which answers are averaged: the depth of the buckets.
+/// Averaging time of answers in seconds: the depth of the buckets.
 const OVER: f64 = 1.0;
 
 /// Answers of a class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// Since the last look.
+    /// Answers since the last update.
     answers: u32,
     per_s: f64,
 }
@@ -49,20 +53,20 @@ impl Pace {
         self.answers += 1;
     }
 
-    /// A look, so long after the last one.
+    /// Updates the rate of answers, `seconds` after the last update.
     pub(super) fn look(&mut self, seconds: f64) {
         let instant = f64::from(core::mem::take(&mut self.answers)) / seconds.max(1e-9);
         self.per_s += (1.0 - (-seconds / OVER).exp()) * (instant - self.per_s);
     }
 
-    /// The allowance of a class with this part. `tightest` is the tightest limit that has to be kept, in seconds;
-    /// infinite if there is none.
+    /// Returns the allowance of a class with this part. `tightest` is the tightest limit that has to be kept,
+    /// in seconds, or infinite if there is none.
     pub(super) fn allowance(&self, part: f64, tightest: f64) -> f64 {
         if tightest.is_finite() { part.max(ANSWERED * tightest * self.per_s) } else { part }
     }
 }
 
-/// By how much parts are stretched.
+/// The common factor for parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
     /// Slowdown of the class that is slowed least, at least 1.
@@ -76,12 +80,12 @@ impl Stretch {
         Stretch { least }
     }
 
-    /// The factor for classes that have not become expensive.
+    /// Returns the factor for classes that have not become expensive.
     pub(super) fn factor(self) -> f64 {
         self.least.min(MOST_STRETCH)
     }
 
-    /// The part of a class that needs so many slots for its guarantee and is slowed down so much.
+    /// Returns the part of a class that needs `need` slots for its guarantee and has this slowdown.
     pub(super) fn part(self, need: f64, slowdown: f64) -> f64 {
         let expensive = slowdown > EXPENSIVE * self.least;
         need * if expensive { PART } else { PART.max(self.factor()) }
@@ -92,7 +96,7 @@ impl Stretch {
 mod tests {
     use super::*;
 
-    /// A class that answers so many a second, for so many seconds.
+    /// Simulates a class with `per_s` answers a second for `seconds`.
     fn answering(pace: &mut Pace, per_s: u32, seconds: u32) {
         for _ in 0..50 * seconds {
             (0..per_s / 50).for_each(|_| pace.answered());
@@ -104,9 +108,9 @@ mod tests {
     fn what_is_answered_as_fast_as_it_comes_is_let_in() {
         let mut pace = Pace::default();
         answering(&mut pace, 1000, 10);
-        // A limit of 3 s: 600 in flight are answered within 0.6 s.
+        // A limit of 3 s: 600 requests in flight are answered within 0.6 s.
         assert!((pace.allowance(20.0, 3.0) - 600.0).abs() < 1.0, "{pace:?}");
-        // Nothing is answered for a second: two thirds of it are gone.
+        // After a second without answers, two thirds of the allowance are gone.
         answering(&mut pace, 0, 1);
         assert!((pace.allowance(20.0, 3.0) - 600.0 * (-1.0f64).exp()).abs() < 1.0, "{pace:?}");
         answering(&mut pace, 0, 60);

@@ -1,6 +1,7 @@
-//! [`crate::LoadControl::WindowAdaptive`]: a window per group of machines that seeks the knee; see `swing` for the rule.
+//! [`crate::LoadControl::WindowAdaptive`]: a window per group of machines that seeks the knee. See `swing`
+//! for the rule.
 //!
-//! Windows have their own times, one half cycle after the other.
+//! Each window has its own timer for its half cycles.
 
 mod allowance;
 mod occupancy;
@@ -24,37 +25,38 @@ use profile::{Evidence, Profile};
 use reach::Reach;
 use swing::{Danger, Half, Halves, Swing, Work};
 
-/// Standard errors by which the elasticity of cycles must be below `found` to open a window: there are thousands of
-/// cycles, and an opening by chance makes all of them wait.
+/// Number of standard errors by which the elasticity of cycles must be below `found` to open a window. There
+/// are thousands of cycles, and a window opened by chance makes all requests wait.
 const CERTAIN: f64 = 2.0;
 
-/// What may be in flight on a group's machines, in windows: the window itself, and as much that is owed beyond it. With
-/// less, a machine that is full keeps out what a guarantee needs as soon as all requests take longer. A single machine
-/// that is slow or hangs must not collect more.
+/// Maximum number in flight on a group's machines, as a multiple of the window: the window itself, and as
+/// many owed requests beyond it. With a smaller factor, a full machine would keep out requests that a
+/// guarantee needs as soon as all requests take longer. A single machine that is slow or hangs must not
+/// collect more.
 const BEYOND: f64 = 2.0;
 
-/// Share of a limit that a class may take unloaded: from there on no window can keep it.
+/// Part of a limit from which an unloaded service time makes the limit impossible to keep with any window.
 const KEEPABLE: f64 = 0.9;
 
-/// What a class showed in one group of machines and sub-queue.
+/// Measurements of a class in one group of machines and sub-queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shown {
     halves: Halves,
     profile: Profile,
 }
 
-/// The windows' swings and reaches, and what surplus leaves.
+/// The windows' probes and reaches, and the bounds on surplus.
 #[derive(Clone, Debug)]
 pub(super) struct Adaptive {
     figures: Figures,
-    /// By window.
+    /// Indexed by window.
     swings: Vec<Swing>,
     reaches: Vec<Reach>,
-    /// By the groups that the class's pool has nodes in and by sub-queue.
+    /// Indexed by the groups that contain nodes of the class's pool, and by sub-queue.
     shown: Table<ClassId, Vec<Shown>>,
     occupancy: Occupancy,
     sub_queues: usize,
-    /// When the first of the swings ends its half cycle, or active classes are looked at.
+    /// Time at which the next half cycle ends, or the next update of active classes.
     pub(super) next: Time,
 }
 
@@ -83,7 +85,7 @@ impl Adaptive {
         self.occupancy.open(class);
     }
 
-    /// New figures. `known` is the window's place before, if it had one, and what was known of it.
+    /// Applies a new policy's figures. `known` holds the window's previous index and state, if it had any.
     pub(super) fn carry(&mut self, now: Time, window: usize, known: Option<Option<(&Adaptive, usize)>>) {
         match known {
             Some(None) => {}
@@ -96,19 +98,19 @@ impl Adaptive {
         }
     }
 
-    /// Takes over what is known of classes that a new policy keeps.
+    /// Takes over the estimates of classes that a new policy keeps.
     pub(super) fn carry_classes(&mut self, old: &Adaptive, kept: &[(ClassId, ClassId)]) {
         for (from, to) in kept {
             self.occupancy.carry(&old.occupancy, *from, *to);
         }
     }
 
-    /// A window is one of so many now that was one, or one of what were more (the parts, as a factor).
+    /// Divides a window's base by `parts` after windows were split. `parts` is below 1 if they were merged.
     pub(super) fn divide(&mut self, window: usize, parts: f64) {
         self.swings[window].divide(parts);
     }
 
-    /// The number in flight is about to change.
+    /// Records the number in flight before it changes.
     #[inline]
     pub(super) fn note(&mut self, now: Time, window: u32, in_flight: u32) {
         let swing = &mut self.swings[window as usize];
@@ -154,29 +156,31 @@ impl Adaptive {
         self.occupancy.again(now, (from as usize, slot.window as usize), slot.class, slot.released);
     }
 
-    /// Slots of a window that claimants need, and that are blocked.
+    /// Returns the slots of a window that claimants need, and the slots that are blocked.
     pub(super) fn occupied(&self, window: usize) -> (f64, f64) {
         self.occupancy.occupied(window)
     }
 
-    /// Requests of a class that may be in flight whatever the window says, if that is known.
+    /// Returns the number of requests of a class that may be in flight whatever the window, if it is known.
     pub(super) fn allowance(&self, class: ClassId) -> Option<f64> {
         self.occupancy.allowance(class)
     }
 
-    /// Has a class less in flight than that? A class without a guarantee has earned its share of the window.
+    /// Returns whether a class has fewer requests in flight than its allowance. A class without a guarantee
+    /// must have earned its share of the window.
     #[inline]
     pub(super) fn allows(&self, class: ClassId, window: usize) -> bool {
         self.occupancy.allows(class, window)
     }
 
-    /// May a request of the class be released in this standing into this window, which has room?
+    /// Returns whether a request of the class may be released with this standing into this window, which has
+    /// room.
     #[inline]
     pub(super) fn admits(&self, class: ClassId, standing: Standing, window: usize) -> bool {
         self.occupancy.admits(class, standing, room(&self.swings, &self.reaches, window))
     }
 
-    /// A good answer for the window that the request was in.
+    /// Learns from a successful answer to a request of the window.
     pub(super) fn completed(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], completion: &Completion) {
         let Completion { class, sub_queue, window, node, retried, among, holding, .. } = *completion;
         if node == NodeId::NONE || retried {
@@ -199,7 +203,8 @@ impl Adaptive {
             self.occupancy.changed(class);
         }
         let window = &mut windows[window as usize];
-        // Only what is owed goes beyond the window, so only its classes say whether it may.
+        // Only owed requests go beyond the window, so only classes with a guaranteed rate decide whether they
+        // may.
         if view.classes.spec(class).guarantee.throughput.is_some() {
             match evidence {
                 Evidence::Changed => {
@@ -207,8 +212,8 @@ impl Adaptive {
                     if reach.changed(view.now, [window.size, window.owed()]) {
                         swing.tries();
                     }
-                    // What the others showed is of another time as well: as the number in flight follows the times of
-                    // this one, theirs would seem to follow the number.
+                    // The profiles of the other classes are obsolete too. The number in flight follows the
+                    // service times of this class, so their times would seem to follow the number.
                     let group = view.nodes.group_of(node);
                     for other in self.occupancy.active() {
                         let place = view.nodes.place_in(view.classes[*other].pool, group);
@@ -231,7 +236,7 @@ impl Adaptive {
                         Contention::Trial => swing.reverts(),
                         Contention::Seen => {}
                     }
-                    // What is known already is no move.
+                    // Repeated evidence is no move of the window.
                     if before != Contention::Seen {
                         window.moved = Moved { at: view.now, from, to: swing.high(), why: Why::Contention };
                     }
@@ -246,7 +251,7 @@ impl Adaptive {
         window.reach = reach.size();
     }
 
-    /// A failure counts as a slow answer: fast ones must not attract requests.
+    /// Counts a failure as a slow answer, because fast failures must not attract requests.
     pub(super) fn failed(&self, nodes: &mut Nodes, node: NodeId) {
         nodes.computed(node, self.figures.speed_longest, &self.figures);
     }
@@ -261,7 +266,7 @@ impl Adaptive {
         self.plan();
     }
 
-    /// Looks at all active classes, if it is time.
+    /// Updates all active classes when it is due.
     fn look(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
         if view.now < self.occupancy.next {
             return;
@@ -288,14 +293,15 @@ impl Adaptive {
             if self.reaches.iter().skip(group.row()).step_by(view.nodes.groups.len()).any(Reach::is_open) {
                 self.spread(view, group);
             }
-            // Machines have one bound for all their windows: what is beyond it is told apart where there is one.
+            // Machines have one bound for all their windows. Requests beyond it can be told apart only if
+            // there is one window.
             if windows.len() == view.nodes.groups.len() {
                 windows[group.row()].stuck = view.nodes.beyond_bounds(group);
             }
         }
     }
 
-    /// Whether contention has been seen in a window, and since when.
+    /// Returns whether contention has been seen in a window, and since when.
     pub(super) fn contention(&self, window: usize) -> (Contention, Time) {
         self.reaches[window].contention()
     }
@@ -305,7 +311,7 @@ impl Adaptive {
         self.next = swings.min(self.occupancy.next);
     }
 
-    /// The end of a half cycle of a window.
+    /// Handles the end of a half cycle of a window.
     fn swing(&mut self, view: &mut LimitView<'_>, windows: &mut [Window], window: usize) {
         let (sub_queue, group) = place_of(view.nodes, window);
         let in_flight = windows[window].in_flight;
@@ -346,7 +352,8 @@ impl Adaptive {
         swing.turn(view.now, half);
         let size = swing.size();
         windows[window].reach = reach.size();
-        // Two halves of a swing differ though the window stays, so it is told by its height.
+        // The two halves of a cycle differ although the base stays. A move is therefore reported by the size
+        // in the high half.
         let to = swing.high();
         if let Some(why) = why.or((to != from).then_some(Why::Answered)) {
             windows[window].moved = Moved { at: view.now, from, to, why };
@@ -355,22 +362,23 @@ impl Adaptive {
         self.spread(view, group);
     }
 
-    /// A class's sums in a window.
+    /// Returns a class's sums in a window.
     fn halves(&self, view: &LimitView<'_>, class: ClassId, window: usize) -> Option<&Halves> {
         let (sub_queue, group) = place_of(view.nodes, window);
         let at = view.nodes.place_in(view.classes[class].pool, group)?;
         self.shown[class].get(at as usize * self.sub_queues + sub_queue).map(|shown| &shown.halves)
     }
 
-    /// Work completed in the two halves of a cycle.
+    /// Returns the work completed in the two halves of a cycle.
     fn work(&self, view: &LimitView<'_>, window: usize) -> [Work; 2] {
         let swing = &self.swings[window];
         let of = |class: &ClassId| self.halves(view, *class, window).map(|halves| swing.work(halves));
         swing.seen.iter().filter_map(of).fold([Work::default(); 2], |sum, work| [sum[0] + work[0], sum[1] + work[1]])
     }
 
-    /// The class of the cycle whose limit is most in danger, and the least slowdown of compute times if there are
-    /// two classes to compare: of one alone it is unknown whether it is expensive or in a crowd.
+    /// Returns the class of the cycle with the limit at the highest risk. Also returns the smallest slowdown
+    /// of service times if two classes can be compared. A single slow class could be expensive or suffer from
+    /// contention.
     fn endangered(&self, view: &mut LimitView<'_>, window: usize) -> (Option<Danger>, Option<f64>) {
         let swing = &self.swings[window];
         let (mut worst, mut danger, mut slowdown, mut compared) = (0.0, None, f64::INFINITY, 0);
@@ -397,15 +405,15 @@ impl Adaptive {
         (danger, (compared > 1).then_some(slowdown.max(1.0)))
     }
 
-    /// By how much requests of a pool take longer in flight than alone; at least 1.
+    /// Returns the factor by which requests of a pool take longer in flight than alone, at least 1.
     pub(super) fn slowdown(&self, nodes: &Nodes, pool: usize) -> f64 {
         let swings =
             nodes.groups_of(pool).flat_map(|group| self.swings.iter().skip(group.row()).step_by(nodes.groups.len()));
         swings.map(|swing| swing.slowdown).fold(f64::INFINITY, f64::min).clamp(1.0, 1e6)
     }
 
-    /// No machine of a group gets much more than its part of what may be in flight: the windows, and as much again that
-    /// is owed beyond them, or what the guarantees need now.
+    /// Bounds every machine of a group near its part of the maximum in flight: the windows, and as many owed
+    /// requests beyond them, or the present need of the guarantees if that is more.
     fn spread(&self, view: &mut LimitView<'_>, group: GroupId) {
         let of_group = (group.row()..self.swings.len()).step_by(view.nodes.groups.len());
         let (mut high, mut reach) = (0u32, 0u32);
@@ -418,7 +426,8 @@ impl Adaptive {
         view.nodes.spread(group, owed.max(reach), self.figures.node_share);
     }
 
-    /// The machines are others: the guarantees need another number of slots of them.
+    /// Adapts to a change of the machines. The guarantees then need a different number of slots from each
+    /// group.
     pub(super) fn nodes_changed(&mut self, view: &mut LimitView<'_>, windows: &mut [Window]) {
         for window in 0..windows.len() {
             let (sub_queue, group) = place_of(view.nodes, window);
@@ -440,7 +449,7 @@ impl Adaptive {
     }
 }
 
-/// What surplus may use of a window.
+/// Returns the room that surplus may use in a window.
 fn room(swings: &[Swing], reaches: &[Reach], window: usize) -> Room {
     Room {
         window,
@@ -450,26 +459,26 @@ fn room(swings: &[Swing], reaches: &[Reach], window: usize) -> Room {
     }
 }
 
-/// A class misses its limit although nothing that is owed is held back.
+/// Returns the reason for a doubt: a class misses its limit although no owed request is held back.
 fn doubted(classes: &Classes, class: ClassId) -> Why {
     let compute = classes[class].expected.guaranteed().and_then(|value| Duration::try_from_secs_f64(value).ok());
     let limit = classes.spec(class).guarantee.response_time.map(|rt| rt.limit);
     Why::Doubted { class, compute: compute.unwrap_or_default(), limit: limit.unwrap_or_default() }
 }
 
-/// The sub-queue and the group of machines that a window is for.
+/// Returns the sub-queue and the group of machines of a window.
 fn place_of(nodes: &Nodes, window: usize) -> (usize, GroupId) {
     (window / nodes.groups.len(), GroupId::of(window % nodes.groups.len()))
 }
 
-/// Slots that the guarantees need of a group, as far as service times are known.
+/// Returns the slots of a group that the guarantees need, as far as service times are known.
 fn guaranteed(nodes: &Nodes, classes: &Classes, group: GroupId) -> f64 {
     nodes.shares(group).map(|(pool, share)| classes.pool_slots[pool] * share).sum()
 }
 
-/// Slots that the guarantees need of a group in a sub-queue, as far as service times are known. How they divide is said
-/// by what is in flight; with nothing in flight every sub-queue has an equal part, and the windows find their sizes
-/// from there.
+/// Returns the slots of a group and sub-queue that the guarantees need, as far as service times are known.
+/// They are divided in proportion to the requests in flight. With none in flight every sub-queue gets an
+/// equal part, and the windows find their sizes from there.
 fn slots(nodes: &Nodes, classes: &Classes, windows: &[Window], group: GroupId, sub_queue: usize) -> f64 {
     let slots = guaranteed(nodes, classes, group);
     let in_flight = |window: &Window| f64::from(window.in_flight) + 1.0;

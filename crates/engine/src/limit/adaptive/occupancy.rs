@@ -1,27 +1,30 @@
-//! Surplus bounded by time: a request beyond the guarantees is released only if, should it stay as long as its class's
-//! requests do, what is owed meanwhile still meets its limits.
+//! Surplus bounded by time. A request beyond the guarantees is released only if the owed requests can still
+//! meet their limits when it stays as long as its class's requests usually do.
 //!
-//! Source: our own, with the insight of two works: long requests must not reach every slot (2DFQ: Mace et al., SIGCOMM
-//! 2016), and slots kept free for short ones bound their waits (Perséphone: Demoulin et al., SOSP 2021). Unlike these
-//! it knows neither sizes nor workers. A slot that surplus has taken is gone until its request ends, so what matters is
-//! *how long* that is, against the *slack* of what is owed: the limit less the time in flight.
+//! Source: our own, with the insight of two works: long requests must not reach every slot (2DFQ: Mace et
+//! al., SIGCOMM 2016), and slots kept free for short ones bound their waits (Perséphone: Demoulin et al.,
+//! SOSP 2021). Unlike these, the rule here knows neither sizes nor workers. A slot that surplus has taken is
+//! gone until its request ends. The rule therefore compares *how long* this takes with the *slack* of the
+//! owed requests: their limit minus their time in flight.
 //!
-//! Let a candidate's class hold a slot for T (mean residual time of what is in flight, E[h²]/E[h], or its mean age if
-//! that is more), and let the tightest slack of the other claimants be S. Of what stays shorter than S only the part
-//! T/S is in the way: it is gone before it hurts. So a class blocks b = min(1, T/S) of each slot that it has. Claimants
-//! need L = Σ min(g, λ)·h slots on average, and in a time T the work L·T + 2·√(V·T) with V = Σ min(g, λ)·h² (arrivals
-//! are at most as bursty as a Poisson stream). It must be done with m slots by the time T + S:
+//! Let a candidate's class hold a slot for T (mean residual time of its requests in flight, E[h²]/E[h], or
+//! their mean age if that is longer), and let S be the tightest slack of the other claimants. A request that
+//! stays for less than S is in the way only for the part T/S, because it is gone before it hurts. A class
+//! therefore blocks b = min(1, T/S) of each slot that it has. Claimants need L = Σ min(g, λ)·h slots on
+//! average, and in a time T the work L·T + 2·√(V·T) with V = Σ min(g, λ)·h² (arrivals are at most as bursty
+//! as a Poisson stream). This work must be done with m slots by the time T + S:
 //!
 //! > m ≥ (L·T + 2·√(V·T)) / (T + S),  m = B − Σ blocked − b
 //!
-//! Short requests have b near 0 and never notice. Long ones get a cap by themselves, the lower the longer they stay and
-//! the tighter the limits are. For very long ones it is B − L. B is the smaller of the
-//! window and twice what the guarantees need. The window follows what nodes can do with short requests. For how many
-//! long ones they have room it does not know: a pool of workers slows no request down until its last worker is taken.
+//! Short requests have b near 0 and are not affected. Long requests are capped, the more tightly the longer
+//! they stay and the tighter the limits are. For very long ones the cap is B − L. B is the smaller of the
+//! window and twice the need of the guarantees. The window follows the nodes' capacity for short requests and
+//! cannot tell how many long ones they have room for: a pool of workers slows no request down until its last
+//! worker is taken.
 //!
-//! The same bounds a claimant's requests beyond its allowance ([`super::allowance`]), once contention has been seen. A
-//! class without a guarantee has no claim, but a share of what is left: where its requests do not fit, it earns a
-//! twentieth of the window.
+//! The same rule bounds a claimant's requests beyond its allowance ([`super::allowance`]) once contention has
+//! been seen. A class without a guarantee has no claim, but it gets a share of the rest: where its requests
+//! do not fit, it earns a twentieth of the window.
 
 use super::allowance::{Pace, Stretch};
 use crate::classify::Classes;
@@ -31,69 +34,69 @@ use crate::request::ClassId;
 use crate::scheduler::Standing;
 use crate::time::{Time, nanos};
 
-/// Between two looks at all active classes, in nanoseconds: short against any limit.
+/// Interval between two updates of all active classes, in nanoseconds. It is short compared with any limit.
 const TICK: u64 = 20_000_000;
 
-/// Active classes for which a look may take as long; more are looked at less often, so that it costs the same share of
-/// time.
+/// Number of active classes from which updates are less frequent, so that they cost the same share of time.
 const CLASSES: u64 = 2000;
 
-/// Seconds over which arrivals are averaged: the depth of the buckets.
+/// Averaging time of arrivals in seconds: the depth of the buckets.
 const RATE_OVER: f64 = 1.0;
 
-/// Completions over which times in flight are averaged: the mean of 64 exponential times is within an eighth.
+/// Completions over which times in flight are averaged. The mean of 64 exponential times is within an eighth.
 const COMPLETIONS: f64 = 64.0;
 
-/// Completions that count of those before times changed: it took as many to see it.
+/// Number of earlier completions that still count after times have changed. Detecting the change took as
+/// many.
 const CHANGED: f64 = 4.0;
 
-/// Completions from which on a mean says by how much a class is slowed down: within a quarter.
+/// Completions from which a mean gives the slowdown of a class within a quarter.
 const KNOWN: f64 = 16.0;
 
-/// Standard deviations of the work that arrives for which there is to be room: one burst in forty is larger.
+/// Standard deviations of the arriving work for which room is kept. One burst in forty is larger.
 const DEVIATIONS: f64 = 2.0;
 
-/// Means that a percentile is taken for at most when a limit seems missed: an estimate of it jumps, and exponential
-/// times have three means at the 95th.
+/// Maximum ratio of a percentile to the mean when a limit seems missed. Percentile estimates jump, and the
+/// 95th percentile of exponential times is three means.
 const ROUGH: f64 = 3.0;
 
-/// Share of a limit that is left for waiting at least, however long its class is in flight now.
+/// Minimum part of a limit that is left for waiting, however long requests of its class are in flight now.
 const KEEPABLE: f64 = 0.1;
 
-/// Share of the window that is earned by classes without a guarantee, and seconds for which it is saved.
+/// Part of the window that classes without a guarantee earn, and the seconds for which it can be saved.
 const REST: f64 = 0.05;
 const SAVED: f64 = 2.0;
 
-/// Share of a limit that may go to the time in flight; the other half is for waiting, as in Quorum.
+/// Part of a limit for the time in flight. The other half is for waiting, as in Quorum.
 const IN_FLIGHT: f64 = 0.5;
 
-/// Slack of a claimant without a limit, in seconds: its promise is per second.
+/// Slack in seconds of a claimant without a limit. Its guarantee is per second.
 const NO_LIMIT: f64 = 1.0;
 
-/// What is known of a class.
+/// Estimates of a class.
 #[derive(Clone, Copy, Debug)]
 struct Holding {
-    /// Is it among the active ones?
+    /// Whether it is among the active classes.
     active: bool,
-    /// Has it a guaranteed throughput?
+    /// Whether it has a guaranteed throughput.
     claims: bool,
-    /// Arrivals since the last look, and a second.
+    /// Arrivals since the last update, and arrivals per second.
     arrivals: u32,
     rate: f64,
-    /// Mean and mean square of the times in flight, in seconds, and the completions behind them.
+    /// Mean and mean square of the times in flight, in seconds, and the number of completions in them.
     mean: f64,
     square: f64,
     count: f64,
     in_flight: u32,
-    /// Sum of their releases, in seconds on the engine's clock.
+    /// Sum of the release times of the requests in flight, in seconds on the engine's clock.
     released: f64,
-    /// b, T and S.
+    /// b, T and S of the formula above.
     blocking: f64,
     stay: f64,
     slack: f64,
     pace: Pace,
-    /// Slots that its guarantee needs, and requests that it may have in flight whatever the window says; infinite while
-    /// its time alone is unknown.
+    /// Slots that its guarantee needs, and requests that it may have in flight whatever the window. Both are
+    /// infinite while its service time alone is unknown.
     part: f64,
     allowance: f64,
 }
@@ -108,7 +111,7 @@ const UNKNOWN: Holding = Holding {
     count: 0.0,
     in_flight: 0,
     released: 0.0,
-    // Unknown requests are long ones, until the first one has ended.
+    // Unknown requests count as long until the first one has ended.
     blocking: 1.0,
     stay: 0.0,
     slack: NO_LIMIT,
@@ -118,7 +121,8 @@ const UNKNOWN: Holding = Holding {
 };
 
 impl Holding {
-    /// How long its requests still stay, seen at a moment: the longer ones are seen more often.
+    /// Returns the mean remaining time of its requests, seen at a random moment. Longer requests are seen
+    /// more often.
     fn residual(&self, now: f64) -> f64 {
         let known = if self.mean > 0.0 { self.square / self.mean } else { 0.0 };
         let age = if self.in_flight > 0 { now - self.released / f64::from(self.in_flight) } else { 0.0 };
@@ -126,20 +130,20 @@ impl Holding {
     }
 }
 
-/// What claimants need of a window, and what is blocked of it.
+/// The claimants' need of a window, and the blocked slots.
 #[derive(Clone, Copy, Debug, Default)]
 struct Need {
-    /// L and V.
+    /// L and V of the formula above.
     slots: f64,
     variance: f64,
     blocked: f64,
-    /// Owed requests that could be answered within their limits, if there are no more in flight.
+    /// Maximum number of owed requests in flight that could all be answered within their limits.
     most: f64,
     /// Slot-seconds that classes without a guarantee have earned.
     rest: f64,
 }
 
-/// The two tightest slacks, since a class does not wait for its own, and the tightest limit.
+/// The two tightest slacks, because a class does not count its own, and the tightest limit.
 #[derive(Clone, Copy, Debug)]
 struct Tightest {
     slacks: [(f64, ClassId); 2],
@@ -163,14 +167,15 @@ impl Tightest {
     }
 }
 
-/// Times in flight of all classes, and what they leave.
+/// Times in flight of all classes, and the room that they leave.
 #[derive(Clone, Debug)]
 pub(super) struct Occupancy {
     holdings: Table<ClassId, Holding>,
     active: Vec<ClassId>,
-    /// By window.
+    /// Indexed by window.
     needs: Vec<Need>,
-    /// By pool: L, V, what is blocked and the most that may be owed, while they are summed.
+    /// Sums by pool while they are computed: L, V, the blocked slots, and the maximum number of owed
+    /// requests.
     sums: Vec<[f64; 4]>,
     /// A class that misses a limit that could be kept.
     missed: Option<ClassId>,
@@ -179,14 +184,14 @@ pub(super) struct Occupancy {
     pub(super) next: Time,
 }
 
-/// The window in question.
+/// The room of one window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
     pub(super) window: usize,
-    /// The window in a high half, and what may be blocked of it.
+    /// The window's size in a high half, and the number of its slots that may be blocked.
     pub(super) bound: f64,
     pub(super) blockable: f64,
-    /// Has contention been seen?
+    /// Whether contention has been seen.
     pub(super) contended: bool,
 }
 
@@ -204,22 +209,22 @@ impl Occupancy {
         }
     }
 
-    /// Classes that ask for something.
+    /// Returns the active classes.
     pub(super) fn active(&self) -> &[ClassId] {
         &self.active
     }
 
-    /// Owed requests in a window that could be answered within their limits.
+    /// Returns the maximum number of owed requests in a window that could be answered within their limits.
     pub(super) fn owed_at_most(&self, window: usize) -> f64 {
         self.needs[window].most
     }
 
-    /// A class that misses a limit that could be kept, by the time in flight alone.
+    /// Returns a class that misses a limit by its time in flight alone although the limit could be kept.
     pub(super) fn misses(&self) -> Option<ClassId> {
         self.missed
     }
 
-    /// By how much the least affected class takes longer in flight than alone; at least 1.
+    /// Returns the factor by which the least affected class takes longer in flight than alone, at least 1.
     pub(super) fn slowdown(&self, classes: &Classes) -> f64 {
         let of = |class: &ClassId| {
             let holding = &self.holdings[*class];
@@ -234,7 +239,7 @@ impl Occupancy {
         self.holdings.put(class, Holding { active, ..UNKNOWN });
     }
 
-    /// Takes over what is known of a class's times.
+    /// Takes over the estimates of a class's times.
     pub(super) fn carry(&mut self, old: &Occupancy, from: ClassId, to: ClassId) {
         let Holding { rate, mean, square, count, blocking, stay, slack, .. } = old.holdings[from];
         self.holdings[to] = Holding { rate, mean, square, count, blocking, stay, slack, ..self.holdings[to] };
@@ -255,11 +260,11 @@ impl Occupancy {
         self.activate(now, class);
         let holding = &mut self.holdings[class];
         holding.arrivals += 1;
-        // Before the first look as well: what is owed is not held back until then.
+        // Set at once, because owed requests must not be held back until the first update.
         holding.claims = claims;
     }
 
-    /// A class has requests under a new policy: it is looked at, although it may not ask for anything again.
+    /// Activates a class that has requests under a new policy, because it may have no further arrivals.
     pub(super) fn resumes(&mut self, now: Time, class: ClassId, claims: bool) {
         self.activate(now, class);
         self.holdings[class].claims = claims;
@@ -273,7 +278,7 @@ impl Occupancy {
         holding.released += now.as_nanos() as f64 / 1e9;
         self.needs[window].blocked += holding.blocking;
         if !holding.claims && standing != Standing::Surplus {
-            // Unknown requests stay as long as the ones in flight have stayed so far.
+            // Unknown requests are assumed to take as long as those in flight have taken so far.
             let stay = if holding.count > 0.0 { holding.mean } else { holding.stay };
             self.needs[window].rest -= holding.blocking * stay;
         }
@@ -288,7 +293,7 @@ impl Occupancy {
         self.needs[window].blocked -= holding.blocking;
     }
 
-    /// A request in flight is released once more, to another node.
+    /// Moves a request in flight that is released again to another node.
     pub(super) fn again(&mut self, now: Time, (from, to): (usize, usize), class: ClassId, released: Time) {
         let holding = &mut self.holdings[class];
         holding.released += now.since(released).as_secs_f64();
@@ -305,24 +310,26 @@ impl Occupancy {
         holding.square += (seconds * seconds - holding.square) / holding.count;
     }
 
-    /// Times in flight of a class are others.
+    /// Records that the times in flight of a class have changed.
     pub(super) fn changed(&mut self, class: ClassId) {
         let holding = &mut self.holdings[class];
         holding.count = holding.count.min(CHANGED);
     }
 
-    /// L and what is blocked of a window.
+    /// Returns L and the blocked slots of a window.
     pub(super) fn occupied(&self, window: usize) -> (f64, f64) {
         let need = &self.needs[window];
         (need.slots, need.blocked.max(0.0))
     }
 
-    /// Requests of a class that may be in flight whatever the window says, if its time alone is known.
+    /// Returns the number of requests of a class that may be in flight whatever the window, if its service
+    /// time alone is known.
     pub(super) fn allowance(&self, class: ClassId) -> Option<f64> {
         self.holdings.get(class).map(|holding| holding.allowance).filter(|allowance| allowance.is_finite())
     }
 
-    /// Has a class less in flight than its allowance, or has it earned its share of a window?
+    /// Returns whether a class has fewer requests in flight than its allowance, or has earned its share of a
+    /// window.
     #[inline]
     pub(super) fn allows(&self, class: ClassId, window: usize) -> bool {
         self.holdings.get(class).is_some_and(|holding| match holding.claims {
@@ -331,17 +338,18 @@ impl Occupancy {
         })
     }
 
-    /// Has a class without a guarantee earned a request? Unknown requests come one by one.
+    /// Returns whether a class without a guarantee has earned a request. Unknown requests are released one by
+    /// one.
     fn has_earned(&self, holding: &Holding, window: usize) -> bool {
         self.needs[window].rest > 0.0 && (holding.count > 0.0 || holding.in_flight == 0)
     }
 
-    /// By how much the needs of classes are stretched.
+    /// Returns the factor by which the needs of classes are raised.
     pub(super) fn stretch(&self) -> f64 {
         self.stretch.factor()
     }
 
-    /// May a request of the class be released in this standing?
+    /// Returns whether a request of the class may be released with this standing.
     #[inline]
     pub(super) fn admits(&self, class: ClassId, standing: Standing, room: Room) -> bool {
         let holding = &self.holdings[class];
@@ -355,7 +363,8 @@ impl Occupancy {
         }
     }
 
-    /// Is what claimants need meanwhile left over, should it stay as long as its class's requests do?
+    /// Returns whether the claimants' need is still met if the request stays as long as its class's requests
+    /// usually do.
     fn fits(&self, holding: &Holding, Room { window, blockable, .. }: Room) -> bool {
         let Holding { blocking, stay, slack, .. } = *holding;
         let need = &self.needs[window];
@@ -363,7 +372,8 @@ impl Occupancy {
         need.blocked + blocking * (work / (stay + slack).max(1e-6) + 1.0) <= blockable
     }
 
-    /// Looks at all active classes, if it is time. `bounds` are B and whether contention has been seen, by window.
+    /// Updates all active classes when it is due. `bounds` returns B and whether contention has been seen, by
+    /// window.
     pub(super) fn tick(&mut self, now: Time, classes: &mut Classes, nodes: &Nodes, bounds: impl Fn(usize) -> Room) {
         if now < self.next {
             return;
@@ -390,7 +400,7 @@ impl Occupancy {
             holding.stay = holding.residual(now_s);
             holding.slack = tightest.of_others(*class).min(1e6);
             holding.allowance = holding.pace.allowance(holding.part, tightest.limit);
-            // Before the first one has ended they may stay for ever.
+            // Until the first request has ended, its class's requests may stay for ever.
             let unknown = holding.count == 0.0 && holding.in_flight > 0 && !holding.claims;
             holding.blocking = if unknown { 1.0 } else { (holding.stay / holding.slack).min(1.0) };
             self.sums[classes[*class].pool][2] += holding.blocking * f64::from(holding.in_flight);
@@ -406,7 +416,7 @@ impl Occupancy {
         self.next = if self.active.is_empty() { Time::NEVER } else { Time::from_nanos(now.as_nanos() + wait) };
     }
 
-    /// Divides the pools' sums over their groups of machines.
+    /// Divides the pools' sums among their groups of machines.
     fn divide(&mut self, nodes: &Nodes, seconds: f64, bounds: impl Fn(usize) -> Room) {
         let groups = nodes.groups.len();
         for window in 0..self.needs.len() {
@@ -423,7 +433,7 @@ impl Occupancy {
     }
 }
 
-/// Adds what a class claims. True if it misses its limit, in flight alone.
+/// Adds a class's claim to the sums. Returns whether the class misses its limit by its time in flight alone.
 fn claim(
     now: Time,
     classes: &mut Classes,
@@ -451,7 +461,7 @@ fn claim(
     let time = if holding.count > 0.0 { holding.mean } else { declared.map_or(0.0, |time| time.as_secs_f64()) };
     let slots = rate.min(holding.rate) * time;
     let slots = if contended { slots.min(holding.part) } else { slots };
-    // What it blocks itself it does not claim as well.
+    // A class does not claim the slots that it blocks itself.
     let slots = (slots - holding.blocking * f64::from(holding.in_flight)).max(0.0);
     let sum = &mut sums[classes[class].pool];
     sum[0] += slots;
@@ -461,7 +471,7 @@ fn claim(
         tightest.add(NO_LIMIT, NO_LIMIT, class);
         return false;
     };
-    // A limit that is shorter than a request by itself cannot be kept, and asks for nothing.
+    // A limit that is shorter than an unloaded request cannot be kept and claims nothing.
     if classes.service_time(class).is_some_and(|time| time > (1.0 - KEEPABLE) * limit) {
         return false;
     }

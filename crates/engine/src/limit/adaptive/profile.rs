@@ -1,70 +1,74 @@
-//! The profile of one class on one group of machines: does its time in flight rise with the number in flight?
+//! The profile of one class on one group of machines. It tells whether the time in flight rises with the
+//! number in flight.
 //!
-//! Source: our own. A request that waits for others in flight takes longer the more there are. One that waits for a
-//! database, for a client or for a timer does not. So contention is a slope: the regression of ln(seconds in flight) on
-//! ln(requests on its machine at its release), over the latest completions of the class. It needs no probe, since
-//! queues and machines are never equally long for long, and no figure of the cluster.
+//! Source: our own. A request that waits for others in flight takes longer the more there are. A request that
+//! waits for a database, for a client or for a timer does not. Contention is therefore a slope: the
+//! regression of ln(seconds in flight) on ln(requests on its machine at its release), over the latest
+//! completions of the class. It needs no probe, because queues and machines are never equally long for long,
+//! and no figure of the cluster.
 //!
-//! Contention raises times at most in proportion to the number in flight. Times that rise further have another cause:
-//! requests that cost more, or a dependency that slowed down. Then everything known is of another time, and the profile
-//! begins again (a cumulative-sum test: Page 1954).
+//! Contention raises times at most in proportion to the number in flight. Times that rise further have
+//! another cause: requests that cost more, or a slower dependency. Earlier measurements then no longer apply,
+//! and the profile restarts (a cumulative-sum test: Page 1954).
 
-/// Completions that the profile remembers at least: a slope of 1 over a factor of 1.5 is told from 0 by three standard
-/// errors of exponential times.
+/// Minimum number of completions that the profile remembers. With as many, a slope of 1 over a factor of 1.5
+/// differs from 0 by three standard errors of exponential times.
 const COMPLETIONS: f64 = 200.0;
 
-/// Seconds of completions that it remembers, if these are more: a slow drift must not be forgotten as it happens.
+/// Seconds of completions that it remembers if these are more. A slow drift must not be forgotten while it
+/// happens.
 const SECONDS: f64 = 4.0;
 
-/// Completions before it says anything: the mean of 20 exponential logarithms is within 0.3.
+/// Minimum number of completions for any evidence. The mean of 20 exponential logarithms is within 0.3.
 const FIRST: f64 = 30.0;
 
-/// Variance of ln(requests on the machine) from which on there is something to compare: a standard deviation of a
-/// fifth.
+/// Minimum variance of ln(requests on the machine) for a comparison: a standard deviation of a fifth.
 const SPREAD: f64 = 0.04;
 
-/// Standard errors by which a slope must differ: it is looked at after every completion, and a chance of one in twenty
-/// would come true within seconds.
+/// Number of standard errors by which a slope must differ. It is tested after every completion, and a chance
+/// of one in twenty would come true within seconds.
 const CERTAIN: f64 = 3.0;
 
-/// Slope from which on it is contention: at the corner of a sharp knee half of the range is flat.
+/// Slope from which there is contention. At the corner of a sharp knee half of the range is flat.
 const CONTENTION: f64 = 0.25;
 
 /// Slope below which requests do not wait for one another.
 const FREE: f64 = 0.5;
 
-/// Standard deviation of ln(seconds) that is assumed at least: times that hardly vary must not make trifles
+/// Minimum standard deviation assumed for ln(seconds). With times that hardly vary, trifles must not become
 /// significant.
 const LEAST_SD: f64 = 0.5;
 
-/// Sum of standardised residuals, each less [`DRIFT`] and at most [`MOST`], at which times have changed: seven
-/// completions at 20 times the time, some thirty at 1.6 times. By chance it is reached once in 20,000 excursions.
+/// Sum of standardised residuals, each minus [`DRIFT`] and at most [`MOST`], at which times have changed.
+/// Seven completions at 20 times the time reach it, or some thirty at 1.6 times. One in 20,000 excursions
+/// reaches it by chance.
 const CHANGED: f64 = 10.0;
 const DRIFT: f64 = 0.5;
 
-/// Sum from which on a change may be under way: until that is known a slope may come of it.
+/// Sum from which a change may be in progress. It could cause a slope, so until it is decided a slope is not
+/// used.
 const DOUBT: f64 = 2.0;
 const MOST: f64 = 2.0;
 
 /// Weight of the latest gap between two completions in their mean.
 const GAP: f64 = 0.02;
 
-/// What a completion shows.
+/// Evidence from a completion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Evidence {
     Nothing,
-    /// Times are others, and the number in flight does not explain it.
+    /// Times have changed, and the number in flight does not explain it.
     Changed,
-    /// Requests wait for one another from about so many on a machine.
+    /// Requests wait for one another from about `per_machine` on a machine.
     Contention {
         per_machine: f64,
     },
-    /// They do not.
+    /// Requests do not wait for one another.
     Free,
 }
 
-/// Weighted means, variances and covariance of x = ln(requests on the machine at the release) and y = ln(seconds in
-/// flight).
+/// Weighted means, variances and covariance of x = ln(requests on the machine at the release) and y =
+/// ln(seconds in flight).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Profile {
     count: f64,
@@ -76,7 +80,7 @@ pub(super) struct Profile {
     /// Cumulative sums of the test for a change.
     slower: f64,
     faster: f64,
-    /// Mean seconds between completions, and the latest one.
+    /// Mean seconds between completions, and the time of the latest one.
     gap: f64,
     at: f64,
 }
@@ -100,14 +104,13 @@ impl Default for Profile {
 }
 
 impl Profile {
-    /// A good answer at `now` (seconds on the engine's clock) after `seconds` in flight; `among` requests were on its
-    /// machine when it was released, itself included.
-    /// `left` are on it now.
+    /// Learns from a successful answer at `now` (seconds on the engine's clock) after `seconds` in flight. `among`
+    /// requests were on its machine when it was released, including itself. `left` are on it now.
     pub(super) fn completed(&mut self, now: f64, (among, left): (u32, u32), seconds: f64) -> Evidence {
         self.gap += GAP * ((now - self.at).clamp(0.0, 1.0) - self.gap);
         self.at = now;
         let (x, y) = (f64::from(among.max(1)).ln(), seconds.max(1e-6).ln());
-        // Those that came since have slowed it down as well. The geometric mean stands for what was there meanwhile.
+        // Later arrivals have slowed it down too. The geometric mean stands for the number in the meantime.
         let meanwhile = f64::midpoint(x, f64::from(left.max(1)).ln());
         if self.has_changed(meanwhile, y) {
             self.forget();
@@ -125,12 +128,12 @@ impl Profile {
         self.evidence()
     }
 
-    /// What it knows is of another time.
+    /// Forgets all measurements.
     pub(super) fn forget(&mut self) {
         *self = Profile { gap: self.gap, at: self.at, ..Profile::default() };
     }
 
-    /// Is the time out of proportion, together with those before it?
+    /// Returns whether the time, together with earlier ones, is out of proportion.
     fn has_changed(&mut self, x: f64, y: f64) -> bool {
         if self.count < FIRST {
             return false;
@@ -152,7 +155,8 @@ impl Profile {
         let rest = (self.yy - slope * self.xy).max(1e-6);
         let error = CERTAIN * (rest / (self.count * self.xx)).sqrt();
         if slope - error > CONTENTION && self.slower < DOUBT {
-            // From a standard deviation above the mean down as far as the slope says that it was all waiting.
+            // The estimate starts one standard deviation above the mean. It is the lower, the more the slope
+            // attributes to waiting.
             let sd = self.xx.sqrt();
             let per_machine = (self.x + sd - 2.0 * slope.clamp(0.0, 1.0) * sd).exp();
             return Evidence::Contention { per_machine };
@@ -166,12 +170,12 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// An exponential time of this mean.
+    /// Returns an exponential time with this mean.
     fn draw(random: &mut Random, mean: f64) -> f64 {
         -mean * (1.0 - random.unit()).max(1e-12).ln()
     }
 
-    /// What the last of so many completions shows that showed anything, a hundred a second.
+    /// Feeds `count` completions, a hundred a second, and returns the evidence of those that gave any.
     fn last(profile: &mut Profile, from: u32, count: u32, mut next: impl FnMut(u32) -> (u32, f64)) -> Vec<Evidence> {
         let of = |n: u32| {
             let (among, seconds) = next(n);
@@ -206,11 +210,10 @@ mod tests {
         let mut random = Random::new(9);
         let mut profile = Profile::default();
         last(&mut profile, 0, 500, |n| (1 + n % 3, draw(&mut random, 0.025)));
-        // By Little's law the number in flight follows, but a request that is released before it has done so is slow
-        // already.
+        // By Little's law the number in flight follows, but requests that are released before that are
+        // already slow.
         let seen = last(&mut profile, 500, 400, |n| (1 + (n / 10).min(60), draw(&mut random, 0.5)));
-        // Requests of three numbers in flight have shown that they do not wait for one another, until the change is
-        // certain.
+        // Requests at three different numbers in flight show no waiting until the change is certain.
         let other = seen.iter().position(|evidence| *evidence != Evidence::Free);
         assert!(other.is_some_and(|at| at < 10 && seen[at] == Evidence::Changed), "{seen:?}");
         assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");
@@ -222,8 +225,8 @@ mod tests {
         let mut profile = Profile::default();
         last(&mut profile, 0, 300, |n| (1 + n % 3, draw(&mut random, 0.025)));
         profile.forget();
-        // Another class's dependency is 20 times slower, this one's as well, and there are 20 times as many in flight:
-        // beside what was before that would look like contention.
+        // The dependencies of another class and of this one are 20 times slower, and there are 20 times as
+        // many in flight. Compared with earlier completions that would look like contention.
         let seen = last(&mut profile, 300, 400, |n| (30 + n % 30, draw(&mut random, 0.5)));
         assert!(!seen.iter().any(|evidence| matches!(evidence, Evidence::Contention { .. })), "{seen:?}");
     }

@@ -1,38 +1,41 @@
-//! How far owed requests may go beyond the window.
+//! Reach: the number of owed requests that may be in flight beyond the window.
 //!
-//! Source: our own. What is owed is held back only by contention that has been *seen*: a queue in front of nodes that
-//! have room serves no class. While a group is open, its reach grows by one for each completion that finds it used, as
-//! the congestion window of TCP does in slow start (Jacobson 1988). So it doubles within a time in flight, and nodes
-//! that hang, and complete nothing, cannot fill it. Once requests are seen to wait for one another ([`super::profile`],
-//! or the elasticity of a swing) the group is closed: the window, which seeks the knee, bounds what is owed as well.
+//! Source: our own. Owed requests are held back only after contention has been *seen*, because a queue in
+//! front of nodes with room serves no class. While a group is open, its reach grows by one for each
+//! completion that finds it used, as the congestion window of TCP does in slow start (Jacobson 1988). It
+//! therefore doubles within one mean time in flight, and nodes that hang cannot fill it because they complete
+//! nothing. Once requests are seen to wait for one another ([`super::profile`], or the elasticity of a cycle)
+//! the group is closed. The window, which seeks the knee, then bounds owed requests too.
 //!
-//! By Little's law a class that keeps to g needs g × (time in flight) slots. Half of a limit is for that, so Σ g ×
-//! limit/2 bounds the reach: a burst of all buckets at once would make every request late that comes behind it.
+//! By Little's law a class that keeps to g needs g × (time in flight) slots. Half of a limit is for that
+//! time, so Σ g × limit/2 bounds the reach: a burst of all buckets at once would make every later request
+//! late.
 //!
-//! It opens again if requests are seen not to wait for one another, or for a trial if times in flight change for
-//! another reason. A trial doubles what is owed at most. If it shows contention it is over: the window is again what it
-//! was before, and there is no other trial for a while, twice as long each time. The other way
-//! round, a limit that is missed while a group is open raises a doubt: it is closed at half of what is in flight, which
-//! shows whether times fall.
+//! The group opens again if requests are seen not to wait for one another. It also opens for a trial if times
+//! in flight change for another reason. A trial at most doubles the owed requests. If it shows contention it
+//! ends: the window returns to its previous size, and the next trial has to wait, twice as long each time.
+//! Conversely, a limit that is missed while a group is open raises a doubt. The group is then closed at half
+//! of the number in flight, which shows whether times fall.
 
 use core::time::Duration;
 
 use crate::request::Contention;
 use crate::time::Time;
 
-/// How far what is owed may grow in a trial: a doubling shows contention, and is over within a time in flight.
+/// Maximum growth of owed requests in a trial. A doubling shows contention and takes one mean time in flight.
 const TRIAL: f64 = 2.0;
 
-/// Requests on each machine that may be in flight before anything is known: a few for each processor. It doubles within
-/// a time in flight.
+/// Initial number of requests in flight on each machine: a few for each processor. It doubles within one mean
+/// time in flight.
 const FIRST: f64 = 8.0;
 
-/// First pause after a trial or a doubt that came to nothing, and the longest: a trial costs about two times in flight.
+/// First and longest pause after a trial or a doubt that failed. A trial costs about two mean times in
+/// flight.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Weight of the latest answer in what classes showed, and the share of answers that decides, from -1 to 1: three of
-/// four, and at least fourteen in a row.
+/// Weight of the latest answer in the vote of the classes, and the majority that decides, from -1 to 1. It
+/// takes three of four answers, and at least fourteen in a row.
 const VOTE: f64 = 0.05;
 const MAJORITY: f64 = 0.5;
 
@@ -40,15 +43,15 @@ const MAJORITY: f64 = 0.5;
 #[derive(Clone, Debug)]
 pub(super) struct Reach {
     state: Contention,
-    /// Since when it is in that state.
+    /// Time of the last change of `state`.
     since: Time,
     /// Owed requests that may be in flight while it is open.
     size: f64,
-    /// Most of them that could be answered within their limits.
+    /// Maximum number of owed requests that could be answered within their limits.
     most: f64,
-    /// Most of them in a trial.
+    /// Maximum number of owed requests in a trial.
     trial: f64,
-    /// What classes showed lately: 1 if all of it was contention, −1 if none of it.
+    /// Average of the latest evidence: 1 if all of it was contention, −1 if none of it was.
     shown: f64,
     pause: Duration,
     next_trial: Time,
@@ -70,7 +73,7 @@ impl Reach {
         }
     }
 
-    /// The machines of the group, as they are first known.
+    /// Sets the initial size by the machines of the group once they are known.
     pub(super) fn machines(&mut self, machines: u32) {
         if self.size == 0.0 {
             self.size = FIRST * f64::from(machines.max(1));
@@ -81,12 +84,12 @@ impl Reach {
         self.state != Contention::Seen
     }
 
-    /// Its state, and since when.
+    /// Returns its state and the time since which it holds.
     pub(super) fn contention(&self) -> (Contention, Time) {
         (self.state, self.since)
     }
 
-    /// Puts it into a state. Returns the one before.
+    /// Sets the state and returns the previous one.
     fn turn(&mut self, now: Time, state: Contention) -> Contention {
         if self.state != state {
             self.since = now;
@@ -94,17 +97,18 @@ impl Reach {
         core::mem::replace(&mut self.state, state)
     }
 
-    /// Owed requests that may be in flight, whatever the window; 0 once contention has been seen.
+    /// Returns the number of owed requests that may be in flight whatever the window, or 0 once contention
+    /// has been seen.
     pub(super) fn size(&self) -> u32 {
         if self.is_open() { self.size.min(self.most).clamp(1.0, 1e9) as u32 } else { 0 }
     }
 
-    /// Bounds it by what could be answered within limits.
+    /// Bounds the reach by the number of requests that could be answered within limits.
     pub(super) fn bound(&mut self, most: f64) {
         self.most = most;
     }
 
-    /// A good answer, while `owed` requests are in flight.
+    /// Learns from a successful answer while `owed` requests are in flight.
     #[inline]
     pub(super) fn completed(&mut self, owed: u32) {
         let most = if self.state == Contention::Trial { self.most.min(self.trial) } else { self.most };
@@ -119,8 +123,8 @@ impl Reach {
         pause
     }
 
-    /// Times in flight have changed for another reason than contention. `used` are the window's size and the owed
-    /// requests in flight: from there on it grows again. True if a trial begins.
+    /// Handles a change of times in flight that contention does not explain. `used` holds the window's size
+    /// and the owed requests in flight, from which it grows again. Returns whether a trial begins.
     pub(super) fn changed(&mut self, now: Time, used: [u32; 2]) -> bool {
         let used = f64::from(used[0].max(used[1]));
         self.shown = 0.0;
@@ -136,16 +140,17 @@ impl Reach {
         begins
     }
 
-    /// A class showed that its requests wait for one another, or that they do not. Classes may contradict one another:
-    /// a class whose own dependency slows down has more in flight the slower it is. Most of the latest answers decide.
+    /// Adds evidence of a class that its requests wait for one another, or do not. Classes may contradict one
+    /// another, because a class with a slow dependency has more in flight the slower it is. The majority of
+    /// the latest answers decides.
     pub(super) fn shows(&mut self, contention: bool) -> Option<bool> {
         let shown = if contention { 1.0 } else { -1.0 };
         self.shown += VOTE * (shown - self.shown);
         (self.shown.abs() > MAJORITY).then_some(self.shown > 0.0)
     }
 
-    /// Contention has been seen. Returns the state before: if it was unseen the window begins at the knee that was
-    /// seen, after a trial at what it was before.
+    /// Records contention and returns the previous state. If that was unseen, the window begins at the knee
+    /// that was seen. After a trial it begins at its previous size.
     pub(super) fn contended(&mut self, now: Time) -> Contention {
         let before = self.turn(now, Contention::Seen);
         if before != Contention::Seen {
@@ -154,7 +159,8 @@ impl Reach {
         before
     }
 
-    /// Requests have been seen not to wait for one another. `window` is its size. True if it was closed.
+    /// Records that requests do not wait for one another. `window` is the window's size. Returns whether the
+    /// group was closed.
     pub(super) fn free(&mut self, now: Time, window: u32) -> bool {
         let opens = !self.is_open();
         if opens {
@@ -165,8 +171,8 @@ impl Reach {
         opens
     }
 
-    /// A limit is missed although nothing owed is held back. True if it is to be found out whether requests wait for
-    /// one another.
+    /// Records that a limit is missed although no owed request is held back. Returns whether to test for
+    /// contention.
     pub(super) fn doubts(&mut self, now: Time) -> bool {
         if !self.is_open() || now < self.next_doubt {
             return false;
@@ -201,7 +207,7 @@ mod tests {
         let mut reach = Reach::new(AT(0));
         reach.machines(1);
         assert!(reach.contended(AT(10)) == Contention::Unseen && !reach.is_open() && reach.size() == 0);
-        // That it was news is the first pause.
+        // The first contention already starts a pause.
         let mut now = AT(10) + PAUSE;
         for seconds in [2, 4, 8, 16, 32, 60, 60] {
             assert!(reach.changed(now, [40, 3]) && reach.is_open() && reach.size() == 40);

@@ -1,34 +1,34 @@
-//! The adaptive window: it seeks the knee, the number of requests inside from which on one more only makes
-//! the others slower.
+//! The adaptive window. It seeks the knee: the number in flight from which one more request only makes the others
+//! slower.
 //!
-//! Source: our own. By Little's law W requests inside with a mean compute time R are completed at the
-//! rate X = W/R. Below the knee R does not depend on W and X grows with it; above it X does not and R grows.
-//! The elasticity e = d ln R / d ln W is therefore 0 far below the knee and 1 far above it, whatever the
-//! requests cost, however many processors there are and however long requests wait for a database: no figure
-//! of the cluster has to be known. (Nodes that thrash have e > 1.)
+//! Source: our own. By Little's law W requests in flight with a mean service time R are completed at the rate X =
+//! W/R. Below the knee R does not depend on W and X grows with it. Above the knee X is constant and R grows. The
+//! elasticity e = d ln R / d ln W is therefore 0 far below the knee and 1 far above it. This holds for any cost of
+//! requests, any number of processors and any time spent waiting for a database, so no figure of the cluster has to
+//! be known. (Nodes that thrash have e > 1.)
 //!
-//! While the window holds requests back it swings: half a cycle at its base B, half a cycle at B·(1 + swing).
-//! What is completed in the two halves gives e = 1 − ln(X high / X low) / ln(W high / W low). Completions are counted
-//! in work: each class's with its mean compute time over the cycle, so that a change in the mix of classes
-//! between the halves does not matter. (Response times of the two halves would say the same by Little's law;
-//! but those that do not end within their half are missing, which hides just the slow ones.) B then moves by
-//! a factor exp(gain · (target − e) · ln(W high / W low)): up while more requests inside still bring more, down
-//! while they only wait there. The product is computed without the quotient, so that a swing that came about
-//! only in part moves B little and not wildly. A cycle costs nothing but a little response time: no request is shed to
-//! measure, no minimum of response times is remembered, so there is nothing to drift.
+//! While the window holds requests back it probes: half a cycle at its base B, half a cycle at B·(1 + swing). The
+//! completions in the two halves give e = 1 − ln(X high / X low) / ln(W high / W low). Completions are counted as
+//! work, each with its class's mean service time over the cycle, so that a change in the mix of classes between the
+//! halves does not matter. (By Little's law, response times of the two halves would say the same. But requests that
+//! do not end within their half are missing from them, and those are the slow ones.) B then moves by a factor
+//! exp(gain · (target − e) · ln(W high / W low)): up while more requests in flight still increase throughput, down
+//! while they only wait. The product is computed without the quotient, so an incomplete probe moves B a little
+//! instead of wildly. A cycle costs only a little response time. No request is shed to measure, and no minimum of
+//! response times is remembered, so nothing can drift.
 //!
-//! Far above the knee e is 1 and far below it 0, however far off it is, so that this step alone would need a hundred
-//! cycles. Whenever the window begins anew it therefore searches first: B grows by half a cycle as long as e is surely
-//! below one half, or shrinks by a swing as long as e is surely close to 1, and never turns round. Then it has found
-//! the knee, and its cycles become long ones.
+//! Far above the knee e is 1 and far below it 0 at any distance, so this step alone would need a hundred cycles.
+//! Whenever the window starts anew it therefore searches first. B grows by half per cycle while e is certainly below
+//! one half, or shrinks by one swing while e is certainly close to 1. The search never changes direction. When
+//! neither holds and the estimate is precise, it has found the knee, and the cycles become long.
 //!
-//! A limit that is in danger comes first: if a class computes so long that less than `compute_share` of what
-//! its limit leaves beyond the unloaded compute time remains, B shrinks by a tenth. It does not where the last
-//! elasticity was low: then requests do not wait for one another inside, and a smaller window would cost
-//! throughput and help nobody.
+//! A limit at risk has priority. A class's limit is at risk if its service time uses more than `compute_share` of the
+//! part that the limit leaves beyond the unloaded service time. B then shrinks by a tenth, unless the last elasticity
+//! was low. In that case requests in flight do not wait for one another, and a smaller window would cost throughput
+//! and help no class.
 //!
-//! While the window holds nothing back it stands at B·(1 + swing) and learns nothing; so a calm does not open it
-//! for the surge that follows.
+//! While the window holds nothing back it stays at B·(1 + swing) and learns nothing, so a quiet period does not open
+//! it for the surge that follows.
 
 use core::time::Duration;
 
@@ -36,45 +36,47 @@ use crate::discipline::Adaptive;
 use crate::request::{ClassId, Why};
 use crate::time::Time;
 
-/// A half cycle that has not seen its completions after as many seconds is given up.
+/// Maximum length in seconds of a half cycle without enough completions.
 const PATIENCE: f64 = 10.0;
 
-/// How much longer the halves last once the knee has been found: more completions, less noise. Only the low half lacks
-/// work, a fiftieth of it, and it lasts a sixteenth of a cycle: a cycle costs a thousandth.
+/// Factors on the length of the low and high half once the knee has been found. More completions mean less noise.
+/// Only the low half loses work, a fiftieth of it, and it lasts a sixteenth of a cycle, so a cycle costs a
+/// thousandth.
 const STEADY: [f64; 2] = [2.0, 30.0];
 
-/// Elasticity from which on the window is surely above the knee.
+/// Elasticity from which the window is certainly above the knee.
 const FLAT: f64 = 0.6;
 
-/// Standard error of the elasticity below which a search that moves neither way is over: half of what lies between
-/// below the knee and above it.
+/// Standard error of the elasticity below which a search ends if it moves in neither direction: half of the
+/// difference between below and above the knee.
 const CLEAR: f64 = 0.25;
 
-/// Short cycles after contention has been seen: the knee that it shows is rough.
+/// Number of short cycles after contention has been seen, because the knee that it shows is rough.
 const SETTLED: u32 = 40;
 
-/// Part of what earlier cycles showed that still counts: two and a half cycles of memory.
+/// Factor by which the evidence of earlier cycles fades per cycle: a memory of two and a half cycles.
 const KEPT: f64 = 0.6;
 
-/// Logarithm by which the number in flight may differ from the window in a half cycle that counts. Where it differs
-/// more, arrivals or requests that stay long moved it, and not the window.
+/// Maximum log ratio of the number in flight to the window in a half cycle that counts. A larger ratio is due to
+/// arrivals or to long requests, and not to the window.
 const SWUNG: f64 = 0.15;
 
-/// Slots that surplus may block, in slots that the guarantees need: the cluster was bought for about as much more.
-/// Whether nodes have room for long requests beyond that, no short one can tell.
+/// Maximum number of slots that surplus may block, relative to the slots that the guarantees need. This assumes a
+/// cluster of about twice the needed size. Short requests cannot tell whether nodes have room for more long requests
+/// than that.
 const BLOCKABLE: f64 = 2.0;
 
-/// What one class computed in the two halves of a cycle in one group.
+/// Service times of one class in the two halves of a cycle in one group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::limit) struct Halves {
     /// Number of the cycle that the sums belong to.
     cycle: u64,
-    /// Compute times, in seconds.
+    /// Sum of service times, in seconds.
     sum: f64,
     count: [u32; 2],
 }
 
-/// The state of one window's swing.
+/// The probing state of one window.
 #[derive(Clone, Debug)]
 pub(in crate::limit) struct Swing {
     figures: Adaptive,
@@ -85,39 +87,40 @@ pub(in crate::limit) struct Swing {
     search: Search,
     /// The smallest base.
     least: f64,
-    /// Slots that surplus may block, however large the window is.
+    /// Maximum number of slots that surplus may block, however large the window is.
     most_blocked: f64,
     /// Number of the cycle.
     cycle: u64,
     /// Cycles since contention was seen.
     settled: u32,
-    /// In the half at B·(1 + swing)?
+    /// Whether the half is the one at B·(1 + swing).
     high: bool,
-    /// From when on releases count: it takes a compute time until the number inside has followed.
+    /// Time from which releases count. The number in flight takes one service time to follow the window.
     counts_from: Time,
-    /// When the half may end.
+    /// Time at which the half may end.
     pub(in crate::limit) next: Time,
     /// Weight of the usable machines that the base is for.
     weight: f64,
-    /// The smallest ratio of compute time to unloaded compute time among the classes of the latest half, at
-    /// least 1: what every request suffers inside.
+    /// Smallest ratio of service time to unloaded service time among the classes of the latest half, at least 1. It
+    /// is the slowdown that every request in flight has.
     pub(in crate::limit) slowdown: f64,
-    /// Elasticities of the latest cycles, weighted by their precision (1/variance), and the sum of these.
+    /// Sum of the elasticities of the latest cycles, weighted by their precision (1/variance), and the sum of the
+    /// precisions.
     evidence: f64,
     precision: f64,
-    /// Integral of the requests inside since then, and its last instant, in request-seconds.
+    /// Integral of the number in flight since `counts_from`, in request-seconds, and the time of its last update.
     area: f64,
     at: Time,
-    /// Time since then during which requests were held back, in seconds.
+    /// Time since `counts_from` during which requests were held back, in seconds.
     held: f64,
     holding: bool,
     completions: u32,
-    /// The low half that has passed, if it counts: mean requests inside, seconds.
+    /// The low half of the cycle, if it counts: mean number in flight, seconds.
     low: Option<(f64, f64)>,
-    /// Mean compute time of the latest half, in seconds.
+    /// Mean service time of the latest half, in seconds.
     compute: f64,
     sum: f64,
-    /// Classes that completed something in this cycle.
+    /// Classes with completions in this cycle.
     pub(in crate::limit) seen: Vec<ClassId>,
 }
 
@@ -155,20 +158,20 @@ impl Swing {
         &self.figures
     }
 
-    /// New figures and classes; what is known of the knee stays.
+    /// Applies new figures and classes. The estimate of the knee stays.
     pub(in crate::limit) fn reconfigure(&mut self, now: Time, figures: Adaptive) {
         self.figures = figures;
         self.turn(now, Half::Free);
     }
 
-    /// It is one of so many now that was one, or one of what were more (the parts, as a factor).
+    /// Divides the base by `parts` after windows were split. `parts` is below 1 if they were merged.
     pub(in crate::limit) fn divide(&mut self, parts: f64) {
         self.base /= parts;
     }
 
-    /// What the guarantees need of this group, in slots, and its usable machines and their weight. The base
-    /// begins there, and is never below a share of it, nor below `per_machine`. It follows the machines: so
-    /// does the knee.
+    /// Sets the slots that the guarantees need of this group, its usable machines and their weight. The base begins
+    /// at these slots. It is never below a share of them, nor below `per_machine` requests per machine. It follows
+    /// the weight of the machines, as the knee does.
     pub(in crate::limit) fn needs(&mut self, now: Time, slots: f64, machines: u32, weight: f64) {
         self.at_least(slots, machines);
         if self.base == 0.0 {
@@ -183,34 +186,35 @@ impl Swing {
         self.base = self.base.max(self.least);
     }
 
-    /// The guarantees need another number of slots, or the machines are others.
+    /// Sets the lower bound of the base from the slots that the guarantees need and the machines.
     pub(in crate::limit) fn at_least(&mut self, slots: f64, machines: u32) {
         let few = self.figures.per_machine * f64::from(machines.max(1));
         self.least = (self.figures.least_share * slots).max(few);
         self.most_blocked = (BLOCKABLE * slots).max(few);
     }
 
-    /// Slots that surplus may block: the window in a high half, as far as it is known to hold for long requests.
+    /// Returns the slots that surplus may block: the window in a high half, as far as it is known to hold for long
+    /// requests.
     pub(in crate::limit) fn blockable(&self) -> f64 {
         self.bound().min(self.most_blocked)
     }
 
-    /// Would a smaller base be one that it may have?
+    /// Returns whether the base is above its lower bound.
     pub(in crate::limit) fn can_shrink(&self) -> bool {
         self.base > 1.01 * self.least
     }
 
-    /// The window in a high half, before it is rounded: it does not swing.
+    /// Returns the window in a high half before rounding. It is constant through the cycle.
     pub(in crate::limit) fn bound(&self) -> f64 {
         self.base * (1.0 + self.figures.swing)
     }
 
-    /// The window now.
+    /// Returns the present window.
     pub(in crate::limit) fn size(&self) -> u32 {
         if self.high { self.high() } else { self.low() as u32 }
     }
 
-    /// The window in a high half.
+    /// Returns the window in a high half.
     pub(in crate::limit) fn high(&self) -> u32 {
         (self.base * (1.0 + self.figures.swing)).round().clamp(self.low() + 1.0, 1e9) as u32
     }
@@ -219,12 +223,12 @@ impl Swing {
         self.base.round().clamp(1.0, 1e8)
     }
 
-    /// Are requests held back?
+    /// Returns whether requests are held back.
     pub(in crate::limit) fn holding(&self) -> bool {
         self.holding
     }
 
-    /// The number inside is about to change from `in_flight`, or requests begin or cease to be held back.
+    /// Records the number in flight before it changes, or before requests begin or cease to be held back.
     pub(in crate::limit) fn note(&mut self, now: Time, in_flight: u32, holding: bool) {
         let from = self.at.max(self.counts_from);
         if now > from {
@@ -236,7 +240,7 @@ impl Swing {
         self.holding = holding;
     }
 
-    /// A good answer of `class` after `compute` seconds.
+    /// Learns from a successful answer of `class` after `compute` seconds.
     pub(in crate::limit) fn completed(&mut self, now: Time, class: ClassId, halves: &mut Halves, compute: f64) {
         if now < self.counts_from {
             return;
@@ -252,7 +256,7 @@ impl Swing {
         self.sum += compute;
     }
 
-    /// The half that is over, as far as it tells anything. `in_flight` is inside now.
+    /// Returns the result of the half that has ended, as far as it tells anything. `in_flight` is the present number.
     pub(in crate::limit) fn half(&mut self, now: Time, in_flight: u32) -> Half {
         self.note(now, in_flight, self.holding);
         let seconds = now.since(self.counts_from).as_secs_f64();
@@ -279,7 +283,7 @@ impl Swing {
         }
     }
 
-    /// Work of one class completed in the low and in the high half of the cycle.
+    /// Returns the work of one class completed in the low and in the high half of the cycle.
     pub(in crate::limit) fn work(&self, halves: &Halves) -> [Work; 2] {
         let count = f64::from(halves.count[0] + halves.count[1]);
         if halves.cycle != self.cycle || count == 0.0 {
@@ -311,7 +315,7 @@ impl Swing {
         Why::Elasticity { elasticity, searching: self.search != Search::Over }
     }
 
-    /// A step of the search. False if there is none: then the base follows the elasticity.
+    /// Takes a step of the search. Returns false if there is none, and then the base follows the elasticity.
     fn searches(&mut self) -> bool {
         let (elasticity, error) = self.elasticity();
         self.search = match self.search {
@@ -334,12 +338,12 @@ impl Swing {
         true
     }
 
-    /// Would a smaller window make compute times shorter, as far as is known?
+    /// Returns whether a smaller window would shorten service times, as far as is known.
     pub(in crate::limit) fn helps(&self) -> bool {
         self.precision <= 0.0 || self.evidence / self.precision >= self.figures.found
     }
 
-    /// Mean compute time of a class over the cycle less what may be chance, in seconds.
+    /// Returns the mean service time of a class over the cycle, minus the part that may be chance, in seconds.
     pub(in crate::limit) fn mean(&self, halves: &Halves) -> f64 {
         let count = f64::from(halves.count[0] + halves.count[1]);
         if halves.cycle != self.cycle || count == 0.0 {
@@ -349,50 +353,50 @@ impl Swing {
         halves.sum / count / (1.0 + 2.0 / count.sqrt())
     }
 
-    /// Has the number in flight followed the window through this cycle?
+    /// Returns whether the number in flight has followed the window through this cycle.
     pub(in crate::limit) fn has_swung(&self, cycle: Cycle) -> bool {
         let near = |in_flight: f64, size: f64| (in_flight / size).ln().abs() < SWUNG;
         near(cycle.inside[0], self.low()) && near(cycle.inside[1], f64::from(self.high()))
     }
 
-    /// The elasticity of the latest cycles and its standard error.
+    /// Returns the elasticity of the latest cycles and its standard error.
     pub(in crate::limit) fn elasticity(&self) -> (f64, f64) {
         let precision = self.precision.max(1e-9);
         (self.evidence / precision, precision.sqrt().recip())
     }
 
-    /// What is known is of another time.
+    /// Discards the evidence after conditions have changed.
     pub(in crate::limit) fn forget(&mut self, now: Time) {
         self.begin();
         self.turn(now, Half::Free);
     }
 
-    /// The knee may be anywhere.
+    /// Restarts the search, because the knee may be anywhere.
     pub(in crate::limit) fn begin(&mut self) {
         (self.precision, self.evidence) = (0.0, 0.0);
         self.search = Search::Begun;
     }
 
-    /// Requests have been seen to wait for one another from so many in flight on.
+    /// Restarts at `knee`, the number in flight from which requests have been seen to wait for one another.
     pub(in crate::limit) fn begin_at(&mut self, knee: f64) {
         self.begin();
         self.settled = 0;
         self.base = knee.max(self.least);
     }
 
-    /// A trial begins.
+    /// Remembers the base at the start of a trial.
     pub(in crate::limit) fn tries(&mut self) {
         self.before = self.base;
     }
 
-    /// A trial has shown contention: the base is no more than it was before.
+    /// Ends a trial that has shown contention. The base is at most its previous value.
     pub(in crate::limit) fn reverts(&mut self) {
         self.base = self.base.min(self.before).max(self.least);
     }
 
-    /// So many in flight, by Little's law, have been answered in this half without a sign of contention: the knee is no
-    /// lower. What hangs is not among them, and a few that stayed long and end at once are no more than were in flight.
-    /// What the window itself held back proves nothing.
+    /// Raises the base to the number in flight, by Little's law, of the requests answered in this half without a sign
+    /// of contention: the knee is no lower. Requests that hang do not count. A few long requests that end at once
+    /// count for no more than the number in flight. A number that the window itself held back proves nothing.
     pub(in crate::limit) fn proven(&mut self, now: Time, half: Half) {
         let seconds = now.since(self.counts_from).as_secs_f64();
         let answered = self.sum.min(self.area) / seconds.max(1e-9);
@@ -401,7 +405,7 @@ impl Swing {
         }
     }
 
-    /// Shrinks the base because a limit is in danger. From the least one it may search for the knee again.
+    /// Shrinks the base because a limit is at risk. At its lower bound the search for the knee restarts.
     pub(in crate::limit) fn back_off(&mut self, in_flight: u32) {
         self.search = Search::Over;
         self.base = (self.figures.back_off * self.base.min(f64::from(in_flight.max(1)))).max(self.least);
@@ -438,35 +442,35 @@ impl Swing {
         self.sum = 0.0;
     }
 
-    /// May a class's compute time take what it takes? `value` is the guaranteed statistic, `mean` and `unloaded`
-    /// are means; all in seconds.
+    /// Returns whether a class's service time puts its limit at risk. `value` is the guaranteed statistic, `mean` and
+    /// `unloaded` are means, all in seconds.
     pub(in crate::limit) fn endangered(&self, value: f64, mean: f64, unloaded: f64, limit: f64) -> bool {
         let base = value * (unloaded / mean.max(1e-9)).min(1.0);
         value > base + self.figures.compute_share * (limit - base).max(0.0)
     }
 }
 
-/// How the knee is sought.
+/// State of the search for the knee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
-    /// In steps. Up or down is not known yet.
+    /// Stepping, with the direction still unknown.
     Begun,
     Up,
     Down,
-    /// It has been found: the base follows the elasticity.
+    /// The knee has been found, and the base follows the elasticity.
     Over,
 }
 
-/// What a half cycle tells.
+/// Result of a half cycle.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::limit) enum Half {
-    /// Too few completions yet.
+    /// Too few completions so far.
     Unfinished,
-    /// Nothing was held back: nothing to learn.
+    /// Nothing was held back, so there is nothing to learn.
     Free,
     /// A low half that counts.
     Low,
-    /// A high half that counts without a low one before it.
+    /// A high half that counts, without a low one before it.
     High,
     /// A high half after a low one.
     Cycle(Cycle),
@@ -475,12 +479,12 @@ pub(in crate::limit) enum Half {
 /// A whole cycle: low half, high half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::limit) struct Cycle {
-    /// Mean requests inside.
+    /// Mean number in flight.
     inside: [f64; 2],
     seconds: [f64; 2],
 }
 
-/// Work completed: Σ of compute times, each its class's mean, and Σ of their squares.
+/// Completed work: the sum of service times, each the mean of its class, and the sum of their squares.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(in crate::limit) struct Work {
     sum: f64,
@@ -488,7 +492,8 @@ pub(in crate::limit) struct Work {
 }
 
 impl Work {
-    /// As many completions of equal work vary as much: a few dear requests among many cheap ones are few.
+    /// Returns the number of equal completions with the same variance. A few expensive requests among many cheap ones
+    /// count as few.
     fn completions(self) -> f64 {
         if self.squares > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
     }
@@ -502,7 +507,7 @@ impl core::ops::Add for Work {
     }
 }
 
-/// The class whose limit is most in danger.
+/// The class with the limit at the highest risk.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::limit) struct Danger {
     pub(in crate::limit) class: ClassId,
@@ -523,7 +528,7 @@ mod tests {
         swing
     }
 
-    /// A cycle between the base and the window above it, with so many completions in each half; all work is equal.
+    /// Runs a cycle between the base and the window above it, with these completions of equal work in each half.
     fn cycle(swing: &mut Swing, [low, high]: [f64; 2]) {
         let work = [low, high].map(|count| Work { sum: count, squares: count });
         let inside = [swing.base, swing.bound()];
@@ -534,7 +539,7 @@ mod tests {
     fn the_knee_is_found_from_either_side_within_a_few_cycles() {
         for first in [5.0, 80.0, 400.0] {
             let mut swing = swing(first);
-            // 20 requests at a time are worked on, 500 in each half for each.
+            // Twenty requests run at a time. Each of them completes 500 times in each half.
             let done = |in_flight: f64| 500.0 * in_flight.min(20.0);
             let mut cycles = 0;
             while swing.search != Search::Over {
