@@ -1,5 +1,5 @@
-//! What a decision costs at 10, 1,000 and 100,000 classes with up to 100,000 requests waiting.
-//! `cargo bench -p weirgate-engine`.
+//! Cost of a decision with 10, 1,000 and 100,000 classes and up to 100,000 waiting requests. `cargo bench -p
+//! weirgate-engine`.
 
 #[path = "../tests/support/decision.rs"]
 mod decision;
@@ -21,13 +21,13 @@ fn main() {
     ] {
         let mut group = criterion.benchmark_group(format!("{}: end, release and arrive", discipline.name));
         for (classes, waiting) in [(10, 100), (10, 100_000), (1_000, 100_000), (100_000, 100_000)] {
-            // A choice of `mdrr` looks at every class that waits.
+            // A decision of `mdrr` looks at every class that waits.
             if discipline.precedence == Precedence::Mdrr && classes > 1_000 {
                 continue;
             }
             let make = if priced { Steady::priced } else { Steady::new };
             let mut steady = make(discipline.clone(), classes, waiting);
-            // Past the first round of every class, so that first completions are behind it.
+            // Runs beyond the first round of every class, so that first completions are over.
             for _ in 0..3 * classes.max(1_000) {
                 steady.step();
             }

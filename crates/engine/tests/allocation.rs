@@ -1,4 +1,4 @@
-//! No allocation in steady state, and a decision's cost that hardly grows with the number of classes.
+//! Steady state does not allocate, and the cost of a decision hardly grows with the number of classes.
 
 #[path = "support/decision.rs"]
 mod decision;
@@ -26,7 +26,7 @@ fn steady_state_does_not_allocate() {
         let name = discipline.name.clone();
         let make = if priced { Steady::priced } else { Steady::new };
         let mut steady = make(discipline, classes, 20_000);
-        // Every class completes something once: that makes its histogram.
+        // Every class completes a request once, which allocates its histogram.
         for _ in 0..200_000 {
             steady.step();
         }

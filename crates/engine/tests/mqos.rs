@@ -1,4 +1,4 @@
-//! mQoS: the strict rule against exact sequences, and what it must never do.
+//! mQoS: the strict rule against exact sequences, and its invariants.
 
 #[path = "support/resources.rs"]
 mod resources;
@@ -9,7 +9,7 @@ use resources::{Site, arrival};
 use serde_json::Value;
 use weirgate_engine::*;
 
-/// Exact sequences: what is released after what, and every counter on the way.
+/// Exact sequences: the order of releases, and every counter after each step.
 #[test]
 fn every_vector_is_met() {
     let vectors: Value = serde_json::from_str(include_str!("vectors/mqos.json")).expect("the vectors are JSON");
@@ -72,7 +72,7 @@ fn numbers(value: &Value) -> Vec<f64> {
     value.as_array().expect("a list").iter().map(number).collect()
 }
 
-/// A release: remembers its ticket, and says which request it was.
+/// Remembers the ticket of a release and returns the request's name.
 fn take(action: &Action, names: &[String], tickets: &mut BTreeMap<String, Ticket>) -> String {
     let Action::Release { ticket, tag, .. } = action else { panic!("{action:?} is no release") };
     let name = names[*tag as usize].clone();
@@ -80,12 +80,12 @@ fn take(action: &Action, names: &[String], tickets: &mut BTreeMap<String, Ticket
     name
 }
 
-/// The vectors begin with full counters, but for one that begins where the published rule has stopped. That state is
-/// reached here through releases that are answered at once: they leave the credits and nothing else.
+/// Sets the initial state. Most vectors begin with full counters. One begins where the published rule is
+/// stuck. The test reaches that state through releases that are answered at once and change only the credits.
 fn begin(engine: &mut Engine, initial: &Value, name: &str) {
     assert_eq!(numbers(&initial["RAC"]), [100.0; 3], "{name}");
     let credits = initial["DC"].as_array().expect("a list");
-    // The first class last: then every pointer is at it again.
+    // The first class comes last, so that every pointer is at it again.
     for class in (0..3).rev() {
         let quantum = engine.classes(Time::ZERO, ClassId(class as u32), 1)[0].credit.expect("it has credit")[0];
         for (resource, credit) in credits.iter().enumerate() {

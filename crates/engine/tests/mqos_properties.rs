@@ -1,4 +1,5 @@
-//! mQoS: what holds whatever happens. Resources are conserved, nobody starves, shares are what the weights say.
+//! mQoS: properties that hold for any sequence. Resources are conserved, no class starves, and shares follow
+//! the weights.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -22,7 +23,7 @@ fn disciplines() -> [Discipline; 4] {
     [Discipline::mqos(), drfq(), Discipline::sqos(0), one]
 }
 
-/// Any demand: mostly small, sometimes most of a node, sometimes nothing of a resource.
+/// Returns a random cost: mostly small, sometimes most of a node, sometimes nothing of a resource.
 fn any_demand(random: &mut Random) -> Demand {
     let share = |random: &mut Random| match random.below(8) {
         0 => 0.0,
@@ -32,8 +33,8 @@ fn any_demand(random: &mut Random) -> Demand {
     Demand::of_shares(&[share(random), share(random), share(random)])
 }
 
-/// Answers, failures with and without retries, clients that leave before and after, nodes that come and go, new
-/// policies: what was taken is given back exactly, and never more is taken than there is.
+/// Answers, failures with and without retries, clients that leave at any time, nodes that come and go, new
+/// policies: every cost taken is given back exactly, and never more is taken than there is.
 #[test]
 fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
     for seed in 0..12 {
@@ -89,7 +90,7 @@ fn what_is_taken_is_given_back_whatever_becomes_of_a_request() {
     }
 }
 
-/// As [`Books::check`], for the resources that are managed.
+/// Like [`Books::check`], for the managed resources only.
 fn check(books: &Books, weights: &[f64], managed: impl Fn(usize) -> bool) {
     let snapshot = books.engine.snapshot(books.now);
     for (node, weight) in weights.iter().enumerate() {
@@ -102,13 +103,13 @@ fn check(books: &Books, weights: &[f64], managed: impl Fn(usize) -> bool) {
     }
 }
 
-/// What the classes ask for in turn: much CPU, much disk, much network.
+/// Costs of the classes' requests in turn: much CPU, much disk, much network.
 fn kinds() -> [Demand; 3] {
     [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]].map(|shares| Demand::of_shares(&shares))
 }
 
-/// A site that always has more to do: every class has `depth` requests of each kind waiting. Requests inside end in
-/// random order. Returns what was released in `work` node-seconds: class and demand.
+/// Runs a saturated site on which every class has `depth` requests of each kind waiting. Requests in flight
+/// end in random order. Returns the class and cost of the requests released in `work` node-seconds.
 fn saturated(discipline: Discipline, weights: &[f64], work: f64, seed: u64) -> Vec<(u32, Demand)> {
     let site = Site { weights: weights.to_vec(), ..Site::default() };
     let mut books = Books::new(site.engine(discipline));
@@ -128,14 +129,14 @@ fn saturated(discipline: Discipline, weights: &[f64], work: f64, seed: u64) -> V
             let (class, demand) = books.requests[tag as usize];
             all.push((class, demand));
             done += f64::from(demand.dominant()) / 1e9;
-            // Another one takes its place in the queue.
+            // A new request replaces it in the queue.
             assert!(books.arrive(class, demand));
         }
     }
     all
 }
 
-/// Per resource the classes' parts of what was released.
+/// Returns each class's part of the released costs, per resource.
 fn parts(released: &[(u32, Demand)], classes: usize) -> Vec<[f64; 3]> {
     let mut used = vec![[0.0; 3]; classes];
     for (class, demand) in released {
@@ -145,7 +146,7 @@ fn parts(released: &[(u32, Demand)], classes: usize) -> Vec<[f64; 3]> {
     used.iter().map(|of| std::array::from_fn(|resource| of[resource] / total[resource])).collect()
 }
 
-/// The published band is 5 % of 6:3:1 on every resource, and that of our own rule 2 %.
+/// The published tolerance is 5 % of 6:3:1 on every resource. Our own rule keeps to 2 %.
 #[test]
 fn every_resource_is_shared_by_weight() {
     for (discipline, most) in [(Discipline::mqos(), 0.05), (drfq(), 0.02)] {
@@ -162,7 +163,7 @@ fn every_resource_is_shared_by_weight() {
     }
 }
 
-/// The longest stretch of work between two releases of the smallest class.
+/// Measures the most work between two releases of the smallest class.
 #[test]
 fn turns_are_shorter_under_drfq() {
     let longest = |discipline: Discipline| {
@@ -181,8 +182,9 @@ fn turns_are_shorter_under_drfq() {
     assert!(times <= 0.75 * rounds, "mdrr {rounds}, drfq {times}");
 }
 
-/// Under `drfq` a request that needs nearly all of a node, among endless small ones of its own class and of others: at
-/// most four horizons of work are released between its coming to the head of its line and its release.
+/// Under `drfq`, a request that needs nearly all of a node competes with an endless stream of small ones of
+/// its own class and of others. At most four horizons of work are released between its arrival at the head of
+/// its sub-queue and its release.
 #[test]
 fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
     let mut longest = 0.0_f64;
@@ -198,7 +200,7 @@ fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
         books.drain();
         let class = random.below(3) as u32;
         let shares = [0.95, 0.5, 0.9].map(|most| most * (0.5 + 0.5 * random.unit()));
-        // Behind the requests of its line.
+        // It waits behind the other requests of its sub-queue.
         assert!(books.arrive(class, Demand::of_shares(&shares)));
         let large = books.requests.len() as u64 - 1;
         books.released.clear();
@@ -220,15 +222,16 @@ fn a_large_request_is_not_overtaken_for_ever_under_drfq() {
             head |= books.waiting.iter().map(|(tag, _)| *tag).find(|tag| same(*tag)) == Some(large);
             assert!(before < 100.0, "seed {seed}: it is never released");
         }
-        // What may be released before it is reserved for (two horizons), its class's turn, and what was under way.
+        // This covers the work released before resources are reserved for it (two horizons), its class's
+        // turn, and the work in flight.
         longest = longest.max(before);
         assert!(before <= 4.0, "seed {seed}: {before}");
     }
     println!("at most {longest:.2} node-seconds before a large request");
 }
 
-/// Under `mdrr` a request waits as many rounds as its class needs to earn it, and one more; and in a round another
-/// class takes at most its quantum and what it has left.
+/// Under `mdrr` a request waits for at most the number of rounds in which its class earns its cost, plus one.
+/// In a round another class uses at most its quantum and its remaining credit.
 #[test]
 fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
     for seed in 0..20 {
@@ -269,7 +272,7 @@ fn a_request_waits_as_many_rounds_as_it_costs_under_mdrr() {
     }
 }
 
-/// A class that is idle leaves its part to the others, by their weights.
+/// The share of an idle class goes to the other classes, in proportion to their weights.
 #[test]
 fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
     for discipline in [Discipline::mqos(), drfq()] {
@@ -298,8 +301,8 @@ fn what_an_idle_class_leaves_goes_to_the_others_by_weight() {
     }
 }
 
-/// Classes whose requests are different: what each has had of its own dominant resource is as the weights say, where
-/// they compete; and a resource that nobody else wants is nobody's loss.
+/// Classes with different requests: where they compete, their dominant shares follow the weights. Using a
+/// resource that no other class waits for does not count against a class.
 #[test]
 fn dominant_shares_follow_the_weights() {
     let site = Site { weights: vec![2.0, 1.0], resources: 2, ..Site::default() };
@@ -328,7 +331,8 @@ fn dominant_shares_follow_the_weights() {
     assert!((apart - 1.0).abs() < 0.1, "each has its own resource to itself: {apart}");
 }
 
-/// Releases of a site that never runs out of what `more` says of a class, until `enough` says so.
+/// Runs a saturated site in which every released request is replaced by an equal one, until `enough` returns
+/// true for a release.
 fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Demand) -> bool) {
     loop {
         books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
@@ -343,8 +347,8 @@ fn play(books: &mut Books, random: &mut Random, mut enough: impl FnMut(u32, Dema
     }
 }
 
-/// A class that has had a resource for itself is far ahead by it. It waits longer for one that others want, and not for
-/// ever.
+/// A class that used a resource alone is far ahead because of it. It waits longer for a resource that others
+/// need, but not for ever.
 #[test]
 fn who_is_far_ahead_is_served_in_the_end() {
     let site = Site { weights: vec![6.0, 1.0], ..Site::default() };
@@ -365,11 +369,12 @@ fn who_is_far_ahead_is_served_in_the_end() {
         assert!(waited < 200.0, "it is never released");
         (class, demand) == (1, cpu)
     });
-    // Two horizons over a seventh of the weights, and what is under way.
+    // Two horizons over a seventh of the weights, plus the work in flight.
     assert!(waited <= 18.0, "{waited}");
 }
 
-/// What a class did not use while it was away it does not catch up on, whichever resource the others used.
+/// A class does not catch up on resources that it did not use while it was idle, whichever resource the
+/// others used.
 #[test]
 fn nobody_catches_up_on_what_he_did_not_use() {
     let site = Site { weights: vec![1.0, 1.0], ..Site::default() };
@@ -393,7 +398,8 @@ fn nobody_catches_up_on_what_he_did_not_use() {
     assert!((had[0] / had[1] - 1.0).abs() < 0.1, "{had:?}");
 }
 
-/// Two upstreams on the same machine: small requests of one do not keep a large one of the other from it for ever.
+/// Two upstreams on the same machine: small requests of one cannot keep a large request of the other waiting
+/// for ever.
 #[test]
 fn upstreams_that_share_machines_share_their_rounds() {
     for discipline in [Discipline::mqos(), drfq()] {
@@ -418,8 +424,8 @@ fn upstreams_that_share_machines_share_their_rounds() {
     }
 }
 
-/// A policy that begins to share resources finds requests of which nobody said what they take: they take what their
-/// class says.
+/// A policy that begins to share resources finds requests of unknown cost. They count with the cost of their
+/// class.
 #[test]
 fn requests_from_before_a_page_table_take_what_their_class_says() {
     let site = Site::default();
@@ -433,7 +439,7 @@ fn requests_from_before_a_page_table_take_what_their_class_says() {
     engine.reconfigure(Time::ZERO, site.policy(Discipline::mqos())).expect("a valid policy");
     while engine.poll(Time::ZERO).is_some() {}
     let snapshot = engine.snapshot(Time::ZERO);
-    // A hundredth of the node each: one that was inside and 99 more.
+    // Each costs a hundredth of the node: one was in flight, and 99 more fit.
     assert_eq!((snapshot.outstanding, snapshot.waiting), (100, 400));
     assert!(snapshot.resources.iter().all(|resource| resource.available < 1e-9), "{:?}", snapshot.resources);
 }

@@ -1,5 +1,6 @@
-//! mQoS where classes do not all want the same: what one uses that nobody else wants costs him nothing, what one cannot
-//! use stops nobody, and a large request waits for one node, not for all.
+//! mQoS with classes that need different resources. Using a resource that no other class waits for does not
+//! count against a class. A resource that one class cannot use holds up no other class. A large request waits
+//! for one node and not for all.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -22,31 +23,32 @@ fn shares(shares: [f64; 3]) -> Demand {
     Demand::of_shares(&shares)
 }
 
-/// A tenth of the processor, the disk, the network; and the same with a hundredth of what another takes.
+/// Costs of mostly one resource: processor, disk or network. `PAGE` and `DOWNLOAD` also need a little of
+/// another.
 const CPU: [f64; 3] = [0.09, 0.0, 0.0];
 const DISK: [f64; 3] = [0.0, 0.09, 0.0];
 const NETWORK: [f64; 3] = [0.0, 0.0, 0.09];
 const PAGE: [f64; 3] = [0.09, 0.0, 0.001];
 const DOWNLOAD: [f64; 3] = [0.001, 0.0, 0.09];
 
-/// What was used while a site had always more to do.
+/// Resources used while the site was saturated.
 #[derive(Debug)]
 struct Used {
-    /// Per class node-seconds of each resource, of requests released.
+    /// Node-seconds of each resource in released requests, per class.
     by: Vec<[f64; 3]>,
-    /// Per resource the part of all machines that was taken, in the mean.
+    /// Mean share of all machines that was taken, per resource.
     taken: [f64; 3],
 }
 
 impl Used {
-    /// A class's part of what was used of a resource.
+    /// Returns a class's part of the use of a resource.
     fn part(&self, class: usize, resource: usize) -> f64 {
         self.by[class][resource] / self.by.iter().map(|of| of[resource]).sum::<f64>()
     }
 }
 
-/// Releases `work` node-seconds; whoever is released comes again at once, if `again` says so. Requests inside end in
-/// random order.
+/// Releases `work` node-seconds. A released request is replaced by an equal one if `again` returns true.
+/// Requests in flight end in random order.
 fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, Demand) -> bool) -> Used {
     let classes = books.requests.iter().map(|(class, _)| *class as usize + 1).max().unwrap_or(0);
     let nodes = &books.engine.policy().nodes;
@@ -75,7 +77,7 @@ fn play(books: &mut Books, random: &mut Random, work: f64, again: impl Fn(u32, D
     used
 }
 
-/// A site where each class has twenty of each of its kinds waiting.
+/// A site on which each class has twenty requests of each of its kinds waiting.
 fn site(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Books {
     let mut books = Books::new(Site { weights: weights.to_vec(), ..Site::default() }.engine(drfq()));
     for (class, kind) in kinds {
@@ -85,7 +87,7 @@ fn site(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Books {
     books
 }
 
-/// What classes have of the processor by their weights, whatever else some of them use.
+/// Checks that the classes share the processor by their weights, whatever else some of them use.
 #[track_caller]
 fn processor_is_shared(weights: &[f64], kinds: &[(u32, [f64; 3])]) -> Used {
     let used = play(&mut site(weights, kinds), &mut Random(7), 400.0, |_, _| true);
@@ -102,14 +104,15 @@ fn what_nobody_else_wants_costs_nobody_his_part_of_what_others_want() {
     for weights in [[1.0, 1.0], [6.0, 1.0]] {
         let used = processor_is_shared(&weights, &[(0, CPU), (1, CPU), (1, NETWORK)]);
         assert!(used.taken[2] > 0.93, "{used:?}");
-        // Pages send a little, downloads compute a little: that makes them no competitors.
+        // Pages use a little network and downloads a little processor time. This does not make them
+        // competitors.
         let used = processor_is_shared(&weights, &[(0, PAGE), (1, PAGE), (1, DOWNLOAD)]);
-        // A little of the processor is what a download has to wait for in its turn.
+        // A download has to wait in turn for its little processor time.
         assert!(used.taken[2] > 0.84, "{used:?}");
     }
 }
 
-/// Two who compete for something are both ahead of a third who wants none of it.
+/// Two classes that compete for one resource are both ahead of a third that does not use it.
 #[test]
 fn what_some_want_costs_them_nothing_of_what_all_want() {
     let kinds = [(0, CPU), (1, CPU), (2, CPU), (1, NETWORK), (2, NETWORK)];
@@ -119,7 +122,7 @@ fn what_some_want_costs_them_nothing_of_what_all_want() {
     assert!(used.taken[2] > 0.93 && (used.part(1, 2) - 2.0 / 3.0).abs() < 0.02, "{used:?}");
 }
 
-/// An hour of downloads is past when a class begins to ask for what others want.
+/// After an hour of downloads, a class begins to ask for a resource that others need.
 #[test]
 fn who_had_something_for_himself_has_his_part_at_once_of_what_others_want() {
     let mut books = site(&[6.0, 1.0], &[(0, CPU), (1, NETWORK)]);
@@ -131,7 +134,7 @@ fn who_had_something_for_himself_has_his_part_at_once_of_what_others_want() {
     assert!((used.part(1, 0) - 1.0 / 7.0).abs() < 0.02, "{used:?}");
 }
 
-/// Behind however many that wait for one resource, who waits for another is found.
+/// A request is found behind any number of requests that wait for a different resource.
 #[test]
 fn a_crowd_that_waits_for_one_resource_hides_nobody_who_waits_for_another() {
     for crowd in [15, 16, 40, 200] {
@@ -142,7 +145,7 @@ fn a_crowd_that_waits_for_one_resource_hides_nobody_who_waits_for_another() {
     }
 }
 
-/// Two upstreams on one machine, the second of which has a bound of its own.
+/// Two upstreams on one machine. The second has a bound of its own.
 fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: Option<u32>) -> Books {
     let mut policy = Site { weights: weights.to_vec(), ..Site::default() }.policy(discipline);
     let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
@@ -153,7 +156,7 @@ fn two_upstreams(discipline: Discipline, weights: &[f64], first: usize, bound: O
     Books::new(Engine::new(Time::ZERO, policy, 1).expect("a valid policy"))
 }
 
-/// An upstream that can take nothing does not stop the other one on the same machines.
+/// An upstream that cannot accept requests does not hold up the other one on the same machines.
 #[test]
 fn who_can_be_served_nowhere_stops_nobody() {
     for discipline in [Discipline::mqos(), drfq()] {
@@ -171,7 +174,7 @@ fn who_can_be_served_nowhere_stops_nobody() {
                     "{:?}, {event:?}: {used:?}",
                     discipline.precedence
                 );
-                // And when it can again it has its part from then on, and no more.
+                // When it accepts requests again it gets its share from then on, and no more.
                 books.engine.node(books.now, NodeEvent::Up(NodeId(1)));
                 books.engine.node(books.now, NodeEvent::Resumed(NodeId(1)));
                 books.drain();
@@ -184,7 +187,8 @@ fn who_can_be_served_nowhere_stops_nobody() {
     }
 }
 
-/// Nor does one that is full by a bound of its own, while what it has inside goes on for ever.
+/// An upstream that is full by its own bound does not hold up the other one either, even while its requests
+/// in flight never end.
 #[test]
 fn who_is_full_by_a_bound_of_its_own_stops_nobody() {
     for discipline in [Discipline::mqos(), drfq()] {
@@ -206,7 +210,7 @@ fn who_is_full_by_a_bound_of_its_own_stops_nobody() {
     }
 }
 
-/// What the paper's three classes ask for keeps all three resources in use.
+/// Requests of the paper's three classes keep all three resources in use.
 #[test]
 fn nothing_is_idle_under_saturation() {
     let kinds = [[0.09, 0.03, 0.03], [0.03, 0.09, 0.03], [0.03, 0.03, 0.09]];
@@ -243,7 +247,7 @@ fn a_large_request_waits_for_one_node_and_not_for_all() {
     assert!(with > without - 0.11, "taken: {with:.3} with large requests, {without:.3} without");
 }
 
-/// What is reserved for a request is free again when it leaves.
+/// Resources reserved for a request are free again when it leaves.
 #[test]
 fn nothing_is_kept_for_who_left() {
     let mut books = Books::new(Site { weights: vec![1.0, 1.0], ..Site::default() }.engine(drfq()));
@@ -252,7 +256,7 @@ fn nothing_is_kept_for_who_left() {
     assert!(books.arrive(1, shares([0.95, 0.0, 0.0])));
     let large = books.requests.len() as u64 - 1;
     let mut random = Random(2);
-    // Until the node is being emptied for it.
+    // Runs until the node is being emptied for it.
     while books.taken(0, 0) > 860_000_000 {
         books.end(random.below(books.inside.len() as u64) as usize, Outcome::LastByte { status: 200 });
         books.drain();
@@ -267,7 +271,7 @@ fn nothing_is_kept_for_who_left() {
     assert!(books.taken(0, 0) > 860_000_000, "nothing is kept any more: {}", books.taken(0, 0));
 }
 
-/// What the first attempt had inside the second may have: a full node is no reason to fail.
+/// A second attempt may use the resources of the first, so a full node does not make it fail.
 #[test]
 fn a_full_node_does_not_forbid_a_retry() {
     let mut policy = Site { weights: vec![1.0], ..Site::default() }.policy(Discipline::mqos());
@@ -284,7 +288,7 @@ fn a_full_node_does_not_forbid_a_retry() {
     assert_eq!(books.engine.classes(books.now, ClassId(0), 1)[0].retried, 1);
 }
 
-/// Nodes that are lost make rounds and turns shorter, as what they shared is gone.
+/// After nodes are lost, rounds and turns become shorter, because there is less capacity to share.
 #[test]
 fn a_round_deals_what_the_nodes_that_are_left_have() {
     let site = Site { weights: vec![1.0, 1.0], nodes: vec![1.0; 10], ..Site::default() };
@@ -294,7 +298,7 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
         (0..200).for_each(|_| assert!(books.arrive(class, shares(CPU))));
     }
     books.drain();
-    // Past the first quantum, which ten nodes dealt.
+    // Runs beyond the first quantum, which ten nodes provided.
     play(&mut books, &mut Random(1), 20.0, |_, _| true);
     let (mut longest, mut run, mut last) = (0.0_f64, 0.0, 0);
     let mut random = Random(6);
@@ -311,8 +315,8 @@ fn a_round_deals_what_the_nodes_that_are_left_have() {
     assert!(longest < 1.3, "{longest} node-seconds of one class in a row");
 }
 
-/// Where costs are learned, one that is more than a node has may be wrong, and only an answer can tell: such a request
-/// has a node to itself. Where they are given it is refused.
+/// A learned cost that exceeds a node may be wrong, and only an answer can tell. Such a request gets a node
+/// of its own. A declared cost that exceeds a node is refused.
 #[test]
 fn an_estimate_above_what_a_node_has_locks_nobody_out() {
     for estimated in [true, false] {
@@ -328,7 +332,7 @@ fn an_estimate_above_what_a_node_has_locks_nobody_out() {
     }
 }
 
-/// A page table that is added to a policy, or taken out of it, leaves windows as large as they were.
+/// Adding a page table to a policy, or removing it, leaves the sizes of windows unchanged.
 #[test]
 fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
     for discipline in [Discipline::quorum(), Discipline::weirgate()] {
@@ -337,7 +341,7 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
         let mut engine = Engine::new(Time::ZERO, plain.clone(), 1).expect("a valid policy");
         let mut now = Time::ZERO;
         let mut inside = std::collections::VecDeque::new();
-        // Answers that take longer the more are inside than eight at each of four nodes.
+        // Answers take longer with more than eight requests in flight at each of four nodes.
         for step in 0..40_000u64 {
             now = now + Duration::from_micros(500);
             let arrival = Arrival { class: ClassId(0), flow: step, demand: None, target: None, tag: step };
@@ -368,11 +372,11 @@ fn a_page_table_that_comes_or_goes_leaves_windows_as_they_were() {
     }
 }
 
-/// Classes that want several things at once, some of which nobody else wants, and who come at random: where the disk is
-/// short, those who always wait for it have had their parts of it.
+/// Classes that need several resources at once, some of which no other class needs, with random arrivals. The
+/// classes that always wait for the scarce disk get their shares of it.
 #[test]
 fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
-    // Routes by what they take, and per stream its class, its route and how many of them come a second.
+    // Costs of each route. A stream is its class, its route and its requests per second.
     let routes = [[0.0212, 0.0489, 0.0], [0.0126, 0.0248, 0.00207], [0.00808, 0.0, 0.0], [0.0129, 0.0, 0.0131]];
     let streams = [
         (0, 1, 11.4),
@@ -384,11 +388,11 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
         (4, 1, 10.1),
         (5, 0, 90.8),
     ];
-    // The fourth class has this many clients besides, who come again at once.
+    // The fourth class also has this many clients, each of which sends its next request at once.
     const CLIENTS: usize = 44;
-    // More wait of no stream.
+    // Maximum number of waiting requests of a stream.
     const MOST: usize = 300;
-    /// As many answers a second as the nodes give.
+    /// Answers per second of all nodes.
     const ANSWERS: f64 = 220.0;
     let weights = [1.0, 10.0, 3.0, 1.0, 3.0, 10.0];
     let site = Site { weights: weights.to_vec(), nodes: vec![1.0; 5], ..Site::default() };
@@ -425,7 +429,7 @@ fn open_arrivals_of_any_mix_have_their_parts_of_what_is_short() {
             }
         }
     }
-    // The first, second, third and sixth always wait for the disk.
+    // The first, second, third and sixth class always wait for the disk.
     let due = [0, 1, 2, 5].map(|class| disk[class]);
     let mean = due.iter().sum::<f64>() / 4.0;
     assert!(due.iter().all(|had| (had / mean - 1.0).abs() < 0.05), "{due:?} of {after}");

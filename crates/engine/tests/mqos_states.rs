@@ -1,8 +1,9 @@
 //! mQoS: every state that a small site can reach.
 //!
-//! Two classes, two resources, three kinds of requests, one waiting of each class (or two). Under `mdrr` credits are
-//! whole multiples of a fifth of a node, so that there are finitely many states, and all of them are visited. Virtual
-//! times under `drfq` never come back: there every sequence of operations up to a length is played.
+//! The site has two classes, two resources, three kinds of requests, and one waiting request of each class
+//! (or two). Under `mdrr` credits are whole multiples of a fifth of a node, so there are finitely many
+//! states, and the test visits all of them. Virtual times under `drfq` never repeat, so there the test plays
+//! every sequence of operations up to a length.
 
 #[path = "support/resources.rs"]
 mod resources;
@@ -12,7 +13,7 @@ use std::collections::{BTreeSet, VecDeque};
 use resources::{Books, Site};
 use weirgate_engine::*;
 
-/// What requests take: much of one resource, much of the other, all of one.
+/// Costs of requests: much of one resource, much of the other, all of one.
 const KINDS: [[f64; 2]; 3] = [[0.6, 0.2], [0.2, 0.6], [1.0, 0.0]];
 const NODES: [f64; 1] = [1.0];
 
@@ -29,18 +30,18 @@ enum Operation {
         at: usize,
         outcome: Outcome,
     },
-    /// The second upstream's node is drained, or serves again.
+    /// The second upstream's node is drained, or resumes.
     Turn {
         draining: bool,
     },
 }
 
 fn site() -> Site {
-    // Quanta of 60 and 40 %.
+    // Quanta of 60 % and 40 %.
     Site { weights: vec![3.0, 2.0], resources: 2, nodes: NODES.to_vec(), ..Site::default() }
 }
 
-/// The same with each class in an upstream of its own, both of which have the same machine.
+/// The same site with an upstream for each class. Both upstreams use the same machine.
 fn two_upstreams(discipline: Discipline) -> Engine {
     let mut policy = site().policy(discipline);
     let (mut pool, mut node) = (policy.pools[0].clone(), policy.nodes[0].clone());
@@ -51,13 +52,13 @@ fn two_upstreams(discipline: Discipline) -> Engine {
     Engine::new(Time::ZERO, policy, 1).expect("a valid policy")
 }
 
-/// Does the second upstream's node take nothing?
+/// Returns whether the second upstream's node is draining.
 fn is_drained(books: &Books) -> bool {
     let nodes = books.engine.snapshot(books.now).nodes;
     nodes.get(1).is_some_and(|node| node.state == NodeState::Draining)
 }
 
-/// What may happen next.
+/// Returns the possible next operations.
 fn operations(books: &Books, most_waiting: [usize; 2]) -> Vec<Operation> {
     let mut all = Vec::new();
     let drained = is_drained(books);
@@ -66,14 +67,14 @@ fn operations(books: &Books, most_waiting: [usize; 2]) -> Vec<Operation> {
     }
     for class in 0..2 {
         let waiting = books.waiting.iter().filter(|(tag, _)| books.requests[*tag as usize].0 == class).count();
-        // Who comes while no node is there is turned away.
+        // A request that arrives while there is no node is refused.
         if waiting < most_waiting[class as usize] && !(drained && class == 1) {
             all.extend((0..KINDS.len()).map(|kind| Operation::Arrive { class, kind }));
         }
     }
     all.extend((0..books.waiting.len()).map(|at| Operation::Leave { at }));
     for at in 0..books.inside.len() {
-        // What was aborted leaves nothing else behind than what was answered.
+        // An aborted request leaves the same state as an answered one.
         let outcome = if at % 2 == 0 { Outcome::LastByte { status: 200 } } else { Outcome::Reset };
         all.push(Operation::End { at, outcome });
     }
@@ -93,7 +94,7 @@ fn play(books: &Books, operation: Operation) -> Books {
     books
 }
 
-/// What is the same in two states that behave alike.
+/// Returns a key that is equal for states that behave alike.
 fn key(books: &Books) -> Vec<u64> {
     let kind = |tag: u64| {
         books.requests[tag as usize].1.0[..2].iter().map(|d| u64::from(*d / 200_000_000)).collect::<Vec<_>>()
@@ -117,8 +118,9 @@ fn key(books: &Books) -> Vec<u64> {
     key
 }
 
-/// Nobody waits while the node is idle, nothing is overdrawn, and once nobody comes any more all are served: who has no
-/// node as soon as he has one again, and everybody else without him.
+/// Checks that no request waits while the node is idle, that nothing is overdrawn, and that all requests are
+/// served once arrivals stop. A request without a node is served as soon as there is one again, and the
+/// others are served before that.
 fn judge(books: &Books) {
     if books.engine.policy().pools.len() == 1 {
         books.check(&NODES);
@@ -145,7 +147,7 @@ fn judge(books: &Books) {
     assert!(rest.waiting.is_empty(), "these are never served: {:?}", rest.waiting);
 }
 
-/// Visits every state that is reachable with so many waiting; says how many there are.
+/// Visits every reachable state with up to `most_waiting` requests. Returns the number of states.
 fn visit(engine: Engine, most_waiting: [usize; 2]) -> usize {
     let first = Books::new(engine);
     let mut known = BTreeSet::from([key(&first)]);
@@ -180,7 +182,7 @@ fn no_state_with_two_waiting_of_each_class_is_a_dead_end() {
     assert!(visit(site().engine(Discipline::mqos()), [2, 2]) > 500_000);
 }
 
-/// Requests that are over need not be remembered.
+/// Forgets requests that have ended.
 fn forget(books: &mut Books) {
     books.released.clear();
 }

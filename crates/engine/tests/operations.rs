@@ -1,4 +1,5 @@
-//! Random operations over the whole interface, against a model; and the same seed twice.
+//! Random operations over the whole interface, checked against a model, and a comparison of two runs with the
+//! same seed.
 
 #[path = "support/operations.rs"]
 mod operations;
@@ -24,7 +25,7 @@ fn run(seed: u64, steps: usize) -> Vec<String> {
     model.trace
 }
 
-/// Every variant of the policy, several seeds each. A failure names its seed.
+/// Runs every variant of the policy. A failure names its seed.
 #[test]
 fn nothing_is_lost_doubled_or_left_waiting() {
     for seed in 0..VARIANTS {

@@ -1,12 +1,12 @@
-//! What is owed is held back only by contention that has been seen, and surplus is bounded by time: each rule alone, on
-//! small clusters in virtual time.
+//! Owed requests are held back only after contention has been seen, and surplus is bounded by time. Each rule
+//! is tested alone, on small clusters in virtual time.
 
 mod support;
 
 use support::*;
 use weirgate_engine::*;
 
-/// CPUs that no class fills: requests wait for something else, each as long as its demand says.
+/// More CPUs than classes can fill. Requests wait for something else, each for as long as its demand.
 const NO_CPU: f64 = 1e9;
 
 fn p95(limit: u64) -> Option<(Statistic, u64)> {
@@ -25,7 +25,7 @@ fn arrive(engine: &mut Engine, class: u32, tag: u64) -> Verdict {
     engine.arrive(Time::ZERO, Arrival { class: ClassId(class), flow: tag, demand: None, target: None, tag })
 }
 
-/// Nothing is known at first, whatever was declared: what is owed enters up to the reach, in the very first instant.
+/// Nothing is known at first, whatever was declared. Owed requests are released up to the reach at once.
 #[test]
 fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
     let classes = vec![class("A", Some(1000.0), p95(400), Some(1)), class("B", None, None, None)];
@@ -42,8 +42,8 @@ fn what_is_owed_enters_beyond_the_window_until_contention_is_seen() {
     assert_eq!(surplus(&engine).outstanding, 0);
 }
 
-/// Four CPUs for six CPUs' worth of what is owed: requests are seen to wait for one another. Then the class has its
-/// allowance and no more: what is answered within a fifth of the limit.
+/// Four CPUs get owed requests for six. Contention is seen, and the class then has at most its allowance in
+/// flight: the requests answered within a fifth of the limit.
 #[test]
 fn contention_that_is_seen_closes_the_reach() {
     let classes = vec![class("A", Some(600.0), p95(400), Some(10))];
@@ -58,10 +58,11 @@ fn contention_that_is_seen_closes_the_reach() {
     assert!(group.window.is_some_and(|window| window < 40), "{group:?}");
 }
 
-/// Surplus of 10 ms uses all that a class within its guarantee leaves, and that class does not notice it.
+/// Surplus of 10 ms uses all capacity that a class within its guarantee leaves, and that class is not
+/// affected.
 #[test]
 fn short_surplus_uses_all_that_is_left() {
-    // Four CPUs; A takes one of them.
+    // Four CPUs, and A uses one of them.
     let classes = vec![class("A", Some(120.0), p95(200), Some(10)), class("B", None, None, None)];
     let loads = vec![load(100.0, 0.010), load(600.0, 0.010)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 3);
@@ -75,7 +76,7 @@ fn short_surplus_uses_all_that_is_left() {
     assert!(percentile(&a.served, 0.95) < 0.100, "{}", percentile(&a.served, 0.95));
 }
 
-/// Surplus of 5 s that makes nothing else wait takes no slot from what is owed.
+/// Surplus of 5 s that causes no contention takes no slot from owed requests.
 #[test]
 fn long_surplus_keeps_nothing_owed_out() {
     let classes = vec![class("A", Some(120.0), p95(200), Some(40)), class("B", None, None, None)];
@@ -87,7 +88,7 @@ fn long_surplus_keeps_nothing_owed_out() {
     assert!(percentile(&a.served, 0.95) < 0.200, "{}", percentile(&a.served, 0.95));
 }
 
-/// Classes that are owed more than there is leave best effort its twentieth, and no more.
+/// If classes are owed more than the capacity, best effort still gets its twentieth, and no more.
 #[test]
 fn best_effort_gets_its_twentieth() {
     let classes = vec![class("A", Some(600.0), p95(200), Some(10)), class("B", None, None, None)];
@@ -102,13 +103,13 @@ fn best_effort_gets_its_twentieth() {
     assert!(!bench.tallies[1].served.is_empty());
 }
 
-/// Requests of one class to four nodes in turn, of which these fail a share of theirs. The nodes that are ejected after
-/// `count` requests.
+/// Sends requests of one class to four nodes in turn, each of which fails a share of them. Returns the nodes
+/// that are ejected after `count` requests.
 fn failing(shares: [f64; 4], count: u64) -> Vec<u32> {
     let mut class = class("A", Some(1000.0), None, Some(10));
     class.retry = RetryBudget { max_retries: 0, ..RetryBudget::default() };
     let mut policy = policy(Discipline::weirgate(), 4, vec![class]);
-    // Five in a row would come by chance.
+    // Five failures in a row would happen by chance.
     policy.pools[0].ejection = Ejection { base: ms(3_600_000), consecutive_failures: 1000, ..Ejection::default() };
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
     let mut random = Random(5);

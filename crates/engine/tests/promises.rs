@@ -1,4 +1,4 @@
-//! What the engine says of its promises is true: whether a throughput is held, and why a request was turned away.
+//! The engine's reports are true: whether a throughput guarantee is held, and why a request was refused.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn load(rate: f64) -> Load {
     Load { rate, demand: 0.010, exponential: true }
 }
 
-/// Two nodes of two CPUs do 400/s.
+/// Two nodes of two CPUs, which serve 400/s.
 fn bench(discipline: Discipline, gold: f64, others: f64) -> Bench {
     let classes = vec![class("gold", Some(150.0), p95(400), Some(10)), class("rest", None, None, None)];
     Bench::new(policy(discipline, 2, classes), 2.0, vec![load(gold), load(others)], 7)
@@ -32,7 +32,7 @@ fn shed(bench: &Bench, reason: ShedReason) -> u64 {
     bench.engine.classes(Time::ZERO, GOLD, 1)[0].shed[reason.index()]
 }
 
-/// Without a limit on what is in flight everything is in the nodes and a tenth is served.
+/// Without a limit on requests in flight, all of them are on the nodes and a tenth is served.
 #[test]
 fn what_is_in_flight_does_not_count_as_served() {
     let mut bench = bench(Discipline::none(), 150.0, 100.0);
@@ -49,7 +49,7 @@ fn what_is_in_flight_does_not_count_as_served() {
     assert!((bench.tallies[0].served.len() - before) < 600, "of six thousand");
 }
 
-/// A discipline that keeps the promise is said to keep it, calm or not, from the first moment on.
+/// A discipline that keeps the guarantee is reported to keep it, under any load and from the first moment on.
 #[test]
 fn a_promise_that_is_kept_is_said_to_be_kept() {
     let mut bench = bench(Discipline::weirgate(), 140.0, 100.0);
@@ -63,7 +63,7 @@ fn a_promise_that_is_kept_is_said_to_be_kept() {
     assert_eq!(bench.tallies[0].shed, 0);
 }
 
-/// Nodes that hang are the cause, and not the class that waits for them.
+/// If nodes hang, they are reported as the cause, and not the class that waits for them.
 #[test]
 fn nodes_that_hang_are_told_as_the_cause() {
     let mut bench = bench(Discipline::weirgate(), 140.0, 50.0);
@@ -78,7 +78,7 @@ fn nodes_that_hang_are_told_as_the_cause() {
     assert!(!held(&bench));
 }
 
-/// Too few nodes for what a class is guaranteed are the cause as well, and so is a class that asks for more.
+/// The cause is the nodes if they are too slow for a guarantee, and the class if it asks for more than that.
 #[test]
 fn the_cause_is_the_nodes_or_the_class() {
     let mut bench = bench(Discipline::weirgate(), 140.0, 50.0);
@@ -97,8 +97,8 @@ fn the_cause_is_the_nodes_or_the_class() {
     assert!(class > 5_000 && blamed * 50 < class, "{class} and {blamed}");
 }
 
-/// A limit below the service time is impossible by itself, which shows once that is learned. One above it is not,
-/// however slow the nodes become.
+/// A limit below the service time is impossible to keep, which is reported once that time is learned. A limit
+/// above it is possible, however slow the nodes become.
 #[test]
 fn a_limit_below_the_service_time_is_impossible_by_itself() {
     let classes = vec![class("a", Some(50.0), p95(100), None), class("b", Some(50.0), p95(400), None)];

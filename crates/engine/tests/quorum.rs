@@ -9,7 +9,7 @@ fn p95(limit: u64) -> Option<(Statistic, u64)> {
     Some((Statistic::Percentile(95.0), limit))
 }
 
-/// Sec. 5.1 in small: 2 nodes × 2 CPUs (467/s at 8.57 ms); A surges to four times its rate.
+/// Sec. 5.1 in small: 2 nodes × 2 CPUs (467/s at 8.57 ms). A surges to four times its rate.
 #[test]
 fn a_surging_class_does_not_touch_the_other() {
     for seed in 1..=4 {
@@ -34,12 +34,12 @@ fn a_surging_class_does_not_touch_the_other() {
     }
 }
 
-/// Sec. 5.3: where floors no longer fit, both classes get the same part of theirs.
+/// Sec. 5.3: if the floors exceed the capacity, both classes get the same part of theirs.
 #[test]
 fn an_infeasible_policy_degrades_in_proportion() {
     let classes = vec![class("A", Some(900.0), p95(400), Some(8)), class("B", Some(450.0), p95(400), Some(8))];
     let load = |rate| Load { rate, demand: 0.00857, exponential: false };
-    // 6 CPUs do 700/s; 1350/s are promised.
+    // 6 CPUs serve 700/s, and 1350/s are guaranteed.
     let mut bench = Bench::new(policy(Discipline::quorum(), 3, classes), 2.0, vec![load(1300.0), load(1300.0)], 1);
     bench.run(20.0);
     bench.reset();
@@ -49,17 +49,18 @@ fn an_infeasible_policy_degrades_in_proportion() {
     assert!(rates[0] + rates[1] > 0.97 * 700.0, "served {rates:?}");
 }
 
-/// Sec. 3.2: a class that becomes five times dearer keeps its part of the cluster, not its rate.
+/// Sec. 3.2: a class with requests that become five times as expensive keeps its part of the cluster and not
+/// its rate.
 #[test]
 fn a_class_that_becomes_dearer_pays_itself() {
     let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
     let load = |rate, demand| Load { rate, demand, exponential: false };
-    // A keeps the cluster busy from the start, so that the window is where the rule wants it.
+    // A keeps the cluster busy from the start, so that the window is at the size that the rule seeks.
     let loads = vec![load(400.0, 0.008), load(125.0, 0.008)];
     let mut bench = Bench::new(policy(Discipline::quorum(), 2, classes), 2.0, loads, 3);
     bench.run(20.0);
     bench.classes[0].demand = 0.040;
-    // The linear window needs 20 s from 100 slots to the 20 that dearer requests leave room for.
+    // The linear window needs 20 s from 100 slots to the 20 that expensive requests leave room for.
     bench.run(45.0);
     bench.reset();
     bench.run(75.0);
@@ -71,8 +72,8 @@ fn a_class_that_becomes_dearer_pays_itself() {
     assert!(a.shed > 0, "A asks for more than there is");
 }
 
-/// Requests that cost more than the limit for a while make the estimate exceed it. With the literal
-/// rule the class never comes back, though its requests are cheap again; an estimate that decays lets it.
+/// Requests that for a while cost more than the limit raise the estimate above it. With the literal rule the
+/// class never comes back, although its requests are cheap again. With an estimate that decays it does.
 #[test]
 fn a_stale_estimate_starves_a_class_unless_it_decays() {
     let served_after = |stale: StaleEstimate| {
@@ -94,7 +95,7 @@ fn a_stale_estimate_starves_a_class_unless_it_decays() {
     assert!(served_after(StaleEstimate::Decay) > 0.99);
 }
 
-/// Quorum with windows that may also grow in a calm.
+/// Quorum with windows that also grow while they are not full.
 fn grows_always() -> Discipline {
     let mut discipline = Discipline::quorum();
     if let LoadControl::WindowLinear { grow, .. } = &mut discipline.load_control {
@@ -116,9 +117,9 @@ fn an_idle_window_stays_unless_it_may_always_grow() {
     assert_eq!(window_after(Discipline::quorum()), 10);
 }
 
-/// Sec. 5.2 in small: after two calm minutes A becomes five times dearer. A quarter of the cluster is B's, the rest
-/// serves 73/s of A at once, and no wave of requests that come too late. A window that grew through the calm lets one
-/// in.
+/// Sec. 5.2 in small: after two quiet minutes A's requests become five times as expensive. A quarter of the
+/// cluster belongs to B. The rest serves 73/s of A at once, without a wave of requests that come too late. A
+/// window that grew during the quiet minutes admits such a wave.
 #[test]
 fn a_class_that_becomes_dearer_after_a_calm_is_served_at_once() {
     let after_the_calm = |discipline: Discipline, seed: u64| {
@@ -141,8 +142,9 @@ fn a_class_that_becomes_dearer_after_a_calm_is_served_at_once() {
     assert!(served < 60.0 && p95 > 0.6, "{served}/s, {p95} s");
 }
 
-/// Compute times are compared with the limit by the statistic that is guaranteed: exponential requests of an overloaded
-/// class reach its limit with their mean if that is guaranteed, with their 95th percentile if that is.
+/// Compute times are compared with the limit by the guaranteed statistic. Exponential requests of an
+/// overloaded class reach the limit with their mean if the mean is guaranteed, and with their 95th percentile
+/// if that is guaranteed.
 #[test]
 fn the_guaranteed_statistic_rides_at_the_limit() {
     for seed in 1..=4 {

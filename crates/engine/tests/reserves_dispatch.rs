@@ -1,5 +1,5 @@
-//! Dispatch of Cluster Reserves (Aron et al., App. A) against the rules written down once more, as plain loops over
-//! plain lists: every decision of random sequences must be the same.
+//! Dispatch of Cluster Reserves (Aron et al., App. A), compared with a second version of the rules in plain
+//! loops over plain lists. Every decision in random sequences must be the same.
 
 mod support;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use support::{Random, class, policy};
 use weirgate_engine::*;
 
-/// A cluster under test, and what was told to it.
+/// A cluster under test and its known state.
 struct Cluster {
     engine: Engine,
     inside: Vec<(Ticket, NodeId)>,
@@ -47,7 +47,7 @@ impl Cluster {
         node.0 as usize
     }
 
-    /// Requests inside each node.
+    /// Returns the number of requests in flight on each node.
     fn counts(&self) -> Vec<f64> {
         let on = |node: usize| self.inside.iter().filter(|(_, n)| n.0 as usize == node).count() as f64;
         (0..self.weights.len()).map(on).collect()
@@ -65,7 +65,7 @@ impl Cluster {
     }
 }
 
-/// App. A.1, as a person would do it: walk round once from the node after the last one, and keep the first of the
+/// App. A.1 step by step: starts at the node after the last one, walks round once, and keeps the first of the
 /// least loaded.
 fn walk(last: Option<usize>, load: &[f64], may: impl Fn(usize) -> bool) -> Option<usize> {
     let nodes = load.len();
@@ -125,7 +125,7 @@ fn equals_take_turns_and_the_least_loaded_goes_first() {
     let mut cluster = Cluster::new(Dispatch::RoundRobin { never_twice: false }, &[1.0; 3], 1);
     let first: Vec<_> = (0..4).filter_map(|_| cluster.send(0, None)).collect();
     assert_eq!(first, [0, 1, 2, 0]);
-    // Node 1 is empty again, and so the least loaded, although 1 is not the next in turn.
+    // Node 1 is empty again and therefore the least loaded, although it is not the next in turn.
     cluster.finish(1);
     assert_eq!((cluster.send(0, None), cluster.send(0, None)), (Some(1), Some(2)));
 }
@@ -145,7 +145,7 @@ fn one_request_at_a_time_never_meets_the_same_node_twice() {
     assert_eq!((cluster.send(0, None), cluster.send(0, None)), (Some(1), Some(1)));
 }
 
-/// Fig. 16 by a table: what each node would cost.
+/// Fig. 16 as a table: the cost of each node.
 fn cost(figures: &Lard, load: f64, mapped_here: bool) -> f64 {
     let mut sum = 0.0;
     if load > figures.overload {
@@ -164,7 +164,7 @@ fn cost(figures: &Lard, load: f64, mapped_here: bool) -> f64 {
     sum
 }
 
-/// What LARD would do, kept as a list of targets in order of use.
+/// A model of LARD, with a list of targets in order of use.
 struct Oracle {
     figures: Lard,
     list: Vec<(u64, usize)>,
@@ -213,11 +213,11 @@ fn lard_is_the_table_step_by_step() {
             let mut cluster = Cluster::new(Dispatch::Lard(figures), &weights, 1);
             let mut oracle = Oracle { figures, list: Vec::new(), last_new: None, hits: 0, moves: 0, new: 0 };
             for step in 0..4000 {
-                // Crowds and calm take turns, so that nodes are idle, busy and overloaded.
+                // High and low load alternate, so that nodes are idle, busy and overloaded.
                 let crowd = if step / 500 % 2 == 0 { 6 } else { 4 };
                 match random.below(10) {
                     n if n < crowd => {
-                        // Small numbers are asked for more often.
+                        // Small numbers are more frequent.
                         let target = (random.below(30) * random.below(30) / 30).checked_sub(1);
                         let load: Vec<f64> = cluster
                             .counts()
@@ -255,7 +255,7 @@ fn a_target_stays_until_its_node_is_a_miss_busier_than_an_idle_one() {
     let sent: Vec<_> = (0..81).filter_map(|_| cluster.send(0, Some(7))).collect();
     assert!(sent[..79].iter().all(|node| *node == 0));
     assert_eq!(sent[80], 1, "{sent:?}");
-    // Where it moved it stays.
+    // The target stays on its new node.
     assert_eq!(cluster.send(0, Some(7)), Some(1));
     assert_eq!(cluster.locality().moves, 1);
 }
@@ -263,7 +263,7 @@ fn a_target_stays_until_its_node_is_a_miss_busier_than_an_idle_one() {
 #[test]
 fn new_targets_are_spread_evenly_over_idle_nodes() {
     let mut cluster = Cluster::new(Dispatch::Lard(Lard::default()), &[1.0; 4], 1);
-    // Old ones in between do not disturb the turns.
+    // Requests for a known target in between do not disturb the turns.
     let mut counts = BTreeMap::new();
     for target in 0..16 {
         cluster.send(0, Some(0));
@@ -282,11 +282,11 @@ fn targets_of_a_node_that_is_gone_are_mapped_anew_and_others_survive_a_reload() 
     policy.nodes.remove(0);
     cluster.engine.reconfigure(Time::ZERO, policy.clone()).expect("a valid policy");
     assert_eq!(cluster.locality().targets, 4);
-    // Nodes 1 and 2 are 0 and 1 now.
+    // Nodes 1 and 2 are now nodes 0 and 1.
     let again: Vec<_> = [1, 2, 4, 5].map(|target| cluster.send(0, Some(target))).to_vec();
     assert_eq!(again, [0, 1, 0, 1].map(Some));
     assert_eq!((cluster.locality().hits, cluster.locality().new), (4, 6));
-    // A smaller bound keeps what was used last.
+    // A smaller bound keeps the targets used last.
     policy.pools[0].dispatch = Dispatch::Lard(Lard { targets: 2, ..Lard::default() });
     cluster.engine.reconfigure(Time::ZERO, policy).expect("a valid policy");
     assert_eq!((cluster.locality().targets, cluster.locality().most), (2, 2));

@@ -1,5 +1,5 @@
-//! SEDA's differentiated queues (Le Baron and Elkan): the published stage, literally, beside the engine; and the
-//! experiments of Secs. 6 and 7 in virtual time.
+//! SEDA's differentiated queues (Le Baron and Elkan): the published stage, literally, compared with the
+//! engine, and the experiments of Secs. 6 and 7 in virtual time.
 
 mod support;
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 use support::{Random, class, policy};
 use weirgate_engine::*;
 
-/// The bottleneck of Sec. 6 takes 20 ms a request.
+/// Service time at the bottleneck of Sec. 6, in milliseconds per request.
 const SERVICE: u64 = 20;
-/// Its queue's threshold.
+/// Threshold of its queue.
 const THRESHOLD: usize = 50;
 
 const BASIC: u32 = 0;
@@ -23,7 +23,7 @@ fn engine(discipline: Discipline) -> Engine {
     Engine::new(Time::ZERO, policy(discipline, 1, classes), 1).expect("a valid policy")
 }
 
-/// What became of a request, and when.
+/// Outcome of a request and its time, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Served(u64),
@@ -56,7 +56,7 @@ impl Gateway {
         }
     }
 
-    /// When the request inside is done.
+    /// Returns the time at which the request in flight is done.
     fn done(&self) -> Option<u64> {
         self.inside.map(|(at, ..)| at)
     }
@@ -74,7 +74,7 @@ impl Gateway {
     }
 }
 
-/// The published stage: a queue that is taken out as a whole, a batch that is gone through in order.
+/// The published stage: takes the whole queue as a batch and handles the batch in order.
 #[derive(Default)]
 struct Stage {
     queue: VecDeque<(u64, u32)>,
@@ -107,8 +107,8 @@ impl Stage {
     }
 }
 
-/// Bursts and calms at random: the same requests are refused at the same instants and served in the same order as by
-/// the published stage, batches and all.
+/// Random bursts and quiet periods. The engine refuses the same requests at the same times and serves the
+/// others in the same order as the published stage, including its batches.
 #[test]
 fn does_what_the_published_stage_does() {
     for seed in 0..20 {
@@ -116,7 +116,7 @@ fn does_what_the_published_stage_does() {
         let (mut gateway, mut stage) = (Gateway::new(Discipline::seda()), Stage::default());
         let mut now = 0;
         for tag in 0..5000 {
-            // From 20 % to 400 % of what the thread can do, a hundred requests at a time.
+            // From 20 % to 400 % of the thread's capacity, a hundred requests at a time.
             now += numbers.below(2 * SERVICE * 5 / (1 + (tag / 100) % 20));
             while gateway.done().is_some_and(|at| at <= now) {
                 gateway.finishes();
@@ -136,7 +136,7 @@ fn does_what_the_published_stage_does() {
     }
 }
 
-/// What clients of one kind got over a run.
+/// Outcomes of the clients of one kind in a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Got {
     served: f64,
@@ -155,11 +155,12 @@ impl Got {
     }
 }
 
-/// Clients who send, wait, read, sleep for 20 ms and send again, for a minute after ten seconds.
+/// Runs clients that send, wait, read, sleep for 20 ms and send again. Measures a minute after the first ten
+/// seconds.
 fn closed_loop(discipline: Discipline, basic: u64, premium: u64) -> [Got; 2] {
     const SECONDS: u64 = 60;
     let mut gateway = Gateway::new(discipline);
-    // Clients by the instant at which they send, then by number.
+    // Clients ordered by the time at which they send, then by number.
     let mut sends: BTreeMap<(u64, u64), ()> = (0..basic + premium).map(|client| ((client % 20, client), ())).collect();
     let mut sent: BTreeMap<u64, u64> = BTreeMap::new();
     let mut got = [Got::default(); 2];
@@ -228,7 +229,7 @@ fn set_1_a_fifth_premium() {
     }
 }
 
-/// Sec. 7, second set: 25 premium clients, ever more basic ones.
+/// Sec. 7, second set: 25 premium clients and a growing number of basic clients.
 #[test]
 fn set_2_premium_constant() {
     let mut times = Vec::new();
@@ -246,7 +247,7 @@ fn set_2_premium_constant() {
     assert!(most / least < 1.15, "premium takes {times:?} ms");
 }
 
-/// The priority queue that the paper did not build: premium requests wait for one another alone.
+/// The priority queue that the paper did not build. Premium requests wait only for one another.
 #[test]
 fn priority_serves_premium_first() {
     let [basic, premium] = closed_loop(Discipline { precedence: Precedence::Priority, ..Discipline::seda() }, 160, 40);
@@ -255,7 +256,7 @@ fn priority_serves_premium_first() {
     assert!(premium.mean() < reenqueued.mean(), "{premium:?} beside {reenqueued:?}");
 }
 
-/// A request that is turned away, at its arrival or later, may come again as one of its class's fallback.
+/// A request that is refused, at its arrival or later, may come again as a request of its class's fallback.
 #[test]
 fn who_is_turned_away_is_shown_the_fallback() {
     let mut basic = class("basic", None, None, None);

@@ -1,4 +1,4 @@
-//! Shares of the window against an independent max-min oracle; no starvation.
+//! Shares of the window, compared with an independent max-min oracle, and absence of starvation.
 
 mod support;
 
@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use support::*;
 use weirgate_engine::*;
 
-/// Weighted max-min by repeated filling: give everyone their weight's part of what is left, satisfy
-/// those who want less, repeat. (The engine knows nothing of it.)
+/// Weighted max-min by repeated filling: gives every class its weight's part of the rest, satisfies those
+/// that want less, and repeats. It is independent of the engine.
 fn max_min(total: f64, weights: &[f64], demands: &[f64]) -> Vec<f64> {
     let mut given = vec![0.0; weights.len()];
     let mut open: Vec<usize> = (0..weights.len()).collect();
@@ -32,8 +32,8 @@ fn max_min(total: f64, weights: &[f64], demands: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Enough nodes for every slot to run at full speed: a slot serves 1/demand requests a second whatever
-/// the others do, so demands in slots are known exactly.
+/// Measures the slots of each class. There are enough nodes for every slot to run at full speed, so a slot
+/// serves 1/demand requests a second whatever the others do, and demands in slots are known exactly.
 fn measured(window: u32, weights: &[f64], demands: &[f64], seed: u64) -> Vec<f64> {
     let classes: Vec<Class> =
         weights.iter().enumerate().map(|(i, w)| class(&format!("c{i}"), Some(w * 100.0), None, Some(10))).collect();
@@ -51,9 +51,9 @@ fn measured(window: u32, weights: &[f64], demands: &[f64], seed: u64) -> Vec<f64
 }
 
 proptest! {
-    // The same draw in every run. Of random ones about one in ten finds a case that this rule does not keep: window 34
-    // and parts (1, 0.05), (4, 0.475), (7, 3.6), where the second class has 4.4 slots instead of the 5.4 that it asks
-    // for.
+    // The draw is the same in every run. About one in ten random draws finds a case that this rule does not
+    // meet: window 34 and parts (1, 0.05), (4, 0.475), (7, 3.6), where the second class has 4.4 slots and
+    // asks for 5.4.
     #![proptest_config(ProptestConfig { cases: 24, rng_seed: proptest::test_runner::RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     #[test]
@@ -64,7 +64,7 @@ proptest! {
     ) {
         let weights: Vec<f64> = parts.iter().map(|(w, _)| f64::from(*w)).collect();
         let sum: f64 = weights.iter().sum();
-        // Demands relative to the fair part, clearly below or clearly above it; someone is greedy.
+        // Demands relative to the fair part, clearly below or above it. One class asks for far more.
         let mut demands: Vec<f64> =
             parts.iter().zip(&weights).map(|((_, d), w)| d * f64::from(window) * w / sum).collect();
         demands[0] = 2.0 * f64::from(window);
@@ -84,7 +84,7 @@ fn a_part_smaller_than_a_slot_is_a_part_of_the_time() {
     assert!((got[1] - 0.02).abs() < 0.004, "{got:?}");
 }
 
-/// More classes than slots: each waits its turn, none for ever.
+/// More classes than slots: each waits its turn, and none waits for ever.
 #[test]
 fn nobody_starves() {
     let classes: Vec<Class> =
@@ -93,6 +93,6 @@ fn nobody_starves() {
     let mut bench = Bench::new(policy(partitioned(4), 4, classes), 1000.0, loads, 2);
     bench.run(60.0);
     let least = bench.tallies.iter().map(|t| t.served.len()).min().unwrap();
-    // 400/s over Σ(weights) = 300 classes of mean weight 4: weight 1 is due 20 in a minute.
+    // 400/s over 300 classes of mean weight 4: weight 1 is due 20 requests in a minute.
     assert!(least >= 18, "the least served class got {least}");
 }

@@ -1,4 +1,4 @@
-//! Threats that the engine answers: many keys (D4), aimed hashes (D5), costly queues (D6), clients that leave
+//! Threats that the engine handles: many keys (D4), aimed hashes (D5), costly queues (D6), clients that leave
 //! (D7), starvation (D9), retry storms (D10).
 
 mod support;
@@ -10,7 +10,7 @@ fn arrival(class: ClassId, flow: u64) -> Arrival {
     Arrival { class, flow, demand: None, target: None, tag: 0 }
 }
 
-/// A million keys are a bounded number of classes, and those past the bound share one.
+/// A million keys become a bounded number of classes. Keys beyond the bound share one class.
 #[test]
 fn d4_a_million_keys_are_a_bounded_number_of_classes() {
     let mut with_tenants = policy(partitioned(8), 2, vec![class("other", None, None, None)]);
@@ -22,7 +22,7 @@ fn d4_a_million_keys_are_a_bounded_number_of_classes() {
         assert!(class.0 < 2 + 1000, "key {key} made class {}", class.0);
     }
     assert_eq!(engine.snapshot(Time::ZERO).classes, 2 + 1000);
-    // Every live class gets a request that waits or is inside: nobody can make room any more.
+    // Every live class gets a request, waiting or in flight, so that none can make room any more.
     for key in 999_000..1_000_000u32 {
         let class = engine.class(Time::ZERO, TemplateId(0), &key.to_le_bytes());
         assert!(!matches!(engine.arrive(Time::ZERO, arrival(class, u64::from(key))), Verdict::Shed(_)));
@@ -32,7 +32,7 @@ fn d4_a_million_keys_are_a_bounded_number_of_classes() {
     assert_eq!(overflow, ClassId(1), "the overflow class stands behind the named ones");
 }
 
-/// Sources whose hashes collide in their low bits cost what others cost.
+/// Sources with hashes that collide in their low bits cost no more than others.
 #[test]
 fn d5_sources_that_collide_cost_what_others_do() {
     let seconds = |flow: fn(u64) -> u64| {
@@ -52,10 +52,11 @@ fn d5_sources_that_collide_cost_what_others_do() {
     assert!(aimed < 8.0 * spread, "aimed {aimed} s, spread {spread} s");
 }
 
-/// Cancelling everything in random order costs the same for each of 4,000 and of 400,000 waiting requests.
+/// Cancelling all requests in random order costs the same per request with 4,000 and with 400,000 waiting
+/// requests.
 #[test]
 fn d6_cancelling_costs_the_same_in_a_long_queue() {
-    // As many departures in all from a hundred short queues as from one long one, and as much memory.
+    // A hundred short queues have as many departures in total as one long queue, and as much memory.
     let seconds = |engines: u64, waiting: u64| {
         let mut random = Random(5);
         let mut prepared: Vec<(Engine, Vec<Ticket>)> = (0..engines)
@@ -84,11 +85,11 @@ fn d6_cancelling_costs_the_same_in_a_long_queue() {
         Some(cpu_seconds()? - start)
     };
     let (Some(short), Some(long)) = (seconds(100, 4_000), seconds(1, 400_000)) else { return };
-    // A search of the queue would make it a hundred times as long.
+    // A linear search of the queue would make it a hundred times as long.
     assert!(long < 10.0 * short, "{long} s for a long queue, {short} s for as many in short ones");
 }
 
-/// A hundred thousand clients leave at random moments, waiting or inside; every slot is there afterwards.
+/// A hundred thousand clients leave at random moments, waiting or in flight. Afterwards every slot is free.
 #[test]
 fn d7_a_hundred_thousand_departures_lose_no_slot() {
     let mut engine =
@@ -103,7 +104,7 @@ fn d7_a_hundred_thousand_departures_lose_no_slot() {
             continue;
         }
         let ticket = here.swap_remove(random.below(64) as usize);
-        // As a driver does that does not know whether the release is under way already.
+        // A driver that does not know whether the release is already in progress does the same.
         if !engine.cancel(Time::ZERO, ticket) {
             engine.observe(Time::ZERO, ticket, Outcome::Reset);
         }
@@ -114,7 +115,7 @@ fn d7_a_hundred_thousand_departures_lose_no_slot() {
     }
 }
 
-/// The class with the smallest share keeps its floor for minutes under ten times overload by the others.
+/// The class with the smallest share keeps its floor for minutes under tenfold overload by the others.
 #[test]
 fn d9_the_smallest_class_keeps_its_share_under_overload() {
     let classes = vec![
@@ -123,7 +124,7 @@ fn d9_the_smallest_class_keeps_its_share_under_overload() {
         class("small", Some(10.0), None, Some(10)),
     ];
     let load = |rate| Load { rate, demand: 0.010, exponential: true };
-    // 4 CPUs do 400/s: exactly what is promised.
+    // 4 CPUs serve 400/s, which is exactly the sum of the guarantees.
     let mut bench = Bench::new(policy(partitioned(20), 2, classes), 2.0, vec![load(3000.0), load(900.0), load(9.0)], 4);
     bench.run(5.0);
     bench.reset();
@@ -153,14 +154,15 @@ fn d10_retries_stay_within_their_budget() {
         retries += of_this;
         while engine.poll(now).is_some() {}
     }
-    // Ten seconds' worth to start with, and ten seconds of time.
+    // Ten seconds' worth at the start, and ten seconds of time.
     let budget = 0.2 * f64::from(attempts) + 10.0 * 10.0 + 10.0 * 10.0;
     assert!(f64::from(retries) <= budget + 1.0, "{retries} retries, {budget} allowed");
     assert!(f64::from(retries) > 0.8 * budget, "the budget is usable: {retries} of {budget}");
 }
 
-/// CPU time of this thread so far, in seconds: what others do on the machine does not count. `None` where the
-/// kernel does not tell; its figure may be a few milliseconds old, so measure tens of them.
+/// Returns the CPU time of this thread so far, in seconds, so that other load on the machine does not count.
+/// Returns `None` if the kernel does not provide it. The figure may be a few milliseconds old, so measure
+/// tens of milliseconds.
 fn cpu_seconds() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e9)

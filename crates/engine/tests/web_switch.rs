@@ -9,7 +9,7 @@ use weirgate_engine::*;
 
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The four classes of the paper: 5 ms static, 50 ms dynamic; top ones 95 % within 0.6 s and 1 s.
+/// The four classes of the paper: 5 ms static, 50 ms dynamic. For the top classes, 95 % within 0.6 s and 1 s.
 fn classes() -> Vec<Class> {
     let p95 = |limit| Some((Statistic::Percentile(95.0), limit));
     let with =
@@ -60,7 +60,8 @@ fn only_normal_classes_are_refused_and_only_beyond_the_threshold() {
     let Admit::ServerLoad(figures) = &mut policy.discipline.admit else { panic!("a web switch") };
     (figures.threshold, figures.omega) = (2.0, 10.0);
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
-    // 12 CPUs: two dynamic requests and four static ones make a load of exactly 2, which does not exceed it.
+    // 12 CPUs: two dynamic requests and four static ones make a load of exactly 2, which does not exceed the
+    // threshold.
     let mut tickets = Vec::new();
     for class in [3, 3, 2, 2, 2, 2] {
         let Verdict::Release { ticket, .. } = arrive(&mut engine, Time::ZERO, class) else { panic!("it is idle") };
@@ -106,8 +107,8 @@ fn what_a_failed_node_holds_does_not_count_nor_do_its_cpus() {
     assert!(!refused(&mut engine), "what is left is idle");
 }
 
-/// Offered twice what there is, nearly all of it by normal users: top users keep their limits, which plain turns do
-/// not.
+/// The offered load is twice the capacity, nearly all of it from normal users. Top users keep their limits,
+/// which a plain round robin does not achieve.
 #[test]
 fn top_users_keep_their_limits_in_an_overload() {
     let loads = vec![load(100.0, 5.0), load(40.0, 50.0), load(400.0, 5.0), load(400.0, 50.0)];
@@ -145,7 +146,8 @@ fn parts_follow_the_demand_and_the_busy_share() {
     bench.run(25.0);
     let now = |bench: &Bench| Time::from_nanos((bench.now * 1e9) as u64);
     assert_eq!(sizes(&bench.engine, now(&bench)), [1, 1, 1, 3]);
-    // 100/s × 50 ms = 5 CPUs, 6.25 at 80 %: no more than three nodes are free, the others have one each.
+    // 100/s × 50 ms = 5 CPUs, 6.25 at 80 %. At most three nodes are available, because the other sets keep
+    // one each.
     bench.set_rate(1, 100.0);
     bench.run(45.0);
     assert_eq!(sizes(&bench.engine, now(&bench)), [1, 3, 1, 1]);
@@ -156,7 +158,7 @@ fn parts_follow_the_demand_and_the_busy_share() {
     assert_eq!(sizes(&bench.engine, now(&bench)), [1, 1, 1, 3]);
     let moves = bench.engine.snapshot(now(&bench)).partitions[0].moves;
     assert!((4..=8).contains(&moves), "{moves}: two there, two back, and the first look");
-    // A demand that stays moves nobody.
+    // A constant demand moves no node.
     bench.run(175.0);
     assert_eq!(bench.engine.snapshot(now(&bench)).partitions[0].moves, moves);
 }
@@ -172,7 +174,7 @@ fn a_request_inside_a_node_that_moves_finishes_there() {
     }
     let set_of = |engine: &Engine, node: NodeId| engine.snapshot(Time::from_millis(9_999)).nodes[node.0 as usize].set;
     assert!(inside.iter().all(|(_, node)| set_of(&engine, *node) == Some(ServiceSet::TopDynamic)));
-    // From now on only normal users ask.
+    // From now on only normal users send requests.
     for tenth in 0..200 {
         arrive(&mut engine, Time::from_millis(10_000 + tenth * 50), 3);
         run_to(&mut engine, Time::from_millis(10_000 + tenth * 50));
@@ -197,7 +199,7 @@ fn a_failed_node_leaves_at_once_and_one_that_returns_is_given_where_it_is_needed
         let nodes = engine.snapshot(now).nodes;
         nodes.iter().filter(|n| n.set == Some(set) && n.state == NodeState::Up).map(|n| n.node).collect::<Vec<_>>()
     };
-    // Top static is alone on its node; without it another set gives one.
+    // Top static has one node. Without it another set gives one.
     let [alone] = of(&engine, ServiceSet::TopStatic)[..] else { panic!("{before:?}") };
     engine.node(now, NodeEvent::Down(alone));
     assert_eq!(of(&engine, ServiceSet::TopStatic).len(), 1);
@@ -210,7 +212,7 @@ fn a_failed_node_leaves_at_once_and_one_that_returns_is_given_where_it_is_needed
         before.partitions[0].sets.iter().map(|set| set.nodes).collect::<Vec<_>>(),
         "the same demand asks for the same parts"
     );
-    // A static partition keeps its sets: the service is away with its nodes.
+    // A static partition keeps its sets. If all nodes of a set fail, its service is unavailable.
     let fixed = cluster("static_part", Dispatch::PartitionStatic { sizes: None }, LoadSource::Live);
     let mut engine = Engine::new(Time::ZERO, fixed, 1).expect("a valid policy");
     let [alone] = of(&engine, ServiceSet::TopStatic)[..] else { panic!("one node") };
@@ -227,7 +229,7 @@ fn a_static_division_follows_the_guarantees_or_its_sizes() {
         let engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
         self::sizes(&engine, Time::ZERO)
     };
-    // 0.5 and 2 CPUs are promised, 0.6 and 2.5 with room; the normal sets share the rest one to four.
+    // 0.5 and 2 CPUs are guaranteed, 0.6 and 2.5 with headroom. The normal sets share the rest one to four.
     assert_eq!(sizes_of(None, &|_| ()), [1, 2, 1, 2]);
     assert_eq!(sizes_of(Some([2.0, 1.0, 2.0, 1.0]), &|_| ()), [2, 1, 2, 1]);
     let twice = |policy: &mut Policy| policy.classes[1].guarantee.throughput = Some(100.0);
@@ -250,7 +252,7 @@ fn a_reload_keeps_the_parts_where_the_sets_are_the_same() {
     bench.engine.reconfigure(now, policy.clone()).expect("a valid policy");
     let after = (sets(&bench.engine), sizes(&bench.engine, now), bench.engine.snapshot(now).partitions[0].moves);
     assert_eq!(after, before);
-    // One node more takes no other's place; without a set its nodes are divided among the others.
+    // An additional node replaces no other. Without a set, its nodes are divided among the others.
     let mut larger = policy.clone();
     larger.nodes.insert(0, Node { capacity: Some(2.0), ..node("new", 0) });
     bench.engine.reconfigure(now, larger).expect("a valid policy");

@@ -1,5 +1,5 @@
-//! Weirgate's own discipline on small clusters in virtual time. The published experiments in full are the
-//! simulator's; here every rule is seen alone.
+//! Weirgate's own discipline on small clusters in virtual time. The simulator runs the full published
+//! experiments. Here each rule is tested alone.
 
 mod support;
 
@@ -28,8 +28,8 @@ fn rates(bench: &Bench, seconds: f64) -> Vec<f64> {
     bench.tallies.iter().map(|t| t.served.len() as f64 / seconds).collect()
 }
 
-/// Table 3 of the paper at a fifth of its size: 2 nodes × 2 CPUs do 370/s at 10.8 ms. The overloaded class
-/// gets what the others leave, they compute as if alone, whatever the declared service time.
+/// Table 3 of the paper at a fifth of its size: 2 nodes × 2 CPUs serve 370/s at 10.8 ms. The overloaded class
+/// gets the rest of the capacity, and the others compute as if alone, whatever the declared service time.
 #[test]
 fn the_window_finds_the_knee_from_either_side() {
     for factor in [0.25, 0.5, 1.0, 2.0, 4.0] {
@@ -53,7 +53,7 @@ fn the_window_finds_the_knee_from_either_side() {
         assert!(utilisation > 0.95, "×{factor}: {utilisation}");
         for (name, tally) in [("A", &a), ("C", &c)] {
             let mean = mean(&tally.served);
-            // What a guarantee needs is reckoned by the declared time: twice that is let in.
+            // The need of a guarantee is computed from the declared time, so twice the need is admitted.
             let bound = if factor > 1.0 { 0.055 } else { 0.040 };
             assert!(mean < bound, "×{factor}: {name} takes {mean} s");
         }
@@ -61,7 +61,7 @@ fn the_window_finds_the_knee_from_either_side() {
     }
 }
 
-/// A calm, however long, does not open the window for the surge that follows.
+/// A quiet period of any length does not open the window for the surge that follows.
 #[test]
 fn a_calm_does_not_open_the_window() {
     let classes = vec![class("A", Some(225.0), p95(400), Some(8)), class("B", Some(225.0), p95(400), Some(8))];
@@ -73,8 +73,8 @@ fn a_calm_does_not_open_the_window() {
     bench.set_rate(0, 1000.0);
     bench.reset();
     bench.run(61.0);
-    // A's burst of a second is owed, and nothing was seen to wait for another yet: it enters at once. B keeps its
-    // limit.
+    // A's burst of a second is owed, and no contention has been seen so far, so it is released at once. B
+    // keeps its limit.
     let b = &bench.tallies[1];
     assert_eq!(b.shed, 0);
     assert!(percentile(&b.served, 0.95) < 0.200, "also in the first second: {}", percentile(&b.served, 0.95));
@@ -85,10 +85,10 @@ fn a_calm_does_not_open_the_window() {
     assert!(percentile(&b.served, 0.95) < 0.100, "from then on: {}", percentile(&b.served, 0.95));
 }
 
-/// Guaranteed rates come first: a class that is owed little and asks for everything gets what is left.
+/// Guaranteed rates come first. A class with a small guarantee that asks for everything gets the rest.
 #[test]
 fn rates_come_before_surplus_and_surplus_goes_by_weight() {
-    // 4 CPUs do 400/s at 10 ms; 200/s are promised; the surplus of 200/s goes 3 to 1.
+    // 4 CPUs serve 400/s at 10 ms. 200/s are guaranteed, and the surplus of 200/s is divided 3 to 1.
     let classes = vec![class("A", Some(150.0), avg(500), Some(10)), class("B", Some(50.0), avg(500), Some(10))];
     let loads = vec![load(900.0, 0.010), load(900.0, 0.010)];
     let mut bench = Bench::new(policy(Discipline::weirgate(), 2, classes), 2.0, loads, 3);
@@ -99,10 +99,10 @@ fn rates_come_before_surplus_and_surplus_goes_by_weight() {
     assert!((served[0] / 300.0 - 1.0).abs() < 0.05 && (served[1] / 100.0 - 1.0).abs() < 0.08, "{served:?}");
 }
 
-/// Where the guarantees do not fit, the order of the claims decides who gives way.
+/// If the guarantees exceed the capacity, the order of the claims decides which class gives way.
 #[test]
 fn infeasible_guarantees_give_way_by_the_rule() {
-    // 4 CPUs do 400/s at 10 ms; 300 + 300 are promised and asked for.
+    // 4 CPUs serve 400/s at 10 ms. 300 + 300 are guaranteed and asked for.
     let served = |infeasible: Infeasible, utility: f64, cheap: u64| {
         let mut discipline = Discipline::weirgate();
         if let Precedence::Tokens(tokens) = &mut discipline.precedence {
@@ -123,20 +123,21 @@ fn infeasible_guarantees_give_way_by_the_rule() {
     assert!((alike[0] / alike[1] - 1.0).abs() < 0.06 && alike[0] + alike[1] > 385.0, "{alike:?}");
     let strict = served(Infeasible::Strict, 2.0, 10);
     assert!(strict[1] > 295.0 && (80.0..110.0).contains(&strict[0]), "{strict:?}");
-    // B is worth 1.5 times as much a request, but costs 2.5 times as much: A's floor comes first.
+    // A request of B is worth 1.5 times as much, but costs 2.5 times as much. A's floor comes first.
     let utility = served(Infeasible::Utility, 1.5, 4);
     assert!(utility[0] > 295.0, "{utility:?}");
     let strict = served(Infeasible::Strict, 1.5, 4);
     assert!(strict[1] > 295.0 && strict[0] > 200.0, "{strict:?}");
 }
 
-/// Machines of very different speed, of which the policy says nothing, are all used and do not spoil percentiles.
+/// Machines of very different speed, which the policy does not declare, are all used and do not spoil
+/// percentiles.
 #[test]
 fn dispatch_learns_how_fast_machines_are() {
     let classes = vec![class("A", Some(300.0), p95(200), Some(10)), class("B", None, None, None)];
     let mut bench =
         Bench::new(policy(Discipline::weirgate(), 4, classes), 2.0, vec![load(250.0, 0.010), load(600.0, 0.010)], 5);
-    // Two of the four do a fifth of the work: 480/s in all.
+    // Two of the four work at a fifth of the speed: 480/s in all.
     bench.slow_down(&[0, 1], 0.2);
     bench.run(20.0);
     bench.reset();
@@ -147,8 +148,8 @@ fn dispatch_learns_how_fast_machines_are() {
     assert!(percentile(&bench.tallies[0].served, 0.95) < 0.150, "{}", percentile(&bench.tallies[0].served, 0.95));
 }
 
-/// What a guarantee needs by Little's law is let in although the window is full: A's burst, which is all in flight,
-/// does not keep B out.
+/// Requests that a guarantee needs by Little's law are released although the window is full. A's burst, which
+/// is all in flight, does not keep B out.
 #[test]
 fn what_a_guarantee_needs_enters_a_full_window() {
     let classes = vec![class("A", Some(100.0), p95(900), Some(100)), class("B", Some(50.0), p95(900), Some(100))];
@@ -160,13 +161,14 @@ fn what_a_guarantee_needs_enters_a_full_window() {
     // Both have full buckets. A needs ten slots, and takes all twenty of the window.
     let a = (0..40).filter(|tag| arrive(0, *tag)).count();
     assert_eq!(a, 20);
-    // B needs five, and gets no more than them.
+    // B needs five slots and gets exactly those.
     let b = (40..60).filter(|tag| arrive(1, *tag)).count();
     assert_eq!(b, 5);
 }
 
-/// What cannot be served in time is told at arrival, not after a wait. What is owed is not told so, but for one in a
-/// thousand: the judge allows as much, and a burst of a full bucket at the very start takes it.
+/// A request that cannot be served in time is refused at arrival and not after a wait. At most one in a
+/// thousand owed requests is refused. The judge allows as much, and a burst of a full bucket at the very
+/// start uses it.
 #[test]
 fn sheds_are_told_at_arrival() {
     let classes = vec![class("A", Some(300.0), p95(400), Some(10)), class("B", Some(50.0), p95(400), Some(10))];
@@ -186,7 +188,7 @@ fn groups_have_their_own_windows() {
     let mut policy = policy(Discipline::weirgate(), 2, vec![class("A", Some(100.0), avg(500), Some(10))]);
     policy.pools.push(Pool { name: "api".into(), ..policy.pools[0].clone() });
     policy.classes.push(Class { pool: 1, ..class("B", Some(100.0), avg(500), Some(10)) });
-    // Machine n1 serves both pools, m2 the second one alone.
+    // Machine n1 serves both pools. Machine m2 serves only the second one.
     policy.nodes.push(Node { machine: "n1".into(), ..node("n1-api", 1) });
     policy.nodes.push(node("m2", 1));
     let mut engine = Engine::new(Time::ZERO, policy, 1).expect("a valid policy");
@@ -196,7 +198,7 @@ fn groups_have_their_own_windows() {
     };
     let named = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
     assert_eq!(groups(&engine), [(named(&["web"]), 0), (named(&["web", "api"]), 0), (named(&["api"]), 0)]);
-    // Nothing was seen to wait for another: what is owed goes as far as the reach.
+    // No contention has been seen, so owed requests are released up to the reach.
     let reaches: Vec<Option<u32>> =
         engine.snapshot(Time::ZERO).groups.iter().map(|group| group.surplus.and_then(|s| s.reach)).collect();
     assert_eq!(reaches, [Some(8); 3]);

@@ -1,14 +1,14 @@
-//! The steady state whose decisions are measured: every class has its part of `waiting` requests, the
-//! window is full, and each step one request ends, one is released and one arrives. With a page table requests take of
-//! three resources, and as many as end are released only in the mean.
+//! The steady state in which decisions are measured. Every class has its part of `waiting` requests, and the
+//! window is full. In each step one request ends, one is released and one arrives. With a page table requests
+//! use three resources, and releases equal completions only on average.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use weirgate_engine::*;
 
-/// What requests take, in turns: an eighth of a node's second of one resource and a quarter of that of the two others.
-/// Four nodes have room for 64 of them, as many as the window of the others.
+/// Costs of requests in turn: an eighth of a node's second of one resource and a quarter of that of the two
+/// others. Four nodes have room for 64 such requests, as many as the window of the others.
 const SHARES: [[f64; 3]; 3] = [[0.125, 0.03125, 0.03125], [0.03125, 0.125, 0.03125], [0.03125, 0.03125, 0.125]];
 
 /// An engine with `classes` classes and `waiting` waiting requests.
@@ -18,18 +18,18 @@ pub struct Steady {
     now: u64,
     classes: u32,
     next: u32,
-    /// What the next requests take; empty without a page table.
+    /// Costs of the next requests. Empty without a page table.
     demands: Vec<Demand>,
 }
 
 impl Steady {
-    /// Four nodes and guarantees of 64 slots in all. Quorum's own window would grow with nothing to stop it, so
-    /// it stands at 64.
+    /// Creates four nodes and guarantees of 64 slots in all. Quorum's own window would grow without bound, so
+    /// it is fixed at 64.
     pub fn new(discipline: Discipline, classes: u32, waiting: u32) -> Steady {
         Steady::with(discipline, classes, waiting, Vec::new())
     }
 
-    /// The same with a page table of three resources.
+    /// Creates the same with a page table of three resources.
     pub fn priced(discipline: Discipline, classes: u32, waiting: u32) -> Steady {
         Steady::with(discipline, classes, waiting, SHARES.map(|shares| Demand::of_shares(&shares)).to_vec())
     }
@@ -105,7 +105,7 @@ impl Steady {
         }
     }
 
-    /// One request ends, one is released, one arrives: three calls that decide.
+    /// Ends one request, releases one and lets one arrive: three calls that decide.
     pub fn step(&mut self) {
         self.now += 100_000;
         let now = Time::from_nanos(self.now);

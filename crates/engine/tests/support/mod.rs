@@ -26,7 +26,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Exponential with this mean.
+    /// Returns an exponential number with this mean.
     pub fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
@@ -36,7 +36,7 @@ pub fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A class in pool 0 with these guarantees.
+/// Returns a class in pool 0 with these guarantees.
 pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)>, service_ms: Option<u64>) -> Class {
     Class {
         name: name.into(),
@@ -57,7 +57,7 @@ pub fn class(name: &str, throughput: Option<f64>, limit: Option<(Statistic, u64)
     }
 }
 
-/// One pool of `nodes` nodes.
+/// Returns a policy with one pool of `nodes` nodes.
 pub fn policy(discipline: Discipline, nodes: usize, classes: Vec<Class>) -> Policy {
     Policy {
         discipline,
@@ -75,7 +75,7 @@ pub fn node(name: &str, pool: usize) -> Node {
     Node { name: name.into(), machine: name.into(), pool, weight: 1.0, capacity: None, max_outstanding: None }
 }
 
-/// A fixed window shared by weights, nothing dropped.
+/// Returns a discipline with a fixed window that is shared by weights. It sheds nothing.
 pub fn partitioned(window: u32) -> Discipline {
     Discipline {
         name: "custom".into(),
@@ -115,7 +115,7 @@ impl PsNode {
     }
 }
 
-/// What became of the requests of one class.
+/// Outcomes of the requests of one class.
 #[derive(Default, Clone, Debug)]
 pub struct Tally {
     pub offered: u64,
@@ -177,7 +177,7 @@ impl Bench {
         }
     }
 
-    /// These nodes work at `speed` from now on.
+    /// Makes these nodes work at `speed` from now on.
     pub fn slow_down(&mut self, nodes: &[usize], speed: f64) {
         for index in nodes {
             self.nodes[*index].advance(self.now);
@@ -185,7 +185,7 @@ impl Bench {
         }
     }
 
-    /// Forgets what was counted so far.
+    /// Resets the tallies.
     pub fn reset(&mut self) {
         self.tallies = vec![Tally::default(); self.classes.len()];
         for (_, since) in self.held.values_mut() {
@@ -280,14 +280,14 @@ impl Bench {
         }
     }
 
-    /// Slots held on average over `seconds` since the last reset, running ones included.
+    /// Returns the mean number of slots held over `seconds` since the last reset, including those still held.
     pub fn mean_slots(&self, class: usize, seconds: f64) -> f64 {
         let running: f64 = self.held.values().filter(|(c, _)| *c == class).map(|(_, since)| self.now - since).sum();
         (self.tallies[class].slots + running) / seconds
     }
 }
 
-/// The p-th percentile (0 to 1) of what was measured.
+/// Returns the p-th percentile (0 to 1) of `values`.
 pub fn percentile(values: &[f64], p: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

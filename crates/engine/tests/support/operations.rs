@@ -1,23 +1,23 @@
-//! A model of what any driver may observe of the engine, and random operations against it.
+//! A model of everything that a driver may observe of the engine, and random operations against it.
 //!
-//! The model keeps which requests wait and which are inside, and nothing of how the engine decides.
-//! After every operation it checks conservation; after every drain, that no slot idles while a request
-//! that could use it waits.
+//! The model knows which requests wait and which are in flight, and nothing about the engine's decisions. After every
+//! operation it checks conservation. After every drain it checks that no slot is idle while a request that could use
+//! it waits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weirgate_engine::*;
 
-/// The longest wait of every class, in nanoseconds.
+/// Maximum wait of every class, in nanoseconds.
 const MAX_WAIT: u64 = 2_000_000_000;
 
-/// Variants of the policy.
+/// Number of variants of the policy.
 pub const VARIANTS: u64 = 4320;
 
-/// Where the numbers come from: a seed in tests, bytes in the fuzzer.
+/// Source of the numbers: a seed in tests, bytes in the fuzzer.
 pub trait Source {
-    /// A number below `n`, or `None` at the end.
+    /// Returns a number below `n`, or `None` at the end.
     fn below(&mut self, n: u64) -> Option<u64>;
 }
 
@@ -34,16 +34,16 @@ enum State {
     Inside(NodeId),
 }
 
-/// The engine and what a driver knows of it.
+/// The engine and a driver's knowledge of it.
 pub struct Model {
     engine: Engine,
     now: u64,
     next_tag: u64,
     requests: BTreeMap<Ticket, Request>,
-    /// Tickets whose requests ended.
+    /// Tickets of requests that have ended.
     stale: Vec<Ticket>,
     counted: Counted,
-    /// What happened, in order.
+    /// Events in order.
     pub trace: Vec<String>,
 }
 
@@ -53,7 +53,8 @@ struct Counted {
     ended: u64,
 }
 
-/// A policy that uses every seam; `variant` picks the methods and which classes and nodes exist.
+/// Returns a policy that uses every extension point. `variant` selects the methods and the classes and nodes that
+/// exist.
 pub fn policy(variant: u64) -> Policy {
     let class = |name: &str, pool, throughput, limit: Option<u64>, waiting| Class {
         name: name.into(),
@@ -82,9 +83,9 @@ pub fn policy(variant: u64) -> Policy {
         digit
     };
     let switches = variant / 2160 == 1;
-    // Seven has no factor in common with the digits, so this meets all of them.
+    // Seven has no factor in common with the bases of the digits, so all combinations occur.
     let reserves = variant % 7 < 2;
-    // Nor has eleven.
+    // The same holds for eleven.
     let (priced, shared) = (variant % 11 < 4, variant % 11 < 2);
     let admit = match digit(5) {
         0 if switches => Admit::ServerLoad(ServerLoad { threshold: 2.0, omega: 1.5, source: LoadSource::Live }),
@@ -204,7 +205,7 @@ impl Model {
         Time::from_nanos(self.now)
     }
 
-    /// One random operation; `None` when the source has run dry.
+    /// Executes one random operation. Returns `None` when the source has run dry.
     pub fn step(&mut self, source: &mut impl Source) -> Option<()> {
         match source.below(20)? {
             0..=6 => self.arrive(source)?,
@@ -221,7 +222,7 @@ impl Model {
             }
         }
         self.check();
-        // A driver polls after every call; now and then this one is late.
+        // A driver polls after every call. This one is sometimes late.
         if source.below(10)? > 0 {
             self.drain();
         }
@@ -272,7 +273,7 @@ impl Model {
         Some(())
     }
 
-    /// A release needs a free slot, or its class needs it for its guarantee, and a usable node with room.
+    /// Checks that a release had a usable node with room, and a free slot or a class that needs it for its guarantee.
     fn may_enter(&self, before: &Snapshot, ticket: Ticket, class: ClassId, node: NodeId) {
         let owed = self.engine.is_surplus(ticket) == Some(false);
         let needed = || owed && self.classes().iter().any(|state| state.class == class && needed_the_last(state));
@@ -353,7 +354,7 @@ impl Model {
         Some(())
     }
 
-    /// Tickets that ended are ignored, whatever is said about them.
+    /// Checks that tickets of ended requests are ignored, whatever is reported about them.
     fn stale(&mut self, source: &mut impl Source) -> Option<()> {
         if self.stale.is_empty() {
             return Some(());
@@ -391,7 +392,7 @@ impl Model {
         Some(())
     }
 
-    /// Does everything that the engine wants done.
+    /// Executes all actions that the engine returns.
     pub fn drain(&mut self) {
         loop {
             let (before, classes) = (self.engine.snapshot(self.time()), self.classes());
@@ -433,7 +434,7 @@ impl Model {
         self.engine.classes(self.time(), ClassId(0), usize::MAX)
     }
 
-    /// Nothing is lost or doubled; every count agrees with the model's.
+    /// Checks that nothing is lost or doubled, and that every count agrees with the model's.
     fn check(&self) {
         let snapshot = self.engine.snapshot(self.time());
         let waiting = self.requests.values().filter(|r| r.state == State::Waiting).count();
@@ -457,7 +458,7 @@ impl Model {
         assert!((share - 1.0).abs() < 1e-9 || share == 0.0, "shares sum to {share}");
     }
 
-    /// Every usable node is in one set, and no set of a partition that moves is without one.
+    /// Checks that every usable node is in one set, and that no set of a dynamic partition is empty.
     fn check_partitions(&self, snapshot: &Snapshot) {
         for partition in &snapshot.partitions {
             let pool = self.engine.policy().pools.iter().find(|pool| pool.name == partition.pool);
@@ -479,8 +480,8 @@ impl Model {
         self.engine.policy().nodes[node.0 as usize].weight
     }
 
-    /// After a drain a request waits only for want of a slot or of a node. What is not owed may wait as long as it
-    /// would keep slots from classes that need them.
+    /// Checks that after a drain a request waits only for a slot or a node. A request that is not owed may wait as
+    /// long as it would keep slots from classes that need them.
     fn check_work_conserving(&self) {
         let snapshot = self.engine.snapshot(self.time());
         let policy = self.engine.policy();
@@ -491,7 +492,7 @@ impl Model {
             let room = policy.nodes.iter().zip(&snapshot.nodes).any(|(spec, node)| {
                 let serves = spec.pool == pool && node.set.is_none_or(|its| its == set);
                 let within = |group: &GroupSnapshot| is_kept_without_need(group, class);
-                // Where resources are shared the nodes may lack one; but they are not all idle then.
+                // Where resources are shared, nodes may lack one, but then they are not all idle.
                 let idle = snapshot.resources.is_empty() || all_are_idle(policy, &snapshot, pool);
                 serves && node.room && idle && windows(&snapshot, node.node.0).all(within)
             });
@@ -506,14 +507,15 @@ impl Model {
     }
 }
 
-/// The windows of a node's group: one, or one for each resource.
+/// Returns the windows of a node's group: one, or one for each resource.
 fn windows(snapshot: &Snapshot, node: u32) -> impl Iterator<Item = &GroupSnapshot> {
     let lines = snapshot.groups.iter().filter(|group| group.resource.as_deref() != Some("disk")).count();
     snapshot.groups.iter().skip(snapshot.nodes[node as usize].group as usize).step_by(lines.max(1))
 }
 
-/// Had a window room for a request, owed or surplus, before so many were released? What is owed may be inside up to its
-/// reach, and is bounded by itself: surplus that stays long cannot keep it out. What hangs is not counted.
+/// Returns whether a window had room for a request, owed or surplus, before `released` releases. Owed requests in
+/// flight have a bound of their own, the window or the reach, so that long surplus cannot keep them out. Requests
+/// that hang do not count.
 fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
     let (Some(window), Some(surplus)) = (group.window, group.surplus) else {
         return group.window.is_none_or(|window| group.outstanding < window + released);
@@ -523,19 +525,19 @@ fn has_room(group: &GroupSnapshot, owed: bool, released: u32) -> bool {
     counted < window + released || (owed && of_owed < window.max(surplus.reach.unwrap_or(0)) + released)
 }
 
-/// Did a class need its last request in flight for its guarantee, by Little's law, or was it within its allowance?
-/// Where its service time is unknown the model cannot tell.
+/// Returns whether a class needed its last request in flight for its guarantee, by Little's law, or was within its
+/// allowance. Returns true if its service time is unknown, because the model cannot tell.
 fn needed_the_last(class: &ClassSnapshot) -> bool {
-    // A class without a guarantee has a claim a second, and has earned it or not: the model does not know.
+    // A class without a guarantee has a claim every second, earned or not, which the model does not know.
     let Some(throughput) = class.guarantee.throughput else { return true };
     let need = class.service_time.map_or(f64::INFINITY, |time| throughput * time.as_secs_f64());
-    // The engine counts in billionths of a slot, one at least.
+    // The engine counts in billionths of a slot, and the smallest need is one of them.
     f64::from(class.outstanding) - 1.0 < need.max(class.allowance.unwrap_or(0.0)).max(1e-9)
 }
 
-/// Is a waiting class kept out of a window for nothing? Surplus is not, while something is needed or blocked there. Nor
-/// is a claim beyond the class's allowance, once contention has been seen. Where the discipline counts no tokens, a class is
-/// owed its part of the window alone, and the model does not know it.
+/// Returns whether a waiting class is kept out of a window without reason. There is a reason for surplus while slots
+/// are needed or blocked there, and for a claim beyond the class's allowance once contention has been seen. If the
+/// discipline counts no tokens, a class is owed only its part of the window, which the model does not know.
 fn is_kept_without_need(group: &GroupSnapshot, class: &ClassSnapshot) -> bool {
     let Some(surplus) = group.surplus else { return has_room(group, true, 0) };
     let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
@@ -545,7 +547,7 @@ fn is_kept_without_need(group: &GroupSnapshot, class: &ClassSnapshot) -> bool {
     has_room(group, owed, 0) && (claims || surplus.needed + surplus.blocked < 1e-6)
 }
 
-/// Is nothing inside the machines of a pool's usable nodes?
+/// Returns whether the machines of a pool's usable nodes have no request in flight.
 fn all_are_idle(policy: &Policy, snapshot: &Snapshot, pool: usize) -> bool {
     let nodes = || policy.nodes.iter().zip(&snapshot.nodes);
     let usable = |machine: &str| {
@@ -554,7 +556,7 @@ fn all_are_idle(policy: &Policy, snapshot: &Snapshot, pool: usize) -> bool {
     nodes().filter(|(spec, _)| usable(&spec.machine)).all(|(_, node)| node.outstanding == 0)
 }
 
-/// Most requests inside a node.
+/// Returns the maximum number of requests in flight on a node.
 fn bound(policy: &Policy, node: usize) -> u32 {
     let spec = &policy.nodes[node];
     let slots = match policy.discipline.load_control {
@@ -564,7 +566,7 @@ fn bound(policy: &Policy, node: usize) -> u32 {
     slots.min(spec.max_outstanding.unwrap_or(u32::MAX))
 }
 
-/// Does load control bound what a machine gets?
+/// Returns whether load control bounds the requests per machine.
 fn adaptive(policy: &Policy) -> bool {
     matches!(policy.discipline.load_control, LoadControl::WindowAdaptive(_))
 }

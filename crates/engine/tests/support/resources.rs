@@ -1,4 +1,4 @@
-//! Sites whose requests are known by what they take.
+//! Sites with requests of known cost.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::time::Duration;
@@ -10,11 +10,11 @@ use weirgate_engine::*;
 pub struct Site {
     /// The classes' weights.
     pub weights: Vec<f64>,
-    /// How many resources there are.
+    /// Number of resources.
     pub resources: usize,
     /// The nodes' weights.
     pub nodes: Vec<f64>,
-    /// Longest wait.
+    /// Maximum wait.
     pub max_wait: Duration,
 }
 
@@ -74,12 +74,12 @@ pub fn arrival(class: u32, demand: Demand, tag: u64) -> Arrival {
     Arrival { class: ClassId(class), flow: tag, demand: Some(demand), target: None, tag }
 }
 
-/// What a driver knows of an engine: who waits, who is inside, and what they take.
+/// A driver's knowledge of an engine: the requests that wait or are in flight, and their costs.
 #[derive(Clone, Debug)]
 pub struct Books {
     pub engine: Engine,
     pub now: Time,
-    /// Per request its class and what it takes.
+    /// Class and cost of each request.
     pub requests: Vec<(u32, Demand)>,
     pub waiting: Vec<(u64, Ticket)>,
     pub inside: Vec<(u64, Ticket, NodeId)>,
@@ -93,7 +93,7 @@ impl Books {
         Books { engine, now, requests: none, waiting: Vec::new(), inside: Vec::new(), released: Vec::new() }
     }
 
-    /// A request arrives; false if it is refused.
+    /// Lets a request arrive. Returns false if it is refused.
     pub fn arrive(&mut self, class: u32, demand: Demand) -> bool {
         let tag = self.requests.len() as u64;
         self.requests.push((class, demand));
@@ -105,12 +105,12 @@ impl Books {
         true
     }
 
-    /// Does all that is to be done.
+    /// Executes all due actions.
     pub fn drain(&mut self) {
         while self.step() {}
     }
 
-    /// Does the next thing; false if there is none.
+    /// Executes the next action. Returns false if there is none.
     pub fn step(&mut self) -> bool {
         match self.engine.poll(self.now) {
             None => return false,
@@ -124,7 +124,7 @@ impl Books {
         true
     }
 
-    /// The `at`-th request inside ends so. A retry goes on elsewhere.
+    /// Ends the `at`-th request in flight with `outcome`. A retry continues on another node.
     pub fn end(&mut self, at: usize, outcome: Outcome) {
         let (tag, ticket, _) = self.inside.remove(at);
         if let Some(node) = self.engine.observe(self.now, ticket, outcome) {
@@ -132,19 +132,20 @@ impl Books {
         }
     }
 
-    /// The `at`-th request that waits leaves.
+    /// Lets the `at`-th waiting request leave.
     pub fn leave(&mut self, at: usize) {
         let (_, ticket) = self.waiting.remove(at);
         assert!(self.engine.cancel(self.now, ticket));
     }
 
-    /// What the requests inside a node take of a resource, in billionths.
+    /// Returns the amount of a resource taken by the requests in flight on a node, in billionths.
     pub fn taken(&self, node: u32, resource: usize) -> u64 {
         let inside = self.inside.iter().filter(|(_, _, at)| at.0 == node);
         inside.map(|(tag, ..)| u64::from(self.requests[*tag as usize].1.0[resource])).sum()
     }
 
-    /// Nothing is overdrawn, nothing is lost: what is left is what was there less what the requests inside take.
+    /// Checks that nothing is overdrawn or lost: the remaining amounts are the full ones minus the costs of
+    /// the requests in flight.
     pub fn check(&self, weights: &[f64]) {
         let snapshot = self.engine.snapshot(self.now);
         for (node, weight) in weights.iter().enumerate() {
