@@ -1,36 +1,38 @@
-//! What happens next: the earliest of a fixed set of sources, and the errands of single requests.
+//! The event agenda: the earliest of a fixed set of sources, and a heap of events for single requests.
 //!
-//! Most of what a simulation waits for comes from few places, each of which knows its own next instant:
-//! a stream of arrivals, a server, the engine's timer. So the agenda is a tournament over the sources
-//! (Knuth, *The Art of Computer Programming* 3, Sec. 5.4.1) rather than one heap of all events: a new
-//! instant of a source costs a few comparisons, nothing is ever stale, and nothing is allocated. What
-//! concerns a single request (a client's patience, a thinking user) waits in a heap, itself one source.
+//! Nearly all events of a simulation come from few sources, and each source knows its own next instant: a
+//! stream of arrivals, a server, the engine's timer. The agenda is therefore a tournament tree over the
+//! sources (Knuth, *The Art of Computer Programming* 3, Sec. 5.4.1), not one heap of all events. A new
+//! instant of a source costs a few comparisons, no entry is ever stale, and nothing is allocated. Events of
+//! a single request or user (patience that ends, thinking that ends) wait in a heap, which is itself one
+//! source.
 //!
-//! At equal instants the source of the lower number comes first, errands in the order in which they
-//! were given: the order of everything is the same in every run.
+//! At equal instants the source with the lower number comes first, and errands come in the order in which
+//! they were added. The order of events is therefore the same in every run.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-/// No instant.
+/// The value of a source that waits for no instant.
 const NEVER: u64 = u64::MAX;
 
 /// The next instant of every source.
 #[derive(Debug)]
 pub(crate) struct Agenda {
-    /// A binary tree in an array: from `leaves` on the sources, above them the earlier of two. Each is one
-    /// number, see [`entry`].
+    /// A binary tree in an array. The sources start at `leaves`, and each inner node holds the earlier of
+    /// its two children. Each entry is one number, see [`entry`].
     tree: Vec<u128>,
     leaves: usize,
 }
 
-/// The instant in the upper half and the source in the lower: what comes first is the smaller number.
+/// Packs the instant into the upper half and the source into the lower, so that the earlier entry is the
+/// smaller.
 fn entry(at: u64, source: usize) -> u128 {
     u128::from(at) << 64 | source as u128
 }
 
 impl Agenda {
-    /// So many sources, none of which waits for anything.
+    /// Creates an agenda of `sources` sources, none of which waits for an instant.
     pub(crate) fn new(sources: usize) -> Agenda {
         let leaves = sources.next_power_of_two();
         let mut tree: Vec<u128> = (0..2 * leaves).map(|i| entry(NEVER, i.saturating_sub(leaves))).collect();
@@ -40,7 +42,7 @@ impl Agenda {
         Agenda { tree, leaves }
     }
 
-    /// From now on `source` waits for `at`.
+    /// Sets the next instant of `source`.
     pub(crate) fn set(&mut self, source: usize, at: Option<u64>) {
         let mut first = entry(at.unwrap_or(NEVER), source);
         let mut i = self.leaves + source;
@@ -54,7 +56,7 @@ impl Agenda {
         }
     }
 
-    /// The earliest instant and its source.
+    /// Returns the earliest instant and its source.
     pub(crate) fn first(&self) -> Option<(u64, usize)> {
         let (at, source) = ((self.tree[1] >> 64) as u64, self.tree[1] as usize);
         (at != NEVER).then_some((at, source))
@@ -96,23 +98,23 @@ impl<T> Ord for Errand<T> {
 }
 
 impl<T> Errands<T> {
-    /// None.
+    /// Creates an empty heap.
     pub(crate) fn new() -> Errands<T> {
         Errands { heap: BinaryHeap::new(), given: 0 }
     }
 
-    /// One more.
+    /// Adds an errand that is due at `at`.
     pub(crate) fn push(&mut self, at: u64, what: T) {
         self.heap.push(Reverse(Errand { at, number: self.given, what }));
         self.given += 1;
     }
 
-    /// When the first is due.
+    /// Returns the instant at which the first errand is due.
     pub(crate) fn next(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(errand)| errand.at)
     }
 
-    /// Takes the first if it is due at `now`.
+    /// Removes and returns the first errand if it is due at `now`.
     pub(crate) fn pop(&mut self, now: u64) -> Option<T> {
         self.next().filter(|at| *at <= now)?;
         self.heap.pop().map(|Reverse(errand)| errand.what)
@@ -146,7 +148,7 @@ mod tests {
     }
 
     proptest! {
-        /// The first is always the least of (instant, number), whatever was set in whatever order.
+        /// The first entry is always the smallest (instant, number), whatever the order of the calls.
         #[test]
         fn the_first_is_the_earliest(
             sources in 1usize..40,

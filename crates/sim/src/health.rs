@@ -1,9 +1,10 @@
 //! Active health checks of the nodes, as the gateway makes them.
 //!
-//! Each check is a request without any demand on a connection of its own. It takes its turn in the server
-//! like every other: it waits in a full server's queue, is not answered by a stalled one, refused by a
-//! crashed one, and answered 500 by one that fails its requests. Checks are spread over the interval and
-//! each interval varies by a tenth, as in the gateway's `health.rs`; the rule for changing sides is the same code.
+//! Each check is a request with no demand on a connection of its own. It is treated like every other
+//! request: it waits in the queue of a full server, gets no answer from a stalled server, is refused by a
+//! crashed one, and is answered 500 by one that fails its requests. Checks are spread over the interval,
+//! and each interval varies by a tenth, as in the gateway's `health.rs`. The rule for changing between up
+//! and down is the same code.
 
 use weirgate_config::{HealthCheck, HealthVerdict};
 use weirgate_emulator::random::Random;
@@ -14,21 +15,21 @@ pub(crate) struct Watch {
     check: HealthCheck,
     random: Random,
     verdict: HealthVerdict,
-    /// Counts checks; tells a late answer from one that is waited for.
+    /// Number of the current check. It tells a late answer from the expected one.
     pub(crate) round: u32,
-    /// A check is under way.
+    /// Whether a check is under way.
     pub(crate) is_waiting: bool,
-    /// The server it is in.
+    /// The server that holds the check.
     pub(crate) server: Option<u32>,
 }
 
 impl Watch {
-    /// Nothing was checked yet.
+    /// Creates the state before the first check.
     pub(crate) fn new(check: HealthCheck, random: Random) -> Watch {
         Watch { check, random, verdict: HealthVerdict::default(), round: 0, is_waiting: false, server: None }
     }
 
-    /// How long until the next check, in nanoseconds.
+    /// Returns the time until the next check, in nanoseconds.
     pub(crate) fn pause(&mut self) -> u64 {
         let share = self.random.unit();
         let factor = if self.round == 0 { share } else { 0.9 + 0.2 * share };
@@ -36,19 +37,20 @@ impl Watch {
         ((self.check.interval.as_nanos() as f64 * factor) as u64).max(1_000_000)
     }
 
-    /// How long a check may take, in nanoseconds.
+    /// Returns the time limit of a check, in nanoseconds.
     pub(crate) fn patience(&self) -> u64 {
         u64::try_from(self.check.timeout.as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// A check begins.
+    /// Starts a check.
     pub(crate) fn begin(&mut self) {
         self.round = self.round.wrapping_add(1);
         self.is_waiting = true;
         self.server = None;
     }
 
-    /// Its end. `Some` if the node has changed sides: is it up? `is_lost` says that nobody hears of it.
+    /// Ends a check. Returns `Some(is_up)` if the node has changed between up and down. `is_lost` means
+    /// that the result does not reach the gateway.
     pub(crate) fn end(&mut self, healthy: bool, is_lost: bool) -> Option<bool> {
         self.is_waiting = false;
         self.server = None;

@@ -1,19 +1,19 @@
-//! What takes too long: the gateway's time limits on an exchange with a node.
+//! Time limits of the gateway on an exchange with a node.
 //!
-//! All requests of a class have the same limits and time only moves on, so the deadlines of one length
-//! come in order: one first-in-first-out queue per length, no heap. Requests that are answered stay in
-//! their queue, told by their stamps, until they stand at its head: a queue is about as long as there are
-//! requests inside, though a limit may be ten minutes.
+//! All requests of a class have the same limits and time only moves forward, so the deadlines of one length
+//! come in order. One first-in-first-out queue per length is enough, and no heap is needed. Entries of
+//! answered requests stay in their queue, recognised by their stamps, until they reach its head. A queue is
+//! therefore about as long as the number of requests in flight, even if a limit is ten minutes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Which limit.
+/// The kind of time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// From the sending of a request to the first byte of the reply; once per attempt at a node.
+    /// From sending a request to the first byte of the reply, once per attempt at a node.
     FirstByte,
-    /// From release to the last byte; once per attempt of the client.
+    /// From release to the last byte, once per attempt of the client.
     Total,
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Limit {
 pub(crate) struct Deadline {
     pub(crate) at: u64,
     pub(crate) slot: u32,
-    /// The request's `attempt` or `life`, as the limit says.
+    /// The request's `attempt` or `life`, depending on the limit.
     pub(crate) stamp: u32,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Queue {
     pub(crate) limit: Limit,
     length: u64,
     deadlines: VecDeque<Deadline>,
-    /// Somebody will look at this queue at the first deadline or before.
+    /// Whether the agenda already has an entry for this queue at its first deadline or before.
     is_armed: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// The number of the queue for this limit and length.
+    /// Returns the number of the queue for this limit and length.
     pub(crate) fn number(&mut self, limit: Limit, length: Duration) -> usize {
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let found = self.all.iter().position(|queue| queue.limit == limit && queue.length == length);
@@ -55,9 +55,9 @@ impl Queues {
 }
 
 impl Queue {
-    /// One more deadline. Returns when the queue must be looked at, if nobody will in time.
+    /// Adds a deadline. Returns the instant at which the queue must be checked, if no check is planned yet.
     pub(crate) fn push(&mut self, now: u64, slot: u32, stamp: u32, over: impl Fn(&Deadline) -> bool) -> Option<u64> {
-        // Two for one that comes: it never takes long and the queue cannot stay long.
+        // Remove up to two entries for each one added. This takes bounded time and keeps the queue short.
         if self.deadlines.pop_front_if(|first| over(first)).is_some() {
             self.deadlines.pop_front_if(|first| over(first));
         }
@@ -66,14 +66,14 @@ impl Queue {
         (!std::mem::replace(&mut self.is_armed, true)).then_some(at)
     }
 
-    /// When the queue must be looked at next.
+    /// Returns the instant of the next check of the queue.
     pub(crate) fn arm(&mut self) -> Option<u64> {
         let first = self.deadlines.front().map(|deadline| deadline.at);
         self.is_armed = first.is_some();
         first
     }
 
-    /// Takes the next deadline that has come, without those of requests that are `over`.
+    /// Removes and returns the next deadline that has passed. Skips deadlines of requests that are `over`.
     pub(crate) fn pop(&mut self, now: u64, over: impl Fn(&Deadline) -> bool) -> Option<Deadline> {
         while let Some(first) = self.deadlines.front().copied() {
             let is_over = over(&first);

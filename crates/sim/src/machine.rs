@@ -1,13 +1,14 @@
-//! The machines: servers behind an address, and what is wrong with them.
+//! The machines: servers behind an address, and their faults.
 //!
-//! A server is the emulator's [`Computer`]: a disk with memory before it, processor sharing over k CPUs (by classes,
-//! where these have shares), a concurrency limit with a queue before it, an I/O stage beside the CPUs, thrashing. What
-//! it adds is here: several servers may hide behind one address and take turns; a server may be behind several
-//! addresses; a full queue answers 503; faults act on a whole machine, or on an address whose servers are shared.
+//! A server is the emulator's [`Computer`]: a disk with a memory cache, processor sharing over k CPUs (by
+//! class, if classes have shares), a concurrency limit with a queue, an I/O stage parallel to the CPUs, and
+//! thrashing. This module adds the rest. Several servers may stand behind one address and take turns. A
+//! server may stand behind several addresses. A full queue answers 503. Faults act on a whole machine, or
+//! on an address with shared servers.
 //!
-//! Departure: a connection that the gateway cuts is known to the server at once, not a network delay
-//! later, and the server then drops the request with what was done of it. (Apache and PHP notice only
-//! when they write; a server that looks at its connections is the kinder case for every discipline.)
+//! Departure: a server knows at once of a connection that the gateway cuts, not a network delay later, and
+//! it drops the request together with the work done for it. (Apache and PHP notice only when they write. A
+//! server that watches its connections is the easier case for every discipline.)
 
 use std::collections::BTreeMap;
 
@@ -17,32 +18,32 @@ use weirgate_emulator::{Disk, Thrashing};
 use weirgate_experiment::random::{Purpose, generator};
 use weirgate_experiment::{Condition, Experiment, Machine, Occupied};
 
-/// A machine and what is wrong with it now.
+/// A machine and its present condition.
 #[derive(Debug)]
 struct Host {
-    /// Its servers.
+    /// The machine's servers.
     servers: Vec<u32>,
-    /// Other addresses may have them too.
+    /// Whether other addresses may have the same servers.
     shares: bool,
-    /// Which of them is next.
+    /// Index of the server that receives the next request.
     turn: usize,
-    /// Most requests in a server, its queue included.
+    /// Maximum number of requests in a server, its queue included.
     most: usize,
     nominal: f64,
     condition: Condition,
     random: Random,
 }
 
-/// What becomes of a request that reaches a machine.
+/// The outcome of a request's arrival at a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reception {
-    /// Nobody is there.
+    /// The machine has crashed, and the connection is refused.
     Refused,
-    /// 500, after a millisecond.
+    /// Status 500, after a millisecond.
     Failed,
-    /// 503: the server's queue is full.
+    /// Status 503, because the server's queue is full.
     Full,
-    /// It is in this server.
+    /// This server has taken the request.
     Taken(u32),
 }
 
@@ -51,16 +52,17 @@ pub(crate) enum Reception {
 pub(crate) struct Machines {
     hosts: Vec<Host>,
     servers: Vec<Computer>,
-    /// Per server its machine; of one behind several addresses the first.
+    /// The machine of each server. A server behind several addresses counts for the first.
     host_of: Vec<u32>,
-    /// What has finished and when, in order. Collect it after everything that moves a server on.
+    /// Finished requests with their instants, in order. Collect them after every call that advances a
+    /// server.
     pub(crate) finished: Vec<(u64, u64)>,
-    /// Replies that have begun to stream and are not finished, in order. Collect them before what has finished.
+    /// Streaming replies that have begun and are not finished, in order. Collect them before `finished`.
     pub(crate) begun: Vec<u64>,
 }
 
 impl Machines {
-    /// The machines of `experiment`, at instant 0.
+    /// Creates the machines of `experiment`, at instant 0.
     pub(crate) fn new(experiment: &Experiment, seed: u64) -> Machines {
         let mut machines = Machines {
             hosts: Vec::new(),
@@ -70,7 +72,7 @@ impl Machines {
             begun: Vec::new(),
         };
         let shares = experiment.reserves.as_ref().map(|reserves| with_others(&reserves.shares));
-        // Servers with names are there once.
+        // A named server exists once.
         let mut named: BTreeMap<&str, u32> = BTreeMap::new();
         for (index, machine) in experiment.machines.iter().enumerate() {
             let mut servers = Vec::new();
@@ -93,22 +95,23 @@ impl Machines {
         machines
     }
 
-    /// How many servers there are.
+    /// Returns the number of servers.
     pub(crate) fn servers(&self) -> usize {
         self.servers.len()
     }
 
-    /// The servers of a machine.
+    /// Returns the servers of a machine.
     pub(crate) fn servers_of(&self, machine: usize) -> Vec<u32> {
         self.hosts[machine].servers.clone()
     }
 
-    /// Does a crash of this machine leave its servers alone, because other addresses may have them?
+    /// Returns whether a crash of this machine leaves its servers running, because other addresses may have
+    /// them.
     pub(crate) fn shares(&self, machine: usize) -> bool {
         self.hosts[machine].shares
     }
 
-    /// What is wrong with a machine.
+    /// Returns the condition of a machine.
     pub(crate) fn condition(&self, machine: usize) -> &Condition {
         &self.hosts[machine].condition
     }
@@ -127,7 +130,7 @@ impl Machines {
         }
         let computer = &mut self.servers[server as usize];
         move_on(computer, now, &mut self.finished, &mut self.begun);
-        // A stalled server does not answer anything: connections pile up in its kernel.
+        // A stalled server answers nothing, and connections pile up in its kernel.
         if !host.condition.stalled && computer.inside() + computer.waiting() >= host.most {
             return Reception::Full;
         }
@@ -135,24 +138,24 @@ impl Machines {
         Reception::Taken(server)
     }
 
-    /// Request `id` is given up.
+    /// Removes request `id`, which was given up.
     pub(crate) fn cut(&mut self, now: u64, server: u32, id: u64) {
         let computer = &mut self.servers[server as usize];
         move_on(computer, now, &mut self.finished, &mut self.begun);
         computer.remove(id);
     }
 
-    /// When something happens next in a server.
+    /// Returns the instant of the next event in a server.
     pub(crate) fn next_event(&self, server: u32) -> Option<u64> {
         self.servers[server as usize].next_event()
     }
 
-    /// Moves a server on to `now`.
+    /// Advances a server to `now`.
     pub(crate) fn advance(&mut self, now: u64, server: u32) {
         move_on(&mut self.servers[server as usize], now, &mut self.finished, &mut self.begun);
     }
 
-    /// From now on this is wrong with a machine. Call [`Machines::advance`] for its servers first.
+    /// Sets the condition of a machine. Call [`Machines::advance`] for its servers first.
     pub(crate) fn set_condition(&mut self, machine: usize, condition: Condition) {
         let host = &mut self.hosts[machine];
         let speed = if condition.stalled { 0.0 } else { host.nominal * condition.speed };
@@ -166,7 +169,8 @@ impl Machines {
         host.condition = condition;
     }
 
-    /// Per machine the CPU-seconds done until `now`, and the seconds for which its disks and links were busy.
+    /// Returns, per machine, the CPU-seconds done until `now` and the seconds its disks and links were
+    /// busy.
     pub(crate) fn done(&mut self, now: u64) -> [Vec<f64>; 3] {
         let mut sums = [const { Vec::new() }; 3];
         sums.iter_mut().for_each(|sum| sum.resize(self.hosts.len(), 0.0));
@@ -180,7 +184,8 @@ impl Machines {
         sums
     }
 
-    /// Per machine what it was occupied with until `now`, before which nothing happens in any. No server moves on.
+    /// Returns, per machine, the occupied time of its resources until `now`. No event may lie before `now`
+    /// in any server. Advances no server.
     pub(crate) fn occupied_until(&self, now: u64) -> Vec<Occupied> {
         let mut all = vec![[0.0; 4]; self.hosts.len()];
         for (computer, host) in self.servers.iter().zip(&self.host_of) {
@@ -191,15 +196,15 @@ impl Machines {
         all.into_iter().map(occupied).collect()
     }
 
-    /// The seconds for which a machine's CPUs, disks and links were occupied, as far as it was moved on. That is what
-    /// an agent beside it counts: a slow CPU is occupied for longer.
+    /// Returns the seconds for which a machine's CPUs, disks and links were occupied, up to the last
+    /// advance. An agent on the machine counts the same: a slow CPU is occupied for longer.
     pub(crate) fn occupied(&self, machine: usize) -> [f64; 3] {
         let mut all = Usage::default();
         self.hosts[machine].servers.iter().for_each(|server| all += self.servers[*server as usize].usage());
         [all.busy, all.disk, all.link].map(|nanos| nanos / 1e9)
     }
 
-    /// Per class with a share the CPU-seconds done for it on a machine, as far as the machine was moved on.
+    /// Returns the CPU-seconds done on a machine per class with a share, up to the last advance.
     pub(crate) fn done_of(&self, machine: usize) -> Vec<f64> {
         let mut done = Vec::new();
         for server in &self.hosts[machine].servers {
@@ -214,7 +219,7 @@ impl Machines {
         done
     }
 
-    /// From now on classes have these shares of a machine's CPUs.
+    /// Sets the classes' shares of a machine's CPUs.
     pub(crate) fn set_shares(&mut self, now: u64, machine: usize, shares: &[f64]) {
         let shares = with_others(shares);
         for server in self.servers_of(machine) {
@@ -225,7 +230,8 @@ impl Machines {
     }
 }
 
-/// Moves a server on to `now`, and notes what has finished and what has begun to stream.
+/// Advances a server to `now` and notes the requests that have finished and the replies that have begun to
+/// stream.
 fn move_on(computer: &mut Computer, now: u64, finished: &mut Vec<(u64, u64)>, begun: &mut Vec<u64>) {
     computer.advance(now, finished);
     if computer.has_begun() {
@@ -233,12 +239,12 @@ fn move_on(computer: &mut Computer, now: u64, finished: &mut Vec<(u64, u64)>, be
     }
 }
 
-/// The classes' shares, and none for everything else: health checks, and classes made from templates.
+/// Appends a share of zero for all other work: health checks, and classes made from templates.
 fn with_others(shares: &[f64]) -> Vec<f64> {
     shares.iter().copied().chain([0.0]).collect()
 }
 
-/// A server of `machine`, its CPUs shared if there are shares.
+/// Creates a server of `machine`. Its CPUs are shared by class if `shares` are given.
 fn computer(machine: &Machine, shares: Option<&[f64]>) -> Computer {
     let thrashing = machine.thrashing.map(|t| Thrashing { beyond: t.beyond, penalty: t.penalty });
     let mut computer = match shares {
@@ -297,7 +303,7 @@ mod tests {
         let receptions: Vec<Reception> = (0..5).map(|id| machines.receive(0, 0, id, demand())).collect();
         let taken = Reception::Taken;
         assert_eq!(receptions, [taken(0), taken(1), taken(0), taken(1), Reception::Full]);
-        // Speed 2: 10 ms of work take 5.
+        // At speed 2, 10 ms of work take 5 ms.
         assert_eq!(machines.next_event(0), Some(5 * MS));
         machines.advance(5 * MS, 0);
         assert_eq!(machines.finished, [(0, 5 * MS)]);
@@ -344,12 +350,12 @@ mod tests {
             next += 1;
             machines.receive(0, machine, next, demand())
         };
-        // Each address has its own turn; the second server has room for one at work and one that waits, whoever sent
-        // them.
+        // Each address has its own turn. The second server has room for one request at work and one that
+        // waits, through either address.
         let taken = Reception::Taken;
         let found = [0, 0, 1, 1, 0, 0, 1].map(&mut receive);
         assert_eq!(found, [taken(0), taken(1), taken(1), taken(2), taken(0), Reception::Full, Reception::Full]);
-        // The first address is gone; what came through the other goes on.
+        // The first address is gone. Requests that came through the other go on.
         machines.set_condition(0, Condition { crashed: true, ..Condition::WELL });
         machines.advance(100 * MS, 1);
         assert_eq!(machines.receive(100 * MS, 0, 9, demand()), Reception::Refused);

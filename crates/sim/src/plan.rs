@@ -1,15 +1,17 @@
-//! How large a cluster has to be, and how far the present one goes: bisection over simulations.
+//! Capacity planning: the smallest cluster and the headroom of the present one, by bisection over
+//! simulations.
 //!
-//! The *smallest cluster* is the least number of machines with which every guarantee holds for the traffic of the
-//! experiment, in every judged phase and with every seed. Groups of machines (alike, and serving the same
-//! pools) grow and shrink in proportion, unless only one of them is asked about. The *headroom* is the largest
-//! factor by which all guaranteed throughputs and the traffic of the classes that have them can grow
-//! together: growing the traffic alone would ask nothing, as nothing is owed beyond a guarantee, and growing the
-//! guarantees alone would ask nothing of classes that keep to theirs. Limits on response times stay as they are.
+//! The *smallest cluster* is the smallest number of machines with which every guarantee holds for the
+//! traffic of the experiment, in every judged phase and with every seed. Groups of machines (alike, and
+//! serving the same pools) grow and shrink in proportion, unless the question names one of them. The
+//! *headroom* is the largest factor by which all guaranteed throughputs can grow together with the traffic
+//! of their classes. Growing the traffic alone would test nothing, as nothing is owed beyond a guarantee.
+//! Growing the guarantees alone would ask nothing of classes that stay within theirs. Limits on response
+//! times stay as they are.
 //!
-//! Floors count here whether the judge calls a phase feasible or not: a cluster on which they are not
-//! feasible is too small. The bisection takes for granted that more machines, or smaller promises, never
-//! make it worse; with few seeds a verdict right at the edge can be luck.
+//! Throughput floors count here even in phases that the judge calls infeasible: a cluster on which they are
+//! not feasible is too small. The bisection assumes that more machines, or smaller guarantees, never make a
+//! result worse. With few seeds a verdict right at the edge can be luck.
 
 use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,11 +24,11 @@ use weirgate_verdict::{Kind, Verdict, judge};
 
 use crate::run;
 
-/// How many times the present number of machines, or the present promises, is looked at: who needs more has a
-/// mistake in the file.
+/// Maximum multiple of the present number of machines, or of the present guarantees, that the search tries.
+/// A larger need means a mistake in the file.
 pub const MOST_TIMES: usize = 16;
 
-/// The headroom is known to one percent. Two seeds differ by about as much.
+/// The headroom is found to one percent. Two seeds differ by about as much.
 const PRECISION: f64 = 1.01;
 
 /// A question about an experiment.
@@ -34,62 +36,66 @@ const PRECISION: f64 = 1.01;
 pub struct Question<'a> {
     /// The present cluster, its policy and its traffic.
     pub experiment: &'a Experiment,
-    /// Seeds that must all hold; not empty.
+    /// Seeds with which everything must hold. Not empty.
     pub seeds: Vec<u64>,
-    /// Scale only the group of this machine (an index); `None` scales all groups in proportion.
+    /// Scale only the group of this machine (an index). `None` scales all groups in proportion.
     pub machine: Option<usize>,
 }
 
-/// What was found.
+/// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The groups that the cluster consists of.
+    /// The groups of machines in the cluster.
     pub groups: Vec<Group>,
-    /// Does the present cluster hold everything? If not, what it misses first.
+    /// Whether the present cluster holds every guarantee. If not, the guarantee that it misses by the
+    /// largest factor.
     pub present: Result<(), Broken>,
-    /// Machines per group of the smallest cluster that holds; `None` if sixteen times the present one do not.
+    /// Machines per group of the smallest cluster that holds. `None` if sixteen times the present one does
+    /// not hold.
     pub needed: Option<Vec<usize>>,
-    /// What breaks with one machine fewer; `None` if there is no smaller cluster.
+    /// The guarantee that breaks with one machine fewer. `None` if there is no smaller cluster.
     pub one_fewer: Option<Broken>,
-    /// The largest factor that the present cluster holds; 0 if not even a sixteenth does, 16 if sixteen times do.
+    /// The largest factor that the present cluster holds: 0 if not even a sixteenth holds, 16 if sixteen
+    /// times hold.
     pub headroom: f64,
-    /// What breaks first beyond it; `None` if sixteen times hold.
+    /// The guarantee that breaks first beyond the headroom. `None` if sixteen times hold.
     pub beyond: Option<Broken>,
 }
 
-/// A guarantee that was not held, the one that is missed by most.
+/// A guarantee that was not held: the one missed by the largest factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broken {
-    /// Whose.
+    /// The class with the guarantee.
     pub class: String,
-    /// When.
+    /// The phase in which it was missed.
     pub phase: String,
     /// Throughput, response time or avoidable refusals.
     pub kind: Kind,
-    /// Requests per second owed, the limit in milliseconds, or the share of what is owed that may be refused though
-    /// machines idle.
+    /// The guaranteed value: requests per second, the limit in milliseconds, or the share of owed requests
+    /// that may be refused although machines are idle.
     pub promised: f64,
-    /// Requests per second that count as served, the statistic in milliseconds, or the share that was refused.
+    /// The value reached: requests per second that count as served, the statistic in milliseconds, or the
+    /// share that was refused.
     pub got: f64,
-    /// With this seed.
+    /// The seed of the run.
     pub seed: u64,
 }
 
-/// One simulation campaign of a search, for those who watch.
+/// One simulation campaign of a search, for progress reports.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Machines in the cluster.
     pub machines: usize,
     /// Factor on the guarantees.
     pub factor: f64,
-    /// Did everything hold?
+    /// Whether every guarantee held.
     pub held: bool,
 }
 
-/// Answers `question`; `watch` is told every step.
+/// Answers `question`. Calls `watch` with every step.
 ///
-/// # Errors
-/// A violation of an invariant: the simulation cannot be trusted, so there is no plan.
+/// # Errors Returns a violation of an invariant. The simulation cannot be trusted then, so there is no
+/// plan.
 pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Plan, String> {
     let groups = groups(question.experiment);
     let sizes = Sizes::new(&groups, question.machine);
@@ -137,7 +143,8 @@ pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Pla
     })
 }
 
-/// The largest factor that holds, and what breaks beyond it. `present` is what breaks at 1.
+/// Returns the largest factor that holds and the guarantee that breaks beyond it. `present` is the
+/// guarantee that breaks at factor 1.
 fn headroom(
     present: Option<Broken>,
     at_factor: &mut impl FnMut(f64) -> Result<Option<Broken>, String>,
@@ -176,15 +183,15 @@ fn headroom(
     Ok((holds, beyond))
 }
 
-/// Numbers of machines, from a total to a count per group.
+/// Translates a total number of machines into a count per group.
 struct Sizes {
     /// The present counts of the groups.
     counts: Vec<usize>,
-    /// The group that is scaled; `None` is all.
+    /// The group that is scaled. `None` is all.
     only: Option<usize>,
-    /// The smallest total that is scaled, one machine per group.
+    /// The smallest total of the scaled groups: one machine per group.
     least: usize,
-    /// The present total that is scaled.
+    /// The present total of the scaled groups.
     present: usize,
 }
 
@@ -199,7 +206,8 @@ impl Sizes {
         Sizes { counts, only, least, present }
     }
 
-    /// Counts that add up to `size`, in the present proportion by largest remainders, at least one each.
+    /// Returns counts that add up to `size`, in the present proportion by largest remainders, and at least
+    /// one each.
     fn counts(&self, size: usize) -> Vec<usize> {
         if let Some(only) = self.only {
             let mut counts = self.counts.clone();
@@ -213,7 +221,7 @@ impl Sizes {
             let most = (0..counts.len()).rev().max_by(|a, b| short(a).total_cmp(&short(b)));
             counts[most.unwrap_or(0)] += 1;
         }
-        // Groups that were rounded up to one machine take theirs from the group that has most above its share.
+        // A group rounded up to one machine takes it from the group that is furthest above its share.
         while counts.iter().sum::<usize>() > size.max(counts.len()) {
             let over = |i: &usize| counts[*i] as f64 - exact[*i];
             let most = (0..counts.len()).filter(|i| counts[*i] > 1).max_by(|a, b| over(a).total_cmp(&over(b)));
@@ -223,8 +231,8 @@ impl Sizes {
     }
 }
 
-/// Plays `experiment` with every seed, on as many threads as there are CPUs, until one does not hold. Says what is
-/// missed by most in the first seed (of those that were played) that does not.
+/// Plays `experiment` with every seed, on as many threads as there are CPUs, until one seed does not hold.
+/// Returns the largest miss of the first seed (of those that were played) that does not hold.
 fn trial(experiment: &Experiment, seeds: &[u64]) -> Result<Option<Broken>, String> {
     let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
     let found: Mutex<Vec<(usize, Result<Broken, String>)>> = Mutex::new(Vec::new());
@@ -246,13 +254,14 @@ fn trial(experiment: &Experiment, seeds: &[u64]) -> Result<Option<Broken>, Strin
     found.into_iter().next().map(|(_, result)| result).transpose()
 }
 
-/// What a run misses by most.
+/// Returns the guarantee that a run misses by the largest factor.
 fn broken(verdict: &Verdict) -> Result<Option<Broken>, String> {
     if let Some(violation) = verdict.violations.first() {
         let (at, seed) = (violation.at_s, verdict.seed);
         return Err(format!("seed {seed}, {at} s: invariant {}: {}", violation.invariant, violation.what));
     }
-    // A cluster that cannot carry what is owed is too small, and a limit below the requests' own time has no cluster.
+    // A cluster that cannot carry the owed load is too small. No cluster meets a limit below the requests'
+    // own time.
     let missed = verdict.all_misses(true).max_by(|a, b| a.by().total_cmp(&b.by()));
     Ok(missed.map(|miss| Broken {
         class: miss.class.class.clone(),

@@ -1,19 +1,20 @@
 //! Requests under way, from their first sending to the end of their last attempt.
 //!
-//! A slab: places are reused, so a run allocates as many as are under way at once. A message about a
-//! request that ended meanwhile (a reply under way to a gateway that has hung up) is told by its stamp.
+//! The requests are kept in a slab. Entries are reused, so a run allocates as many as there are requests
+//! under way at once. A message about a request that ended meanwhile (a reply under way to a gateway that
+//! has hung up) is recognised by its stamp.
 
 use weirgate_emulator::station::Demand;
 use weirgate_engine::{Demand as Cost, Ticket};
 use weirgate_experiment::traffic::Document;
 use weirgate_experiment::traffic::visits::VisitId;
 
-/// Where a request is.
+/// The position of a request on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Its place in the slab is free.
+    /// The slab entry is free.
     Free,
-    /// Its client has not sent it yet, or waits before it tries again.
+    /// Its client has not sent it yet, or waits before a retry.
     AtClient,
     /// At the gateway, in its class's queue.
     Waiting,
@@ -26,7 +27,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// Does it hold a slot?
+    /// Returns whether the request holds a slot.
     pub(crate) fn is_inside(self) -> bool {
         matches!(self, Place::Going | Place::Serving(_) | Place::Returning)
     }
@@ -35,41 +36,41 @@ impl Place {
 /// One request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    /// Which stream.
+    /// Index of its traffic stream.
     pub(crate) traffic: u32,
-    /// As one of which class or template it is at the gateway: its place in the books.
+    /// Index of its class or template at the gateway, in the checkers' tallies.
     pub(crate) spec: u32,
-    /// Whose, or [`weirgate_experiment::traffic::NOBODY`].
+    /// Its user, or [`weirgate_experiment::traffic::NOBODY`].
     pub(crate) user: u32,
-    /// Of which page's visit, if it is of one.
+    /// The visit of its page, if it belongs to one.
     pub(crate) visit: Option<VisitId>,
-    /// What it is like.
+    /// Its demand at a server.
     pub(crate) demand: Demand,
-    /// Which file it asks for.
+    /// The file that it asks for.
     pub(crate) document: Option<Document>,
-    /// Which key of the template.
+    /// Its key within the template.
     pub(crate) key: u32,
-    /// Whom it comes from.
+    /// The flow that it belongs to.
     pub(crate) flow: u64,
-    /// How long its client waits, in nanoseconds.
+    /// The patience of its client, in nanoseconds.
     pub(crate) patience: u64,
-    /// Attempts that its client may still make.
+    /// Number of attempts that its client may still make.
     pub(crate) retries: u32,
-    /// The record of the present attempt of the client.
+    /// Index of the record of the client's present attempt.
     pub(crate) record: u32,
-    /// What the page table said of it when it reached the gateway.
+    /// Its cost by the page table when it reached the gateway.
     pub(crate) cost: Option<Cost>,
-    /// Where it is.
+    /// Its position.
     pub(crate) place: Place,
-    /// The gateway has the first byte of its reply.
+    /// Whether the gateway has the first byte of its reply.
     pub(crate) begun: bool,
-    /// The engine's, while it waits or is inside.
+    /// The engine's ticket, while it waits or is in flight.
     pub(crate) ticket: Option<Ticket>,
-    /// The node it is inside.
+    /// The node at which it is in flight.
     pub(crate) node: u32,
-    /// Counts the attempts of clients in this place of the slab; never falls.
+    /// Counts the attempts of clients in this slab entry. Never falls.
     pub(crate) life: u32,
-    /// Counts the attempts at nodes in this place of the slab; never falls.
+    /// Counts the attempts at nodes in this slab entry. Never falls.
     pub(crate) attempt: u32,
 }
 
@@ -81,7 +82,8 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// A place for `request`; stamps go on from where its predecessor's ended.
+    /// Stores `request` and returns its entry. The stamps continue from those of the entry's previous
+    /// request.
     pub(crate) fn insert(&mut self, request: Request) -> u32 {
         match self.free.pop() {
             Some(slot) => {
@@ -97,7 +99,7 @@ impl Requests {
         }
     }
 
-    /// The request is over.
+    /// Frees the entry of a request that is over.
     pub(crate) fn remove(&mut self, slot: u32) {
         let request = &mut self.slots[slot as usize];
         request.place = Place::Free;
@@ -105,12 +107,12 @@ impl Requests {
         self.free.push(slot);
     }
 
-    /// The request at `slot` if there is one.
+    /// Returns the request at `slot`, if there is one.
     pub(crate) fn get(&self, slot: u64) -> Option<&Request> {
         usize::try_from(slot).ok().and_then(|slot| self.slots.get(slot)).filter(|r| r.place != Place::Free)
     }
 
-    /// All requests under way with their places, in order of place.
+    /// Returns all requests under way with their entries, in order of entry.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Request)> {
         (0u32..).zip(&self.slots).filter(|(_, request)| request.place != Place::Free)
     }

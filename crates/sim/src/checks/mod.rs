@@ -1,23 +1,35 @@
-//! The checkers: what must hold in every run, whatever the discipline.
+//! The checkers: invariants that must hold in every run, for every discipline.
 //!
-//! They keep books of their own from what the driver does and compare them with what the engine says:
+//! The checkers count the driver's events in an account of their own and compare it with the engine's
+//! state:
 //!
-//! | invariant | holds |
-//! |---|---|
-//! | `time` | instants never fall; the engine's timer lies ahead once it has nothing more to do; no request ends before it was released or is released before it came |
-//! | `ticket` | what the engine says about a request fits where the request is: none is lost or released twice |
-//! | `window` | a release leaves no more inside a group of nodes than its window has places, if it has one window. What is owed may go as far as its reach, and is bounded by itself: surplus that stays long must not keep it out. A class's allowance holds beside that. Surplus has what is left of the window. Requests beyond the bounds of their machines, which hang, are not counted |
-//! | `node` | no request goes to a node that is down, drained or ejected, or beyond the node's own bound |
-//! | `books` | the engine counts as many waiting and inside, in all, per group and per node, as the driver has |
-//! | `resources` | no node is given more than it has of a resource, and the engine counts what is left as the driver does, where load control manages resources |
-//! | `work` | nothing waits while a node of its pool (of its set there) and that node's window have room; where resources are managed, room for any request there was. What is not owed may wait while slots are needed for what is, or blocked; and once contention has been seen, a claim beyond the class's allowance as well. Beyond a full window claims go in the order of (in flight)/share, so the first may hold up the others |
-//! | `guarantees` | the counts from which guarantees are judged are those of the driver, class by class |
-//! | `conservation` | every attempt of a client has ended in one way, or waits or is inside at the end |
-//! | `pages` | the requests of a page lie within its time, and it is complete if it was served and all its objects |
+//! - `time`: instants never fall. The engine's timer lies ahead once the engine has no more actions. No
+//!   request ends before its release or is released before its arrival.
+//! - `ticket`: the engine's action on a request fits the request's position. No request is lost or released
+//!   twice.
+//! - `window`: after a release, the requests in flight at a group of nodes do not exceed its window, if it
+//!   has one window. Owed requests may go as far as their reach and are bounded by their own number,
+//!   because surplus that stays long must not keep them out. A class's allowance holds independently of the
+//!   window. Surplus gets the rest of the window. Requests beyond the bounds of their machines, which hang,
+//!   are not counted.
+//! - `node`: no request goes to a node that is down, drained or ejected, or beyond the node's own bound.
+//! - `books`: the engine counts as many waiting and in-flight requests as the driver, in total, per group
+//!   and per node.
+//! - `resources`: no node is given more of a resource than it has, and the engine counts the same remainder
+//!   as the driver, if load control manages resources.
+//! - `work`: no request waits while a node of its pool (of its set there) and that node's window have room.
+//!   If resources are managed, room means room for the largest request so far. Surplus may wait while slots
+//!   are needed for owed requests, or blocked. Once contention has been seen, a claim beyond the class's
+//!   allowance may wait as well. Beyond a full window claims go in the order of (in flight)/share, so the
+//!   first may hold up the others.
+//! - `guarantees`: the counts from which guarantees are judged equal those of the driver, class by class.
+//! - `conservation`: every attempt of a client has ended in one way, or waits or is in flight at the end.
+//! - `pages`: the requests of a page lie within its time, and it is complete if it and all its objects were
+//!   served.
 //!
-//! The engine's snapshot costs more than a decision, so it is looked at now and then (every half second,
-//! at every 256th release, after a failure, whenever a release seems wrong) and not at every step: a
-//! window that has shrunk in between is known at the next look.
+//! The engine's snapshot costs more than a decision. It is therefore checked only now and then (every half
+//! second, at every 256th release, after a failure, at every release that seems wrong) and not at every
+//! step. A window that has shrunk in between becomes known at the next check.
 
 mod resources;
 
@@ -33,33 +45,34 @@ use crate::requests::{Place, Request};
 use resources::Resources;
 use weirgate_experiment::{Fate, Page, Record, Violation};
 
-/// Most violations that are kept: the first ones tell the cause.
+/// Maximum number of violations that are kept. The first ones show the cause.
 const MOST_KEPT: usize = 100;
 
-/// Releases between two looks at the engine. A look costs about ten decisions; this makes that a few
-/// percent.
+/// Number of releases between two checks of the engine. A check costs about ten decisions, so this interval
+/// keeps the cost at a few percent.
 const LOOK_EVERY: u32 = 256;
 
-/// Slots, needed or blocked, that are nothing but rounding.
+/// Needed or blocked slots up to this number are rounding errors.
 const NOTHING: f64 = 1e-6;
 
-/// Of a token: a bucket counts as whole a moment before its class has its turn.
+/// Tolerance in tokens: a bucket counts as full a moment before its class gets its turn.
 const HAIR: f64 = 1e-6;
 
-/// Does a class need one more request in flight for its guarantee, by Little's law, or is that within its allowance?
-/// `None` if its service time is unknown.
+/// Returns whether a class needs one more request in flight for its guarantee, by Little's law, or has not
+/// used up its allowance. `None` if its service time is unknown.
 fn needs(class: &ClassSnapshot) -> Option<bool> {
     let need = class.guarantee.throughput? * class.service_time?.as_secs_f64();
-    // The engine counts in billionths of a slot, one at least.
+    // The engine counts in billionths of a slot and needs at least one.
     Some(f64::from(class.outstanding) < need.max(class.allowance.unwrap_or(0.0)).max(1e-9))
 }
 
-/// Place of a class's claims among those of others: requests in flight over its share.
+/// Returns the rank of a class's claims among those of other classes: requests in flight divided by its
+/// share.
 fn order(class: &ClassSnapshot) -> f64 {
     f64::from(class.outstanding) / class.share.max(1e-12)
 }
 
-/// What a class got, as the driver saw it.
+/// Counts of one class's requests, as the driver saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) offered: u64,
@@ -72,7 +85,7 @@ pub(crate) struct Tally {
     pub(crate) inside: u32,
 }
 
-/// A node, as the driver told the engine.
+/// A node, as the driver reported it to the engine.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     pool: usize,
@@ -87,14 +100,15 @@ struct Node {
 /// Nodes that share a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
-    /// Places, when the engine was last looked at, and what it said of surplus.
+    /// The window and the engine's surplus figures at the last check.
     window: u32,
     surplus: Option<SurplusSnapshot>,
     inside: u32,
 }
 
 impl Group {
-    /// Is there more inside than a request may find, itself included, that is owed or surplus?
+    /// Returns whether more requests are in flight than the bound for an owed or a surplus request allows,
+    /// that request included.
     fn is_over(&self, owed: bool) -> bool {
         let Some(surplus) = self.surplus else { return self.inside > self.window };
         let counted = self.inside.saturating_sub(surplus.stuck);
@@ -102,8 +116,9 @@ impl Group {
         counted > self.window && !(owed && of_owed <= self.window.max(surplus.reach.unwrap_or(0)))
     }
 
-    /// May a waiting class be kept out although there is room? What is owed may not, except for a claim beyond the
-    /// class's allowance once contention has been seen. Nor may anything be, where nothing is needed or blocked.
+    /// Returns whether a waiting class may be kept out although there is room. An owed request may not,
+    /// except for a claim beyond the class's allowance once contention has been seen. No request may be
+    /// kept out if no slot is needed or blocked.
     fn may_keep(&self, class: &ClassSnapshot) -> bool {
         let Some(surplus) = self.surplus else { return false };
         let owed = class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0);
@@ -116,14 +131,14 @@ impl Group {
     }
 }
 
-/// The books.
+/// The account that the checkers keep.
 #[derive(Debug)]
 pub(crate) struct Checks {
     pub(crate) violations: Vec<Violation>,
     /// Classes of the policy, then its templates.
     pub(crate) tallies: Vec<Tally>,
     classes: usize,
-    /// Places in `tallies` by the templates' names.
+    /// Indices of the templates in `tallies`, by name.
     templates: BTreeMap<String, usize>,
     nodes: Vec<Node>,
     now: u64,
@@ -131,13 +146,13 @@ pub(crate) struct Checks {
     inside: u32,
     groups: Vec<Group>,
     releases: u32,
-    /// Per place in `tallies` its pool and set of services.
+    /// The pool and set of services of each entry in `tallies`.
     services: Vec<(usize, ServiceSet)>,
     resources: Option<Resources>,
 }
 
 impl Checks {
-    /// Empty books.
+    /// Creates an empty account.
     pub(crate) fn new(policy: &Policy) -> Checks {
         let node = |index: usize| Node {
             pool: policy.nodes[index].pool,
@@ -165,14 +180,14 @@ impl Checks {
         }
     }
 
-    /// Something does not hold.
+    /// Notes a violation.
     pub(crate) fn note(&mut self, invariant: &'static str, what: String) {
         if self.violations.len() < MOST_KEPT {
             self.violations.push(Violation { at: self.now, invariant, what });
         }
     }
 
-    /// The present is `now`.
+    /// Sets the present instant.
     pub(crate) fn time(&mut self, now: u64) {
         if now < self.now {
             return self.time_fell(now);
@@ -185,8 +200,8 @@ impl Checks {
         self.note("time", format!("{now} ns comes after {} ns", self.now));
     }
 
-    /// The engine has nothing more to do and wants to be called at `next`. False if that is no later than
-    /// now, so that it would be called for ever.
+    /// The engine has no more actions and wants to be called at `next`. Returns false if `next` does not
+    /// lie ahead, as the engine would then be called for ever.
     pub(crate) fn timer(&mut self, next: Option<Time>) -> bool {
         let ahead = next.is_none_or(|next| next.as_nanos() > self.now);
         if !ahead {
@@ -200,7 +215,7 @@ impl Checks {
         self.note("time", format!("the engine's timer is at {} ns, not ahead", next.as_nanos()));
     }
 
-    /// The engine speaks of the waiting request under `ticket`. False if the driver knows none.
+    /// The engine names the waiting request with `ticket`. Returns false if the driver has no such request.
     pub(crate) fn ticket(&mut self, request: Option<&Request>, ticket: Ticket) -> bool {
         let known = request.is_some_and(|r| r.place == Place::Waiting && r.ticket == Some(ticket));
         if !known {
@@ -210,12 +225,12 @@ impl Checks {
         known
     }
 
-    /// An attempt of a client at the door.
+    /// An attempt of a client reaches the gateway.
     pub(crate) fn arrived(&mut self, class: usize) {
         self.tallies[class].offered += 1;
     }
 
-    /// It waits; `demand` is what the page table says of it.
+    /// A request waits. `demand` is its cost by the page table.
     pub(crate) fn waits(&mut self, class: usize, demand: Option<Demand>) {
         if let Some(resources) = &mut self.resources {
             resources.waits(class, demand);
@@ -224,14 +239,14 @@ impl Checks {
         self.waiting += 1;
     }
 
-    /// It waits no more.
+    /// A request leaves the queue.
     pub(crate) fn waits_no_more(&mut self, class: usize) {
         self.tallies[class].waiting -= 1;
         self.waiting -= 1;
     }
 
-    /// A request, owed or surplus, gets a slot and goes to `node`. True if the engine must be looked at now, with
-    /// [`Checks::look_at_release`].
+    /// A request, owed or surplus, gets a slot and goes to `node`. Returns true if the engine must be
+    /// checked now, with [`Checks::look_at_release`].
     pub(crate) fn released(&mut self, class: usize, node: NodeId, demand: Option<Demand>, owed: bool) -> bool {
         self.takes(class, node, demand);
         self.tallies[class].inside += 1;
@@ -240,7 +255,7 @@ impl Checks {
         self.enters(node, owed) || self.releases == 0
     }
 
-    /// A failed request goes from one node to another. True as for [`Checks::released`].
+    /// A failed request moves from one node to another. Returns the same as [`Checks::released`].
     pub(crate) fn moved(&mut self, class: usize, from: NodeId, to: NodeId, demand: Option<Demand>, owed: bool) -> bool {
         self.tallies[class].retried += 1;
         self.gives_back(class, from, demand);
@@ -294,7 +309,7 @@ impl Checks {
         self.exits(node);
     }
 
-    /// The engine was told this.
+    /// The engine received this event.
     pub(crate) fn told(&mut self, event: NodeEvent) {
         match event {
             NodeEvent::Up(id) => self.nodes[id.0 as usize].is_down = false,
@@ -305,9 +320,10 @@ impl Checks {
         }
     }
 
-    /// A look right after a request, owed or surplus, was released to `node`, before anything else happens. One that
-    /// had a slot in the group of node `from` before may keep it there though the window has shrunk.
-    /// What a guarantee needs may be released into a full window: `classes` says what they have, the request included.
+    /// Checks the engine right after a request, owed or surplus, was released to `node`, before any other
+    /// event. A request that had a slot in the group of node `from` may keep it there even if the window
+    /// has shrunk. A request that a guarantee needs may be released into a full window: `classes` returns
+    /// the counts, the request included.
     pub(crate) fn look_at_release(
         &mut self,
         spec: usize,
@@ -334,13 +350,13 @@ impl Checks {
         }
     }
 
-    /// A look at any time.
+    /// Checks the engine at any time.
     pub(crate) fn look(&mut self, snapshot: &Snapshot) {
         self.compare("all nodes", snapshot.outstanding, self.inside);
         self.compare("the queues", snapshot.waiting, self.waiting);
         let parts = windows_per_group(&snapshot.groups);
         let groups = snapshot.groups.len() / parts;
-        // Of a window for each resource these books do not know in which one a request counts.
+        // With one window per resource, this account does not know in which window a request counts.
         let whole = |group: usize| Group {
             window: if parts > 1 { u32::MAX } else { snapshot.groups[group].window.unwrap_or(u32::MAX) },
             surplus: snapshot.groups[group].surplus,
@@ -372,14 +388,14 @@ impl Checks {
         }
     }
 
-    /// A look when the engine has nothing more to do. Its classes are asked for only if one of them may be kept out.
+    /// Checks the engine when it has no more actions. Calls `classes` only if a class may be kept out.
     pub(crate) fn look_at_rest(&mut self, snapshot: &Snapshot, classes: impl FnOnce() -> Vec<ClassSnapshot>) {
         self.look(snapshot);
         let mut waiting: BTreeMap<(usize, ServiceSet), u32> = BTreeMap::new();
         for (service, tally) in self.services.iter().zip(&self.tallies) {
             *waiting.entry(*service).or_default() += tally.waiting;
         }
-        // Of a window for each resource one may be full and the others empty.
+        // With one window per resource, one may be full and the others empty.
         if self.waiting == 0 || windows_per_group(&snapshot.groups) > 1 {
             return;
         }
@@ -388,12 +404,13 @@ impl Checks {
             let group = self.groups.get(node.group).copied().unwrap_or_default();
             let one_more = Group { inside: group.inside + 1, ..group };
             let has_room = self.resources.as_ref().is_none_or(|resources| resources.has_room_for_any(index));
-            // What is owed finds room wherever surplus does, and what a guarantee needs also in a full window.
+            // Owed requests find room wherever surplus does, and requests that a guarantee needs also in a
+            // full window.
             let full = one_more.is_over(true);
             if !has_room || !seen.room || (full && group.surplus.is_none()) {
                 continue;
             }
-            // A node of a divided pool serves its set alone.
+            // A node of a divided pool serves only its set.
             let serves =
                 |(pool, set): &(usize, ServiceSet)| *pool == node.pool && seen.set.is_none_or(|its| its == *set);
             let mut kept: u32 = waiting.iter().filter(|(service, _)| serves(service)).map(|(_, n)| n).sum();
@@ -401,7 +418,8 @@ impl Checks {
                 let of_node =
                     |class: &&ClassSnapshot| self.place_of(class).is_some_and(|place| serves(&self.services[place]));
                 let of_node = classes.iter().filter(of_node).filter(|class| class.waiting > 0);
-                // Beyond the window the claims go in their order: the first of them holds up the others.
+                // Beyond the window the claims go in their order, and the first of them holds up the
+                // others.
                 let claims = of_node.clone().filter(|class| {
                     class.guarantee.throughput.is_some() && class.tokens.is_some_and(|tokens| tokens >= 1.0 - HAIR)
                 });
@@ -419,13 +437,13 @@ impl Checks {
         }
     }
 
-    /// The place of an engine's class in `tallies`.
+    /// Returns the index of an engine's class in `tallies`.
     fn place_of(&self, class: &ClassSnapshot) -> Option<usize> {
         let named = Some(class.class.0 as usize).filter(|index| *index < self.classes);
         named.or_else(|| self.templates.get(&class.name).copied())
     }
 
-    /// The end of the run: what the engine counted against what was seen.
+    /// At the end of the run, compares the engine's counts with those of the driver.
     pub(crate) fn guarantees(&mut self, policy: &Policy, engine: &[ClassSnapshot]) {
         let mut counted = vec![Tally::default(); self.tallies.len()];
         for class in engine {
@@ -448,7 +466,7 @@ impl Checks {
         }
     }
 
-    /// The end of the run: every attempt of a client.
+    /// At the end of the run, checks that every attempt of a client has one end.
     pub(crate) fn conservation(&mut self, records: &[Record]) {
         let cut = records.iter().filter(|record| record.fate == Fate::Cut).count();
         let here = self.waiting as usize + self.inside as usize;
@@ -467,7 +485,7 @@ impl Checks {
         }
     }
 
-    /// The end of the run: every page against the attempts that belong to it.
+    /// At the end of the run, checks every page against the attempts that belong to it.
     pub(crate) fn pages(&mut self, pages: &[Page], records: &[Record]) {
         let mut served = vec![0_u32; pages.len()];
         for record in records {
@@ -490,7 +508,8 @@ impl Checks {
     }
 }
 
-/// How many windows a group has: one for each resource, where the discipline keeps them apart.
+/// Returns the number of windows of a group: one for each resource if the discipline keeps them apart, else
+/// 1.
 fn windows_per_group(windows: &[GroupSnapshot]) -> usize {
     let first = windows.first().and_then(|window| window.resource.as_deref());
     let mut named: Vec<&str> = windows.iter().filter_map(|window| window.resource.as_deref()).collect();

@@ -1,29 +1,29 @@
-//! The books of what requests take of the machines' resources, where load control manages them.
+//! The account of the machines' resources that requests take, if load control manages resources.
 //!
-//! Everything is in whole billionths of a node-second, as in the engine, so that both must agree to the last one.
+//! All values are whole billionths of a node-second, as in the engine, so both must agree exactly.
 
 use weirgate_engine::{Demand, LoadControl, NodeId, Policy, RESOURCES, Snapshot};
 
-/// What every machine has, and what of it is taken.
+/// The resources of every machine, and the amounts taken.
 #[derive(Clone, Debug)]
 pub(super) struct Resources {
-    /// The only resource that is managed, if it is not all.
+    /// The only managed resource. `None` if all are managed.
     only: Option<usize>,
-    /// Per node its machine.
+    /// The machine of each node.
     machine_of: Vec<usize>,
-    /// Per machine what it has of each resource.
+    /// The amount of each resource on each machine.
     full: Vec<u64>,
     taken: Vec<[u64; RESOURCES]>,
-    /// Per class, then per template, what a request of it takes of which nobody knows the route.
+    /// Cost of a request with an unknown route, per class and then per template.
     unknown: Vec<Demand>,
-    /// Per class the most that a request counts as, where what requests take is estimated.
+    /// Maximum cost that a request counts as, per class, if costs are estimated.
     most: Vec<u64>,
-    /// Largest of all requests so far, of each resource.
+    /// The largest cost of all requests so far, per resource.
     largest: [u64; RESOURCES],
 }
 
 impl Resources {
-    /// Empty books; `None` where nobody manages resources.
+    /// Creates an empty account. `None` if load control does not manage resources.
     pub(super) fn of(policy: &Policy) -> Option<Resources> {
         let LoadControl::ResourceAvailability(figures) = policy.discipline.load_control else { return None };
         let mut names: Vec<&str> = Vec::new();
@@ -53,7 +53,7 @@ impl Resources {
         })
     }
 
-    /// What of a request of a class is managed.
+    /// Returns the cost of a class's request in the managed resources.
     fn managed(&self, class: usize, demand: Option<Demand>) -> [u64; RESOURCES] {
         let demand = demand.or_else(|| self.unknown.get(class).copied()).unwrap_or_default();
         let demand = self.most.get(class).map_or(demand, |most| demand.at_most(*most));
@@ -63,13 +63,13 @@ impl Resources {
         })
     }
 
-    /// A request waits, of which nodes must have room for something as large from now on.
+    /// A request waits. From now on, room for any request includes room for this one.
     pub(super) fn waits(&mut self, class: usize, demand: Option<Demand>) {
         let demand = self.managed(class, demand);
         self.largest.iter_mut().zip(demand).for_each(|(largest, demand)| *largest = demand.max(*largest));
     }
 
-    /// A request goes inside a node. What is wrong if there was not enough for it.
+    /// A request starts at a node. Returns an error text if the node did not have enough left for it.
     pub(super) fn enters(&mut self, node: NodeId, class: usize, demand: Option<Demand>) -> Option<String> {
         let demand = self.managed(class, demand);
         let machine = *self.machine_of.get(node.0 as usize)?;
@@ -79,7 +79,7 @@ impl Resources {
         over.then(|| format!("{taken:?} of {full} are taken of {node:?}"))
     }
 
-    /// It is over.
+    /// A request ends at a node.
     pub(super) fn exits(&mut self, node: NodeId, class: usize, demand: Option<Demand>) {
         let demand = self.managed(class, demand);
         if let Some(machine) = self.machine_of.get(node.0 as usize) {
@@ -90,7 +90,7 @@ impl Resources {
         }
     }
 
-    /// Where the engine's account differs.
+    /// Returns the first difference from the engine's account.
     pub(super) fn differs(&self, snapshot: &Snapshot) -> Option<String> {
         let differs = |(index, seen): (usize, &weirgate_engine::NodeSnapshot)| {
             let machine = *self.machine_of.get(index)?;
@@ -102,7 +102,7 @@ impl Resources {
         snapshot.nodes.iter().enumerate().find_map(differs)
     }
 
-    /// Has a node enough left for any request there was?
+    /// Returns whether a node has enough left for the largest request so far.
     pub(super) fn has_room_for_any(&self, node: usize) -> bool {
         let Some(machine) = self.machine_of.get(node) else { return false };
         let full = self.full[*machine];
@@ -114,7 +114,7 @@ impl Resources {
 mod tests {
     use super::*;
 
-    /// Two servers, the second twice as large, with 100 ms of every resource for each weight.
+    /// Two servers, the second twice as large, with 100 ms of every resource per unit of weight.
     fn books(discipline: &str) -> Resources {
         let text = format!(
             "listen: 127.0.0.1:0\ndiscipline: {discipline}\npage_table: learned\nupstreams:\n  web:\n    nodes: \
@@ -147,7 +147,7 @@ mod tests {
         let mut books = books("{ sqos: { resource: disk, horizon: 100ms } }");
         let demand = Some(Demand::of_shares(&[0.5, 0.01, 0.5]));
         assert_eq!(books.enters(NodeId(0), 0, demand), None);
-        // A hundredth of everything by default.
+        // An unknown route costs a hundredth of everything by default.
         let told: Vec<Option<String>> = (0..10).map(|_| books.enters(NodeId(0), 0, None)).collect();
         assert!(told[..9].iter().all(Option::is_none) && told[9].is_some(), "{told:?}");
     }

@@ -1,9 +1,10 @@
-//! Every checker finds the fault that it is for, planted here.
+//! Each checker finds a planted fault of its kind.
 
 use super::*;
 use weirgate_engine::{Arrival, Engine, Outcome, Verdict};
 
-/// Two nodes that take two requests each, one of which is bound; a window of three; classes A and B.
+/// A policy of two nodes, one of which is bounded to two requests, with a window of three and classes A and
+/// B.
 fn policy() -> Policy {
     let text = "
         listen: 127.0.0.1:8080
@@ -16,7 +17,7 @@ fn policy() -> Policy {
     weirgate_config::load("test", text, false).unwrap_or_else(|e| panic!("{e}")).site.policy
 }
 
-/// An engine with `count` requests of class A, and the books of a driver that keeps them well.
+/// An engine with `count` requests of class A, and a correct account of its driver.
 fn filled(count: u64) -> (Engine, Checks, Vec<(Ticket, NodeId)>) {
     let mut engine = Engine::new(Time::ZERO, policy(), 1).expect("a valid policy");
     let mut checks = Checks::new(engine.policy());
@@ -108,7 +109,7 @@ fn a_release_into_a_full_window_is_found() {
     checks.waits_no_more(0);
     checks.look_at_release(0, (NodeId(1), None), true, &engine.snapshot(Time::ZERO), Vec::new);
     assert!(found(&checks).contains(&"window"), "{:?}", checks.violations);
-    // A window that shrank meanwhile is another matter.
+    // A window that shrank meanwhile is no violation.
     let (shrunk, mut checks, inside) = filled(3);
     checks.violations.clear();
     engine = shrunk;
@@ -119,7 +120,7 @@ fn a_release_into_a_full_window_is_found() {
     engine.observe(Time::ZERO, ticket, Outcome::LastByte { status: 200 });
     checks.freed(0, node, None);
     checks.look_at_rest(&engine.snapshot(Time::ZERO), Vec::new);
-    // Nor is a failed request that keeps its slot.
+    // A failed request that keeps its slot is no violation either.
     let node = inside[1].1;
     checks.look_at_release(0, (node, Some(node)), true, &engine.snapshot(Time::ZERO), Vec::new);
     assert_eq!(checks.violations, []);
@@ -187,7 +188,7 @@ fn idleness_while_somebody_waits_is_found() {
     let mut snapshot = engine.snapshot(Time::ZERO);
     checks.look_at_rest(&snapshot, Vec::new);
     assert_eq!(checks.violations, []);
-    // As if the engine had not been asked for actions after an end.
+    // As if the engine had not been asked for actions after a request ended.
     checks.freed(0, inside[0].1, None);
     snapshot.outstanding -= 1;
     snapshot.groups[0].outstanding -= 1;
@@ -197,7 +198,7 @@ fn idleness_while_somebody_waits_is_found() {
     assert_eq!(found(&checks), ["work"]);
 }
 
-/// Six inside a window of four, of which one is surplus and one hangs.
+/// Six requests in flight in a window of four. One of them is surplus and one hangs.
 fn beyond(reach: Option<u32>) -> Group {
     let surplus = SurplusSnapshot { reach, outstanding: 1, stuck: 1, needed: 0.5, blocked: 0.0 };
     Group { window: 4, surplus: Some(surplus), inside: 6 }

@@ -1,4 +1,4 @@
-//! One request, from its sending to its end: the calls of the engine in their order.
+//! One request from its sending to its end: the calls of the engine in their order.
 
 use weirgate_emulator::computer::Work;
 use weirgate_engine::{Action, Arrival, ClassId, NodeId, Outcome, Shed, TemplateId, Ticket, Verdict};
@@ -11,14 +11,14 @@ use crate::late::{Deadline, Limit};
 use crate::machine::Reception;
 use crate::requests::{Place, Request};
 
-/// No client turns around faster: a round trip in a local network. It also keeps a user who never thinks
-/// from asking for ever at one instant.
+/// The shortest pause of a client between two requests: a round trip in a local network. It also keeps a
+/// user with no thinking time from sending requests for ever at one instant.
 const TURNAROUND: u64 = 100_000;
 
-/// How long a server takes to fail a request without working on it: a millisecond, as the experiment says.
+/// The time in which a server fails a request without working on it: a millisecond, as the experiment says.
 const FAILS_AFTER: u64 = 1_000_000;
 
-/// Does the time limit of a request that had this stamp concern it no more?
+/// Returns whether a time limit with this stamp no longer applies to the request.
 fn is_over(request: &Request, limit: Limit, stamp: u32) -> bool {
     match limit {
         Limit::FirstByte => request.attempt != stamp || request.begun,
@@ -27,7 +27,7 @@ fn is_over(request: &Request, limit: Limit, stamp: u32) -> bool {
 }
 
 impl Driver<'_> {
-    /// A stream does something of its own accord.
+    /// Handles the next event of a stream.
     pub(super) fn come(&mut self, stream: usize, event: Event) {
         match event {
             Event::Arrival => self.first_send(stream, NOBODY),
@@ -39,7 +39,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A new request is sent.
+    /// Sends a new request.
     pub(super) fn first_send(&mut self, stream: usize, user: u32) {
         let traffic = stream as u32;
         let (draw, visit) = self.visits.first(&mut self.streams[stream], traffic, self.now, user);
@@ -107,7 +107,8 @@ impl Driver<'_> {
         self.settle();
     }
 
-    /// *admit* and *queue*: a request asks to be taken in as one of `class`, whose place in the books is `spec`.
+    /// *admit* and *queue*: a request asks for admission to `class`. `spec` is the class's index in the
+    /// tallies.
     fn knock(&mut self, slot: u32, class: ClassId, spec: usize) {
         let request = &mut self.requests[slot];
         request.spec = spec as u32;
@@ -128,7 +129,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A request is turned away; its class may have a fallback.
+    /// A request is shed. Its class may have a fallback.
     fn turned_away(&mut self, slot: u32, shed: Shed) {
         let spec = self.requests[slot].spec as usize;
         self.checks.tallies[spec].shed += 1;
@@ -138,7 +139,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Does what the engine wants done, until it wants nothing more.
+    /// Carries out the engine's actions until it has none.
     pub(super) fn settle(&mut self) {
         while let Some(action) = self.engine.poll(self.time()) {
             match action {
@@ -156,16 +157,17 @@ impl Driver<'_> {
         }
         let next = self.engine.next_timeout();
         let ahead = self.checks.timer(next);
-        // A timer that is not ahead is a defect that has been noted; the run goes on all the same.
+        // A timer that does not lie ahead is a defect, and `timer` has noted it. The run goes on all the
+        // same.
         let at = if ahead { next.map_or(u64::MAX, |next| next.as_nanos()) } else { self.now + 1_000 };
-        // To be called too early does no harm, and a timer that moves away, as it mostly does, costs nothing.
+        // An early call does no harm, so a timer that moves later, the usual case, costs nothing.
         if at < self.engine_at {
             self.engine_at = at;
             self.agenda.set(self.sources.engine, Some(at));
         }
     }
 
-    /// The waiting request that the engine means; it waits no more.
+    /// Finds the waiting request that the engine names and takes it out of the queue's count.
     fn waiting(&mut self, tag: u64, ticket: Ticket) -> Option<u32> {
         if !self.checks.ticket(self.requests.get(tag), ticket) {
             return None;
@@ -179,7 +181,7 @@ impl Driver<'_> {
     fn release(&mut self, slot: u32, ticket: Ticket, node: NodeId) {
         let request = &mut self.requests[slot];
         request.ticket = Some(ticket);
-        // 0 says that it never was.
+        // 0 means that the request was never released.
         self.records[request.record as usize].released = self.now.max(1);
         let (life, spec, cost) = (request.life, request.spec as usize, request.cost);
         let owed = self.engine.is_surplus(ticket) == Some(false);
@@ -193,7 +195,7 @@ impl Driver<'_> {
         }
     }
 
-    /// *forward*: a request is on its way to `node`.
+    /// *forward*: a request is under way to `node`.
     fn forward(&mut self, slot: u32, spec: usize, node: NodeId) {
         let request = &mut self.requests[slot];
         request.place = Place::Going;
@@ -213,12 +215,12 @@ impl Driver<'_> {
         }
     }
 
-    /// Sends something to its machine.
+    /// Sends a request or a check to its machine.
     pub(super) fn depart(&mut self, id: u64, stamp: u32) {
         self.wire.push_back(Message { at: self.now + self.delay, id, stamp, news: News::Request });
     }
 
-    /// Something reaches its machine.
+    /// A request or a check reaches its machine.
     pub(super) fn reach(&mut self, message: Message) {
         let Message { id, stamp, .. } = message;
         if id >= CHECK {
@@ -247,13 +249,13 @@ impl Driver<'_> {
         }
     }
 
-    /// A server was moved on: what it has finished goes back, and its next instant is another.
+    /// Sends back finished requests after a server has advanced, and updates the server's next instant.
     pub(super) fn touched(&mut self, server: u32) {
         self.collect();
         self.agenda.set(self.sources.servers + server as usize, self.machines.next_event(server));
     }
 
-    /// Sends back what servers have finished.
+    /// Sends back the replies that servers have begun or finished.
     #[inline]
     pub(super) fn collect(&mut self) {
         for place in 0..self.machines.begun.len() {
@@ -271,7 +273,7 @@ impl Driver<'_> {
         self.machines.finished.clear();
     }
 
-    /// A request or a check is in its server no more. Returns its stamp.
+    /// A request or a check leaves its server. Returns its stamp.
     pub(super) fn leaves_server(&mut self, id: u64) -> u32 {
         if id >= CHECK {
             let watch = self.watches[(id - CHECK) as usize].as_mut();
@@ -285,12 +287,12 @@ impl Driver<'_> {
         request.attempt
     }
 
-    /// A machine says something.
+    /// Sends news from a machine to the gateway.
     pub(super) fn answer(&mut self, id: u64, stamp: u32, news: News) {
         self.wire.push_back(Message { at: self.now + self.delay, id, stamp, news });
     }
 
-    /// A machine says 500 in a moment.
+    /// Sends status 500 from a machine after [`FAILS_AFTER`].
     pub(super) fn fail_fast(&mut self, id: u64, stamp: u32) {
         let at = self.now + FAILS_AFTER + self.delay;
         self.failing.push_back(Message { at, id, stamp, news: News::Status(500) });
@@ -299,7 +301,7 @@ impl Driver<'_> {
         }
     }
 
-    /// *observe*: the first byte of a reply has come to the gateway, or a sign of life.
+    /// *observe*: the first byte of a reply, or another sign of progress, has reached the gateway.
     pub(super) fn hear_first_byte(&mut self, message: Message) {
         let request = &mut self.requests[message.id as u32];
         let is_inside = matches!(request.place, Place::Serving(_) | Place::Returning);
@@ -312,7 +314,7 @@ impl Driver<'_> {
         }
     }
 
-    /// *observe*: news of a request has come to the gateway.
+    /// *observe*: news of a request has reached the gateway.
     pub(super) fn hear(&mut self, message: Message) {
         let Message { id, stamp, news, .. } = message;
         if id >= CHECK {
@@ -325,14 +327,15 @@ impl Driver<'_> {
         }
         match news {
             News::Request | News::FirstByte => {}
-            // What has begun cannot be tried again: its client has a part of it.
+            // A reply that has begun cannot be retried, because its client has received a part of it.
             News::Broken => {
                 let retryable = !request.begun;
                 self.fail(slot, retryable);
             }
             News::Status(status) => {
                 let (served, spec) = (status < 500, request.spec as usize);
-                // Degraded service is not what was promised; but it is an answer, and its client is content.
+                // A degraded reply does not count as served. It is an answer all the same, so its client
+                // does not retry.
                 let degraded = spec != self.specs[request.traffic as usize];
                 let tally = &mut self.checks.tallies[spec];
                 tally.served += u64::from(served);
@@ -352,7 +355,7 @@ impl Driver<'_> {
         self.settle();
     }
 
-    /// The node failed a request. It may be tried again elsewhere, if the engine says so.
+    /// The node failed a request. It may be retried at another node, if the engine says so.
     fn fail(&mut self, slot: u32, retryable: bool) {
         let request = &mut self.requests[slot];
         request.attempt = request.attempt.wrapping_add(1);
@@ -379,7 +382,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reports the end of a request that is inside, other than a failure to be retried.
+    /// Reports the end of a request in flight, other than a failure to be retried.
     fn give_back(&mut self, slot: u32, outcome: Outcome) {
         let request = &self.requests[slot];
         let (ticket, spec, node) = (request.ticket, request.spec as usize, NodeId(request.node));
@@ -391,12 +394,12 @@ impl Driver<'_> {
         self.engine.observe(self.time(), ticket, outcome);
         self.checks.freed(spec, node, demand);
         if matches!(outcome, Outcome::LastByte { status: 500.. }) {
-            // The node may be ejected from here on.
+            // The engine may have ejected the node now.
             self.checks.look(&self.engine.snapshot(self.time()));
         }
     }
 
-    /// Time limits of queue `number` have come.
+    /// Handles the deadlines of queue `number` that have passed.
     pub(super) fn expire(&mut self, number: usize) {
         let queue = &mut self.late.all[number];
         let limit = queue.limit;
@@ -410,7 +413,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The connection of a request that is inside is cut.
+    /// Cuts the connection of a request in flight.
     fn cut(&mut self, slot: u32) {
         if let Place::Serving(server) = self.requests[slot].place {
             self.machines.cut(self.now, server, u64::from(slot));
@@ -441,7 +444,7 @@ impl Driver<'_> {
         self.settle();
     }
 
-    /// An attempt of a client is over. It may try again, or think.
+    /// An attempt of a client is over. The client may retry or think.
     fn end(&mut self, slot: u32, fate: Fate) {
         let request = &mut self.requests[slot];
         request.life = request.life.wrapping_add(1);
@@ -469,8 +472,8 @@ impl Driver<'_> {
         }
     }
 
-    /// A request of stream `traffic` that belongs to a page is over for good: its client goes on with the page, asks
-    /// for another, or leaves.
+    /// A request of stream `traffic` that belongs to a page is over for good. Its client continues with the
+    /// page, asks for another page, or leaves.
     fn go_on(&mut self, visit: VisitId, traffic: u32, fate: Fate) {
         let (of, _) = self.visits.traffic_of(visit);
         match self.visits.ended(visit, traffic, fate, self.now) {
@@ -481,7 +484,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A user, if it is one, thinks.
+    /// Starts the thinking time of a user, if `user` is one.
     fn think(&mut self, traffic: u32, user: u32) {
         if user != NOBODY {
             let traffic = self.experiment.home_of(traffic as usize) as u32;

@@ -1,13 +1,14 @@
-//! The driver: virtual time, and the engine in the middle of it.
+//! The driver: virtual time around the engine.
 //!
-//! It does to the engine what the gateway does, in the same order (see the crate documentation of
+//! It calls the engine as the gateway does, in the same order (see the crate documentation of
 //! `weirgate_engine`), with simulated clients and servers instead of sockets. Time is a count of
-//! nanoseconds that jumps from one event to the next; the engine is called at the exact instant of
-//! every event and of its own timer, and asked for actions until it has none. No rule of a discipline is
-//! here.
+//! nanoseconds that jumps from one event to the next. The engine is called at the exact instant of every
+//! event and of its own timer, and is then asked for actions until it has none. The driver contains no rule
+//! of a discipline.
 //!
-//! A slot is held from release until the news of the reply's last byte has come back to the gateway,
-//! the way there and back included. A reply comes in one piece: its first byte is its last, unless it streams.
+//! A request holds its slot from release until the news of the reply's last byte has reached the gateway.
+//! This includes the network delay in both directions. A reply comes in one piece unless it streams: its
+//! first byte is its last.
 
 mod exchange;
 mod pages;
@@ -34,21 +35,22 @@ use crate::late::{Limit, Queues};
 use crate::machine::Machines;
 use crate::requests::{Place, Requests};
 
-/// Between two samples: a quarter of the two-second windows in which guarantees are read.
+/// The interval between samples: a quarter of the two-second windows in which guarantees are judged.
 const SAMPLE_EVERY: u64 = 500_000_000;
 
-/// Most attempts of one run. Six gigabytes of records; who asks for more has made a mistake.
+/// Maximum number of attempts of one run. They take six gigabytes of records. A larger number means a
+/// mistake in the experiment.
 const MOST_RECORDS: usize = 1 << 27;
 
-/// Plays `experiment` once. `seed` names every random draw; the same experiment and seed give the same
-/// run to the bit. `progress` is told the simulated time at every sample.
+/// Plays `experiment` once. `seed` determines every random draw: the same experiment and seed give the same
+/// run to the bit. `progress` receives the simulated time at every sample.
 ///
 /// A policy that the engine refuses (the loader makes none) gives an empty run with one violation.
 pub fn run(experiment: &Experiment, seed: u64, progress: impl FnMut(Duration)) -> Run {
     run_metered(experiment, seed, IdleMeter::new(experiment), progress)
 }
 
-/// The same, with another meter of what machines leave idle.
+/// Plays `experiment` as [`run`] does, with another meter of the machines' idle capacity.
 pub fn run_metered(experiment: &Experiment, seed: u64, meter: IdleMeter<'_>, progress: impl FnMut(Duration)) -> Run {
     match Driver::new(experiment, seed, meter) {
         Ok(driver) => driver.play(progress),
@@ -65,44 +67,45 @@ pub fn run_metered(experiment: &Experiment, seed: u64, meter: IdleMeter<'_>, pro
     }
 }
 
-/// `span` in nanoseconds, saturated to 64 bits.
+/// Returns `span` in nanoseconds, saturated to 64 bits.
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Everything of one run.
+/// The state of one run.
 struct Driver<'a> {
     experiment: &'a Experiment,
     seed: u64,
     now: u64,
     delay: u64,
     engine: Engine,
-    /// When the engine will be called: at its timer or before.
+    /// The instant of the next call of the engine: its timer's instant or an earlier one.
     engine_at: u64,
     checks: Checks,
     agenda: Agenda,
     sources: Sources,
     streams: Vec<Stream<'a>>,
-    /// What each stream does next.
+    /// The next event of each stream.
     coming: Vec<Option<Event>>,
-    /// Per stream its class or template, as a place in the checkers' tallies.
+    /// The class or template of each stream, as an index into the checkers' tallies.
     specs: Vec<usize>,
-    /// What requests take, by the policy's page table.
+    /// Costs of requests by the policy's page table.
     table: Table,
     visits: Visits,
     requests: Requests,
     records: Vec<Record>,
     errands: Errands<Errand>,
     machines: Machines,
-    /// Who moves shares of the machines' CPUs, if anybody does.
+    /// The manager that moves shares of the machines' CPUs, if the experiment has one.
     managed: Option<Managed>,
-    /// On the way to the machines or back, which takes equally long: a queue, in order of arrival. Its head
-    /// is compared with the agenda's first instant rather than put into the agenda: most events are its.
+    /// Messages on the way to the machines or back. Both directions take equally long, so this is a queue
+    /// in order of arrival. Its head is compared with the agenda's first instant instead of being put into
+    /// the agenda, because messages are the largest part of all events.
     wire: VecDeque<Message>,
-    /// On the way back, after the millisecond that a fast failure takes.
+    /// Failures on the way back, after the millisecond that a fast failure takes.
     failing: VecDeque<Message>,
     late: Queues,
-    /// Per place in the tallies the queues of its two time limits.
+    /// The queues of the two time limits of each class or template.
     limits: Vec<[usize; 2]>,
     watches: Vec<Option<Watch>>,
     turns: Vec<Turn>,
@@ -115,62 +118,62 @@ struct Driver<'a> {
     beliefs: Beliefs,
 }
 
-/// Something under way between the gateway and a machine.
+/// A message under way between the gateway and a machine.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     at: u64,
-    /// A place among the requests, or [`CHECK`] and a node.
+    /// A slab entry of [`Requests`], or [`CHECK`] plus a node.
     id: u64,
     /// The request's attempt, or the round of the check.
     stamp: u32,
-    /// What it says.
+    /// The content of the message.
     news: News,
 }
 
-/// Marks the id of a health check; the rest is the node.
+/// Marks the id of a health check. The remaining bits are the node.
 const CHECK: u64 = 1 << 32;
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     /// To a machine: a request.
     Request,
-    /// The first byte of a reply that streams, or a sign of life of it.
+    /// The first byte of a reply that streams, or another sign of its progress.
     FirstByte,
-    /// A reply with this status, whole.
+    /// A whole reply with this status.
     Status(u16),
-    /// The connection is refused or broken.
+    /// The connection was refused or broke.
     Broken,
 }
 
-/// What is to be done about a single request, user or node.
+/// An event of the agenda's heap: for a single request, user or node, or a periodic reading.
 #[derive(Clone, Copy, Debug)]
 enum Errand {
-    /// The client of this request runs out of patience, unless it has another life by then.
+    /// The client of this request runs out of patience, unless the request has another life by then.
     Leave { slot: u32, life: u32 },
-    /// A client tries again.
+    /// A client retries.
     Retry { slot: u32 },
-    /// A user has thought.
+    /// A user has finished thinking.
     User { traffic: u32, user: u32 },
-    /// A client has thought and asks for its next page.
+    /// A client has finished thinking and asks for its next page.
     Page { visit: VisitId },
     /// A client asks for an object of its page.
     Object { visit: VisitId },
     /// A node is due for a health check.
     Check { node: u32 },
-    /// A health check takes too long.
+    /// A health check reaches its time limit.
     CheckLate { node: u32, round: u32 },
-    /// Machines look at what classes use of their CPUs.
+    /// The trackers measure the classes' use of the machines' CPUs.
     Window,
-    /// The nodes' collectors are asked.
+    /// The nodes' collectors report.
     Collect { every: u64 },
-    /// Machines are asked what they used, to learn what requests take.
+    /// The page table learns the cost of requests from the machines' use.
     Lesson,
 }
 
-/// The numbers of the agenda's sources. At equal instants messages come first and then the lower number:
-/// what the world does before what the gateway does, what frees before what takes, and the samples after
-/// everything.
+/// The numbers of the agenda's sources. At equal instants messages come first, then the source with the
+/// lower number. The outside world comes before the gateway, events that free capacity come before events
+/// that take it, and samples come last.
 struct Sources {
     servers: usize,
     late: usize,
@@ -260,7 +263,7 @@ impl<'a> Driver<'a> {
         Ok(driver)
     }
 
-    /// Makes every source wait for its first instant.
+    /// Sets the first instant of every source.
     fn begin(&mut self) {
         for stream in 0..self.streams.len() {
             self.expect(stream);
@@ -287,7 +290,7 @@ impl<'a> Driver<'a> {
         self.finish()
     }
 
-    /// Until the end, or until there are too many records.
+    /// Plays until the end, or until there are too many records.
     fn go(&mut self, mut progress: impl FnMut(Duration)) {
         let end = nanos(self.experiment.duration());
         while self.records.len() < MOST_RECORDS {
@@ -316,7 +319,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// What `source` waited for has come.
+    /// Handles the event of `source` that is due.
     fn step(&mut self, source: usize) {
         let sources = &self.sources;
         match source {
@@ -362,7 +365,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// A message is where it was sent.
+    /// Delivers a message.
     fn arrive(&mut self, message: Message) {
         match message.news {
             News::Request => self.reach(message),
@@ -371,7 +374,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Looks up what a stream does next.
+    /// Plans the next event of a stream.
     fn expect(&mut self, stream: usize) {
         let next = self.streams[stream].next_event();
         self.coming[stream] = next.map(|(_, event)| event);
@@ -397,7 +400,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Gives an errand for `after` nanoseconds from now.
+    /// Plans an errand `after` nanoseconds from now.
     fn errand(&mut self, after: u64, errand: Errand) {
         self.errands.push(self.now.saturating_add(after), errand);
         self.agenda.set(self.sources.errands, self.errands.next());
@@ -407,7 +410,7 @@ impl<'a> Driver<'a> {
         Time::from_nanos(self.now)
     }
 
-    /// Something of `node` reaches its machine.
+    /// Returns the machine of `node`.
     fn machine_of(&self, node: NodeId) -> usize {
         self.experiment.machine_of[node.0 as usize]
     }
@@ -434,12 +437,12 @@ impl<'a> Driver<'a> {
         self.agenda.set(self.sources.samples, self.sample_times.get(self.samples.len()).copied());
     }
 
-    /// Looks at what the machines were occupied with. It changes nothing in them.
+    /// Reads the machines' occupied time. Changes nothing in them.
     fn read_idle(&mut self) {
         self.idle.read(self.now, &self.machines.occupied_until(self.now));
     }
 
-    /// Per class of the policy the CPU-seconds done for it on all machines; empty without shares.
+    /// Returns, per class of the policy, the CPU-seconds done on all machines. Empty without shares.
     fn usage(&self) -> Vec<f64> {
         let Some(reserves) = &self.experiment.reserves else { return Vec::new() };
         let mut usage = vec![0.0; reserves.shares.len()];
@@ -450,7 +453,7 @@ impl<'a> Driver<'a> {
         usage
     }
 
-    /// The end: what is under way is cut, and the books are closed.
+    /// Ends the run: requests under way are cut, and the final checks are made.
     fn finish(mut self) -> Run {
         let open = self.requests.iter().filter(|(_, r)| r.place == Place::Waiting || r.place.is_inside());
         for record in open.map(|(_, request)| request.record) {
@@ -476,7 +479,7 @@ impl<'a> Driver<'a> {
     }
 }
 
-/// Every half second and every phase's end.
+/// Returns the instants of all samples: every half second and every phase's end.
 fn sample_times(experiment: &Experiment) -> Vec<u64> {
     let end = nanos(experiment.duration());
     let mut times: Vec<u64> = (0..=end / SAMPLE_EVERY).map(|n| n * SAMPLE_EVERY).collect();
@@ -486,7 +489,7 @@ fn sample_times(experiment: &Experiment) -> Vec<u64> {
     times
 }
 
-/// A fresh record of an attempt that begins at `now`.
+/// Creates the record of an attempt that begins at `now`.
 fn record(traffic: u32, now: u64, demand: weirgate_emulator::station::Demand, page: Option<u32>) -> Record {
     let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
     Record {

@@ -1,13 +1,14 @@
-//! The policy's page table in virtual time: what each stream's requests take, looked up by their address as the gateway
-//! does, and learned from the machines' use where the policy says so.
+//! The policy's page table in virtual time. The cost of each stream's requests is looked up by their
+//! address, as in the gateway, and learned from the machines' use if the policy says so.
 //!
-//! The learner is the gateway's (`weirgate_pages`). Machines count what the agents of `weirgate lab` count: seconds for
-//! which CPUs, disks and links were occupied. As real ones they are asked at the same instants, but their answers take
-//! no time; a crashed machine does not answer, nor one whose reports are lost.
+//! The learner is the gateway's (`weirgate_pages`). Machines count the same quantity as the agents of
+//! `weirgate lab`: seconds for which CPUs, disks and links were occupied. Like real machines they are all
+//! asked at the same instants, but their answers take no time. A crashed machine does not answer, and
+//! neither does one with lost reports.
 //!
-//! Departures: an experiment's requests have one route for each stream. Marks in its path are not filled in, so that a
-//! route tells them apart only where it has a `*`. Where routes are to be found in the traffic, those of all streams
-//! are before the first request.
+//! Departures: the requests of a stream have one route. Marks in its path are not filled in, so a route
+//! tells requests apart only where it has a `*`. If routes are found in the traffic, the routes of all
+//! streams are found before the first request.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,19 +20,21 @@ use weirgate_pages::{Discovery, Index, Learner, Pattern, RESOURCES, Study};
 
 use super::{Driver, Errand};
 
-/// How often the same path is seen before the first request, so that it is a route: more than is asked for.
+/// Number of times that a path is shown to the discovery before the first request. It exceeds the number
+/// needed to make the path a route.
 const SEEN: usize = 100;
 
-/// How often machines are asked if their pools have no collectors: as collectors are where a table is learned.
+/// The interval between two readings of the machines if their pools have no collectors: the default
+/// interval of collectors where a table is learned.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The table.
+/// The page table and its learner.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Per stream the route of its requests, and what the table says of them now.
+    /// Per stream the route of its requests, and their present cost by the table.
     routes: Vec<Option<u32>>,
     costs: Vec<Option<Demand>>,
-    /// The patterns of the routes that streams have.
+    /// The patterns of the streams' routes.
     patterns: BTreeMap<u32, String>,
     lessons: Option<Lessons>,
 }
@@ -43,7 +46,7 @@ struct Lessons {
 }
 
 impl Table {
-    /// That of the experiment's policy. Without one nothing is known.
+    /// Creates the table of the experiment's policy. A policy without a table gives an empty one.
     pub(super) fn of(experiment: &Experiment) -> Table {
         let nothing = PageTable::default();
         let site = experiment.site.page_table.as_ref().unwrap_or(&nothing);
@@ -52,7 +55,7 @@ impl Table {
         let mut discovery = Discovery::default();
         if site.learned && site.routes.is_empty() {
             for stream in streams.clone() {
-                // Again and again until it is found; all the same if it is not.
+                // Repeat until the route is found. A path that is never found stays without a route.
                 (0..SEEN).any(|_| discovery.saw(experiment.traffic[stream].address().0, None));
             }
         }
@@ -72,12 +75,13 @@ impl Table {
         Table { costs, patterns: routes.iter().flatten().map(pattern).collect(), routes, lessons }
     }
 
-    /// What a request of stream `traffic` takes, if the table says.
+    /// Returns the cost of a request of stream `traffic`, if the table has one.
     pub(super) fn cost_of(&self, traffic: u32) -> Option<Demand> {
         self.costs[traffic as usize]
     }
 
-    /// A request of stream `traffic` was inside `machine` from `from` to `until`; `whole` unless it was cut off.
+    /// A request of stream `traffic` was at `machine` from `from` to `until`. `whole` is false if it was
+    /// cut off.
     pub(super) fn left(&mut self, machine: usize, traffic: u32, (from, until): (u64, u64), whole: bool) {
         let Some(Lessons { study, .. }) = &mut self.lessons else { return };
         study.finished(machine as u64, self.routes[traffic as usize], (seconds(from), seconds(until)), whole);
@@ -105,14 +109,14 @@ impl Lessons {
 }
 
 impl Driver<'_> {
-    /// Sees to it that machines are asked what they used, if anybody learns from it.
+    /// Plans the next reading of the machines, if the table is learned.
     pub(super) fn plan_lesson(&mut self) {
         if let Some(every) = self.table.lessons.as_ref().map(|lessons| lessons.every) {
             self.errand(every, Errand::Lesson);
         }
     }
 
-    /// Notes what is believed now, if that is learned and a sample is due.
+    /// Notes the present estimates, if the table is learned and a sample is due.
     pub(super) fn note_beliefs(&mut self) {
         let Some(Lessons { study, .. }) = &self.table.lessons else { return };
         if !self.beliefs.is_due(self.now) {
@@ -126,7 +130,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Machines say what they used, and the table follows.
+    /// Reads the machines' use and updates the table.
     pub(super) fn learn(&mut self) {
         let Some(mut lessons) = self.table.lessons.take() else { return };
         for machine in 0..self.experiment.machines.len() {

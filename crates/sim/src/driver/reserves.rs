@@ -1,12 +1,14 @@
 //! Cluster reserves in virtual time: a tracker on every machine, and a manager that moves classes' shares.
 //!
-//! Both are the ones of `weirgate agent` and `weirgate manager` (`weirgate_reserves`: [`Tracker`], [`Coordinator`],
-//! [`solve`]); what they are told here is what the simulated machines handed out. Experiments are those of Aron,
-//! Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.2 to 5.5.
+//! Both are those of `weirgate agent` and `weirgate manager` (`weirgate_reserves`: [`Tracker`],
+//! [`Coordinator`], [`solve`]). Here they receive the CPU time that the simulated machines handed out. The
+//! experiments are those of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.2
+//! to 5.5.
 //!
-//! Departures from the real ones: all machines measure at the same instants, reports and shares take no time, and
-//! neither does the optimiser (it takes milliseconds; the paper's took 100 to 200). A crashed machine reports nothing.
-//! The manager begins when the experiment says; before that every class has its share of every machine.
+//! Departures from the real ones: all machines measure at the same instants, reports and shares take no
+//! time, and the optimiser takes none either (the real one takes milliseconds, the paper's took 100 to
+//! 200). A crashed machine reports nothing. The manager begins at the experiment's instant. Before that
+//! every class has its share of every machine.
 
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ pub(super) struct Managed {
 }
 
 impl Managed {
-    /// Those of `experiment`, if it has a manager.
+    /// Creates the trackers and the manager of `experiment`, if it has a manager.
     pub(super) fn of(experiment: &Experiment) -> Option<Managed> {
         let CpuReserves { shares, manager } = experiment.reserves.as_ref()?;
         let manager = (*manager)?;
@@ -46,14 +48,14 @@ impl Managed {
         Some(Managed { from: manager.from, trackers, coordinator })
     }
 
-    /// When the next window is over.
+    /// Returns the end of the next window.
     fn due(&self) -> Option<Duration> {
         self.trackers.iter().map(Tracker::due).min()
     }
 }
 
 impl Driver<'_> {
-    /// Sees to it that the next window is looked at when it is over.
+    /// Plans the measurement at the end of the next window.
     pub(super) fn plan_window(&mut self) {
         if let Some(due) = self.managed.as_ref().and_then(Managed::due) {
             let after = super::nanos(due).saturating_sub(self.now);
@@ -61,7 +63,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A window is over: machines report, and the manager may move shares.
+    /// Ends a window: the machines report, and the manager may move shares.
     pub(super) fn look_at_use(&mut self) {
         let Some(mut managed) = self.managed.take() else { return };
         let now = Duration::from_nanos(self.now);
@@ -86,7 +88,7 @@ impl Driver<'_> {
         self.plan_window();
     }
 
-    /// Per class the nanoseconds of CPU time that a machine has handed out.
+    /// Returns, per class, the nanoseconds of CPU time that a machine has handed out.
     fn cpu_counters(&mut self, machine: usize) -> Vec<u64> {
         for server in self.machines.servers_of(machine) {
             self.machines.advance(self.now, server);

@@ -1,7 +1,8 @@
-//! Faults, speeds that change, and health checks: what happens to the machines, and how the gateway learns of it.
+//! Faults, changes of speed, and health checks: events at the machines, and the way the gateway learns of
+//! them.
 //!
-//! Nodes that the operator takes out are *drained* and later *resumed*, not reported down: down is what
-//! health checks say, and the next good check would bring a removed node back.
+//! Nodes that the operator takes out are *drained* and later *resumed*, not reported down. Down is the
+//! verdict of health checks, and the next good check would bring a removed node back.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::machine::Reception;
 use crate::requests::Place;
 
 impl Driver<'_> {
-    /// A fault begins or ends, or a machine has another speed.
+    /// A fault begins or ends, or the speed of a machine changes.
     pub(super) fn turn(&mut self) {
         let Some(Turn { what, .. }) = self.turns.get(self.next_turn).copied() else { return };
         self.next_turn += 1;
@@ -46,7 +47,7 @@ impl Driver<'_> {
         self.settle();
     }
 
-    /// What is wrong with a machine is another.
+    /// Sets the present condition of a machine.
     fn change(&mut self, machine: usize) {
         let before = self.machines.condition(machine).clone();
         let at = Duration::from_nanos(self.now);
@@ -73,7 +74,8 @@ impl Driver<'_> {
         }
     }
 
-    /// Everything that came through the addresses of a machine to its servers is gone, and the gateway hears of it.
+    /// Breaks the connections through a machine's addresses: their requests are lost, and the gateway
+    /// learns of it.
     fn break_connections(&mut self, machine: usize) {
         let came_here = |node: u32| self.machine_of(NodeId(node)) == machine;
         let in_server = self.requests.iter().filter_map(|(slot, request)| match request.place {
@@ -92,9 +94,9 @@ impl Driver<'_> {
         }
     }
 
-    /// Every machine's collector says how many requests are in its servers, in the same instant and without delay.
-    /// Nodes of one machine get the same counts. A machine that has crashed says nothing, nor one whose reports are
-    /// lost.
+    /// The collector of every machine reports the number of requests in its servers, at the same instant
+    /// and without delay. Nodes of one machine get the same counts. A crashed machine reports nothing, and
+    /// neither does one with lost reports.
     pub(super) fn report(&mut self, every: u64) {
         let mut counts = vec![[0u32; 2]; self.experiment.machines.len()];
         let policy = &self.experiment.site.policy;
@@ -113,7 +115,7 @@ impl Driver<'_> {
         self.settle();
     }
 
-    /// Are the reports about a machine lost?
+    /// Returns whether the reports about a machine are lost.
     pub(super) fn is_mute(&self, machine: usize) -> bool {
         self.active.iter().map(|index| &self.experiment.faults[*index]).any(|fault| {
             fault.kind == FaultKind::LostReports && (fault.machines.is_empty() || fault.machines.contains(&machine))
@@ -125,14 +127,14 @@ impl Driver<'_> {
         self.engine.node(self.time(), event);
     }
 
-    /// Plans the next check of a node, if its pool wants any.
+    /// Plans the next check of a node, if its pool has health checks.
     pub(super) fn plan_check(&mut self, node: u32) {
         if let Some(pause) = self.watches[node as usize].as_mut().map(crate::health::Watch::pause) {
             self.errand(pause, Errand::Check { node });
         }
     }
 
-    /// A check is sent.
+    /// Sends a check.
     pub(super) fn check(&mut self, node: u32) {
         let Some(watch) = &mut self.watches[node as usize] else { return };
         watch.begin();
@@ -150,7 +152,7 @@ impl Driver<'_> {
         if watch.round != stamp || !watch.is_waiting {
             return;
         }
-        // It is of no class.
+        // A check belongs to no class.
         let check = Work { class: u32::MAX, ..Work::default() };
         match self.machines.receive(self.now, machine, id, check) {
             Reception::Refused => self.answer(id, stamp, News::Broken),
@@ -163,7 +165,7 @@ impl Driver<'_> {
         }
     }
 
-    /// The answer to a check has come.
+    /// The answer to a check has reached the gateway.
     pub(super) fn check_answers(&mut self, message: Message) {
         let node = (message.id - CHECK) as u32;
         let waited_for = self.watches[node as usize].as_ref().is_some_and(|w| w.is_waiting && w.round == message.stamp);
@@ -172,7 +174,7 @@ impl Driver<'_> {
         }
     }
 
-    /// A check takes too long.
+    /// A check has reached its time limit.
     pub(super) fn check_is_late(&mut self, node: u32, round: u32) {
         let Some(watch) = &self.watches[node as usize] else { return };
         if !watch.is_waiting || watch.round != round {
@@ -185,7 +187,7 @@ impl Driver<'_> {
         self.conclude(node, false);
     }
 
-    /// The end of a check.
+    /// Ends a check.
     fn conclude(&mut self, node: u32, healthy: bool) {
         let machine = self.experiment.machine_of[node as usize];
         let is_lost = self.is_mute(machine);

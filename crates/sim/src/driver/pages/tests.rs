@@ -1,4 +1,5 @@
-//! What is learned in virtual time, beside what the experiments' requests take.
+//! Tests of page tables that are learned in virtual time, against the true demands of the experiments'
+//! requests.
 
 use std::path::Path;
 
@@ -14,7 +15,7 @@ fn experiment(name: &str, changes: &[&str]) -> Experiment {
     weirgate_experiment::load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
-/// Per kind of page (math, album, formula) what a request takes by the table after the first `phases`.
+/// Cost per kind of page (math, album, formula) by the table after the first `phases`.
 fn costs(changes: &[&str], phases: usize) -> [Shares; 3] {
     let mut experiment = experiment("mqos-learned", changes);
     experiment.phases.truncate(phases);
@@ -43,8 +44,9 @@ fn a_table_is_learned_from_nothing() {
     near(costs(&["policy.page_table=learned"], 1), 0.006, 0.3);
 }
 
-/// `mqos-utilisation` with a table that is learned and so many nodes, which are always full: from 120 s on the requests
-/// of one kind of page have another demand. What was found a minute later, by streams.
+/// Costs learned on `nodes` nodes that are always full, with the experiment `mqos-utilisation` and a
+/// learned table. From 120 s on the requests of one kind of page have another demand. Returns the table a
+/// minute later, by stream.
 fn full(nodes: usize, kind: usize, before: &str, after: &str) -> [Shares; 3] {
     let demand = format!("[{{ {before} }}, {{ at: 120s, demand: {{ {after} }} }}]");
     let names: Vec<String> = (0..nodes).map(|node| format!("s{node}:80")).collect();
