@@ -1,15 +1,16 @@
-//! The bands: what the papers found, what the simulator finds, and how far the two may lie apart.
+//! Bands: figures of the papers, the simulator's figures, and the allowed distance between the two.
 //!
-//! One declaration per figure: which experiment is played under which discipline with which seeds, what is measured,
-//! what the paper says, the band in which our figure must lie, and why the band is as wide as it is. The declarations
-//! stand in one module per paper. The command `weirgate bands` prints them as a table and the tests assert the same
-//! table.
+//! Each figure has one declaration: the experiment, its discipline and seeds, the quantity measured, the
+//! paper's figure, the band in which our figure must lie, and the reason for the band's width. The
+//! declarations stand in one module per paper. The command `weirgate bands` prints them as a table, and the
+//! tests assert the same table.
 //!
-//! A figure holds if it is within its band with every one of its seeds. Where a paper's own figure lies outside the
-//! band, ours departs from it, and the reason says so. A figure that no paper has is marked as ours. A figure of
-//! `weirgate`, which no paper has either, is a *target*: what the default discipline must reach.
+//! A figure holds if it lies within its band for every one of its seeds. If a paper's own figure lies
+//! outside the band, ours departs from it, and the reason explains the departure. A figure that no paper
+//! has is marked as ours. A figure of `weirgate`, which no paper has either, is a *target* that the default
+//! discipline must reach.
 //!
-//! Runs that several figures read are played once.
+//! A run that several figures read is played once.
 
 mod mqos;
 mod play;
@@ -31,42 +32,42 @@ use std::thread;
 pub use play::{Data, Play, Played};
 pub use table::Table;
 
-/// What a paper says of a figure.
+/// The origin of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Source {
-    /// It prints this number.
+    /// The paper prints this number.
     Printed(f64),
-    /// It says so in words, or its curve shows it.
+    /// The paper states it in words, or its curve shows it.
     Said(&'static str),
-    /// It says nothing: the figure and its band are ours.
+    /// The paper has no such figure. The figure and its band are ours.
     Ours,
-    /// It says nothing: the default discipline must reach the band.
+    /// No paper has this figure. The default discipline must reach the band.
     Target,
 }
 
-/// Reads a figure from the runs of one seed, in the order of [`Figure::plays`]. `None`: there is none, as nothing was
-/// served, say.
+/// Reads a figure from the runs of one seed, in the order of [`Figure::plays`]. Returns `None` if the runs
+/// have no such figure, for example because no request was served.
 type Reading = Box<dyn Fn(&[&Played]) -> Option<f64> + Send + Sync>;
 
 /// One figure with its band.
 pub struct Figure {
-    /// Whose, as `Quorum`.
+    /// The paper, such as `Quorum`.
     pub paper: &'static str,
-    /// Which, as `Table 3`.
+    /// The figure or table of the paper, such as `Table 3`.
     pub figure: &'static str,
-    /// What is measured, with its unit.
+    /// The quantity measured, with its unit.
     pub what: String,
-    /// The discipline that it speaks of.
+    /// The discipline that the figure describes.
     pub discipline: &'static str,
-    /// What the paper says.
+    /// The paper's statement.
     pub source: Source,
-    /// What is played for it.
+    /// The runs that the figure is read from.
     pub plays: Vec<Play>,
-    /// The seeds: 1 to this one.
+    /// The number of seeds. The seeds are 1 to this number.
     pub seeds: u64,
-    /// In which our figure must lie.
+    /// The band in which our figure must lie.
     pub band: RangeInclusive<f64>,
-    /// Why the band is as wide as it is.
+    /// The reason for the band's width.
     pub why: &'static str,
     reading: Reading,
 }
@@ -112,14 +113,14 @@ impl Figure {
         Figure { band, why, ..self }
     }
 
-    /// Does the paper's own figure lie outside the band?
+    /// Returns whether the paper's own figure lies outside the band.
     #[must_use]
     pub fn departs(&self) -> bool {
         matches!(self.source, Source::Printed(printed) if !self.band.contains(&printed))
     }
 }
 
-/// All figures, in the order of the papers.
+/// Returns all figures, in the order of the papers.
 #[must_use]
 pub fn figures() -> Vec<Figure> {
     let papers = [
@@ -133,17 +134,17 @@ pub fn figures() -> Vec<Figure> {
     papers.into_iter().flatten().collect()
 }
 
-/// What was found of a figure.
+/// The result of measuring a figure.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// The figure with each seed; `None` where there was none.
+    /// The figure for each seed, or `None` where the runs have no such figure.
     Figures(Vec<Option<f64>>),
-    /// What it needs is not there.
+    /// The figure was skipped because its data is missing. The text gives the reason.
     Skipped(String),
 }
 
 impl Found {
-    /// Is it within `band` with every seed? `None` if it was skipped.
+    /// Returns whether the figure lies within `band` for every seed, or `None` if it was skipped.
     #[must_use]
     pub fn holds(&self, band: &RangeInclusive<f64>) -> Option<bool> {
         match self {
@@ -155,12 +156,11 @@ impl Found {
     }
 }
 
-/// Plays everything that `figures` need on `threads` threads (`None`: one per CPU), and reads them. `on_played` is told
-/// how many runs of how many are done.
+/// Plays all runs that `figures` need on `threads` threads (`None`: one per CPU) and reads the figures.
+/// `on_played` receives the number of runs done and the number of all runs.
 ///
-/// # Panics
-/// If an experiment of this repository cannot be loaded with a declaration's changes, which is a defect of the
-/// declaration.
+/// # Panics Panics if an experiment of this repository cannot be loaded with a declaration's changes, which
+/// is a defect of the declaration.
 #[must_use]
 pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl FnMut(usize, usize)) -> Table {
     let mut runs: BTreeMap<(Play, u64), Option<Result<Played, String>>> = BTreeMap::new();

@@ -1,8 +1,8 @@
-//! mQoS (Feng and Lin, 2005): Figs. 9, 10 and 12 to 14, its future work with several servers, and guarantees by a page
-//! table.
+//! mQoS (Feng and Lin, 2005): Figs. 9, 10 and 12 to 14, its future work with several servers, and
+//! guarantees by a page table.
 //!
-//! One seed. Runs whose split is looked at last five minutes instead of one: then the sizes of some hundred pages a
-//! second differ by far less than the bands.
+//! Every figure has one seed. Runs that measure the split last five minutes instead of one. The sizes of
+//! about a hundred pages a second then differ by far less than the bands.
 
 use weirgate_verdict::Portion;
 
@@ -14,7 +14,7 @@ const PAPER: &str = "mQoS";
 const LONGER: &[&str] = &["phases.heavy.until=310s"];
 const WEIGHTS: &[f64] = &[6.0, 3.0, 1.0];
 
-/// `mdrr` deals whole quanta and `drfq` none, which is what the bands of both differ by.
+/// `mdrr` deals whole quanta and `drfq` deals none, so their bands differ.
 const MDRR: &str = "the largest class is ahead by some percent, as rounds deal whole quanta and page sizes vary: 5 %";
 const DRFQ: &str = "virtual times have no rounds: 2 %, for page sizes that vary";
 
@@ -41,7 +41,8 @@ fn split(phase: usize, weights: &'static [f64]) -> impl Fn(&[&Played]) -> Option
     move |runs| off_the_split(runs.first()?.used(phase)?, weights)
 }
 
-/// The least (`false`) or largest (`true`) utilisation in percent of the resources from this index on.
+/// Returns the smallest (`false`) or largest (`true`) utilisation, in percent, of the resources from index
+/// `from` on.
 fn in_use(phase: usize, from: usize, largest: bool) -> impl Fn(&[&Played]) -> Option<f64> + Send + Sync {
     move |runs| {
         let all = runs.first()?.used(phase)?.utilisation.iter().skip(from).map(|used| used * 100.0);
@@ -94,7 +95,7 @@ fn fig_9() -> Vec<Figure> {
     figures
 }
 
-/// Requests served a second at each share of CPU-heavy clients.
+/// Returns the requests served per second for each share of CPU-heavy clients.
 fn rates(run: &Played) -> Vec<f64> {
     (0..run.verdict.phases.len()).filter_map(|phase| run.used(phase)).map(|used| used.all.served_per_s).collect()
 }
@@ -129,7 +130,7 @@ fn fig_10() -> Vec<Figure> {
         let over = rates.iter().zip(shares).map(|(rate, share)| rate / full(share) * 100.0);
         if largest { over.reduce(f64::max) } else { over.reduce(f64::min) }
     };
-    // What a mix that cannot be chosen makes of the CPU.
+    // The rate that the CPU allows for a mix that the discipline cannot choose.
     let by_cpu: fn(f64) -> f64 = |share| 1000.0 / (2.0 + 4.0 * share);
     let server: fn(f64) -> f64 = |_| 300.0;
     for (which, largest) in [("least", false), ("most", true)] {
@@ -252,7 +253,8 @@ fn figs_13_and_14() -> Vec<Figure> {
     figures
 }
 
-/// Clients of the latency experiment: 300 are no more than the server bears, with more it loses more and more.
+/// Bands of the latency experiment. The server sustains up to 300 clients, and beyond that it loses more
+/// and more.
 fn where_servers_thrash() -> Vec<Figure> {
     let plays = |other| [Play::of("mqos-latency", "mqos"), Play::of("mqos-latency", other)];
     let over = |at: usize| {
@@ -332,7 +334,7 @@ fn several_servers() -> Vec<Figure> {
     figures
 }
 
-/// The large server's work over that of each other one, of each resource.
+/// Returns the work of the large server over that of each other server, for each resource.
 fn large(runs: &[&Played], largest: bool) -> Option<f64> {
     let run = runs.first()?;
     let last = run.samples.last()?;
@@ -344,8 +346,8 @@ fn large(runs: &[&Played], largest: bool) -> Option<f64> {
     if largest { others.reduce(f64::max) } else { others.reduce(f64::min) }
 }
 
-/// `weirgate` with a page table: a window and a queue per resource. Without one it cannot tell requests apart, and disk
-/// and network stand idle behind the processor.
+/// Bands of `weirgate` with a page table: one window and one queue per resource. Without a table it cannot
+/// tell requests apart, and disk and network stand idle behind the processor.
 fn guarantees() -> Vec<Figure> {
     let with = Play::of("mqos-guarantees", "weirgate");
     let without = with.clone().with(&["policy.page_table=null"]);

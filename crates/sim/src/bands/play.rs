@@ -1,4 +1,4 @@
-//! One run for the bands: an experiment of this repository, a discipline, and what is changed in the file.
+//! One run for the bands: an experiment of this repository, a discipline, and the changes to the file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,7 +12,7 @@ use weirgate_verdict::{Verdict, judge};
 
 use crate::run;
 
-/// The experiments, which are part of the program so that it needs no files.
+/// The experiments. They are compiled into the program, so it needs no files.
 const EXPERIMENTS: [(&str, &str); 21] = [
     ("mqos-cluster", include_str!("../../../../experiments/mqos-cluster.yaml")),
     ("mqos-guarantees", include_str!("../../../../experiments/mqos-guarantees.yaml")),
@@ -37,30 +37,30 @@ const EXPERIMENTS: [(&str, &str); 21] = [
     ("web-switch-static", include_str!("../../../../experiments/web-switch-static.yaml")),
 ];
 
-/// Data that an experiment may take beside its file.
+/// Data that an experiment may read in addition to its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Data {
-    /// The files of NASA's log of 1 August 1995, in place of a synthetic set of files.
+    /// The files in NASA's log of 1 August 1995, in place of a synthetic set of files.
     NasaLog,
 }
 
-/// What is played.
+/// The input of a run.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Play {
     pub(super) experiment: &'static str,
     pub(super) discipline: &'static str,
-    /// `PATH=VALUE`, as of `weirgate sim --set`.
+    /// Changes as `PATH=VALUE`, as in `weirgate sim --set`.
     pub(super) changes: Vec<&'static str>,
     pub(super) data: Option<Data>,
 }
 
-/// What remains of a run: its verdict, its samples, and how many requests of each stream were served. Records are let
-/// go, as there are millions.
+/// The result of a run: its verdict, its samples, and the number of requests served per stream. The records
+/// are dropped, because there are millions.
 pub struct Played {
     pub(super) experiment: Experiment,
     pub(super) verdict: Verdict,
     pub(super) samples: Vec<Sample>,
-    /// Per stream.
+    /// Number of requests served, per stream.
     pub(super) served: Vec<u64>,
 }
 
@@ -77,16 +77,15 @@ impl Play {
         Play { data: Some(data), ..self }
     }
 
-    /// The experiment, changed.
+    /// Loads the experiment and applies the changes.
     ///
-    /// # Panics
-    /// If it cannot be loaded.
+    /// # Panics Panics if it cannot be loaded.
     fn load(&self) -> Experiment {
         let Some((_, text)) = EXPERIMENTS.iter().find(|(name, _)| *name == self.experiment) else {
             panic!("there is no experiment {}", self.experiment);
         };
         let discipline = match self.discipline {
-            // What the file says.
+            // Keep the discipline of the file.
             "" => None,
             name => Some(under_discipline(name)),
         };
@@ -102,10 +101,9 @@ impl Play {
         }
     }
 
-    /// Plays it with `seed`. An error says what is missing.
+    /// Plays the run with `seed`. An error says which data is missing.
     ///
-    /// # Panics
-    /// If it cannot be loaded, or an invariant is violated.
+    /// # Panics Panics if the experiment cannot be loaded, or if an invariant is violated.
     pub(super) fn played(&self, seed: u64) -> Result<Played, String> {
         let mut experiment = self.load();
         match self.data {
@@ -125,15 +123,16 @@ impl Play {
     }
 }
 
-/// Where the log is: beside the repository, as seen from the working directory or from this crate's folder.
+/// Returns the possible places of the log: next to the repository, seen from the working directory or from
+/// this crate's folder.
 fn nasa_log_places() -> Vec<PathBuf> {
     const LOG: &str = "shared/data/nasa_19950801.tsv.gz";
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     vec![Path::new("..").join(LOG), crate_folder.join("../../..").join(LOG)]
 }
 
-/// Puts the files of the log in place of those of the first stream: as much of them fits into a node's memory as in the
-/// paper, 85 of 1,015 MB.
+/// Replaces the files of the first stream by those of the log. The same share of them fits into a node's
+/// memory as in the paper, 85 of 1,015 MB.
 fn nasa_log(experiment: &mut Experiment) -> Result<(), String> {
     let places = nasa_log_places();
     let Some(file) = places.iter().find_map(|place| File::open(place).ok()) else {
@@ -142,7 +141,7 @@ fn nasa_log(experiment: &mut Experiment) -> Result<(), String> {
     let mut text = String::new();
     GzDecoder::new(file).read_to_string(&mut text).map_err(|error| format!("{}: {error}", places[0].display()))?;
     let mut files: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
-    // Column names come first: logname, time, method, url, response, bytes, referer, useragent.
+    // The first row has the column names: logname, time, method, url, response, bytes, referer, useragent.
     for row in text.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>()) {
         let [_, _, method, url, _, bytes, ..] = row.as_slice() else { continue };
         let bytes: u64 = bytes.parse().unwrap_or(0);

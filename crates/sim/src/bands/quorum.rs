@@ -1,16 +1,16 @@
 //! Quorum (Blanquer et al., NSDI 2005): Table 3, Figs. 9 to 11 and 13, and the computed case of Sec. 5.3.
 //!
-//! The paper prints figures for Table 3. Of the curves its text names some, and those are the bands' source. Its traces
-//! and its cluster are not public: ours are Poisson arrivals at equal CPUs.
+//! The paper prints figures for Table 3. Its text names some values of the curves, and those are the source
+//! of the bands. Its traces and its cluster are not public: ours are Poisson arrivals and equal CPUs.
 
 use super::Figure;
 use super::play::Play;
 use super::read::{of, served, time};
 
-/// The true service time is declared, whatever the files say: Figs. 9 to 11 are of requests of 8.57 ms.
+/// Declares the true service time instead of the files' value: Figs. 9 to 11 use requests of 8.57 ms.
 pub(super) const TRUE_TIMES: &[&str] = &["policy.classes.*.service_time=8.57ms"];
 
-/// Two seeds: between seeds the figures differ by a percent, and the bands are wider than that.
+/// Two seeds: figures differ by one percent between seeds, and the bands are wider than that.
 const SEEDS: u64 = 2;
 
 const NOISE: &str = "Poisson arrivals over a minute or two differ by 1 % between seeds. Twice that is let be";

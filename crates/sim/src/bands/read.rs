@@ -1,21 +1,21 @@
-//! What can be read from runs: the words in which the declarations speak.
+//! Functions that read figures from runs. The declarations are written in terms of them.
 
 use weirgate_verdict::{Part, PhaseVerdict, ResourceUse};
 
 use super::play::Played;
 
 impl Played {
-    /// A phase by its name.
+    /// Returns a phase by its name.
     pub(super) fn phase(&self, name: &str) -> Option<&PhaseVerdict> {
         self.verdict.phases.iter().find(|phase| phase.name == name)
     }
 
-    /// The judged part of a class in a phase.
+    /// Returns the judged part of a class in a phase.
     pub(super) fn part(&self, phase: &str, class: &str) -> Option<&Part> {
         self.phase(phase)?.classes.iter().find(|verdict| verdict.class == class).map(|verdict| &verdict.part)
     }
 
-    /// The parts of a class in the phases whose points of the axis are within these.
+    /// Returns the parts of a class in the phases with an axis value from `low` to `high`.
     fn points<'a>(&'a self, class: &'a str, [low, high]: [f64; 2]) -> impl Iterator<Item = (f64, &'a Part)> {
         let points = self.experiment.phases.iter().zip(&self.verdict.phases).filter_map(move |(phase, verdict)| {
             let part = verdict.classes.iter().find(|verdict| verdict.class == class).map(|verdict| &verdict.part)?;
@@ -24,7 +24,7 @@ impl Played {
         points.filter(move |(x, _)| (low..=high).contains(x))
     }
 
-    /// The least and the largest of a figure over the points of an axis within `between`.
+    /// Returns the smallest and the largest value of a figure over the axis values within `between`.
     pub(super) fn over(
         &self,
         class: &str,
@@ -36,56 +36,56 @@ impl Played {
         Some((least, figures.iter().copied().fold(least, f64::max)))
     }
 
-    /// The largest point of an axis up to which `figure` of the class is at most `limit`.
+    /// Returns the largest axis value up to which `figure` of the class is at most `limit`.
     pub(super) fn holds_up_to(&self, class: &str, limit: f64, figure: impl Fn(&Part) -> Option<f64>) -> Option<f64> {
         let held =
             self.points(class, [0.0, f64::INFINITY]).take_while(|(_, part)| figure(part).is_some_and(|f| f <= limit));
         held.last().map(|(x, _)| x)
     }
 
-    /// What was used in the phase of this index.
+    /// Returns the use of resources in the phase with this index.
     pub(super) fn used(&self, phase: usize) -> Option<&ResourceUse> {
         self.verdict.phases.get(phase)?.resources.as_ref()
     }
 
-    /// Percent of the cluster that each class had, in the phase of this index.
+    /// Returns each class's share of the cluster in percent, in the phase with this index.
     pub(super) fn shares(&self, phase: usize) -> Vec<f64> {
         let phase = self.verdict.phases.get(phase);
         phase.into_iter().flat_map(|p| &p.classes).filter_map(|class| class.cpu_share).map(|s| s * 100.0).collect()
     }
 
-    /// Requests served a second, all classes together, in the last phase.
+    /// Returns the requests served per second by all classes together, in the last phase.
     pub(super) fn served_last(&self) -> Option<f64> {
         Some(self.verdict.phases.last()?.classes.iter().map(|class| class.part.served_per_s).sum())
     }
 }
 
-/// The guaranteed statistic of the response time, in milliseconds.
+/// Returns the guaranteed statistic of the response time, in milliseconds.
 pub(super) fn time(part: &Part) -> Option<f64> {
     part.ceiling.as_ref()?.value_ms
 }
 
-/// The mean response time, in milliseconds.
+/// Returns the mean response time, in milliseconds.
 pub(super) fn mean(part: &Part) -> Option<f64> {
     part.response_ms.as_ref().map(|times| times.mean)
 }
 
-/// Requests served a second.
+/// Returns the requests served per second.
 pub(super) fn served(part: &Part) -> Option<f64> {
     Some(part.served_per_s)
 }
 
-/// Percent of the arrivals that was shed.
+/// Returns the share of arrivals that was shed, in percent.
 pub(super) fn shed(part: &Part) -> Option<f64> {
     Some(part.shed.share * 100.0)
 }
 
-/// The 95th percentile of the time until a refusal, in milliseconds.
+/// Returns the 95th percentile of the time until a refusal, in milliseconds.
 pub(super) fn refused_after(part: &Part) -> Option<f64> {
     Some(part.shed.latency_ms.p95)
 }
 
-/// A figure of a class in a phase of the first run.
+/// Reads a figure of a class in a phase of the first run.
 pub(super) fn of(
     phase: &'static str,
     class: &'static str,
@@ -94,7 +94,8 @@ pub(super) fn of(
     move |runs| runs.first()?.part(phase, class).and_then(figure)
 }
 
-/// The least (`false`) or largest (`true`) of a figure of a class over points of the axis of the first run.
+/// Reads the smallest (`false`) or largest (`true`) value of a class's figure over axis values of the first
+/// run.
 pub(super) fn extreme(
     class: &'static str,
     between: [f64; 2],
@@ -107,7 +108,8 @@ pub(super) fn extreme(
     }
 }
 
-/// The largest distance in percent of any class's part of any resource from its part by weight.
+/// Returns the largest distance, in percent, between any class's share of any resource and its share by
+/// weight.
 pub(super) fn off_the_split(used: &ResourceUse, weights: &[f64]) -> Option<f64> {
     let all: f64 = weights.iter().sum();
     let mut most: Option<f64> = None;

@@ -1,7 +1,8 @@
 //! Cluster Reserves (Aron, Druschel and Zwaenepoel, SIGMETRICS 2000): Table 3 and Figs. 4 to 15.
 //!
-//! One seed: shares are counted, not drawn. In Table 3 neither is known which log had how many of the requests, nor how
-//! far requests for one file come together: bands are wide there, the order is not.
+//! Every figure has one seed, because shares are counted and not drawn. For Table 3, two facts are unknown:
+//! the number of requests of each log, and how close together requests for one file come. The bands are
+//! wide there, but the order of the disciplines is certain.
 
 use super::Figure;
 use super::play::{Data, Play, Played};
@@ -25,7 +26,7 @@ pub(super) fn figures() -> Vec<Figure> {
     figures
 }
 
-/// What the files say.
+/// Plays an experiment with the discipline of its file.
 fn play(experiment: &'static str) -> Play {
     Play::of(experiment, "")
 }
@@ -84,7 +85,8 @@ fn table3() -> Vec<Figure> {
     ]
 }
 
-/// The least (`false`) or largest (`true`) share of the classes `from..to` in the phase of this index.
+/// Reads the smallest (`false`) or largest (`true`) share of the classes `from..to` in the phase with this
+/// index.
 fn share(phase: usize, from: usize, to: usize, largest: bool) -> impl Fn(&[&Played]) -> Option<f64> + Send + Sync {
     move |runs| {
         let shares = runs.first()?.shares(phase);

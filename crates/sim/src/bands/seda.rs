@@ -1,7 +1,7 @@
 //! SEDA's differentiated queues (Le Baron and Elkan): its two sets of experiments, Fig. 1 (a) and (b).
 //!
-//! The paper's figure is a picture; its text names what is here. One seed: next to nothing is drawn in these
-//! experiments.
+//! The paper's figure is a picture. The values here are those that its text names. Every figure has one
+//! seed, because these experiments draw almost nothing.
 
 use super::play::{Play, Played};
 use super::read::{extreme, mean, refused_after, shed};
@@ -56,7 +56,7 @@ pub(super) fn figures() -> Vec<Figure> {
     ]
 }
 
-/// The least or most answers per second of both classes from 50 clients on.
+/// Returns the smallest or largest number of answers per second of both classes, from 50 clients on.
 fn answers(runs: &[&Played], largest: bool) -> Option<f64> {
     let run = runs.first()?;
     let points = run.experiment.phases.iter().zip(&run.verdict.phases).filter(|(p, _)| p.x.is_some_and(|x| x >= 50.0));
@@ -64,7 +64,8 @@ fn answers(runs: &[&Played], largest: bool) -> Option<f64> {
     if largest { all.reduce(f64::max) } else { all.reduce(f64::min) }
 }
 
-/// Basic requests' mean time over premium ones' where both are served.
+/// Returns the mean time of basic requests over that of premium ones, for client counts at which both are
+/// served.
 fn ratio(runs: &[&Played]) -> Option<f64> {
     let run = runs.first()?;
     let (basic, _) = run.over("basic", [75.0, 150.0], mean)?;

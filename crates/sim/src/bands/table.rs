@@ -1,4 +1,5 @@
-//! The table: paper, ours, band, and whether it holds, as text, Markdown and JSON.
+//! The table of bands as text, Markdown and JSON: the paper's figure, ours, the band, and whether ours lies
+//! in it.
 
 use std::fmt;
 
@@ -6,13 +7,13 @@ use serde::Serialize;
 
 use super::{Figure, Found, Source};
 
-/// The figures and what was found of each, in the same order.
+/// The figures and their results, in the same order.
 pub struct Table {
     pub(super) figures: Vec<Figure>,
     pub(super) found: Vec<Found>,
 }
 
-/// One line, as programs read it.
+/// One row for programs.
 #[derive(Debug, Serialize)]
 struct Row<'a> {
     paper: &'a str,
@@ -21,29 +22,29 @@ struct Row<'a> {
     what: &'a str,
     /// `printed`, `said`, `ours` or `target`.
     source: &'static str,
-    /// The number that the paper prints, or what it says.
+    /// The number that the paper prints, or its statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     published: Option<serde_json::Value>,
-    /// The figure with each seed, from seed 1 on.
+    /// The figure for each seed, from seed 1 on.
     ours: Vec<Option<f64>>,
     band: [f64; 2],
-    /// Absent where it was skipped.
+    /// Absent if the figure was skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     holds: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<&'a str>,
-    /// The paper's own figure is outside the band.
+    /// Whether the paper's own figure lies outside the band.
     departs: bool,
     why: &'a str,
 }
 
-/// One line, as people read it.
+/// One row for people.
 struct Cells([String; 7]);
 
 const HEADINGS: [&str; 7] = ["figure", "discipline", "what", "paper", "ours", "band", "holds"];
 
 impl Table {
-    /// How many figures are within their bands, outside of them, and skipped.
+    /// Returns the number of figures within their bands, outside their bands, and skipped.
     #[must_use]
     pub fn counts(&self) -> (usize, usize, usize) {
         let mut counts = (0, 0, 0);
@@ -57,12 +58,13 @@ impl Table {
         counts
     }
 
-    /// The figures with what was found.
+    /// Returns the figures with their results.
     pub fn rows(&self) -> impl Iterator<Item = (&Figure, &Found)> {
         self.figures.iter().zip(&self.found)
     }
 
-    /// Lines that tell of every figure outside its band, and why the band is as it is, and of what was skipped.
+    /// Returns a line for every figure outside its band, with the reason for the band, and for every
+    /// skipped figure.
     #[must_use]
     pub fn outside(&self) -> Vec<String> {
         let told = self.rows().filter_map(|(figure, found)| {
@@ -77,16 +79,15 @@ impl Table {
         told.collect()
     }
 
-    /// One object per figure.
+    /// Returns the table as JSON, one object per figure.
     ///
-    /// # Errors
-    /// None that a program can do anything about: serde's.
+    /// # Errors Returns an error of serde, which a program cannot correct.
     pub fn json(&self) -> serde_json::Result<String> {
         let rows: Vec<Row<'_>> = self.rows().map(|(figure, found)| row(figure, found)).collect();
         serde_json::to_string_pretty(&rows).map(|text| text + "\n")
     }
 
-    /// A table for documents, one for each paper.
+    /// Returns the table as Markdown, one table per paper.
     #[must_use]
     pub fn markdown(&self) -> String {
         let mut text = String::new();
@@ -100,7 +101,7 @@ impl Table {
         text + &self.summary()
     }
 
-    /// The lines of each paper.
+    /// Returns the rows of each paper.
     fn papers(&self) -> Vec<(&'static str, Vec<Cells>)> {
         let mut papers: Vec<(&'static str, Vec<Cells>)> = Vec::new();
         for (figure, found) in self.rows() {
@@ -113,7 +114,7 @@ impl Table {
         papers
     }
 
-    /// How many hold.
+    /// Returns the numbers of figures within their bands, outside, and skipped, as text.
     fn summary(&self) -> String {
         let (within, outside, skipped) = self.counts();
         let mut text = format!("{within} figures within their bands, {outside} outside");
@@ -169,7 +170,7 @@ fn cells(figure: &Figure, found: &Found) -> Cells {
     Cells(words.map(str::to_owned))
 }
 
-/// The median of our figures, and the least and the largest of several.
+/// Returns the median of our figures. For several figures, adds the smallest and the largest.
 fn ours(found: &Found) -> String {
     let Found::Figures(figures) = found else { return "–".to_owned() };
     let mut there: Vec<f64> = figures.iter().copied().flatten().collect();
@@ -187,7 +188,7 @@ fn band(figure: &Figure) -> String {
     format!("{}–{}", number(*figure.band.start()), number(*figure.band.end()))
 }
 
-/// Four significant digits at most, and no zeros behind the point.
+/// Formats a number with at most four significant digits and no zeros at the end of the fraction.
 fn number(figure: f64) -> String {
     let digits = match figure.abs() {
         size if size >= 1000.0 => 0,

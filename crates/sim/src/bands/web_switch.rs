@@ -1,14 +1,14 @@
 //! The web switch (Andreolini, Casalicchio, Colajanni and Mambelli): Figs. 1 to 4.
 //!
-//! What the paper's clients asked for is not published. Ours fill the machines at 2140 (files and computed pages) and
-//! 3050 (files alone) clients a second, so that loads are comparable and shares refused are not. One seed: the points
-//! are 300 clients a second apart.
+//! The paper does not publish its clients' requests. Ours fill the machines at 2140 (files and computed
+//! pages) and 3050 (files only) clients a second, so loads are comparable and refused shares are not. Every
+//! figure has one seed, because the points are 300 clients a second apart.
 
 use super::Figure;
 use super::play::{Play, Played};
 use super::read::{extreme, shed, time};
 
-/// Counts that are up to ten seconds old, the paper's way.
+/// Takes loads from reports, as the paper does. The counts are up to ten seconds old.
 const REPORTS: &str = "{ switch_adm: { load: reports } }";
 
 pub(super) fn figures() -> Vec<Figure> {
@@ -17,7 +17,7 @@ pub(super) fn figures() -> Vec<Figure> {
     figures
 }
 
-/// The name of a discipline in the table.
+/// Sets the name of the discipline in the table.
 fn named(figure: Figure) -> Figure {
     let discipline = match figure.discipline {
         REPORTS => "switch_adm (reports)",

@@ -1,9 +1,9 @@
-//! What the default discipline must reach on Quorum's experiments. No paper has these figures: they are targets.
+//! Targets for the default discipline on Quorum's experiments. No paper has these figures.
 //!
-//! A target says what a class within its guarantee may feel (its p95 under control, at most a tenth more than the first
-//! released controller took) and how much of the capacity a class beyond its guarantee gets. Where a fixed window is
-//! the measure, it is played beside it with the same seeds, so that the target holds on whatever cluster the experiment
-//! has.
+//! A target bounds the response time of a class within its guarantee (its p95 under control, at most a
+//! tenth above that of the first released controller) and the share of the capacity that a class beyond its
+//! guarantee gets. If a target compares with fixed windows, those are played with the same seeds. The
+//! target then holds for any cluster in the experiment.
 
 use weirgate_verdict::Part;
 
@@ -12,11 +12,11 @@ use super::play::{Play, Played};
 use super::quorum::TRUE_TIMES;
 use super::read::{of, served, time};
 
-/// Targets are for every seed: two of them leave less to luck than one, and cost little.
+/// Targets must hold for every seed. Two seeds leave less to luck than one and cost little.
 const SEEDS: u64 = 2;
 
-/// Windows of fixed size beside which a throughput is held: from half to three times as many slots as the six nodes
-/// that are left have CPUs. The best of them is the most that a window can do without any knowledge of the load.
+/// Fixed windows to compare a throughput with: from half to three times as many slots as the six remaining
+/// nodes have CPUs. The best of them is the best that a window can do without any knowledge of the load.
 const FIXED: [&str; 5] = [
     "policy.discipline={custom: {admit: predict, load_control: {fixed: 12}, precedence: tokens}}",
     "policy.discipline={custom: {admit: predict, load_control: {fixed: 16}, precedence: tokens}}",
@@ -83,7 +83,8 @@ fn figs_9_to_11() -> Vec<Figure> {
     ]
 }
 
-/// The first run's throughput of A over the best of the others', of those that keep B's limit and throughput.
+/// Returns the first run's throughput of A over the best of the other runs that keep B's limit and
+/// throughput.
 fn best_fixed(runs: &[&Played]) -> Option<f64> {
     let of_a = |run: &&Played| run.part("failed", "A").map(|part| part.served_per_s);
     let keeps = |run: &&&Played| {
