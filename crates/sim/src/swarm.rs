@@ -1,13 +1,15 @@
-//! A swarm of seeded scenarios: random experiments whose guarantees fit by construction, played and judged.
+//! A swarm of seeded scenarios: random experiments with guarantees that fit by construction, played and
+//! judged.
 //!
-//! A seed names a scenario and its run, to the bit: whatever a swarm finds can be played again, read as a
-//! file and changed. Scenarios are written as experiment files and loaded like those of people. The idea
-//! is that of deterministic simulation testing and of swarm testing (Groce et al., *Swarm Testing*, ISSTA 2012): each
-//! seed leaves out most difficulties and makes one of them extreme. Departure: what is varied is not only
-//! the schedule but the whole setting, and the oracle is quantitative: guarantees instead of assertions.
+//! A seed names a scenario and its run, to the bit. You can play every finding of a swarm again, read it as
+//! a file and change it. Scenarios are written as experiment files and loaded like hand-written ones. The
+//! idea is that of deterministic simulation testing and of swarm testing (Groce et al., *Swarm Testing*,
+//! ISSTA 2012): each seed leaves out most difficulties and makes one of them extreme. Departure: the swarm
+//! varies not only the schedule but the whole setting, and the oracle is quantitative: guarantees instead
+//! of assertions.
 //!
-//! Two kinds of results: *violations* and panics mean that the engine or the simulator is wrong (safety),
-//! *misses* mean that a discipline did not keep what it could have kept (its quality).
+//! There are two kinds of results. *Violations* and panics mean that the engine or the simulator is wrong
+//! (safety). *Misses* mean that a discipline did not keep a guarantee that it could have kept (quality).
 
 mod backlog;
 mod draw;
@@ -43,27 +45,27 @@ pub use tally::{Row, Tally};
 
 use draw::Draw;
 
-/// A random experiment whose guarantees fit.
+/// A random experiment with guarantees that fit.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Its seed; a run of it takes the same.
+    /// Its seed. A run of the scenario takes the same seed.
     pub seed: u64,
-    /// What it makes difficult.
+    /// The difficulty that the scenario tests.
     pub family: Family,
-    /// The same, for people.
+    /// A description of the difficulty in words.
     pub about: String,
     /// The experiment file.
     pub yaml: String,
     /// The experiment.
     pub experiment: Experiment,
-    /// Classes whose own service time is declared wrongly while others' are right: what they miss does not count.
+    /// Classes that declare a wrong service time while other classes declare theirs correctly. Their misses
+    /// do not count.
     pub excused: Vec<String>,
 }
 
-/// The scenario that `seed` names.
+/// Returns the scenario that `seed` names.
 ///
-/// # Panics
-/// If the file that it writes cannot be loaded, which is a defect of the generator.
+/// # Panics Panics if the generated file cannot be loaded, which is a defect of the generator.
 #[must_use]
 pub fn scenario(seed: u64) -> Scenario {
     match scenario_with(seed, &[]) {
@@ -72,18 +74,16 @@ pub fn scenario(seed: u64) -> Scenario {
     }
 }
 
-/// The scenario that `seed` names, with `overrides` in its file: another discipline, say.
+/// Returns the scenario that `seed` names, with `overrides` in its file, such as another discipline.
 ///
-/// # Errors
-/// What is wrong with the overrides.
+/// # Errors Returns the errors in the overrides.
 pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
     scenario_of(Rotation::All.family_of(seed), seed, overrides)
 }
 
-/// The scenario of `family` that `seed` names, with `overrides` in its file.
+/// Returns the scenario of `family` that `seed` names, with `overrides` in its file.
 ///
-/// # Errors
-/// What is wrong with the overrides.
+/// # Errors Returns the errors in the overrides.
 pub fn scenario_of(family: Family, seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
     let mut draw = Draw::new(seed);
     let (yaml, about, excused) = match family {
@@ -98,40 +98,40 @@ pub fn scenario_of(family: Family, seed: u64, overrides: &[Override]) -> Result<
     Ok(Scenario { seed, family, about, yaml, experiment, excused })
 }
 
-/// The file of a scenario whose requests take CPU time, what it is about, and who is excused.
+/// Returns the file of a scenario with CPU demands, its description, and the classes that are excused.
 fn sketched(family: Family, seed: u64, draw: &mut Draw) -> (String, String, Vec<String>) {
     let sketch = ideas::sketch(family, draw);
     let figures = figures::figures(&sketch, draw);
     let yaml = yaml::yaml(seed, family, &sketch, &figures);
     let wrong = |class: &sketch::ClassSketch| class.declared.is_some_and(|declared| declared != 1.0);
     let excused = match sketch.at_true_cost || sketch.classes.iter().all(wrong) {
-        // Wrong by the same factor for all, or the guarantees fit whatever was declared: everything is to hold.
+        // If all classes are wrong by the same factor, or the guarantees fit at the true cost, everything
+        // must hold.
         true => Vec::new(),
         false => (0..sketch.classes.len()).filter(|i| wrong(&sketch.classes[*i])).map(yaml::class_name).collect(),
     };
     (yaml, sketch.about, excused)
 }
 
-/// A campaign.
+/// A campaign of scenarios.
 #[derive(Clone, Debug)]
 pub struct Swarm {
-    /// Which families take turns.
+    /// The families that take turns.
     pub rotation: Rotation,
-    /// The first seed; the others follow it.
+    /// The first seed. The others follow it.
     pub first: u64,
-    /// How many.
+    /// Number of scenarios.
     pub count: u64,
-    /// What is changed in every scenario: the discipline, say.
+    /// Changes to every scenario, such as another discipline.
     pub overrides: Vec<Override>,
-    /// Threads; `None` is one per CPU.
+    /// Number of threads. `None` is one per CPU.
     pub threads: Option<usize>,
 }
 
 impl Swarm {
-    /// Plays them all. `on_result` is told each outcome as it comes, in no particular order.
+    /// Plays all scenarios. Calls `on_result` with each outcome as it comes, in no particular order.
     ///
-    /// # Errors
-    /// What is wrong with the overrides; nothing more is played then.
+    /// # Errors Returns the errors in the overrides. Plays no further scenario then.
     pub fn play(&self, mut on_result: impl FnMut(&Outcome)) -> Result<Tally, Errors> {
         let threads = self.threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
         let (next, (send, results)) = (AtomicU64::new(0), mpsc::channel());
@@ -147,7 +147,7 @@ impl Swarm {
                         }
                         let seed = self.first.wrapping_add(number);
                         let family = self.rotation.family_of(seed);
-                        // Who does not listen any more does not want the rest.
+                        // A receiver that is gone wants no further outcomes.
                         if send.send(play(family, seed, &self.overrides)).is_err() {
                             break;
                         }

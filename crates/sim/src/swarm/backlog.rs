@@ -1,8 +1,7 @@
-//! Who waited when, and what was released meanwhile: a run as its records tell it, where load control manages
-//! resources.
+//! The waiting and the releases of a run, read from its records, for disciplines that manage resources.
 //!
-//! Nothing here is the engine's word. What a request is charged is looked up in the policy; who waits is who has
-//! arrived and was neither released nor ended.
+//! Nothing here comes from the engine. The charge of a request is looked up in the policy. A request waits
+//! from its arrival until it is released or ended.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -12,15 +11,15 @@ use weirgate_experiment::{Experiment, Run, TrafficClass};
 
 use super::resources::RESOURCES;
 
-/// Classes whose requests go to the same machines: they compete for the same resources.
+/// Classes with requests to the same machines. They compete for the same resources.
 pub(super) struct Domain {
     /// Indices into the policy's classes.
     pub(super) classes: Vec<usize>,
     /// Indices of its machines.
     pub(super) machines: Vec<usize>,
-    /// What the machines have of each resource in a horizon, in node-seconds.
+    /// The machines' amount of each resource in a horizon, in node-seconds.
     pub(super) whole: f64,
-    /// What the smallest of them has.
+    /// The amount of the smallest machine.
     pub(super) smallest: f64,
     /// Sum of the weights of all classes.
     pub(super) weights: f64,
@@ -31,15 +30,15 @@ pub(super) struct Domain {
 pub(super) struct Asked {
     /// Nanoseconds from the start of the run.
     pub(super) arrived: u64,
-    /// It waits no more.
+    /// The instant at which it stops waiting.
     pub(super) until: u64,
-    /// It was released then.
+    /// Whether it was released at that instant.
     pub(super) released: bool,
     /// Its stream.
     pub(super) traffic: usize,
 }
 
-/// What happens to a request as far as waiting is concerned.
+/// An event in a request's waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Comes,
@@ -49,27 +48,27 @@ enum Turn {
 
 /// A run under a discipline that manages resources.
 pub(super) struct Backlog {
-    /// All of them; none has machines in common with another.
+    /// All domains. No machine belongs to two of them.
     pub(super) domains: Vec<Domain>,
-    /// Per stream what its requests are charged of each resource, in node-seconds; what is not managed is 0.
+    /// Charge of a request per stream, for each resource, in node-seconds. 0 for an unmanaged resource.
     pub(super) charged: Vec<[f64; RESOURCES]>,
-    /// Per class its requests, in order of arrival.
+    /// Requests per class, in order of arrival.
     pub(super) asked: Vec<Vec<Asked>>,
     /// The horizon, in seconds.
     pub(super) horizon: f64,
-    /// `drfq`, or `mdrr`.
+    /// True under `drfq`, false under `mdrr`.
     pub(super) by_virtual_time: bool,
-    /// One resource is managed alone.
+    /// Whether only one resource is managed.
     pub(super) is_single: bool,
 }
 
-/// The machines that serve `pool`.
+/// Returns the machines that serve `pool`.
 fn machines_of(experiment: &Experiment, pool: usize) -> BTreeSet<usize> {
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of);
     nodes.filter(|(node, _)| node.pool == pool).map(|(_, machine)| *machine).collect()
 }
 
-/// The domains of a policy; `None` if pools share some of their machines and not all.
+/// Returns the domains of a policy, or `None` if two pools share some but not all of their machines.
 fn domains(experiment: &Experiment, horizon: f64) -> Option<Vec<Domain>> {
     let policy = &experiment.site.policy;
     let mut sets: Vec<BTreeSet<usize>> = Vec::new();
@@ -103,7 +102,7 @@ fn domains(experiment: &Experiment, horizon: f64) -> Option<Vec<Domain>> {
     Some(sets.into_iter().map(domain).collect())
 }
 
-/// What a request of stream `traffic` is charged by the policy's table as it stands there.
+/// Returns the charge of a request of stream `traffic` by the table in the policy file.
 fn charged(experiment: &Experiment, traffic: usize, only: Option<usize>) -> [f64; RESOURCES] {
     let stream = &experiment.traffic[traffic];
     let path = stream.request.path.as_deref().unwrap_or_default();
@@ -118,7 +117,8 @@ fn charged(experiment: &Experiment, traffic: usize, only: Option<usize>) -> [f64
 }
 
 impl Backlog {
-    /// Of a run; `None` if its discipline does not manage resources, or pools share some of their machines and not all.
+    /// Reads a run. `None` if its discipline does not manage resources, or if two pools share some but not
+    /// all of their machines.
     pub(super) fn of(experiment: &Experiment, run: &Run) -> Option<Backlog> {
         let policy: &Policy = &experiment.site.policy;
         let LoadControl::ResourceAvailability(figures) = policy.discipline.load_control else { return None };
@@ -141,23 +141,23 @@ impl Backlog {
         })
     }
 
-    /// What a request of a stream is charged of the resource of which it takes most.
+    /// Returns the largest charge of a stream's request over all resources.
     pub(super) fn dominant(&self, traffic: usize) -> f64 {
         self.charged[traffic].into_iter().fold(0.0, f64::max)
     }
 
-    /// The streams of which a class asked for something in a stretch, or had something waiting.
+    /// Returns the streams of a class with a request that arrived or waited in `stretch`.
     pub(super) fn streams(&self, class: usize, stretch: &Range<u64>) -> BTreeSet<usize> {
         let during = self.asked[class].iter().filter(|a| a.arrived < stretch.end && a.until >= stretch.start);
         during.map(|asked| asked.traffic).collect()
     }
 
-    /// The largest request among them.
+    /// Returns the largest request of these streams.
     pub(super) fn largest(&self, class: usize, stretch: &Range<u64>) -> f64 {
         self.streams(class, stretch).into_iter().map(|stream| self.dominant(stream)).fold(0.0, f64::max)
     }
 
-    /// What was released of a class in a stretch, per resource.
+    /// Returns the charge of a class's requests released in `stretch`, per resource.
     pub(super) fn used(&self, class: usize, stretch: &Range<u64>) -> [f64; RESOURCES] {
         let mut used = [0.0; RESOURCES];
         for asked in self.asked[class].iter().filter(|asked| asked.released && stretch.contains(&asked.until)) {
@@ -166,9 +166,10 @@ impl Backlog {
         used
     }
 
-    /// The times within a stretch in which something of a class waits; each ends where something of it is released.
+    /// Returns the times within `stretch` in which requests of a class wait. A release of one of its
+    /// requests ends a time.
     pub(super) fn waits(&self, class: usize, stretch: &Range<u64>) -> Vec<Range<u64>> {
-        // At one instant those who come, then those who leave, then those who are released.
+        // At one instant arrivals come first, then requests that leave, then releases.
         let mut turns: Vec<(u64, Turn)> = Vec::new();
         for asked in &self.asked[class] {
             turns.push((asked.arrived, Turn::Comes));
@@ -192,7 +193,7 @@ impl Backlog {
         all.into_iter().map(cut).filter(|wait| wait.end > wait.start).collect()
     }
 
-    /// Everything that was released of some classes, in order: when, and what it was charged of what it takes most.
+    /// Returns all releases of some classes in order, with their instants and largest charges.
     pub(super) fn releases(&self, classes: impl Iterator<Item = usize>) -> Vec<(u64, f64)> {
         let released = classes.flat_map(|class| &self.asked[class]).filter(|asked| asked.released);
         let mut all: Vec<(u64, f64)> = released.map(|asked| (asked.until, self.dominant(asked.traffic))).collect();
@@ -230,7 +231,7 @@ mod tests {
             asked(30, 40, false),
         ]);
         assert_eq!(one.waits(0, &(0..100)), [0..10, 10..20, 30..40]);
-        // Who is released at once is released, and another one goes on waiting.
+        // A request is released on arrival while another one waits on.
         let both = backlog(vec![asked(0, 9, false), asked(4, 4, true)]);
         assert_eq!(both.waits(0, &(0..100)), [0..4, 4..9]);
         assert_eq!(one.waits(0, &(14..35)), [14..20, 30..35]);

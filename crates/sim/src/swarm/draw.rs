@@ -1,4 +1,4 @@
-//! Draws of a scenario: a seeded generator with the few shapes that scenarios need.
+//! Draws of a scenario: a seeded generator with the few distributions that scenarios need.
 
 use weirgate_emulator::random::Random;
 use weirgate_experiment::Distribution;
@@ -11,32 +11,32 @@ impl Draw {
         Draw(Random::new(seed))
     }
 
-    /// Uniform from `low` to `high`.
+    /// Returns a uniform number from `low` to `high`.
     pub(super) fn between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.0.unit()
     }
 
-    /// From `low` to `high`, both > 0, every decade as likely as any other.
+    /// Returns a number from `low` to `high`, both > 0, with every decade equally likely.
     pub(super) fn decades(&mut self, low: f64, high: f64) -> f64 {
         low * (high / low).powf(self.0.unit())
     }
 
-    /// A whole number from `low` to `high`, both included.
+    /// Returns a whole number from `low` to `high`, both included.
     pub(super) fn whole(&mut self, low: usize, high: usize) -> usize {
         low + (self.0.unit() * (high - low + 1) as f64) as usize
     }
 
-    /// True with this probability.
+    /// Returns true with this probability.
     pub(super) fn chance(&mut self, probability: f64) -> bool {
         self.0.unit() < probability
     }
 
-    /// One of `from`, which is not empty.
+    /// Returns one element of `from`, which is not empty.
     pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.whole(0, from.len() - 1)]
     }
 
-    /// `count` different numbers below `of`, in rising order; all of them if there are fewer.
+    /// Returns `count` different numbers below `of`, in rising order, or all of them if there are fewer.
     pub(super) fn some(&mut self, count: usize, of: usize) -> Vec<usize> {
         let mut rest: Vec<usize> = (0..of).collect();
         let mut chosen: Vec<usize> =
@@ -45,7 +45,7 @@ impl Draw {
         chosen
     }
 
-    /// A time of `distribution`, in seconds.
+    /// Returns a time of `distribution`, in seconds.
     pub(super) fn time(&mut self, distribution: &Distribution) -> f64 {
         weirgate_experiment::random::draw(distribution, &mut self.0) as f64 / 1e9
     }

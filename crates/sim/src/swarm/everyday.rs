@@ -1,10 +1,10 @@
-//! What the families of everyday life draw: traffic in which a request's time is not its CPU time, clusters that are
+//! Draws of the everyday families: traffic with response times that are not CPU time, clusters that are
 //! small or new, and machines that fail unseen.
 //!
-//! They start as plain scenarios like the others. Three things differ. CPU times are set and the rates follow from
-//! them, since these families are about times. Guarantees fit at the true cost of the requests, waiting aside, and
-//! within the worker slots (see `figures`). And no node is given up for being slow, as a timeout of twice a short limit
-//! would cut what is long.
+//! They start as plain scenarios like the others. Three things differ. CPU times are set and the rates
+//! follow from them, because these families are about times. Guarantees fit at the true cost of the
+//! requests, without waiting, and within the worker slots (see `figures`). No node is given up for being
+//! slow, because a timeout of twice a short limit would cut long requests.
 
 use weirgate_engine::Statistic;
 use weirgate_experiment::FaultKind;
@@ -22,7 +22,7 @@ const STEPS: [&str; 10] =
 /// CPU time of a request that only holds a slot, in milliseconds: a connection is accepted and registered.
 const HOLDER_CPU_MS: f64 = 0.2;
 
-/// Makes a plain scenario one of `family`, and says what is difficult.
+/// Turns a plain scenario into one of `family` and returns a description of its difficulty.
 pub(super) fn sketch(family: Family, sketch: &mut Sketch, draw: &mut Draw) -> String {
     sketch.timeouts = false;
     sketch.cpu_ms = Some(draw.decades(2.0, 8.0));
@@ -44,7 +44,7 @@ pub(super) fn sketch(family: Family, sketch: &mut Sketch, draw: &mut Draw) -> St
     }
 }
 
-/// Puts `count` machines alike behind the only pool.
+/// Puts `count` equal machines behind the only pool.
 fn machines(sketch: &mut Sketch, count: usize, cpus: u32, concurrency: Option<u32>) {
     let declared = sketch.machines[0].declared;
     let machine = || MachineSketch { cpus, speed: 1.0, servers: 1, concurrency, thrashing: None, declared };
@@ -52,13 +52,13 @@ fn machines(sketch: &mut Sketch, count: usize, cpus: u32, concurrency: Option<u3
     sketch.pools[0].machines = (0..count).collect();
 }
 
-/// Gives a class a limit if it has none: what has no limit is served in time if it ends within seconds after its phase,
-/// and requests that take long do not.
+/// Gives a class a limit if it has none. Without a limit a request counts as served in time only if it ends
+/// within seconds after its phase, and long requests do not.
 fn limited(class: &mut ClassSketch) {
     class.limit.get_or_insert((Statistic::Percentile(95.0), 20.0));
 }
 
-/// CPUs of all machines.
+/// Returns the CPUs of all machines.
 fn cpus(sketch: &Sketch) -> f64 {
     sketch.machines.iter().map(MachineSketch::capacity).sum()
 }
@@ -69,14 +69,14 @@ fn stretch(sketch: &mut Sketch, total_s: f64) {
     sketch.phases.iter_mut().for_each(|phase| phase.until_s = (phase.until_s * total_s / end).round());
 }
 
-/// Adds what else may go on, now and then.
+/// Adds a surge to the scenario with probability `chance`.
 fn beside(about: String, sketch: &mut Sketch, chance: f64, draw: &mut Draw) -> String {
     if draw.chance(chance) { format!("{about}; {}", surge(sketch, draw)) } else { about }
 }
 
 fn slow_dependency(sketch: &mut Sketch, draw: &mut Draw) -> String {
     if draw.chance(0.3) {
-        // Nodes that take hundreds at a time, some of which are enough and some not.
+        // Nodes that take hundreds of requests at a time. In some scenarios that is enough, in others not.
         let (count, cpus) = (sketch.machines.len(), sketch.machines[0].cpus);
         machines(sketch, count, cpus, Some(cpus * draw.whole(64, 256) as u32));
     }
@@ -102,13 +102,13 @@ fn long_batch(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let mut class = plain_class(sketch.phases.len(), draw);
     class.declared = class.declared.filter(|_| draw.chance(0.5));
     class.shape = draw.pick(&[Shape::Exponential, Shape::Fixed]);
-    // Some batches compute, some wait for somebody else.
+    // Some batches compute, others wait for a dependency.
     class.io = draw.chance(0.4).then(|| (draw.decades(3.0, 20.0), Shape::Exponential));
     let unit_ms = sketch.cpu_ms.unwrap_or(1.0);
     class.cost = long_s * 1e3 / unit_ms / (1.0 + class.io.map_or(0.0, |(io, _)| io));
     let times = draw.decades(2.0, 20.0);
     if guaranteed {
-        // A part of the cluster large enough for some requests in a phase.
+        // A part of the cluster that is large enough for some requests in a phase.
         class.share = Some(draw.between(0.5, 1.5));
         limited(&mut class);
         events.iter().for_each(|&phase| class.offers[phase] *= times);
@@ -125,7 +125,7 @@ fn long_batch(sketch: &mut Sketch, draw: &mut Draw) -> String {
 
 fn heavy_tails(sketch: &mut Sketch, draw: &mut Draw) -> String {
     for machine in &mut sketch.machines {
-        // With one CPU alone a long request halves the speed of all others there.
+        // With only one CPU, a long request halves the speed of all others there.
         machine.cpus = machine.cpus.max(2);
     }
     let count = draw.whole(1, sketch.classes.len().min(2));
@@ -139,7 +139,8 @@ fn heavy_tails(sketch: &mut Sketch, draw: &mut Draw) -> String {
         } else {
             class.shape = tail;
         }
-        // A percentile beside the tail's share would be one of short requests in one run and of long ones in the next.
+        // A percentile close to the tail's share would describe short requests in one run and long ones in
+        // the next.
         let statistic = draw.pick(&[Statistic::Average, Statistic::Percentile(90.0), Statistic::Percentile(95.0)]);
         class.limit = class.limit.map(|(_, factor)| (statistic, factor));
         told.push(format!("{:.1} % of {} take ×{times:.0}", share * 100.0, class_name(index)));
@@ -212,7 +213,7 @@ fn cold_starts(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let load = draw.between(0.3, 0.75);
     for class in &mut sketch.classes {
         class.declared = None;
-        // Of the guarantees, which leave 8 % of the capacity and more.
+        // Relative to the guarantees, which leave at least 8 % of the capacity.
         let offer = (load / 0.92 / sketch.tight).min(0.95);
         class.offers.iter_mut().for_each(|it| *it = offer);
         if draw.chance(0.7) {
@@ -265,7 +266,7 @@ fn slot_holders(sketch: &mut Sketch, draw: &mut Draw) -> String {
         class.shape = Shape::Exponential;
         class.cost = HOLDER_CPU_MS / unit_ms;
         class.io = Some((hold_s * 1e3 / HOLDER_CPU_MS, draw.pick(&[Shape::Exponential, Shape::Fixed])));
-        // By Little's law so many arrive a second; as work over the capacity.
+        // The arrival rate by Little's law, as work over the capacity.
         let offer = clients / hold_s * HOLDER_CPU_MS / 1e3 / self::cpus(sketch);
         class.offers.iter_mut().enumerate().for_each(|(phase, it)| *it = if phase >= from { offer } else { 0.0 });
         sketch.classes.push(class);
@@ -278,7 +279,7 @@ fn wrong_declarations(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let waits = draw.chance(0.5);
     let one = draw.chance(0.4).then(|| draw.whole(0, sketch.classes.len() - 1));
     let alike = draw.chance(0.5).then(|| draw.decades(0.1, 10.0));
-    // A common mistake: what is declared is CPU time, and requests mostly wait.
+    // A common mistake: the CPU time is declared, but the requests mainly wait.
     let as_cpu_time = waits && draw.chance(0.3);
     let mut told = Vec::new();
     for (index, class) in sketch.classes.iter_mut().enumerate() {
@@ -320,7 +321,7 @@ fn leaks(sketch: &mut Sketch, draw: &mut Draw) -> String {
             class.io = Some((draw.decades(1.0, 10.0), Shape::Exponential));
         }
         let grown = if computes { &mut class.dearer } else { &mut class.slower };
-        // By the same factor in every step, until a restart.
+        // The same factor in every step, until a restart.
         let step = |phase: usize| (times.powf(phase as f64 / (steps - 1) as f64) * 100.0).round() / 100.0;
         grown.iter_mut().take(steps).enumerate().for_each(|(phase, it)| *it = step(phase));
     }

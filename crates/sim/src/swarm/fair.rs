@@ -1,25 +1,28 @@
-//! What `mqos` and `sqos` promise, as rules that can fail: turns, shares, and that nothing is idle that somebody waits
-//! for.
+//! The promises of `mqos` and `sqos` as rules that can fail: turns, shares, and no idle resource that a
+//! request waits for.
 //!
-//! In every judged phase in which no machine fails, and among classes that compete for the same machines:
+//! The rules apply in every judged phase without a failing machine, among classes that compete for the same
+//! machines:
 //!
-//! - *turns*: while something of a class waits and nothing of it is released, no more is released of the others than
-//!   its turn allows. Under `mdrr` it earns its largest request in ⌈cost/quantum⌉ rounds, is in the middle of one, and
-//!   may need one more; in each, others take at most a quantum and their largest request in each of their lines. Under
-//!   `drfq` resources are reserved for it after two horizons of work, over its part of the weights if it is too far
-//!   ahead, and it takes as much again until it fits. (`docs/disciplines/mqos.md`, "bound on waiting".)
-//! - *stalls*: while somebody waits something is released. What is inside of full machines is done in a horizon at each
-//!   resource, one after the other at worst.
-//! - *shares*: of two classes that wait all through a phase neither gets more, over its weight, of the resource of
-//!   which it takes most, within a band and what turns are long. Under `drfq` the more counts only of resources that
-//!   are short, and a class that takes nothing of what the other one needs may have more.
-//! - *use*: while some class waits all through a phase, the machines' busiest resources are used by as much as the
+//! - *turns*: while requests of a class wait and none is released, no more is released of the other classes
+//!   than the class's turn allows. Under `mdrr` the class earns its largest request in ⌈cost/quantum⌉
+//!   rounds, is in the middle of one round, and may need one more. In each round, another class takes at
+//!   most a quantum and its largest request in each of its queues. Under `drfq` resources are reserved for
+//!   the class after two horizons of work, divided by its part of the weights if it is too far ahead, and
+//!   as much again passes until its request fits. (`docs/disciplines/mqos.md`, "bound on waiting".)
+//! - *stalls*: while a request waits, requests are released. The requests in flight on full machines end
+//!   within a horizon at each resource, at worst one resource after the other.
+//! - *shares*: of two classes that wait all through a phase, neither gets more, over its weight, of the
+//!   resource that it uses most. The rule allows a band and the length of turns. Under `drfq` the excess
+//!   counts only for resources that are short, and a class that uses none of the other class's resources
+//!   may have more.
+//! - *use*: while a class waits all through a phase, the machines' busiest resources are used as far as the
 //!   grain of the requests allows.
 //!
-//! Bounds are wide enough for what was seen in 300 scenarios of each discipline and no wider.
+//! The bounds are wide enough for all observations in 300 scenarios of each discipline, and no wider.
 //!
-//! What is charged is what counts: where the table is wrong and learned, turns and stalls alone are looked at, with
-//! room for costs that are far off.
+//! The rules count charges. If the table is wrong and learned, only turns and stalls are checked, with room
+//! for costs that are far off.
 
 use std::ops::Range;
 
@@ -30,51 +33,54 @@ use super::outcome::Lapse;
 use super::resources::RESOURCES;
 use super::starved::is_sound;
 
-/// By how much classes' parts may differ besides what turns are long, under `mdrr`: a class that waits in several lines
-/// leaves at the end of a round what credit none of its heads can use. Of 300 scenarios the furthest was at 0.15.
+/// Allowed relative difference between classes' parts under `mdrr`, apart from the length of turns: a class
+/// that waits in several queues leaves credit that none of its heads can use at the end of a round. The
+/// largest difference in 300 scenarios was 0.15.
 const BAND_BY_ROUNDS: f64 = 0.2;
 
-/// The same under `drfq`, which has no rounds: none was beyond what turns are long.
+/// The same under `drfq`, which has no rounds. No scenario exceeded the length of turns.
 const BAND: f64 = 0.05;
 
-/// Turns of classes that wait in several lines, where one head may keep credit or reserved resources from another: the
-/// longest of 300 scenarios was 1.3 of what is reckoned for one line.
+/// Factor on the turns of classes that wait in several queues, where one head may keep credit or reserved
+/// resources from another. The longest turn in 300 scenarios was 1.3 times the one computed for one queue.
 const SEVERAL_LINES: f64 = 1.5;
 
-/// A class waits all through a phase if nothing of it does for so little of it.
+/// A class waits all through a phase if the time in which none of its requests waits is at most this share
+/// of it.
 const SELDOM: f64 = 0.002;
 
-/// Learned costs may be off by so much, and so may everything that follows from them.
+/// Factor by which learned costs may be wrong, and with them all values derived from them.
 const FAR_OFF: f64 = 8.0;
 
-/// Seconds after a fault in which ejected nodes come back.
+/// Seconds after a fault within which ejected nodes come back.
 const RETURNS: f64 = 20.0;
 
-/// How far a class may run ahead under `drfq`, and how far back its virtual times count: the engine's figures, in
-/// horizons.
+/// Distance that a class may run ahead under `drfq`, and the age up to which its virtual times count. Both
+/// are the engine's values, in horizons.
 const AHEAD: f64 = 0.25;
 const MEMORY: f64 = 5.0;
 
-/// A resource is short if it is used by so much of what the most used one is.
+/// A resource is short if its use is at least this share of the use of the busiest resource.
 const SHORT: f64 = 0.9;
 
-/// What of a full server is in use at least, the grain of requests aside: 300 scenarios came down to 0.865.
+/// Minimum share of a full server that is in use, apart from the grain of requests. The smallest in 300
+/// scenarios was 0.865.
 const IN_USE: f64 = 0.8;
 
 /// A rule that did not hold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Broken {
     pub(super) kind: Lapse,
-    /// Index of the class; of the use of machines the first one that waits.
+    /// Index of the class. For the use of machines, the first class that waits.
     pub(super) class: usize,
     /// Index of the phase.
     pub(super) phase: usize,
-    /// What may be at most (of shares and use: at least), and what it is.
+    /// The largest allowed value (for shares and use: the smallest) and the value found.
     pub(super) bound: f64,
     pub(super) found: f64,
 }
 
-/// Every rule that did not hold in a run.
+/// Returns every rule that did not hold in a run.
 pub(super) fn broken(experiment: &Experiment, run: &Run) -> Vec<Broken> {
     let Some(backlog) = Backlog::of(experiment, run) else { return Vec::new() };
     let learned = experiment.site.page_table.as_ref().is_some_and(|table| table.learned);
@@ -86,7 +92,7 @@ pub(super) fn broken(experiment: &Experiment, run: &Run) -> Vec<Broken> {
             let off = if learned { FAR_OFF } else { 1.0 };
             all.extend(look.turns(off));
             if backlog.is_single {
-                // What is not managed may keep requests inside for any time.
+                // Unmanaged resources may keep requests in flight for any time.
                 continue;
             }
             all.extend(look.stalls(run, off));
@@ -99,7 +105,7 @@ pub(super) fn broken(experiment: &Experiment, run: &Run) -> Vec<Broken> {
     all
 }
 
-/// The part of a phase that is looked at, in nanoseconds.
+/// Returns the part of a phase that the rules check, in nanoseconds.
 fn stretch(experiment: &Experiment, phase: usize) -> Range<u64> {
     let from = experiment.phase_from(phase);
     let lasting = |fault: &&weirgate_experiment::Fault| fault.until.is_some_and(|until| until <= from);
@@ -127,7 +133,7 @@ impl Look<'_> {
         Broken { kind, class, phase: self.phase, bound, found }
     }
 
-    /// Classes whose turn does not come.
+    /// Returns the classes that waited longer than their turn allows.
     fn turns(&self, off: f64) -> Vec<Broken> {
         let mut all = Vec::new();
         for class in self.domain.classes.iter().copied() {
@@ -146,7 +152,8 @@ impl Look<'_> {
         all
     }
 
-    /// How much of others may be released before a class, in node-seconds of what each takes most.
+    /// Returns the work of other classes that may be released before a class, in node-seconds of each
+    /// request's dominant resource.
     fn turn(&self, class: usize) -> f64 {
         let Domain { whole, weights, .. } = *self.domain;
         let part = self.weight(class) / weights;
@@ -169,11 +176,11 @@ impl Look<'_> {
         (1..RESOURCES).fold(0, |most, next| if charged[next] > charged[most] { next } else { most })
     }
 
-    /// Times in which somebody waits and nothing is released.
+    /// Returns the classes that waited while nothing was released.
     fn stalls(&self, run: &Run, off: f64) -> Vec<Broken> {
         let longest = |record: &weirgate_experiment::Record| f64::from(record.cpu) + record.beside_cpu();
         let longest = run.records.iter().map(longest).fold(0.0, f64::max);
-        // A route that the table does not know may take twice what is charged.
+        // A request on a route that the table does not have may take twice its charge.
         let bound = off * RESOURCES as f64 * (2.0 * self.backlog.horizon + longest) + 1.0;
         let released = self.backlog.releases(self.domain.classes.iter().copied());
         let mut times: Vec<u64> = released.into_iter().map(|(at, _)| at).collect();
@@ -196,7 +203,7 @@ impl Look<'_> {
         all
     }
 
-    /// The classes that wait all the time.
+    /// Returns the classes that wait all the time.
     fn backlogged(&self) -> Vec<usize> {
         let length = (self.stretch.end - self.stretch.start) as f64;
         let waits = |class: &usize| {
@@ -206,13 +213,13 @@ impl Look<'_> {
         self.domain.classes.iter().copied().filter(waits).collect()
     }
 
-    /// Classes that get less than others that compete with them.
+    /// Returns the classes that got less than others that compete with them.
     fn shares(&self) -> Vec<Broken> {
         let Domain { whole, weights, .. } = *self.domain;
         let backlogged = self.backlogged();
         let short = self.short();
-        // By weight, and how long a turn is by weight. What a class has of anything counts for it; what others have
-        // counts where there is too little.
+        // Use and length of a turn, both by weight. For the class itself, all its use counts. For other
+        // classes, only the use of resources that are short counts.
         let had = |class: usize, counts: [bool; RESOURCES]| {
             let used = self.backlog.used(class, self.stretch).into_iter().zip(counts);
             let used = used.filter(|(_, counts)| *counts).map(|(used, _)| used).fold(0.0, f64::max);
@@ -236,7 +243,7 @@ impl Look<'_> {
         all
     }
 
-    /// The resources of which there is too little. Rounds know of no difference.
+    /// Returns the resources that are short. Under rounds all of them count.
     fn short(&self) -> [bool; RESOURCES] {
         let mut all = [0.0; RESOURCES];
         for class in self.domain.classes.iter().copied() {
@@ -247,7 +254,7 @@ impl Look<'_> {
         all.map(|used| !self.backlog.by_virtual_time || used >= SHORT * most)
     }
 
-    /// Does everything of `other` take of everything that `class` needs?
+    /// Returns whether every stream of `other` uses every resource that `class` needs.
     fn compete(&self, class: usize, other: usize) -> bool {
         if !self.backlog.by_virtual_time {
             return true;
@@ -259,12 +266,13 @@ impl Look<'_> {
         others.iter().all(|stream| needs.iter().all(|resource| self.backlog.charged[*stream][*resource] > 0.0))
     }
 
-    /// Machines that do too little while somebody waits.
+    /// Returns a lapse if the machines do too little while a class waits.
     fn unused(&self, samples: &[Sample]) -> Option<Broken> {
         let waits = *self.backlogged().first()?;
         let classes = self.domain.classes.iter();
         let largest = classes.map(|class| self.backlog.largest(*class, self.stretch)).fold(0.0, f64::max);
-        // So large a part of a machine is free when it does not fit, and as few are spread over all resources.
+        // This part of a machine stays free when a request does not fit, and few requests spread over all
+        // resources.
         let grain = (largest / self.domain.smallest).min(1.0);
         let bound = IN_USE * (1.0 - grain) / (1.0 + 2.0 * grain);
         let at = |at: u64| samples.iter().find(|sample| sample.at >= at);

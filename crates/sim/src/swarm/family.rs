@@ -1,39 +1,39 @@
-//! The families of scenarios: what each one makes difficult.
+//! The families of scenarios. Each family has one difficulty.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// What a scenario makes difficult.
+/// The difficulty of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// Classes send two to six times what they sent, for a phase or two.
+    /// Classes send two to six times their normal rate, for a phase or two.
     Surge,
-    /// Requests of a class take two to eight times the CPU that was agreed.
+    /// Requests of a class take two to eight times the declared CPU time.
     Costly,
-    /// Machines are taken out, crash, hang, slow down or answer errors: up to a third of them.
+    /// Up to a third of the machines are taken out, crash, hang, slow down or answer errors.
     NodesLost,
-    /// Arrivals come in bursts: within its guarantee for one class, beyond it for others.
+    /// Arrivals come in bursts: within the guarantee of one class, beyond that of others.
     Bursts,
-    /// Some classes need the CPU, others wait inside for a database.
+    /// Requests of some classes need the CPU, those of others wait for a database while in flight.
     IoAndCpu,
     /// Limits on p99 and p95 of four to eight times the unloaded p95.
     TightPercentiles,
     /// Several servers stand behind each address and take turns.
     HiddenServers,
-    /// A request of one class costs up to a hundred times one of another.
+    /// A request of one class costs up to a hundred times as much as one of another.
     UnequalCosts,
-    /// Clients leave at about the limit and try again.
+    /// Clients leave at about the limit and retry.
     Abandonment,
     /// Machines differ in CPUs and speed, declared or not.
     UnequalNodes,
     /// Two or three pools share some of their machines.
     SharedPools,
-    /// The declared service time is half or twice the true one, of every class or of one.
+    /// The declared service time is half or twice the true one, for every class or for one.
     WrongServiceTime,
     /// Twenty to a hundred small classes.
     ManyClasses,
-    /// A class is idle, or every node hangs for a moment, and then everybody returns.
+    /// A class is idle, or every node hangs for a moment, and then all traffic returns.
     IdleReturn,
     /// A class per tenant, made from a template.
     Tenants,
@@ -41,27 +41,29 @@ pub enum Family {
     Reload,
     /// Health reports are lost, with a machine down or not.
     LostReports,
-    /// Best-effort classes want more than the whole cluster, beside guaranteed ones.
+    /// Best-effort classes compete with guaranteed ones and send more than the whole cluster can serve.
     BestEffort,
-    /// Requests take something of processors, disks and network, by a page table.
+    /// Requests use processors, disks and network, according to a page table.
     Resources,
     /// The time that requests wait for a dependency grows five to fifty times, for a while.
     SlowDependency,
-    /// Best-effort or surplus requests of 1 to 60 s run beside short guaranteed ones.
+    /// Best-effort or surplus requests of 1 to 60 s compete with short guaranteed ones.
     LongBatch,
     /// 0.5 to 3 % of the requests of a class take 20 to 100 times as long as the others.
     HeavyTails,
     /// Every request takes seconds to minutes, as conversations with a language model do.
     LongServices,
-    /// The whole cluster has one to eight workers, and the pages of a class become up to ten times as expensive.
+    /// The whole cluster has one to eight workers, and the pages of a class become up to ten times as
+    /// expensive.
     SmallClusters,
     /// No service time is declared, and the load is 30 to 75 % from the first request on.
     ColdStarts,
-    /// A third to four fifths of the machines crash, fail fast, or fail some requests, and nothing checks their health.
+    /// A third to four fifths of the machines crash, fail fast, or fail some requests, without health
+    /// checks.
     MajorityCrash,
     /// Best-effort clients hold slots for seconds to minutes without using a CPU.
     SlotHolders,
-    /// The declared service time is 0.1 to 10 times the true one, of one class or of all.
+    /// The declared service time is 0.1 to 10 times the true one, for one class or for all.
     WrongDeclarations,
     /// Requests of a service slowly become more expensive, in steps, until a restart.
     Leaks,
@@ -90,7 +92,7 @@ impl Family {
         Family::BestEffort,
     ];
 
-    /// Those of everyday life, whose turns come after the classic ones.
+    /// The everyday families. Their turns come after the classic ones.
     pub const EVERYDAY: [Family; 10] = [
         Family::SlowDependency,
         Family::LongBatch,
@@ -104,18 +106,19 @@ impl Family {
         Family::Leaks,
     ];
 
-    /// All of them.
+    /// Returns all families.
     pub fn all() -> impl Iterator<Item = Family> {
         Rotation::All.families().into_iter().chain([Family::Resources])
     }
 
-    /// Whether its guarantees fit at the true cost of the requests, whatever was declared (see `rule`).
+    /// Returns whether its guarantees fit at the true cost of the requests, whatever was declared (see
+    /// `rule`).
     #[must_use]
     pub fn fits_at_true_cost(self) -> bool {
         Family::EVERYDAY.contains(&self)
     }
 
-    /// Its name in files and tables.
+    /// Returns its name in files and tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -152,22 +155,22 @@ impl Family {
     }
 }
 
-/// Which families seeds take turns through. Consecutive seeds cover all of them alike.
+/// The families that seeds take turns through. Consecutive seeds cover all of them equally.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rotation {
-    /// The classic families, then those of everyday life. [`Family::Resources`] takes no turn: the disciplines that it
-    /// is for need a page table, and no other family has one.
+    /// The classic families, then the everyday ones. [`Family::Resources`] takes no turn: its disciplines
+    /// need a page table, and no other family has one.
     All,
-    /// The classic families alone, as long as there were no others.
+    /// Only the classic families. This was the whole rotation before the everyday ones were added.
     Classic,
-    /// Those of everyday life alone.
+    /// Only the everyday families.
     Everyday,
-    /// One family plays every seed.
+    /// One family for every seed.
     Only(Family),
 }
 
 impl Rotation {
-    /// The families in the order of their turns.
+    /// Returns the families in the order of their turns.
     #[must_use]
     pub fn families(self) -> Vec<Family> {
         match self {
@@ -178,14 +181,14 @@ impl Rotation {
         }
     }
 
-    /// The family of a seed.
+    /// Returns the family of a seed.
     #[must_use]
     pub fn family_of(self, seed: u64) -> Family {
         let families = self.families();
         families[(seed % families.len() as u64) as usize]
     }
 
-    /// The rotation of this name: `classic`, `everyday`, or that of a family.
+    /// Returns the rotation with this name: `classic`, `everyday`, or the name of a family.
     #[must_use]
     pub fn named(name: &str) -> Option<Rotation> {
         match name {
@@ -195,12 +198,12 @@ impl Rotation {
         }
     }
 
-    /// Every name but that of all families, which has none.
+    /// Returns all names. The rotation of all families has none.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ["classic", "everyday"].into_iter().chain(Family::all().map(Family::name))
     }
 
-    /// Its name, unless it is that of all families.
+    /// Returns its name. The rotation of all families has none.
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         match self {

@@ -1,8 +1,8 @@
-//! From relations to figures: rates, times and guarantees that fit the cluster by construction.
+//! Turns relations into figures: rates, times and guarantees that fit the cluster by construction.
 //!
-//! In this order: the guaranteed work is scaled to the room that the rule leaves in the worst phase; the
-//! CPU times are scaled so that the first phase has the drawn rate; guarantees follow from both; limits
-//! come last, from what an unloaded and a fully owed cluster would need.
+//! The steps are, in this order: scale the guaranteed work to the room that the rule leaves in the worst
+//! phase, scale the CPU times so that the first phase has the drawn rate, derive the guarantees from both,
+//! and derive the limits from the times that an unloaded and a fully owed cluster would need.
 
 use weirgate_engine::Statistic;
 use weirgate_experiment::Distribution;
@@ -12,18 +12,18 @@ use super::rule::{MOST_OWED, declared_cpu};
 use super::sketch::{ClassSketch, MachineSketch, Shape, Sketch, Stream, tidy, tidy_down, tidy_up};
 use super::slots;
 
-/// Most requests per second of all classes: twice the largest drawn rate and more, so that surges show, while a
-/// run stays below a second of computing.
+/// Maximum number of requests per second of all classes. It is more than twice the largest drawn rate, so
+/// that surges show, while a run stays below a second of computing.
 const MOST_RATE: f64 = 9_000.0;
 
-/// Most work wanted over the capacity, in any phase: past this everything is shed alike.
+/// Maximum wanted work in any phase, over the capacity. Beyond it everything is shed alike.
 const MOST_WANTED: f64 = 4.0;
 
-/// CPU times stay between these, in milliseconds: below, the gateway and not the cluster is the bottleneck;
-/// above, a phase has too few requests to judge.
+/// Range of CPU times, in milliseconds. Below it the gateway and not the cluster is the bottleneck. Above
+/// it a phase has too few requests to judge.
 const CPU_MS: (f64, f64) = (0.3, 250.0);
 
-/// Draws from which the unloaded response time is estimated: the p99 of 4000 rests on 40 of them.
+/// Number of draws for an estimate of the unloaded response time. The p99 of 4000 rests on 40 of them.
 const SAMPLES: usize = 4_000;
 
 /// The p95 of an exponential time over its mean: ln 20.
@@ -39,19 +39,19 @@ pub(super) struct Figures {
     pub(super) throughput: Option<f64>,
     /// The limit, in milliseconds.
     pub(super) limit: Option<(Statistic, f64)>,
-    /// Declared, in milliseconds.
+    /// Declared service time, in milliseconds.
     pub(super) service_ms: Option<f64>,
-    /// Per phase: requests per second, or users.
+    /// Requests per second, or users, per phase.
     pub(super) volume: Vec<f64>,
-    /// How long clients wait, in milliseconds.
+    /// Patience of the clients, in milliseconds.
     pub(super) patience_ms: Option<f64>,
 }
 
-/// The figures of every class of `sketch`.
+/// Returns the figures of every class of `sketch`.
 pub(super) fn figures(sketch: &Sketch, draw: &mut Draw) -> Vec<Figures> {
     let works: Vec<Work> = sketch.classes.iter().map(|class| Work::new(class, sketch)).collect();
     let room = room(sketch, &works) * sketch.tight;
-    // Requests per second and CPU millisecond: rates are inverse to the unit of CPU time.
+    // Requests per second and CPU millisecond. Rates are inverse to the unit of CPU time.
     let rates = |phase: usize| -> f64 { works.iter().map(|work| work.rate(phase, room)).sum() };
     let largest = (0..sketch.phases.len()).map(rates).fold(0.0, f64::max);
     let unit = sketch.cpu_ms.map_or(rates(0) / sketch.rate, |ms| ms / 1e3).max(largest / MOST_RATE);
@@ -60,16 +60,17 @@ pub(super) fn figures(sketch: &Sketch, draw: &mut Draw) -> Vec<Figures> {
     classes.map(|(class, work)| class_figures(sketch, class, work, [unit, room], &calm, draw)).collect()
 }
 
-/// What a class asks of the CPUs, per request of relative cost.
+/// CPU demand of a class, per request of relative cost.
 struct Work {
     /// Mean CPU time over the unit.
     cost: f64,
-    /// Largest work owed over normal work, over the phases: dearer requests are owed less often.
+    /// Largest owed work over normal work, over the phases. More expensive requests are owed less often.
     owed: f64,
     share: Option<f64>,
-    /// How many keys have the guarantee: 1, or a template's.
+    /// Number of keys with the guarantee: 1, or a template's.
     keys: f64,
-    /// Requests sent for all keys over those sent for the most popular one: by Zipf's law the n-th sends 1/n.
+    /// Requests sent for all keys over those sent for the most popular one. By Zipf's law the n-th key
+    /// sends 1/n.
     popular: f64,
     offers: Vec<f64>,
     dearer: Vec<f64>,
@@ -82,7 +83,7 @@ impl Work {
         let first = class.dearer.first().copied().unwrap_or(1.0);
         let declared = class.declared.map(|declared| declared_cpu(declared * (1.0 + io), [first, io]));
         let owed = |dearer: &f64| match sketch.at_true_cost {
-            // Whichever part of a declared time is CPU time: at least the normal cost is owed.
+            // At least the normal cost is owed, whichever part of a declared time is CPU time.
             true => class.declared.map_or(*dearer, |d| (d * (1.0 + io)).max(1.0).min(*dearer)),
             false => declared.map_or(*dearer, |declared| declared.min(*dearer)),
         };
@@ -99,7 +100,7 @@ impl Work {
         }
     }
 
-    /// Requests sent per second, times the unit of CPU time.
+    /// Returns the requests sent per second, times the unit of CPU time.
     fn rate(&self, phase: usize, room: f64) -> f64 {
         let full = match self.share {
             Some(share) => self.popular * room * share / (self.cost * self.owed * self.keys),
@@ -109,7 +110,7 @@ impl Work {
     }
 }
 
-/// Work per share that fits by the rule, in every judged phase and for every set of pools.
+/// Returns the work per share that fits by the rule, in every judged phase and for every set of pools.
 fn room(sketch: &Sketch, works: &[Work]) -> f64 {
     let mut room = f64::INFINITY;
     for phase in (0..sketch.phases.len()).filter(|phase| sketch.phases[*phase].judged) {
@@ -134,8 +135,8 @@ fn room(sketch: &Sketch, works: &[Work]) -> f64 {
     room
 }
 
-/// CPU-seconds of a nominal CPU per second that `machine` does of the owed work of `classes` in `phase`. Where slots
-/// are few, requests that wait keep them from requests that would compute.
+/// Returns the CPU-seconds of a nominal CPU per second that `machine` does for the owed work of `classes`
+/// in `phase`. If slots are few, requests that wait keep them from requests that would compute.
 fn with_slots<'a>(
     machine: &MachineSketch,
     classes: impl Iterator<Item = (&'a ClassSketch, &'a Work)>,
@@ -145,7 +146,8 @@ fn with_slots<'a>(
     let (mut cpu, mut io) = (0.0, 0.0);
     for (class, work) in classes {
         let Some(share) = work.share else { continue };
-        // Guaranteed work over the largest owed one; a class that is more expensive now is owed fewer requests.
+        // Guaranteed work over the largest owed work. A class that is more expensive now is owed fewer
+        // requests.
         let normal = share / work.owed;
         let fewer = (work.owed / work.dearer[phase]).min(1.0);
         cpu += normal * fewer * work.dearer[phase];
@@ -158,8 +160,8 @@ fn with_slots<'a>(
     machine.capacity() * busy / f64::from(machine.cpus)
 }
 
-/// By how much what is sent beyond the guarantees is reduced in `phase`, so that not more than `MOST_WANTED` times the
-/// capacity is wanted.
+/// Returns the factor on the requests beyond the guarantees in `phase` that keeps the wanted work at
+/// `MOST_WANTED` times the capacity or less.
 fn moderation(sketch: &Sketch, works: &[Work], phase: usize, room: f64) -> f64 {
     let capacity: f64 = sketch.machines.iter().map(|machine| machine.capacity()).sum();
     let (mut within, mut beyond) = (0.0, 0.0);
@@ -171,7 +173,7 @@ fn moderation(sketch: &Sketch, works: &[Work], phase: usize, room: f64) -> f64 {
     if beyond > most { most / beyond } else { 1.0 }
 }
 
-/// Does the class keep to its guarantee in `phase`?
+/// Returns whether the class stays within its guarantee in `phase`.
 fn is_within(work: &Work, phase: usize) -> bool {
     work.share.is_some() && work.offers[phase] <= 0.95
 }
@@ -185,7 +187,7 @@ fn class_figures(
     draw: &mut Draw,
 ) -> Figures {
     let mean_ms = class.cost * unit * 1e3;
-    // A family that sets CPU times knows what it does.
+    // A family that sets CPU times needs no clamping.
     let mean_ms = if sketch.cpu_ms.is_some() { mean_ms } else { mean_ms.clamp(CPU_MS.0, CPU_MS.1) };
     let cpu: Vec<Distribution> = class.dearer.iter().map(|dearer| class.shape.of(mean_ms * dearer)).collect();
     let io: Option<Vec<Distribution>> =
@@ -193,7 +195,7 @@ fn class_figures(
     let io_ms = class.io.map_or(0.0, |(times, shape)| shape.of(mean_ms * times).mean() * 1e3);
     let normal_ms = class.shape.of(mean_ms).mean() * 1e3;
     let service_ms = class.declared.map(|declared| tidy((normal_ms + io_ms) * declared));
-    // With the rounded figures: the rule must hold for what the file says.
+    // Use the rounded figures, because the rule must hold for the values in the file.
     let first_ms = cpu.first().map_or(normal_ms, |cpu| cpu.mean() * 1e3);
     let declared_ms = service_ms.map(|service| declared_cpu(service, [first_ms, io_ms]));
     let owed_ms = cpu.iter().map(|cpu| {
@@ -233,12 +235,13 @@ fn class_figures(
     }
 }
 
-/// A limit that can be held, in milliseconds: `factor` times the unloaded p95, and more where that is not enough for
-/// requests that are never told to wait.
+/// Returns a limit that can be held, in milliseconds: `factor` times the unloaded p95, or more if that is
+/// not enough for requests that cannot overtake others.
 ///
-/// With k CPUs of which a share ρ is busy, M/M/k queues add about ρ^(√(2(k+1))−1) / (k·(1−ρ)) service times
-/// (Sakasegawa, 1977) to the mean; processor sharing stretches long and short requests by that factor alike.
-/// Two and a half times the mean is the p92 of an exponential wait; the factor 1.5 leaves the discipline room.
+/// With k CPUs of utilisation ρ, M/M/k queues add about ρ^(√(2(k+1))−1) / (k·(1−ρ)) service times
+/// (Sakasegawa, 1977) to the mean. Processor sharing stretches long and short requests by that factor
+/// alike. Two and a half times the mean is the p92 of an exponential wait. The factor 1.5 leaves room for
+/// the discipline.
 fn limit_ms(
     sketch: &Sketch,
     class: &ClassSketch,
@@ -251,7 +254,7 @@ fn limit_ms(
     let mut limit = 0.0f64;
     let mut seen = Vec::new();
     for (phase, cpu) in cpu.iter().enumerate().filter(|(phase, _)| sketch.phases[*phase].judged) {
-        // Most phases differ in their rates alone.
+        // Phases usually differ in their rates only.
         let io = io.map(|io| io[phase]);
         let setting = (*cpu, io, machines.iter().map(|&m| sketch.usable(m, phase)).collect::<Vec<f64>>());
         if seen.contains(&setting) {
@@ -293,13 +296,14 @@ fn limit_ms(
     limit
 }
 
-/// How much later requests of `pool` are, in milliseconds, because those in flight cannot be interrupted: nothing where
-/// slots are not limited, since CPUs are shared then.
+/// Returns the extra delay of requests of `pool`, in milliseconds, because requests in flight cannot be
+/// interrupted. It is 0 if slots are not limited, because CPUs are shared then.
 ///
-/// An ideal scheduler knows everything and serves what is owed first, but a worker that has begun a long request ends
-/// it. With k workers a request finds a mean wait of the M/G/k queue, that of M/M/k times (1 + c²)/2 of the mixed times
-/// of all owed requests; its p95 is at most three times that, as that of an exponential wait. On top comes the p95 of
-/// the longest class over k: until the first of k workers is free that had all begun such requests at different times.
+/// An ideal scheduler knows everything and serves owed requests first, but a worker ends a long request
+/// that it has begun. With k workers a request finds the mean wait of the M/G/k queue: that of M/M/k times
+/// (1 + c²)/2, for the mixed times of all owed requests. Its p95 is at most three times that, as for an
+/// exponential wait. The p95 of the longest class over k is added: the time until the first of k workers is
+/// free, if all began such requests at different times.
 fn blocking_ms(sketch: &Sketch, pool: usize, unit: f64) -> f64 {
     if !sketch.at_true_cost {
         return 0.0;

@@ -1,7 +1,7 @@
-//! What each family draws.
+//! The draws of each family.
 //!
-//! Every scenario starts as a plain one (machines alike, one pool, two to six classes most of which keep to their
-//! guarantee), and its family makes one thing difficult.
+//! Every scenario starts as a plain one (equal machines, one pool, two to six classes, of which nearly all
+//! stay within their guarantee). Its family then makes one thing difficult.
 
 use weirgate_engine::Statistic;
 use weirgate_experiment::{FaultKind, Thrashing};
@@ -12,10 +12,10 @@ use super::family::Family;
 use super::sketch::{ClassSketch, FaultSketch, MachineSketch, PhaseSketch, PoolSketch, Shape, Sketch, Stream};
 use super::yaml::class_name;
 
-/// The phases' names; those at odd places are events.
+/// The phases' names. Those at odd indices are events.
 const PHASES: [&str; 5] = ["before", "event", "between", "event2", "after"];
 
-/// Largest share of a pool's machines that fails: what passive ejection leaves out by default.
+/// Largest share of a pool's machines that fails: the share that passive ejection leaves out by default.
 const MOST_FAILING: f64 = 0.34;
 
 /// Draws a scenario of `family`.
@@ -40,7 +40,7 @@ pub(super) fn sketch(family: Family, draw: &mut Draw) -> Sketch {
         Family::Reload => reload(&mut sketch, draw),
         Family::LostReports => lost_reports(&mut sketch, draw),
         Family::BestEffort => best_effort(&mut sketch, draw),
-        // Its scenarios are written in `resources`.
+        // The scenarios of this family are written in `resources`.
         Family::Resources => String::new(),
         everyday => everyday::sketch(everyday, &mut sketch, draw),
     };
@@ -51,7 +51,7 @@ pub(super) fn sketch(family: Family, draw: &mut Draw) -> Sketch {
 fn plain(family: Family, draw: &mut Draw) -> Sketch {
     let count = draw.whole(3, 5);
     let total = draw.between(60.0, 100.0);
-    // Five seconds of each phase are judged apart: none is shorter than 12 s.
+    // No phase is shorter than 12 s, because its first five seconds are judged apart.
     let weights: Vec<f64> = (0..count).map(|_| draw.between(1.0, 2.0)).collect();
     let (sum, spare) = (weights.iter().sum::<f64>(), total - 12.0 * count as f64);
     let mut until_s = 0.0f64;
@@ -62,7 +62,7 @@ fn plain(family: Family, draw: &mut Draw) -> Sketch {
     let phases: Vec<PhaseSketch> = phases.collect();
     let cpus = draw.pick(&[1, 2, 2, 4]);
     let thrashing = draw.chance(0.15).then(|| Thrashing {
-        // A process per request begins to hurt at some ten of them for each CPU.
+        // With one process per request, thrashing begins at about ten requests for each CPU.
         beyond: cpus * draw.whole(8, 24) as u32,
         penalty: draw.pick(&[0.005, 0.01, 0.02, 0.04]),
     });
@@ -124,7 +124,7 @@ pub(super) fn plain_class(phases: usize, draw: &mut Draw) -> ClassSketch {
     }
 }
 
-/// What a class that keeps to its guarantee sends of it.
+/// Draws the share of its guarantee that a class within it sends.
 fn within(draw: &mut Draw) -> f64 {
     draw.between(0.3, 0.95)
 }
@@ -139,7 +139,7 @@ fn statistic(draw: &mut Draw) -> Statistic {
     ])
 }
 
-/// The phases in which something happens: one of them, or both.
+/// Draws the phases with an event: one of them, or both.
 pub(super) fn events(sketch: &Sketch, draw: &mut Draw) -> Vec<usize> {
     let events: Vec<usize> = (1..sketch.phases.len()).step_by(2).collect();
     if events.len() > 1 && draw.chance(0.5) { vec![draw.pick(&events)] } else { events }
@@ -165,7 +165,7 @@ fn costly(sketch: &mut Sketch, draw: &mut Draw) -> String {
     for phase in events(sketch, draw) {
         sketch.classes[class].dearer[phase] = times;
     }
-    // What dear requests are owed depends on what was agreed.
+    // The owed rate of expensive requests depends on the declared service time.
     sketch.classes[class].declared = Some(1.0);
     if draw.chance(0.4) {
         surge(sketch, draw);
@@ -174,7 +174,7 @@ fn costly(sketch: &mut Sketch, draw: &mut Draw) -> String {
     format!("requests of {} cost ×{times:.1}", class_name(class))
 }
 
-/// Up to a third of the machines, at least one.
+/// Draws the failing machines: at least one, and at most a third.
 fn failing(sketch: &Sketch, draw: &mut Draw) -> Vec<usize> {
     let all = sketch.machines.len();
     let most = ((all as f64 * MOST_FAILING) as usize).max(1);
@@ -209,7 +209,7 @@ fn bursts(sketch: &mut Sketch, draw: &mut Draw) -> String {
         let burst = draw.between(1.5, 5.0);
         let stream = Stream::Mmpp { burst, share: draw.between(0.1, 0.8) / burst, length_s: draw.decades(0.2, 5.0) };
         if index == steady {
-            // Even in a burst it keeps to its guarantee.
+            // It stays within its guarantee even in a burst.
             class.stream = stream;
             class.offers.iter_mut().for_each(|offer| *offer = 0.95 / burst);
         } else if draw.chance(0.7) {
@@ -224,7 +224,7 @@ fn bursts(sketch: &mut Sketch, draw: &mut Draw) -> String {
 fn io_and_cpu(sketch: &mut Sketch, draw: &mut Draw) -> String {
     for (index, class) in sketch.classes.iter_mut().enumerate() {
         let shape = draw.pick(&[Shape::Exponential, Shape::Hyper, Shape::Fixed]);
-        // The first one only computes, the second one mostly waits.
+        // The first class only computes, the second mainly waits.
         class.io = match index {
             0 => None,
             1 => Some((draw.decades(3.0, 20.0), shape)),
@@ -295,7 +295,7 @@ fn unequal_nodes(sketch: &mut Sketch, draw: &mut Draw) -> String {
 fn shared_pools(sketch: &mut Sketch, draw: &mut Draw) -> String {
     let pools = draw.whole(2, 3).min(sketch.machines.len() / 2);
     let all = sketch.machines.len();
-    // Each pool has its own stretch of machines and reaches into the next one's.
+    // Each pool has its own range of machines and reaches into the next pool's.
     let stretch = all / pools;
     let reach = draw.whole(1, stretch);
     let health_check = sketch.pools[0].health_check;
@@ -356,7 +356,7 @@ fn idle_return(sketch: &mut Sketch, draw: &mut Draw) -> String {
     if draw.chance(0.5) {
         return about;
     }
-    // All nodes hang for a moment; nothing is judged until they go on.
+    // All nodes hang for a moment. Nothing is judged until they go on.
     let (from_s, length) = (sketch.phases[0].until_s, draw.between(1.0, 3.0).round());
     let machines = (0..sketch.machines.len()).collect();
     sketch.faults.push(FaultSketch { kind: FaultKind::Stall, from_s, until_s: Some(from_s + length), machines });

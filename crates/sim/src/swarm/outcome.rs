@@ -1,4 +1,4 @@
-//! One scenario played and judged: what it missed.
+//! Plays and judges one scenario, and collects its misses.
 
 use std::panic::catch_unwind;
 
@@ -15,48 +15,48 @@ use super::starved::starved;
 use super::{Scenario, scenario_of};
 use crate::run;
 
-/// Largest share of wrong sheds among the requests of classes that keep to their guarantee.
+/// Largest allowed share of wrong sheds among the requests of classes within their guarantee.
 const MOST_WRONG: f64 = 0.005;
 
-/// A class keeps to its guarantee in a phase if so much of what it sends is owed. Random arrivals at nearly the
-/// guaranteed rate run out of tokens now and then.
+/// A class is within its guarantee in a phase if at least this share of its requests is owed. Random
+/// arrivals at nearly the guaranteed rate run out of tokens now and then.
 const WITHIN: f64 = 0.98;
 
-/// What became of one scenario.
+/// The outcome of one scenario.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Its seed.
+    /// The seed.
     pub seed: u64,
-    /// What it makes difficult.
+    /// The family, which names the difficulty.
     pub family: Family,
-    /// The same, for people.
+    /// A description of the difficulty in words.
     pub about: String,
-    /// Attempts that were played.
+    /// Number of attempts that were played.
     pub requests: u64,
     /// Guarantees that were not held.
     pub misses: Vec<Missed>,
     /// Invariants that did not hold.
     pub violations: Vec<ViolationFound>,
-    /// What the engine or the simulator said when it panicked.
+    /// The message of the engine's or the simulator's panic.
     pub panic: Option<String>,
 }
 
-/// Something promised that was not held.
+/// A promise that was not held.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Missed {
-    /// Which kind of promise.
+    /// The kind of promise.
     pub kind: Lapse,
-    /// Whose.
+    /// The class with the promise.
     pub class: String,
-    /// When.
+    /// The phase in which it was missed.
     pub phase: String,
-    /// What was promised: requests per second, milliseconds, the share of avoidable refusals or wrong sheds, or seconds
-    /// at zero. Where resources are managed: node-seconds of others before its turn, node-seconds by weight, or the
-    /// share of machines in use.
+    /// The promised value: requests per second, milliseconds, the share of avoidable refusals or wrong
+    /// sheds, or seconds at zero. If resources are managed: node-seconds of others before its turn,
+    /// node-seconds by weight, or the share of machines in use.
     pub promised: f64,
-    /// What it was instead.
+    /// The value reached.
     pub got: f64,
-    /// By what share it was missed, 0 to 1.
+    /// The relative size of the miss, 0 to 1.
     pub by: f64,
 }
 
@@ -66,30 +66,32 @@ pub struct Missed {
 pub enum Lapse {
     /// A throughput guarantee.
     Floor,
-    /// A response-time guarantee of a class that keeps to its throughput.
+    /// A response-time guarantee of a class within its throughput.
     Ceiling,
-    /// A response-time guarantee of a class that sends more, or costs more, than agreed.
+    /// A response-time guarantee of a class that sends more, or costs more, than declared.
     CeilingBeyond,
-    /// Too many owed requests were refused or late though machines idled that could have served them.
+    /// Too many owed requests were refused or late although idle machines could have served them.
     Avoidable,
-    /// More than 0.5 % of the requests of classes that keep to their guarantee were turned away.
+    /// More than 0.5 % of the requests of classes within their guarantee were shed.
     WrongSheds,
-    /// A class got nothing for more than a second while no machine failed. Where resources are managed: nobody did.
+    /// A class got nothing for more than a second while no machine failed. If resources are managed, no
+    /// class did.
     Starved,
-    /// Where resources are managed: too much was released of others before a class.
+    /// If resources are managed: too much work of other classes was released before a class's turn.
     Turns,
-    /// Where resources are managed: of classes that wait all the time one got less than its weight's part.
+    /// If resources are managed: of the classes that wait all the time, one got less than its part by
+    /// weight.
     Shares,
-    /// Where resources are managed: machines did too little while somebody waited.
+    /// If resources are managed: machines did too little while requests waited.
     Unused,
     /// A guarantee before its phase had settled. It does not count.
     Settling,
-    /// Any of these, of a class whose own service time is declared wrongly. It does not count.
+    /// Any of these, for a class that declares a wrong service time. It does not count.
     Excused,
 }
 
 impl Lapse {
-    /// All of them, in the order of the columns.
+    /// All kinds, in the order of the columns.
     pub const ALL: [Lapse; 11] = [
         Lapse::Floor,
         Lapse::Ceiling,
@@ -104,7 +106,7 @@ impl Lapse {
         Lapse::Excused,
     ];
 
-    /// Its name in tables.
+    /// Returns its name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -122,7 +124,7 @@ impl Lapse {
         }
     }
 
-    /// Does a miss of this kind count?
+    /// Returns whether a miss of this kind counts.
     #[must_use]
     pub fn counts(self) -> bool {
         !matches!(self, Lapse::Settling | Lapse::Excused)
@@ -130,24 +132,24 @@ impl Lapse {
 }
 
 impl Outcome {
-    /// Misses that count.
+    /// Returns the misses that count.
     pub fn lapses(&self) -> impl Iterator<Item = &Missed> {
         self.misses.iter().filter(|missed| missed.kind.counts())
     }
 
-    /// Is something broken, whatever was promised?
+    /// Returns whether safety is broken: an invariant was violated, or the run panicked.
     #[must_use]
     pub fn is_unsafe(&self) -> bool {
         self.panic.is_some() || !self.violations.is_empty()
     }
 }
 
-/// Plays the scenario of `family` that `seed` names with `overrides` in its file, and judges it. A panic is an outcome.
+/// Plays the scenario of `family` that `seed` names with `overrides` in its file, and judges it. A panic is
+/// an outcome.
 ///
-/// # Errors
-/// What is wrong with the overrides.
+/// # Errors Returns the errors in the overrides.
 pub fn play(family: Family, seed: u64, overrides: &[Override]) -> Result<Outcome, Errors> {
-    // Nothing of a scenario outlives its panic.
+    // No part of a scenario outlives its panic.
     let played = catch_unwind(|| scenario_of(family, seed, overrides).map(|scenario| play_scenario(&scenario)));
     played.unwrap_or_else(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
@@ -169,7 +171,7 @@ fn play_scenario(scenario: &Scenario) -> Outcome {
     assess(scenario, &run, &judge(&scenario.experiment, &run))
 }
 
-/// What a run of a scenario missed, given its verdict.
+/// Returns the outcome of a run of a scenario, given its verdict.
 #[must_use]
 pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
     let load_control = &scenario.experiment.site.policy.discipline.load_control;
@@ -193,7 +195,7 @@ pub fn assess(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Outcome {
     }
 }
 
-/// What was promised by guarantees and not kept.
+/// Returns the guarantees that were not held.
 fn unkept(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
     let mut misses: Vec<Missed> = verdict.misses().chain(verdict.settling_misses()).map(|miss| missed(&miss)).collect();
     misses.extend(verdict.phases.iter().filter(|phase| phase.judged).filter_map(|phase| wrong_sheds(scenario, phase)));
@@ -206,7 +208,7 @@ fn unkept(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
     misses
 }
 
-/// Where resources are managed, what is promised are turns and parts by weight, and no guarantees.
+/// Returns the broken promises if resources are managed: turns and parts by weight, and no guarantees.
 fn unshared(scenario: &Scenario, run: &Run, verdict: &Verdict) -> Vec<Missed> {
     let broken = broken(&scenario.experiment, run).into_iter();
     let missed = broken.map(|broken| {
@@ -231,12 +233,13 @@ fn missed(miss: &Miss<'_>) -> Missed {
     Missed { kind, class, phase, promised: miss.promised, got: miss.got, by: miss.by() }
 }
 
-/// Does the class keep to its guarantee?
+/// Returns whether the class is within its guarantee.
 fn is_within(class: &ClassVerdict) -> bool {
     class.part.floor.is_some_and(|floor| floor.owed_per_s >= WITHIN * class.part.offered_per_s)
 }
 
-/// Too many wrong sheds of the classes that keep to their guarantee, all together; the class is the one with most.
+/// Returns a miss if the classes within their guarantee have too many wrong sheds, all together. It names
+/// the class with the highest number.
 fn wrong_sheds(scenario: &Scenario, phase: &PhaseVerdict) -> Option<Missed> {
     let within = phase.classes.iter().filter(|class| is_within(class) && !scenario.excused.contains(&class.class));
     let within: Vec<&ClassVerdict> = within.collect();

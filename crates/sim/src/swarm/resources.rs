@@ -1,15 +1,17 @@
-//! The family `resources`: scenarios whose requests take something of processors, disks and network, with a page table.
+//! The family `resources`: scenarios with requests that use processors, disks and network, and with a page
+//! table.
 //!
-//! What is drawn: machines alike or of several sizes, one pool or two (on the same machines, on partly the same, or
-//! apart), two to eight classes with weights, three to eight routes most of whose requests are small, some a tenth of a
-//! node and some nearly the whole of it. Sometimes a route is missing in the table, or the table is wrong and learned,
-//! clients leave, machines are lost and return, or the policy is loaded again. Each class asks for more than its part,
-//! for less, or for nothing, and for something else in the next phase.
+//! The family draws equal machines or machines of several sizes, one pool or two (on the same machines, on
+//! partly the same, or apart), two to eight classes with weights, and three to eight routes. Requests of
+//! nearly all routes are small, some take a tenth of a node and some nearly a whole one. Sometimes a route
+//! is missing in the table, or the table is wrong and learned, clients leave, machines are lost and return,
+//! or the policy is loaded again. Each class asks for more than its part, for less, or for nothing, and
+//! this changes in the next phase.
 //!
-//! The file has no discipline of its own: `mqos`, `mqos-drfq` and `sqos` are played by their names and share by
-//! weights, and under `weirgate` classes have guarantees that fit every resource by the rule of [`super::rule`], in
-//! every judged phase and for every set of pools. So this family takes no turn among the others, whose scenarios have
-//! no page table.
+//! The file has no discipline of its own. `mqos`, `mqos-drfq` and `sqos` are played by their names and
+//! share by weights. Under `weirgate` classes have guarantees that fit every resource by the rule of
+//! [`super::rule`], in every judged phase and for every set of pools. This family takes no turn among the
+//! others, because their scenarios have no page table.
 
 use weirgate_experiment::FaultKind;
 
@@ -18,32 +20,33 @@ use super::rule::MOST_OWED;
 use super::sketch::{FaultSketch, PhaseSketch, tidy, tidy_down, tidy_up};
 use super::table;
 
-/// The resources: CPU, disk, link.
+/// The number of resources: CPU, disk, link.
 pub(super) const RESOURCES: usize = weirgate_config::RESOURCE_NAMES.len();
 
-/// Most requests per second of all classes: runs take about a second.
+/// Maximum number of requests per second of all classes. Runs take about a second.
 const MOST_RATE: f64 = 2_500.0;
 
-/// What makes a request large is that few of it fit; as long as more than this fit, costs may grow to make fewer of
-/// them.
+/// A request is large if few of its kind fit. Costs up to this share of a horizon may grow to reduce the
+/// number of requests.
 const SMALL: f64 = 0.2;
 
-/// Most users of a stream. A horizon's work is inside; with twice as many as that somebody always waits.
+/// Maximum number of users of a stream. A horizon's work is in flight, and with twice as many users one
+/// always waits.
 const MOST_USERS: f64 = 500.0;
 
-/// A route and what its requests take.
+/// A route and the cost of its requests.
 pub(super) struct Route {
-    /// Per resource by the table, in node-seconds.
+    /// Cost by the table per resource, in node-seconds.
     pub(super) cost: [f64; RESOURCES],
-    /// What they truly take, over that.
+    /// The true cost over the cost by the table.
     pub(super) truth: f64,
-    /// Does the table know it? Else it is its class's `cost`.
+    /// Whether the table has the route. If not, its class's `cost` applies.
     pub(super) known: bool,
     pub(super) shape: super::sketch::Shape,
 }
 
 impl Route {
-    /// What it truly takes.
+    /// Returns the true cost.
     pub(super) fn takes(&self) -> [f64; RESOURCES] {
         self.cost.map(|cost| cost * self.truth)
     }
@@ -57,13 +60,14 @@ impl Route {
 pub(super) struct Stream {
     /// Index of its route.
     pub(super) route: usize,
-    /// Its part of the class's requests.
+    /// Its share of the class's requests.
     pub(super) part: f64,
-    /// Users who wait for their replies, instead of requests that come by themselves.
+    /// Whether users send the requests and wait for their replies. If not, requests arrive independently of
+    /// replies.
     pub(super) closed: bool,
-    /// How long clients wait, in seconds besides what the request itself takes; `None` is for ever.
+    /// Patience of the clients, in seconds in addition to the request's own time. `None` is for ever.
     pub(super) patience_s: Option<f64>,
-    /// Per phase requests per second, or users.
+    /// Requests per second, or users, per phase.
     pub(super) volume: Vec<f64>,
 }
 
@@ -72,7 +76,7 @@ pub(super) struct Class {
     pub(super) pool: usize,
     pub(super) weight: f64,
     pub(super) streams: Vec<Stream>,
-    /// Most requests that wait.
+    /// Maximum number of waiting requests.
     pub(super) most_waiting: usize,
     /// Guaranteed requests per second, and the limit on p95 in milliseconds.
     pub(super) guarantee: Option<(f64, f64)>,
@@ -82,12 +86,12 @@ pub(super) struct Class {
 pub(super) struct Site {
     pub(super) about: String,
     pub(super) cpus: u32,
-    /// Per machine how many servers it has, which is its weight.
+    /// Number of servers per machine, which is its weight.
     pub(super) servers: Vec<u32>,
-    /// Per pool its machines.
+    /// Machines per pool.
     pub(super) pools: Vec<Vec<usize>>,
     pub(super) horizon_ms: f64,
-    /// Which resource `sqos` manages.
+    /// The resource that `sqos` manages.
     pub(super) only: usize,
     pub(super) learned: bool,
     pub(super) routes: Vec<Route>,
@@ -96,7 +100,7 @@ pub(super) struct Site {
     pub(super) faults: Vec<FaultSketch>,
 }
 
-/// The experiment file of scenario `seed`, and what is difficult in it.
+/// Returns the experiment file of scenario `seed` and a description of its difficulty.
 pub(super) fn written(seed: u64, draw: &mut Draw) -> (String, String) {
     let site = site(draw);
     (table::yaml(seed, &site), site.about)
@@ -123,7 +127,7 @@ fn site(draw: &mut Draw) -> Site {
     site
 }
 
-/// Machines and pools.
+/// Draws machines and pools.
 fn machines(draw: &mut Draw) -> (Vec<u32>, Vec<Vec<usize>>, String) {
     let count = draw.whole(1, 5);
     let unlike = draw.chance(0.4);
@@ -155,7 +159,7 @@ fn routes(horizon_s: f64, learned: bool, draw: &mut Draw) -> Vec<Route> {
         let tendency = draw.whole(0, RESOURCES - 1);
         let cost = std::array::from_fn(|resource| match resource {
             resource if resource == tendency => most,
-            // Nothing is done without a processor.
+            // Every request needs a processor.
             _ if resource > 0 && draw.chance(0.25) => 0.0,
             _ => most * draw.between(0.05, 1.0),
         });
@@ -165,7 +169,7 @@ fn routes(horizon_s: f64, learned: bool, draw: &mut Draw) -> Vec<Route> {
     (0..count).map(|index| route(index, draw)).collect()
 }
 
-/// Phases, and what happens in them.
+/// Draws the phases and the events in them.
 fn events(machines: usize, draw: &mut Draw) -> (Vec<PhaseSketch>, Vec<FaultSketch>, Option<String>) {
     let mut until_s = draw.between(50.0, 80.0).round();
     let mut phases = vec![PhaseSketch { name: "first", until_s, judged: true }];
@@ -173,7 +177,7 @@ fn events(machines: usize, draw: &mut Draw) -> (Vec<PhaseSketch>, Vec<FaultSketc
     if draw.chance(0.35) {
         let from_s = until_s;
         until_s += draw.between(10.0, 25.0).round();
-        // What guarantees are worth while machines are missing is for other families.
+        // Other families test guarantees while machines are missing.
         phases.push(PhaseSketch { name: "lost", until_s, judged: false });
         let kind = match draw.whole(0, 4) {
             0 | 1 => FaultKind::Removed,
@@ -222,24 +226,25 @@ fn class(pools: usize, routes: usize, draw: &mut Draw) -> Class {
 }
 
 impl Site {
-    /// What the machines of a pool have of each resource.
+    /// Returns the amount of each resource of a pool's machines.
     fn whole(&self, pool: usize) -> f64 {
         self.pools[pool].iter().map(|machine| f64::from(self.servers[*machine])).sum()
     }
 
-    /// What a request of a class takes by the table of the resource of which it takes most, in the mean.
+    /// Returns the mean cost by the table of a class's request, in the resource that it uses most.
     fn dominant(&self, class: &Class) -> f64 {
         class.streams.iter().map(|stream| stream.part * self.routes[stream.route].dominant()).sum()
     }
 
-    /// Requests per second that are a class's part of its pool, if all classes ask for theirs.
+    /// Returns the requests per second that are a class's part of its pool if every class asks for its
+    /// part.
     fn due(&self, class: &Class) -> f64 {
         let weights: f64 = self.classes.iter().filter(|c| c.pool == class.pool).map(|c| c.weight).sum();
         self.whole(class.pool) * class.weight / weights / self.dominant(class)
     }
 }
 
-/// Makes small requests larger until there are not too many.
+/// Makes small requests larger until the request rate is within [`MOST_RATE`].
 fn spread(site: &mut Site) {
     let most = SMALL * site.horizon_ms / 1e3;
     while site.classes.iter().map(|class| site.due(class)).sum::<f64>() > MOST_RATE {
@@ -256,7 +261,7 @@ fn spread(site: &mut Site) {
     site.routes.iter_mut().for_each(|route| route.cost = route.cost.map(|cost| tidy(cost * 100.0) / 100.0));
 }
 
-/// What each class asks for in each phase: more than its part, less, or nothing.
+/// Draws the demand of each class in each phase: more than its part, less, or nothing.
 fn volumes(site: &mut Site, draw: &mut Draw) {
     let due: Vec<f64> = site.classes.iter().map(|class| site.due(class)).collect();
     let phases = site.phases.len();
@@ -269,10 +274,10 @@ fn volumes(site: &mut Site, draw: &mut Draw) {
             };
             for stream in &mut class.streams {
                 let rate = due * level * stream.part;
-                // Each of them is inside for about a second and asks again soon.
+                // A user's request is in flight for about a second, and the user asks again soon.
                 let users = (2.0 * rate).ceil().min(MOST_USERS);
                 let volume = if stream.closed { users } else { tidy_down(rate) };
-                // The phase of the fault is as the one before it.
+                // The phase of the fault is like the one before it.
                 let before = stream.volume.last().copied();
                 stream.volume.push(before.filter(|_| site.phases[phase].name == "lost").unwrap_or(volume));
             }
@@ -280,7 +285,8 @@ fn volumes(site: &mut Site, draw: &mut Draw) {
     }
 }
 
-/// Guarantees that fit every resource for every set of pools, and limits that leave room for the largest requests.
+/// Draws guarantees that fit every resource for every set of pools, and limits that leave room for the
+/// largest requests.
 fn guarantees(site: &mut Site, draw: &mut Draw) {
     let mut wanted: Vec<f64> = Vec::new();
     for class in &site.classes {
@@ -304,7 +310,7 @@ fn guarantees(site: &mut Site, draw: &mut Draw) {
         }
     }
     let tight = MOST_OWED * draw.between(0.5, 1.0);
-    // Alone inside, and the largest of all beside it at every stage.
+    // The class's own request, and the largest of all requests ahead of it at every stage.
     let longest = |route: &Route| route.takes().iter().sum::<f64>() * 1e3;
     let largest = site.routes.iter().map(longest).fold(0.0, f64::max);
     let limits: Vec<f64> = site

@@ -1,23 +1,24 @@
-//! The rule by which every scenario is feasible: in every judged phase, and for every set of pools, the work that is
-//! owed at most is at most 92 % of what the machines of these pools can do, and so are the slot-seconds that it holds
-//! where worker slots are limited.
+//! The rule that makes every scenario feasible. In every judged phase, and for every set of pools, the
+//! largest owed work is at most 92 % of the capacity of the machines of these pools. The same holds for the
+//! slot-seconds of that work if worker slots are limited.
 //!
-//! What is owed is g × min(1, declared/actual) requests of the actual CPU time: a class that is more expensive than
-//! declared is owed its capacity, not its rate. The judge says what is declared of the CPU. Looking at every set of
-//! pools is Hall's condition: it holds iff work can be split over shared machines so that everything fits.
+//! The owed work is g × min(1, declared/actual) requests of the actual CPU time: a class that is more
+//! expensive than declared is owed its capacity, not its rate. The judge derives the declared CPU time. The
+//! check over every set of pools is Hall's condition: it holds iff work can be split over shared machines
+//! so that everything fits.
 
 use weirgate_experiment::{DemandFrom, Experiment, FaultKind, TrafficClass};
 
-/// Most work that scenarios owe, as a share of the capacity. The rest is room for queueing: at more, limits of
-/// four times the unloaded p95 cannot be held by any order of service.
+/// Maximum owed work of a scenario, as a share of the capacity. The rest is room for queueing: with more
+/// owed work, no order of service can hold limits of four times the unloaded p95.
 pub const MOST_OWED: f64 = 0.92;
 
-/// Most pools of which every set is looked at.
+/// Maximum number of pools for which every set is checked.
 const MOST_POOLS: usize = 8;
 
-/// How much of a machine is left while a fault lasts.
+/// The useful share of a machine during a fault.
 pub(crate) trait Usable {
-    /// The share of its speed that does useful work.
+    /// Returns the share of its speed that does useful work.
     fn usable(&self) -> f64;
 }
 
@@ -32,26 +33,27 @@ impl Usable for FaultKind {
     }
 }
 
-/// What a declared service time means for what is owed.
+/// The effect of a declared service time on the owed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// As the judge reads it: the CPU time that it declares over the actual CPU time scales the guaranteed rate.
+    /// The judge's reading: the declared CPU time over the actual CPU time scales the guaranteed rate.
     Declared,
-    /// The guaranteed rate is owed at the cost that requests have at first. A class that becomes more expensive is owed
-    /// this capacity, or what it declared if that is more. Machines that fail some of their requests have none.
+    /// The guaranteed rate is owed at the requests' initial cost. A class that becomes more expensive is
+    /// owed this capacity, or the declared one if that is larger. Machines that fail some of their requests
+    /// have no capacity.
     TrueCost,
 }
 
-/// The CPU time that a service time declares, given the CPU time and the other time of a request when the experiment
-/// begins.
+/// Returns the CPU time that a service time declares, given the CPU time and the other time of a request at
+/// the start of the experiment.
 pub(crate) fn declared_cpu(service: f64, [cpu, others]: [f64; 2]) -> f64 {
     (service - others).max(cpu.min(service))
 }
 
-/// The largest share of any set of pools' CPUs or worker slots that is owed in phase `phase`. Infinite if something is
-/// owed where nothing is left.
+/// Returns the largest share of any set of pools' CPUs or worker slots that is owed in phase `phase`.
+/// Infinite if work is owed where no capacity is left.
 ///
-/// More than eight pools are looked at one by one and all together only.
+/// With more than eight pools, only single pools and all pools together are checked.
 #[must_use]
 pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f64 {
     let policy = &experiment.site.policy;
@@ -100,7 +102,8 @@ pub fn owed_share(experiment: &Experiment, phase: usize, reading: Reading) -> f6
     sets.iter().map(share).fold(0.0, f64::max)
 }
 
-/// CPU-seconds and slot-seconds per second of the machines that serve pools of `of`, all through phase `phase`.
+/// Returns the CPU-seconds and slot-seconds per second of the machines of the pools `of`, all through phase
+/// `phase`.
 fn live_capacity(experiment: &Experiment, phase: usize, reading: Reading, of: impl Fn(usize) -> bool) -> (f64, f64) {
     let (from, until) = (experiment.phase_from(phase), experiment.phases[phase].until);
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of);

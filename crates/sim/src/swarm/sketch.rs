@@ -1,6 +1,6 @@
-//! A scenario before its figures: who wants how much in relation to whom.
+//! A scenario before its figures: the demands of the classes in relation to each other.
 //!
-//! Families draw these relations; `figures` turns them into rates, times and guarantees that fit the
+//! Families draw these relations. `figures` turns them into rates, times and guarantees that fit the
 //! cluster by construction.
 
 use std::time::Duration;
@@ -12,24 +12,25 @@ use super::rule::Usable as _;
 
 /// A scenario in relative terms.
 pub(super) struct Sketch {
-    /// What is difficult here, for people.
+    /// A description of the difficulty in words.
     pub(super) about: String,
-    /// One way between the gateway and a machine, in milliseconds.
+    /// One-way delay between the gateway and a machine, in milliseconds.
     pub(super) delay_ms: f64,
     pub(super) machines: Vec<MachineSketch>,
     pub(super) pools: Vec<PoolSketch>,
     pub(super) classes: Vec<ClassSketch>,
     pub(super) phases: Vec<PhaseSketch>,
     pub(super) faults: Vec<FaultSketch>,
-    /// Does the policy give up on nodes that do not answer within twice the limit?
+    /// Whether the policy gives up on nodes that do not answer within twice the limit.
     pub(super) timeouts: bool,
-    /// Requests per second of all classes in the first phase, unless `cpu_ms` says how long they take.
+    /// Requests per second of all classes in the first phase, unless `cpu_ms` sets their CPU time.
     pub(super) rate: f64,
-    /// Mean CPU time of a request of cost 1 in milliseconds, where the family sets it.
+    /// Mean CPU time of a request of cost 1 in milliseconds, if the family sets it.
     pub(super) cpu_ms: Option<f64>,
-    /// Guarantees fit at the true cost of the requests and within the worker slots, on machines that do not fail.
+    /// Whether guarantees fit at the true cost of the requests and within the worker slots, on machines
+    /// that do not fail.
     pub(super) at_true_cost: bool,
-    /// What is judged apart at the start of a phase, in seconds, where that is not the default.
+    /// Time at the start of a phase that is judged apart, in seconds, if it is not the default.
     pub(super) settle_s: Option<f64>,
     /// Guaranteed work over the work that fits by the rule (see `rule`), at most 1.
     pub(super) tight: f64,
@@ -41,7 +42,7 @@ pub(super) struct MachineSketch {
     pub(super) servers: u32,
     pub(super) concurrency: Option<u32>,
     pub(super) thrashing: Option<Thrashing>,
-    /// Does the policy say its capacity?
+    /// Whether the policy declares its capacity.
     pub(super) declared: bool,
 }
 
@@ -70,32 +71,33 @@ pub(super) struct FaultSketch {
 pub(super) struct ClassSketch {
     /// Index of its pool.
     pub(super) pool: usize,
-    /// Keys of a template; `None` is a plain class.
+    /// Number of keys of a template. `None` is a plain class.
     pub(super) tenants: Option<u32>,
-    /// Its part of the guaranteed work, relative to the others'; `None` has no throughput guaranteed.
+    /// Its part of the guaranteed work, relative to the others'. `None` means no guaranteed throughput.
     pub(super) share: Option<f64>,
     /// CPU time of a request, relative to the others'.
     pub(super) cost: f64,
     pub(super) shape: Shape,
     /// Time without a CPU, relative to its CPU time.
     pub(super) io: Option<(f64, Shape)>,
-    /// Per phase: CPU time over the normal one.
+    /// CPU time over the normal one, per phase.
     pub(super) dearer: Vec<f64>,
-    /// Per phase: time without a CPU over the normal one.
+    /// Time without a CPU over the normal one, per phase.
     pub(super) slower: Vec<f64>,
-    /// Per phase: requests sent over requests guaranteed; where none are, work wanted over the pool's capacity.
+    /// Requests sent over requests guaranteed, per phase. Without a guarantee: work wanted over the pool's
+    /// capacity.
     pub(super) offers: Vec<f64>,
-    /// Declared service time over the true one; `None` is not declared.
+    /// Declared service time over the true one. `None` is not declared.
     pub(super) declared: Option<f64>,
     /// The limited statistic, and the limit over the unloaded p95 (`figures` may raise it).
     pub(super) limit: Option<(Statistic, f64)>,
     pub(super) stream: Stream,
-    /// How long clients wait over the limit; `None` is for ever.
+    /// Patience of the clients over the limit. `None` is for ever.
     pub(super) patience: Option<f64>,
     pub(super) retries: u32,
 }
 
-/// How requests follow one another.
+/// The arrival process of requests.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Stream {
     Poisson,
@@ -116,8 +118,8 @@ pub(super) enum Stream {
 pub(super) enum Shape {
     Fixed,
     Exponential,
-    /// Squared coefficient of variation 4, cut off at twenty times the mean: like RUBiS (median 101, mean 149,
-    /// p95 457, max 3088 ms), whose largest is 20 times its mean.
+    /// Squared coefficient of variation 4, cut off at twenty times the mean. RUBiS is similar (median 101,
+    /// mean 149, p95 457, max 3088 ms): its largest time is 20 times its mean.
     Hyper,
     /// This share of the requests takes this many times as long as the others in the mean.
     Tail {
@@ -127,14 +129,16 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// The distribution of this shape and mean in milliseconds, its figures rounded as files have them.
+    /// Returns the distribution of this shape and mean in milliseconds, with its figures rounded as files
+    /// have them.
     pub(super) fn of(self, mean_ms: f64) -> Distribution {
         let time = |ms: f64| Duration::from_nanos((tidy(ms) * 1e6).round() as u64);
         match self {
             Shape::Fixed => Distribution::Fixed(time(mean_ms)),
             Shape::Exponential => Distribution::Exponential { mean: time(mean_ms) },
             Shape::Hyper => {
-                // Balanced means: each of the two carries half of the work. p = (1 + √((c² − 1)/(c² + 1)))/2.
+                // Balanced means: each of the two carries half of the work. p = (1 + √((c² − 1)/(c² +
+                // 1)))/2.
                 let p = 0.887;
                 let [first, second] = [p, 1.0 - p].map(|p| time(mean_ms / (2.0 * p)));
                 Distribution::HyperExponential { p, first, second, most: time(20.0 * mean_ms) }
@@ -142,7 +146,7 @@ impl Shape {
             Shape::Tail { share, times } => {
                 let body_ms = mean_ms / (1.0 - share + share * times);
                 let tail_ms = body_ms * times;
-                // Five times its mean: one in 150 of the long ones is cut.
+                // Five times its mean: one in 150 of the long requests is cut.
                 Distribution::HyperExponential {
                     p: tidy(1.0 - share),
                     first: time(body_ms),
@@ -153,7 +157,7 @@ impl Shape {
         }
     }
 
-    /// The squared coefficient of variation.
+    /// Returns the squared coefficient of variation.
     pub(super) fn variation(self) -> f64 {
         match self {
             Shape::Fixed => 0.0,
@@ -168,23 +172,23 @@ impl Shape {
 }
 
 impl Sketch {
-    /// When phase `index` begins, in seconds.
+    /// Returns the start of phase `index`, in seconds.
     pub(super) fn phase_from(&self, index: usize) -> f64 {
         index.checked_sub(1).map_or(0.0, |before| self.phases[before].until_s)
     }
 
-    /// The share of its speed that machine `machine` has all through phase `phase`.
+    /// Returns the share of its speed that machine `machine` has all through phase `phase`.
     pub(super) fn usable(&self, machine: usize, phase: usize) -> f64 {
         let (from, until) = (self.phase_from(phase), self.phases[phase].until_s);
         let of = self.faults.iter().filter(|fault| fault.machines.contains(&machine));
         let during = of.filter(|f| f.from_s < until && f.until_s.is_none_or(|end| end > from));
         let usable = during.map(|fault| fault.kind.usable()).fold(1.0, f64::min);
-        // A scheduler that knows everything sends nothing to a machine that fails a part of it.
+        // A scheduler that knows everything sends nothing to a machine that fails some of its requests.
         let fails = self.at_true_cost && self.fails(machine, from, until);
         if fails { 0.0 } else { usable }
     }
 
-    /// Whether `machine` fails requests at some time between these instants.
+    /// Returns whether `machine` fails requests at some time between these instants.
     fn fails(&self, machine: usize, from_s: f64, until_s: f64) -> bool {
         self.faults.iter().any(|fault| {
             matches!(fault.kind, FaultKind::FailFast(_))
@@ -196,23 +200,23 @@ impl Sketch {
 }
 
 impl MachineSketch {
-    /// CPU-seconds of a nominal CPU per second.
+    /// Returns the capacity in CPU-seconds of a nominal CPU per second.
     pub(super) fn capacity(&self) -> f64 {
         f64::from(self.cpus * self.servers) * self.speed
     }
 }
 
-/// `x` ≥ 0 with three significant digits: what people write into files.
+/// Rounds `x` ≥ 0 to three significant digits, as in files written by hand.
 pub(super) fn tidy(x: f64) -> f64 {
     scaled(x, f64::round)
 }
 
-/// The same, never more than `x`.
+/// Rounds like [`tidy`], but never above `x`.
 pub(super) fn tidy_down(x: f64) -> f64 {
     scaled(x, f64::floor)
 }
 
-/// The same, never less than `x`.
+/// Rounds like [`tidy`], but never below `x`.
 pub(super) fn tidy_up(x: f64) -> f64 {
     scaled(x, f64::ceil)
 }
@@ -221,7 +225,7 @@ fn scaled(x: f64, round: fn(f64) -> f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
     }
-    // Powers of ten as decimal text are exact; 10^-n in binary is not.
+    // Powers of ten as decimal text are exact. 10^-n in binary is not.
     let digits = 2 - x.log10().floor() as i32;
     let power = 10f64.powi(digits.abs());
     if digits >= 0 { round(x * power) / power } else { round(x / power) * power }

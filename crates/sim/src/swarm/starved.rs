@@ -1,4 +1,4 @@
-//! Classes at zero: requests come, nothing is served, and nothing is the matter any more.
+//! Classes at zero: requests arrive and none is served, although no fault lasts any more.
 
 use std::time::Duration;
 
@@ -6,32 +6,34 @@ use weirgate_experiment::{Experiment, Fate, Record, Run, TrafficClass};
 
 use super::rule::Usable as _;
 
-/// How long a class may be at zero after the cause has ended.
+/// Maximum time that a class may be at zero after the cause has ended.
 const MOST: Duration = Duration::from_secs(1);
 
-/// Classes without a guaranteed throughput: they get at least one release a second, so that two completions
-/// are a second and a request's own time apart.
+/// The same for classes without a guaranteed throughput. They get at least one release a second, so two
+/// completions are at most a second plus a request's own time apart.
 const MOST_BEST_EFFORT: Duration = Duration::from_secs(2);
 
-/// Requests that came in vain before a class counts as starved: one or two may take long by themselves.
+/// Number of unserved requests after which a class counts as starved. One or two may simply take long.
 const IN_VAIN: usize = 5;
 
-/// A request's own time, in times of the mean: one in fifty exponential ones takes longer, five in a row do not.
+/// A request's own time, in multiples of the mean. One in fifty exponential times is longer, but five in a
+/// row are not.
 const OWN_TIME: f64 = 4.0;
 
 /// A class at zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Starved {
-    /// Index into the policy's classes, or past them into its templates.
+    /// Index into the policy's classes and then its templates.
     pub(super) subject: usize,
     /// Index of the phase.
     pub(super) phase: usize,
-    /// For how long.
+    /// Length of the stretch, in seconds.
     pub(super) seconds: f64,
 }
 
-/// The longest stretch at zero of every class in every phase in which no machine fails, where that is longer than it
-/// may be. A stretch counts from its first request on, and from the start of the phase at the earliest.
+/// Returns the longest stretch at zero of every class in every phase without a failing machine, if it is
+/// longer than allowed. A stretch counts from its first request on, and from the start of the phase at the
+/// earliest.
 pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     let policy = &experiment.site.policy;
     let subject_of = |record: &Record| match experiment.traffic[record.traffic as usize].class {
@@ -69,15 +71,15 @@ pub(super) fn starved(experiment: &Experiment, run: &Run) -> Vec<Starved> {
     found
 }
 
-/// The longest stretch between two owed requests that is nothing unusual: one in twenty exponential gaps is longer. It
-/// matters where a class is owed a few requests a second or less.
+/// Returns the longest usual stretch between two owed requests: one in twenty exponential gaps is longer.
+/// It matters if a class is owed a few requests a second or less.
 fn owed_gap(rate: f64, declared: Option<Duration>, mean: f64) -> Duration {
     let fewer = declared.map_or(1.0, |declared| (declared.as_secs_f64() / mean.max(1e-9)).min(1.0));
     Duration::from_secs_f64(3.0 / (rate * fewer).max(1e-3))
 }
 
-/// The longest stretch without an end in `served` from the first of `arrivals` in it on, if it is longer than `most`
-/// and enough came in vain before `most` of it was left.
+/// Returns the longest stretch without an instant of `served`, from its first arrival on, if it is longer
+/// than `most` and at least `IN_VAIN` requests arrived more than `most` before its end.
 fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -> Option<u64> {
     let mut longest = None;
     let mut start = from;
@@ -94,7 +96,7 @@ fn longest_at_zero(from: u64, arrivals: &[&Record], served: &[u64], most: u64) -
     longest
 }
 
-/// Is no machine impaired in this phase, and does the phase count?
+/// Returns whether the phase counts and no machine is impaired in it.
 pub(super) fn is_sound(experiment: &Experiment, phase: usize) -> bool {
     let (from, until) = (experiment.phase_from(phase), experiment.phases[phase].until);
     let impairs = |fault: &&weirgate_experiment::Fault| fault.kind.usable() < 1.0;

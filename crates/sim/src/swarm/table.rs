@@ -6,13 +6,13 @@ use super::resources::{Class, Route, Site, Stream};
 use super::sketch::tidy;
 use super::yaml::{changes, class_name, fault, machine_name, phases, times};
 
-/// Clients who leave wait at least so many times what their request takes alone.
+/// Minimum patience of clients that leave, in multiples of their request's own time.
 const OWN_TIME: f64 = 4.0;
 
 /// The names of pools.
 const POOLS: [&str; 2] = ["web", "shop"];
 
-/// The experiment file of `site`.
+/// Returns the experiment file of `site`.
 pub(super) fn yaml(seed: u64, site: &Site) -> String {
     let mut lines = vec![
         format!("# Scenario {seed} of the swarm's family resources: {}.", site.about),
@@ -46,7 +46,7 @@ pub(super) fn yaml(seed: u64, site: &Site) -> String {
     lines.extend(site.servers.iter().enumerate().map(|(index, servers)| {
         format!("  - {{ machine: {}, cpus: {}, servers: {servers} }}", machine_name(index), site.cpus)
     }));
-    // Turns of one horizon and more need some time to show.
+    // Turns of one horizon or more need some time to show.
     lines.push("network_delay: 0.2ms\nsettle: 10s\ntraffic:".to_owned());
     for (index, class) in site.classes.iter().enumerate() {
         lines.extend(class.streams.iter().flat_map(|stream| traffic(site, index, stream)));
@@ -99,7 +99,7 @@ fn traffic(site: &Site, class: usize, stream: &Stream) -> Vec<String> {
     lines.push(format!("    demand: {{ {} }}", parts.join(", ")));
     lines.push(format!("    request: {{ path: {} }}", path(stream.route)));
     if let Some(patience) = stream.patience_s {
-        // Beside others, and some are longer than the mean.
+        // The request competes with others, and some requests are longer than the mean.
         let own_ms = OWN_TIME * (cpu * f64::from(site.cpus) + disk + link);
         lines.push(format!("    patience: {}ms\n    retries: 1", tidy(patience * 1e3 + own_ms)));
     }

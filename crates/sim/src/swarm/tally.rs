@@ -1,4 +1,4 @@
-//! A swarm's result: misses per thousand runs, by family and kind, and the worst seeds.
+//! The result of a swarm: misses per thousand runs, by family and kind, and the worst seeds.
 
 use std::fmt;
 
@@ -7,36 +7,36 @@ use serde::Serialize;
 use super::family::Family;
 use super::outcome::{Lapse, Missed, Outcome};
 
-/// How many of the worst seeds are kept.
+/// Number of the worst seeds that are kept.
 const WORST: usize = 10;
 
-/// What a swarm found.
+/// The result of a swarm.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Tally {
     /// One row per family that was played, in the order of [`Family::all`].
     pub families: Vec<Row>,
-    /// Seeds with violations or panics, in rising order; all of them.
+    /// All seeds with violations or panics, in rising order.
     pub unsafe_seeds: Vec<u64>,
-    /// The seeds that missed most, worst first.
+    /// The seeds with the largest misses, worst first.
     pub worst: Vec<Outcome>,
-    /// Attempts that were played.
+    /// Number of attempts that were played.
     pub requests: u64,
 }
 
-/// One family.
+/// The counts of one family.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// Which.
+    /// The family.
     pub family: Family,
-    /// Scenarios played.
+    /// Number of scenarios played.
     pub runs: u64,
-    /// Scenarios with at least one miss that counts.
+    /// Number of scenarios with at least one miss that counts.
     pub runs_with_misses: u64,
     /// Misses by kind, in the order of [`Lapse::ALL`].
     pub misses: [u64; Lapse::ALL.len()],
-    /// Scenarios with a violation.
+    /// Number of scenarios with a violation.
     pub violations: u64,
-    /// Scenarios that panicked.
+    /// Number of scenarios that panicked.
     pub panics: u64,
 }
 
@@ -67,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// All families together; `None` if nothing was played.
+    /// Returns the sum over all families, or `None` if nothing was played.
     #[must_use]
     pub fn total(&self) -> Option<Row> {
         let first = self.families.first()?;
@@ -82,7 +82,7 @@ impl Tally {
         Some(total)
     }
 
-    /// Misses that count.
+    /// Returns the number of misses that count.
     #[must_use]
     pub fn misses(&self) -> u64 {
         let counted = |row: &Row| {
@@ -92,7 +92,7 @@ impl Tally {
     }
 }
 
-/// How bad an outcome is: the sum of the shares by which it misses.
+/// Returns the severity of an outcome: the sum of its relative misses.
 fn by(outcome: &Outcome) -> f64 {
     outcome.lapses().map(|missed| missed.by).sum()
 }
@@ -104,7 +104,7 @@ impl Row {
 }
 
 impl fmt::Display for Tally {
-    /// The table, then the worst seeds; each line ended by a line feed.
+    /// Writes the table, then the worst seeds. A line feed ends each line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(total) = self.total() else { return writeln!(f, "nothing was played") };
         write!(f, "misses per 1,000 runs\n{:18} {:>6} {:>10}", "family", "runs", "with any")?;
@@ -148,7 +148,7 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, row: &Row) -> fmt::Result {
 }
 
 impl fmt::Display for Missed {
-    /// `floor of c1 in event: 180.0/s of 200.0/s`.
+    /// Writes a line such as `floor of c1 in event: 180.0/s of 200.0/s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Missed { kind, class, phase, promised, got, .. } = self;
         write!(f, "{} of {class} in {phase}: ", kind.name())?;

@@ -1,4 +1,5 @@
-//! A scenario as an experiment file: what is played is what can be read, kept and changed.
+//! Writes a scenario as an experiment file. Runs play this file, so you can read, keep and change every
+//! scenario.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,14 +11,14 @@ use super::family::Family;
 use super::figures::Figures;
 use super::sketch::{ClassSketch, FaultSketch, PhaseSketch, Sketch, Stream, tidy};
 
-/// How long a node may take to answer, over the limit of its class, where the policy says so; at least a second.
+/// Time limit of a node's answer over the limit of its class, if the policy sets one. At least a second.
 const TIMEOUT: f64 = 2.0;
 
-/// Classes whose requests take longer than this in the mean have timeouts of an hour: a node may take 60 s until its
-/// first byte by default, and one in 400 exponential times is longer than six times its mean.
+/// Classes with a longer mean time have timeouts of an hour. The default limit of the first byte is 60 s,
+/// and one in 400 exponential times is longer than six times its mean.
 const LONG_MS: f64 = 10_000.0;
 
-/// The experiment file of a scenario.
+/// Returns the experiment file of a scenario.
 pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figures]) -> String {
     let mut lines = vec![
         format!("# Scenario {seed} of the swarm ({family}): {}.", sketch.about),
@@ -71,7 +72,7 @@ pub(super) fn yaml(seed: u64, family: Family, sketch: &Sketch, figures: &[Figure
     lines.join("\n") + "\n"
 }
 
-/// The list of phases.
+/// Returns the list of phases.
 pub(super) fn phases(phases: &[PhaseSketch]) -> Vec<String> {
     let line = |phase: &PhaseSketch| {
         let judged = if phase.judged { "" } else { ", judged: no" };
@@ -92,7 +93,7 @@ pub(super) fn machine_name(index: usize) -> String {
     format!("m{}", index + 1)
 }
 
-/// The name of class `index`.
+/// Returns the name of class `index`.
 pub(super) fn class_name(index: usize) -> String {
     format!("c{}", index + 1)
 }
@@ -126,7 +127,7 @@ fn policy_class(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Fi
     lines
 }
 
-/// The largest mean time in a node of any phase, in milliseconds.
+/// Returns the largest mean time in a node over all phases, in milliseconds.
 fn longest_ms(figures: &Figures) -> f64 {
     let io = |phase: usize| figures.io.as_ref().map_or(0.0, |io| io[phase].mean());
     figures.cpu.iter().enumerate().map(|(phase, cpu)| (cpu.mean() + io(phase)) * 1e3).fold(0.0, f64::max)
@@ -171,7 +172,7 @@ fn traffic(sketch: &Sketch, index: usize, class: &ClassSketch, figures: &Figures
     lines
 }
 
-/// A figure, or a list of them with the instants at which they change.
+/// Returns a figure, or a list of figures with the instants at which they change.
 pub(super) fn changes(phases: &[PhaseSketch], field: &str, values: &[String], unit: &str) -> String {
     let is_another = |phase: &usize| *phase == 0 || values[*phase] != values[phase - 1];
     let steps: Vec<usize> = (0..values.len()).filter(is_another).collect();
