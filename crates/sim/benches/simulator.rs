@@ -1,5 +1,5 @@
-//! What a simulated request costs: `quorum-fig9` under three disciplines.
-//! `cargo bench -p weirgate-sim`. The bound is a million requests a second on one core.
+//! Measures the cost of a simulated request: `quorum-fig9` under three disciplines. Run it with
+//! `cargo bench -p weirgate-sim`. The target is a million requests a second on one core.
 
 use std::path::Path;
 

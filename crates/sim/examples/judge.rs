@@ -1,13 +1,14 @@
-//! How much do verdicts depend on the constants of the judge?
+//! Measures the sensitivity of verdicts to the constants of the judge.
 //!
 //! ```text
 //! cargo run --release -p weirgate-sim --example judge -- 100 experiments/*.yaml
 //! ```
 //!
-//! Plays the files, each under its own discipline and with seed 1, and so many scenarios of the swarm, from seed 0 on.
-//! Judges every run with every constant as it is, halved and doubled. Prints a table in Markdown: how many runs are
-//! broken, how many of them were held with the constants as they are and the other way round, and the misses by kind.
-//! The table is in `docs/guide/simulator.md`.
+//! Plays the files, each under its own discipline and with seed 1, and the given number of scenarios of the
+//! swarm, from seed 0 on. Judges every run with every constant at its value, halved and doubled. Prints a
+//! table in Markdown: the number of broken runs, the number of runs with another result than at the
+//! original constants (in both directions), and the misses by kind. The table is in
+//! `docs/guide/simulator.md`.
 
 use std::env;
 use std::error::Error;
@@ -19,7 +20,7 @@ use weirgate_experiment::{Experiment, Idle, IdleMeter, Run, load_experiment_file
 use weirgate_sim::{run_metered, swarm};
 use weirgate_verdict::{Kind, Rules, Verdict, Word, judge_by};
 
-/// Runs are played with ticks half as long, which can be put together to longer ones.
+/// Length of a tick in the runs, relative to the normal one. Half ticks can be joined to longer ones.
 const HALF: f64 = 0.5;
 
 /// The kinds of misses, in the order of the columns.
@@ -33,19 +34,19 @@ const KINDS: [(Kind, &str); 4] = [
 /// A constant with another value.
 struct Variant {
     name: &'static str,
-    /// What it is multiplied by.
+    /// The factor on the constant.
     factor: f64,
     rules: Rules,
-    /// The settling time is multiplied by this.
+    /// The factor on the settling time.
     settle: f64,
-    /// How many half ticks are one.
+    /// Number of half ticks in a tick.
     ticks: usize,
 }
 
-/// What was found with a variant.
+/// The results of a variant.
 #[derive(Default)]
 struct Found {
-    /// Per run whether it was broken.
+    /// Whether each run was broken.
     broken: Vec<bool>,
     misses: [usize; KINDS.len()],
 }
@@ -80,7 +81,7 @@ fn study() -> Result<String, Box<dyn Error>> {
     Ok(table(&variants, &found))
 }
 
-/// Every constant as it is, halved and doubled.
+/// Returns every constant at its value, halved and doubled.
 fn variants() -> Vec<Variant> {
     let same = Rules::default();
     let plain = |name, factor| Variant { name, factor, rules: same, settle: 1.0, ticks: 2 };

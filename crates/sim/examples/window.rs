@@ -1,12 +1,12 @@
-//! Does the adaptive window do what the analysis in `docs/disciplines/weirgate.md` says?
+//! Compares the adaptive window with the analysis in `docs/disciplines/weirgate.md`.
 //!
 //! ```text
 //! cargo run --release -p weirgate-sim --example window
 //! ```
 //!
-//! One class that always asks for more than there is, 20 CPUs, requests of 10.8 ms. What is predicted follows from
-//! the window's rule and the model X(W) = min(W, K)/K · C/D alone, see the page; what is measured comes from the
-//! simulator. Prints a table in Markdown. Two minutes of CPU time.
+//! The load is one class that always asks for more than the capacity, on 20 CPUs, with requests of 10.8 ms.
+//! Predictions follow only from the window's rule and the model X(W) = min(W, K)/K · C/D (see that page).
+//! Measurements come from the simulator. Prints a table in Markdown. Takes two minutes of CPU time.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,7 +15,8 @@ use weirgate_engine::{Adaptive, LoadControl};
 use weirgate_experiment::{Experiment, Run, load_experiment};
 use weirgate_sim::run;
 
-/// Seconds of CPU per request, CPUs, and seconds that a slot is held without one: the way there and back.
+/// Seconds of CPU per request, number of CPUs, and seconds that a request holds a slot without a CPU (the
+/// network delay in both directions).
 const DEMAND: f64 = 0.0108;
 const CPUS: f64 = 20.0;
 const NETWORK: f64 = 0.0002;
@@ -34,12 +35,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The rule's figures, and what follows from them for a cluster with a sharp knee.
+/// The rule's figures and their consequences for a cluster with a sharp knee.
 struct Theory {
     figures: Adaptive,
     /// ln(1 + swing).
     x: f64,
-    /// Requests inside at the knee.
+    /// Requests in flight at the knee.
     knee: f64,
     /// Completions a second beyond the knee.
     rate: f64,
@@ -51,13 +52,14 @@ impl Theory {
         Theory { figures, x: (1.0 + figures.swing).ln(), knee, rate }
     }
 
-    /// Lengths of the low and the high half in which completions count, in seconds, with `inside` requests inside.
+    /// Returns the lengths, in seconds, of the low and the high half in which completions count, with
+    /// `inside` requests in flight.
     fn halves(&self, inside: f64) -> [f64; 2] {
         let low = self.figures.shortest.as_secs_f64().max(self.figures.computes * inside / self.rate);
         [low, self.figures.high * low]
     }
 
-    /// A whole cycle: each half begins with a compute time that does not count.
+    /// Returns the length of a whole cycle. Each half begins with a compute time that does not count.
     fn cycle(&self, inside: f64) -> f64 {
         let [low, high] = self.halves(inside);
         low + high + 2.0 * inside / self.rate
@@ -67,20 +69,21 @@ impl Theory {
         (self.halves(inside)[0] * self.rate / self.figures.trusted).min(1.0)
     }
 
-    /// Where the elasticity is the target: the low half falls short of the knee by (1 − τ)·x.
+    /// Returns the base at which the elasticity equals the target: the low half falls short of the knee by
+    /// (1 − τ)·x.
     fn base(&self) -> f64 {
         self.knee * (-(1.0 - self.figures.target) * self.x).exp()
     }
 
-    /// Only the low half runs dry, and only by that.
+    /// Returns the utilisation. Only the low half leaves CPUs idle, and only by that shortfall.
     fn utilisation(&self) -> f64 {
         let [low, _] = self.halves(self.base());
         let share = (low + self.base() / self.rate) / self.cycle(self.base());
         1.0 - share * (1.0 - (-(1.0 - self.figures.target) * self.x).exp())
     }
 
-    /// Standard deviation of ln W, swing aside: the noise of a step over 1 − a², a = 1 − κ·trust, and that of whole
-    /// requests.
+    /// Returns the standard deviation of ln W without the swing: the noise of a step over 1 − a², a = 1 −
+    /// κ·trust, and that of whole requests.
     fn spread(&self) -> f64 {
         let gain = self.figures.gain * self.trust(self.base());
         let [low, high] = self.halves(self.base()).map(|seconds| seconds * self.rate);
@@ -88,18 +91,18 @@ impl Theory {
         (noise + 1.0 / (12.0 * self.base().powi(2))).sqrt()
     }
 
-    /// Change of ln B a second far above the knee, with `inside` requests inside.
+    /// Returns the change of ln B per second far above the knee, with `inside` requests in flight.
     fn falls(&self, inside: f64) -> f64 {
         -self.figures.gain * self.trust(inside) * self.x * (1.0 - self.figures.target) / self.cycle(inside)
     }
 
-    /// And far below it.
+    /// Returns the change of ln B per second far below the knee, with `inside` requests in flight.
     fn rises(&self, inside: f64) -> f64 {
         self.figures.gain * self.trust(inside) * self.x * self.figures.target / self.cycle(inside)
     }
 
-    /// Seconds for the first half of the way from one base to another, in logarithms, at `speed` of ln B a second with
-    /// so many requests inside.
+    /// Returns the seconds for the first half of the way from one base to another, in logarithms, at
+    /// `speed` of ln B per second, as a function of the requests in flight.
     fn way(&self, from: f64, to: f64, speed: impl Fn(f64) -> f64) -> f64 {
         const STEPS: u32 = 100;
         let length = (to / from).ln() / 2.0;
@@ -109,14 +112,14 @@ impl Theory {
     }
 }
 
-/// What a run's window did: ln B and its standard deviation.
+/// The window of a run: its base and the standard deviation of ln B.
 struct Window {
     base: f64,
     spread: f64,
 }
 
-/// Samples see the window in either half. The share of high halves is known, so their mixture can be taken apart:
-/// its mean is ln B + p·x, its variance that of ln B plus p(1 − p)·x².
+/// Estimates the base. Samples see the window in either half. The share of high halves is known, so their
+/// mixture can be separated: its mean is ln B + p·x, its variance that of ln B plus p(1 − p)·x².
 fn window(runs: &[Run], from: f64, until: f64, theory: &Theory) -> Window {
     let logs: Vec<f64> = runs.iter().flat_map(|run| logs(run, from, until)).map(|(_, log)| log).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
@@ -127,14 +130,14 @@ fn window(runs: &[Run], from: f64, until: f64, theory: &Theory) -> Window {
     Window { base: (mean - share * theory.x).exp(), spread }
 }
 
-/// Instants and logarithms of the window.
+/// Returns instants and logarithms of the window.
 fn logs(run: &Run, from: f64, until: f64) -> Vec<(f64, f64)> {
     let samples = run.samples.iter().map(|sample| (sample.at as f64 / 1e9, sample.window));
     let within = samples.filter(|(at, _)| (from..until).contains(at));
     within.filter_map(|(at, window)| Some((at, f64::from(window?).ln()))).collect()
 }
 
-/// CPU-seconds done over those that there were.
+/// Returns the CPU-seconds done over the CPU-seconds available.
 fn utilisation(runs: &[Run], from: f64, until: f64) -> f64 {
     let of = |run: &Run| {
         let at = |seconds: f64| run.samples.iter().find(|sample| sample.at as f64 >= seconds * 1e9);
@@ -144,11 +147,12 @@ fn utilisation(runs: &[Run], from: f64, until: f64) -> f64 {
     runs.iter().map(of).sum::<f64>() / runs.len() as f64
 }
 
-/// A cluster of `machines` with `CPUS` CPUs together, that is asked for half again what it can do.
+/// Returns a cluster of `machines` with `CPUS` CPUs together and a load of one and a half times its
+/// capacity.
 fn experiment(machines: u32, demand: &str, rate: f64, seconds: u32, more: &str) -> Result<Experiment, Box<dyn Error>> {
     let nodes: Vec<String> = (1..=machines).map(|n| format!("n{n}:80")).collect();
     let cpus = CPUS as u32 / machines;
-    // What is guaranteed is six tenths of what there is: there the window begins.
+    // The guarantee is six tenths of the capacity. The window begins there.
     let guaranteed = 0.4 * rate;
     let each = if rate < 1000.0 { "108ms" } else { "10.8ms" };
     let yaml = format!(
@@ -173,7 +177,7 @@ fn row(what: &str, predicted: &str, measured: &str) {
     println!("| {what} | {predicted} | {measured} |");
 }
 
-/// Where it stands, how much it spreads, and what the swing costs: one machine (the model's sharp knee) and ten.
+/// Measures the base, its spread, and the cost of the swing: one machine (the model's sharp knee) and four.
 fn steady() -> Result<(), Box<dyn Error>> {
     let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
     for machines in [1, 4] {
@@ -195,7 +199,7 @@ fn steady() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A quarter of the gain: the spread must fall with its root.
+/// A quarter of the gain. The spread must fall with its root.
 fn low_gain() -> Result<(), Box<dyn Error>> {
     let figures = Adaptive { gain: Adaptive::default().gain / 4.0, ..Adaptive::default() };
     let theory = Theory::new(figures, CPUS / DEMAND);
@@ -211,7 +215,7 @@ fn low_gain() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A tenth of the rate, requests ten times as long.
+/// A tenth of the rate, with requests ten times as long.
 fn slow() -> Result<(), Box<dyn Error>> {
     let theory = Theory::new(Adaptive::default(), CPUS / (10.0 * DEMAND));
     let runs = play(&experiment(1, "{ exponential: 108ms }", 280.0, 900, "")?);
@@ -220,11 +224,11 @@ fn slow() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// How far the knee is moved by the steps.
+/// The factor by which the steps move the knee.
 const STEP: f64 = 4.0;
 
-/// The knee moves to the fourfold and back without a word: requests begin to wait three times as long as they compute,
-/// and cease to.
+/// Moves the knee to the fourfold and back without notice: requests begin to wait three times as long as
+/// they compute, and later stop waiting.
 fn steps() -> Result<(), Box<dyn Error>> {
     let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
     let cpu = "{ exponential: 10.8ms }";
@@ -238,7 +242,7 @@ fn steps() -> Result<(), Box<dyn Error>> {
         &format!("{0:.1}, {far:.1}, {0:.1}", theory.base()),
         &format!("{:.1}, {:.1}, {:.1}", bases[0], bases[1], bases[2]),
     );
-    // Below the knee the rate is what W brings; above it, what the CPUs do.
+    // Below the knee the window determines the rate, above it the CPUs do.
     let below =
         |inside: f64| Theory { rate: inside / (STEP * DEMAND + NETWORK), ..Theory::new(Adaptive::default(), 1.0) };
     let up = theory.way(theory.base(), far, |inside| below(inside).rises(inside));
@@ -251,7 +255,7 @@ fn steps() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Seconds from `from` until the base, the mean over all runs, has passed `border`.
+/// Returns the seconds from `from` until the base, averaged over all runs, has passed `border`.
 fn crossing(runs: &[Run], from: f64, border: f64, rises: bool, theory: &Theory) -> Option<f64> {
     (0..80).map(f64::from).find(|second| {
         let base = window(runs, from + second, from + second + 1.0, theory).base;
@@ -259,8 +263,9 @@ fn crossing(runs: &[Run], from: f64, border: f64, rises: bool, theory: &Theory) 
     })
 }
 
-/// Each request beyond 20 slows all down by 2 %: more inside brings less. X(W) is then min(W, C)/D divided by 1 +
-/// 0.02·(W − 20), and where the two halves differ by (1 − τ)·x is found by bisection.
+/// Each request beyond 20 slows all down by 2 %, so more requests in flight reduce the rate. X(W) is then
+/// min(W, C)/D divided by 1 + 0.02·(W − 20). Bisection finds the window at which the two halves differ by
+/// (1 − τ)·x.
 fn thrashing() -> Result<(), Box<dyn Error>> {
     let theory = Theory::new(Adaptive::default(), CPUS / DEMAND);
     let more = ", thrashing: { beyond: 20, penalty: 0.02 }";
@@ -280,7 +285,8 @@ fn thrashing() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Nothing pulls down what stands above the knee: a random walk in ln B, reflected at the knee.
+/// With a target of 1, nothing pulls down a window above the knee: it is a random walk in ln B, reflected
+/// at the knee.
 fn target_of_one() -> Result<(), Box<dyn Error>> {
     let figures = Adaptive { target: 1.0, ..Adaptive::default() };
     let theory = Theory::new(figures, CPUS / DEMAND);

@@ -1,24 +1,24 @@
-//! Every figure is within its band: the table of `weirgate bands`, asserted. What is missing for a figure is said on
-//! standard error, past the test runner.
+//! Every figure is within its band: asserts the table of `weirgate bands`. Figures that are skipped are
+//! written to standard error, past the test runner.
 
 use std::io::Write as _;
 
 use weirgate_sim::bands::{Figure, Found, Source, Table, figures, measure};
 
-/// Targets that the default discipline does not reach yet. The list may only shrink: a target that is reached must
-/// leave it.
+/// Targets that the default discipline does not reach yet. The list may only shrink: a target that is
+/// reached must leave it.
 const NOT_REACHED: [&str; 2] = ["Table 3: A: mean response time, ms", "Table 3: C: mean response time, ms"];
 
-/// What the default discipline lost of a band outside the targets, when what is owed no longer waited for its window:
-/// windows per resource gain less from a page table.
+/// A band outside the targets that the default discipline lost when owed requests no longer waited for its
+/// window: windows per resource gain less from a page table.
 const LOST: [&str; 1] = ["(page table): throughput with the table over that without"];
 
-/// Measures the figures that `wanted` names. Says what was skipped.
+/// Measures the figures that `wanted` selects and reports the skipped ones.
 fn measured(wanted: impl Fn(&Figure) -> bool) -> Table {
     let table = measure(figures().into_iter().filter(wanted).collect(), None, |_, _| ());
     for (figure, found) in table.rows() {
         if let Found::Skipped(why) = found {
-            // The test runner holds back what macros print.
+            // The test runner captures the output of macros.
             let line = format!("SKIPPED: {}, {}: {}: {why}\n", figure.paper, figure.figure, figure.what);
             let _ = std::io::stderr().lock().write_all(line.as_bytes());
         }

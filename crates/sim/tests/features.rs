@@ -1,4 +1,5 @@
-//! The example experiments of what files can say: each is played whole, and shows what its head says.
+//! The example experiments of file features. Each is played whole and must show the effect that its header
+//! describes.
 
 use std::path::Path;
 
@@ -6,7 +7,8 @@ use weirgate_experiment::{Experiment, Fate, Record, Run, load_experiment_file, u
 use weirgate_sim::run;
 use weirgate_verdict::judge;
 
-/// The example `name` under the discipline `none`, which turns nothing away: what is seen is the experiment's doing.
+/// Plays the example `name` under the discipline `none`, which sheds nothing, so effects come from the
+/// experiment.
 fn played(name: &str) -> (Experiment, Run) {
     let path = Path::new("../../experiments").join(format!("{name}.yaml"));
     let loaded = load_experiment_file(&path, &[under_discipline("none")]);
@@ -25,7 +27,7 @@ fn a_leak_makes_machines_busy() {
     let (experiment, run) = played("leak");
     let verdict = judge(&experiment, &run);
     let used: Vec<f64> = verdict.phases.iter().map(|phase| phase.utilisation).collect();
-    // The same load, of less and less, and of as much as at first.
+    // The same load on less and less capacity, and then on as much as at first.
     assert!(used[1] > used[0] + 0.1 && used[2] > used[3] + 0.05, "{used:?}");
     assert!((used[0] - used[3]).abs() < 0.05, "{used:?}");
 }
@@ -52,7 +54,7 @@ fn streams_hold_their_slots_and_one_class_fails() {
     };
     let (from, until) = (experiment.faults[0].at.as_secs(), experiment.faults[0].until.expect("an end").as_secs());
     let pages: Vec<u64> = failed(0).collect();
-    // A node that fails so many is ejected soon.
+    // A node that fails so many requests is soon ejected.
     assert!(pages.len() > 20 && pages.iter().all(|at| (from - 1..until).contains(at)), "{pages:?}");
     assert_eq!((failed(1).count(), failed(2).count()), (0, 0));
 }
@@ -68,7 +70,7 @@ fn a_shared_server_carries_one_addresss_load_to_the_other() {
         times.sort_by(f64::total_cmp);
         times[times.len() * 95 / 100]
     };
-    // Pages go to the first address, what grows goes to the second.
+    // Pages go to the first address, the growing load goes to the second.
     assert!(slowest(1) > 1.2 * slowest(0), "{} and {}", slowest(0), slowest(1));
 }
 

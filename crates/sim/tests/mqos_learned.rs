@@ -1,5 +1,5 @@
-//! A page table that is learned in production: what a page that gets three times dearer does with it and without it.
-//! (What is learned is asserted in `src/driver/pages.rs`.)
+//! A page becomes three times as expensive: the effect with a page table that is learned in production, and
+//! without one. (The learned costs are asserted in `src/driver/pages/tests.rs`.)
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn load(changes: &[&str]) -> Experiment {
     load_experiment_file(&path, &changes).unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
-/// What was used before the change, in the minute after it, and in the next.
+/// Returns the use of resources before the change, in the minute after it, and in the next.
 fn used(changes: &[&str]) -> Vec<ResourceUse> {
     let experiment = load(changes);
     let run = run(&experiment, 1, |_| ());
@@ -39,7 +39,7 @@ fn a_table_that_follows_its_pages_serves_more_and_splits_better_than_one_that_do
         for resource in [1, 2] {
             assert!(learned.utilisation[resource] > 1.05 * fixed.utilisation[resource], "nor do disk and network");
         }
-        // Six tenths of the CPU are gold's.
+        // Six tenths of the CPU belong to class gold.
         let beyond = |used: &ResourceUse| used.classes[0].portion.used[0] / used.all.used[0] - 0.6;
         assert!(beyond(learned) < 0.6 * beyond(fixed), "{} {}", beyond(learned), beyond(fixed));
     }

@@ -1,5 +1,5 @@
-//! Pages in virtual time: what a client does between its requests, to the microsecond, and that all of them are
-//! accounted for, whatever the gateway refuses.
+//! Pages in virtual time: a client's timing between its requests, to the microsecond, and a complete
+//! account of all requests, even if the gateway refuses some.
 
 use std::path::Path;
 
@@ -7,7 +7,8 @@ use weirgate_experiment::{Experiment, Fate, Page, Record, Run, under_discipline}
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::judge;
 
-/// An experiment of two upstreams of one machine each, with class `page` on the first and `object` on the second.
+/// An experiment of two upstreams of one machine each, with class `page` on the first and `object` on the
+/// second.
 fn experiment(traffic: &str, more: &str, change: &[Override]) -> Experiment {
     let text = format!(
         "policy:\n  discipline: none\n  upstreams: {{ pages: {{ nodes: [p:80] }}, objects: {{ nodes: [o:80] }} }}\n  \
@@ -26,8 +27,8 @@ fn play(experiment: &Experiment, seed: u64) -> Run {
     run
 }
 
-/// Every request of a page lies in its time, and the page's end and fate follow from its requests. (In the experiments
-/// here nobody tries anything twice.)
+/// Every request of a page lies in its time, and the page's end and fate follow from its requests. (No
+/// client retries in these experiments.)
 fn accounted(experiment: &Experiment, run: &Run) {
     assert!(run.pages.is_sorted_by_key(|page| page.arrived));
     let mut requests: Vec<Vec<&Record>> = vec![Vec::new(); run.pages.len()];
@@ -57,7 +58,7 @@ fn accounted(experiment: &Experiment, run: &Run) {
     }
 }
 
-/// One client, somewhere in the second second.
+/// One client, at some time in the second second.
 fn once() -> &'static str {
     "rate: [0/s, { at: 1s, rate: 1/s }, { at: 2s, rate: 0/s }], arrivals: even"
 }
@@ -71,7 +72,7 @@ fn three_objects_over_two_connections_take_as_long_as_they_must() {
     let run = play(&experiment(&traffic, "", &[]), 1);
     assert_eq!((run.pages.len(), run.records.len()), (1, 4));
     let Page { fate, arrived, ended, objects, .. } = run.pages[0];
-    // 20 ms and two delays; 0.1 ms until the client has turned round; two objects at once, then the third.
+    // 20 ms and two delays. 0.1 ms until the client's next requests. Two objects at once, then the third.
     assert_eq!((fate, objects, ended - arrived), (Fate::Served, 3, 22_000_000 + 2 * 12_100_000));
     let starts: Vec<u64> = run.records.iter().map(|record| (record.arrived - arrived) / 1_000).collect();
     assert_eq!(starts, [0, 22_100, 22_100, 34_200]);
@@ -98,7 +99,7 @@ fn who_gets_no_page_asks_for_no_objects_and_a_missing_object_breaks_the_page() {
     let (objects, _) = of("p");
     assert_eq!(objects, 0);
     let (objects, pages) = of("o");
-    // Those of the last page may come too late.
+    // Objects of the last page may come too late.
     assert!(objects >= 4 * (pages - 1), "{objects} objects of {pages} pages");
 }
 
@@ -124,7 +125,8 @@ fn a_user_thinks_after_the_page() {
     assert!(run.pages.len() >= 18 && run.pages.windows(2).all(|two| two[1].arrived - two[0].arrived == period));
 }
 
-/// Far too much, under a discipline that refuses: what pages are like does not depend on it, and p95 is of pages.
+/// A load far beyond the capacity, under a discipline that sheds. The properties of pages do not depend on
+/// the discipline, and p95 is that of pages.
 #[test]
 fn what_pages_are_like_is_the_same_under_every_discipline() {
     let traffic = "  - { class: page, rate: 700/s, patience: 300ms, demand: { exponential: 8ms }, \
@@ -149,7 +151,7 @@ fn what_pages_are_like_is_the_same_under_every_discipline() {
         times.extend(complete.map(|page| page.ended - page.arrived));
         times.sort_unstable();
         let p95 = times[(times.len() as f64 * 0.95).ceil() as usize - 1];
-        // To the nanosecond: the judge may round milliseconds in another order.
+        // Compare to the nanosecond: the judge may round milliseconds in another order.
         let judged = part.ceiling.as_ref().and_then(|ceiling| ceiling.value_ms);
         assert_eq!(judged.map(|ms| (ms * 1e6).round() as u64), Some(p95));
         let share = part.pages.map(|pages| (pages.rejected as f64, pages.rejected_share * pages.offered_per_s * 20.0));

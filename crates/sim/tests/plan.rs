@@ -1,4 +1,4 @@
-//! Plans against what can be reckoned by hand.
+//! Compares plans with results computed by hand.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use weirgate_experiment::scale::{groups, scale_cluster, scale_guarantees};
 use weirgate_experiment::{Experiment, load_experiment};
 use weirgate_sim::plan::{Plan, Question, plan};
 
-/// 300 requests a second of 10 ms: three CPUs' work.
+/// 300 requests a second of 10 ms are the work of three CPUs.
 fn one_class(machines: usize) -> Experiment {
     let nodes: String = (1..=machines).map(|n| format!("        - n{n}:80\n")).collect();
     let text = format!(
@@ -44,7 +44,7 @@ fn three_cpus_of_work_need_three_to_five_machines() {
     assert!(needed.len() == 1 && (3..=5).contains(&needed[0]), "{needed:?}");
     assert_eq!(from_above.present, Ok(()));
     assert!(from_above.one_fewer.is_some());
-    // Eight CPUs do 800/s of 10 ms at the very most, and one request in a hundred may be missing.
+    // Eight CPUs serve at most 800/s of 10 ms, and one request in a hundred may be missing.
     let headroom = from_above.headroom;
     assert!((1.6..=2.7).contains(&headroom), "{headroom}");
     assert!(from_above.beyond.is_some() && steps < 16, "{steps} steps");
@@ -52,7 +52,7 @@ fn three_cpus_of_work_need_three_to_five_machines() {
     let (from_below, _) = planned(&one_class(2));
     assert_eq!(from_below.needed, Some(needed));
     assert!(from_below.present.is_err());
-    // Two CPUs do 200/s at the very most.
+    // Two CPUs serve at most 200/s.
     assert!((0.4..=0.68).contains(&from_below.headroom), "{}", from_below.headroom);
 }
 
@@ -107,7 +107,7 @@ fn clusters_grow_and_shrink_by_group() {
         assert_eq!(node.machine, larger.machines[machine].name);
     }
 
-    // The struck machine stays as long as one of its group does.
+    // The faulty machine stays as long as one machine of its group does.
     let smaller = scale_cluster(&experiment, &[1, 1, 1]);
     let left: Vec<&str> = smaller.machines.iter().map(|machine| machine.name.as_str()).collect();
     let struck: Vec<&str> = smaller.faults[0].machines.iter().map(|&machine| left[machine]).collect();

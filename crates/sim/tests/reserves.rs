@@ -1,5 +1,6 @@
-//! The experiments of Cluster Reserves (Aron, Druschel and Zwaenepoel, SIGMETRICS 2000, Sec. 5): the logs have the
-//! printed shape, and runs are repeatable. What the experiments find is held to bands in `weirgate_sim::bands`.
+//! The experiments of Cluster Reserves (Aron, Druschel and Zwaenepoel, SIGMETRICS 2000, Sec. 5): the logs
+//! have the printed shape, and runs are repeatable. The results of the experiments are held to bands in
+//! `weirgate_sim::bands`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a run must be whatever happens in it: repeatable, complete, and without violations.
+//! Properties of every run, whatever its events: it is repeatable, complete, and without violations.
 
 mod support;
 
@@ -32,7 +32,7 @@ fn overloaded(discipline: &str, seconds: u64) -> Experiment {
     experiment
 }
 
-/// Everything at once: bursts, users, tenants, patience, retries, and every fault.
+/// All features at once: bursts, users, tenants, patience, retries, and every fault.
 fn everything(discipline: &str) -> Experiment {
     let classes = "classes:
   - { name: A, match: { path: /a }, service_time: 10ms, guarantee: { throughput: 100/s, response_time: { p95: 400ms } } }
@@ -98,7 +98,7 @@ fn whatever_goes_wrong_the_books_are_in_order() {
     }
 }
 
-/// Arrivals and demands of a seed are the same under every discipline: comparisons are paired.
+/// Arrivals and demands of a seed are the same under every discipline, so comparisons are paired.
 #[test]
 fn disciplines_meet_the_same_traffic() {
     let traffic = |discipline| {
@@ -127,7 +127,7 @@ fn samples_come_every_half_second_and_at_the_ends_of_phases() {
     assert!(run.records.iter().filter(|r| r.fate == Fate::Cut).all(|r| r.ended == 3_000_000_000));
 }
 
-/// A machine that the operator takes out finishes what it has and gets nothing new.
+/// A machine that the operator takes out finishes its requests and gets no new ones.
 #[test]
 fn a_removed_node_finishes_what_it_has() {
     let mut experiment = overloaded("none", 20);
@@ -143,7 +143,7 @@ fn a_removed_node_finishes_what_it_has() {
     assert!(busy(10, 2) - busy(6, 2) > 3.0, "the others do its work");
 }
 
-/// A crash fails what is inside at once; requests are tried again elsewhere within the retry budget; health
+/// A crash fails the requests in flight at once. They are retried elsewhere within the retry budget. Health
 /// checks take the node out and bring it back.
 #[test]
 fn a_crash_fails_at_once_and_checks_find_it() {
@@ -160,8 +160,8 @@ fn a_crash_fails_at_once_and_checks_find_it() {
     assert!(end - back > 2.0, "it is back within 3 s");
 }
 
-/// A node that does no work holds its requests until the gateway's limit, unless checks take it out; then
-/// those inside still wait.
+/// A node that does no work holds its requests until the gateway's limit, unless checks take it out. Even
+/// then the requests in flight still wait.
 #[test]
 fn a_stall_ends_in_time_outs() {
     let limits = "classes: [{ name: A, timeouts: { first_byte: 3s, total: 10s } }]";
@@ -171,7 +171,7 @@ fn a_stall_ends_in_time_outs() {
     experiment.faults = vec![fault(FaultKind::Stall, 10, 20, &[0])];
     let run = sound(&experiment, 2);
     let slow: Vec<&Record> = run.records.iter().filter(|r| r.ended - r.arrived > 2_500_000_000).collect();
-    // 50/s for the 2 to 3.5 s that two checks of half a second take to fail; a retry elsewhere after 3 s.
+    // 50/s for the 2 to 3.5 s in which two checks of half a second fail, and a retry elsewhere after 3 s.
     assert!((40..200).contains(&slow.len()), "{}", slow.len());
     assert!(slow.iter().all(|r| (2_990_000_000..3_400_000_000).contains(&(r.ended - r.arrived))));
     assert!(slow.iter().all(|r| (9..14).contains(&(r.arrived / 1_000_000_000))));
@@ -184,13 +184,14 @@ fn nobody_hears_of_a_crash_while_reports_are_lost() {
     experiment.traffic = vec![open(0, 200.0, exponential(ms(10)))];
     experiment.faults = vec![fault(FaultKind::Crash, 10, 30, &[0]), fault(FaultKind::LostReports, 9, 20, &[])];
     let run = sound(&experiment, 2);
-    // Ejection after failures is the engine's own; a node that comes back from it fails five more.
+    // The engine ejects after failures by itself. A node that comes back from ejection fails five more
+    // requests.
     let heard = sound(&Experiment { faults: vec![experiment.faults[0].clone()], ..experiment.clone() }, 2);
     let failures = |run: &Run| count(run, Fate::Failed);
     assert!(failures(&heard) < failures(&run), "{} and {}", failures(&heard), failures(&run));
 }
 
-/// A node that fails at once fails its share.
+/// A node that fails some requests at once fails its share.
 #[test]
 fn a_fast_failure_takes_a_millisecond() {
     let plain = "classes: [{ name: A }]";
@@ -217,7 +218,7 @@ fn a_full_backlog_answers_503() {
     assert!(run.samples.iter().all(|sample| sample.outstanding <= 5));
 }
 
-/// Clients that leave free their place, in the queue and in the node, and try again.
+/// Clients that leave free their place in the queue and in the node, and retry.
 #[test]
 fn clients_that_leave_take_their_work_with_them() {
     let discipline = "{ custom: { admit: none, load_control: { fixed: 4 }, precedence: fifo } }";
@@ -238,7 +239,7 @@ fn clients_that_leave_take_their_work_with_them() {
     assert!(again.records.len() > alone.records.len() + ended / 2);
 }
 
-/// Servers behind one address take turns, and share nothing.
+/// Servers behind one address take turns and share nothing.
 #[test]
 fn hidden_servers_take_turns() {
     let plain = "classes: [{ name: A }]";
@@ -261,13 +262,13 @@ fn a_trace_is_replayed() {
     let run = sound(&experiment, 1);
     let ms = |nanos: u64| nanos / 1_000_000;
     let seen: Vec<(u64, u64)> = run.records.iter().map(|r| (ms(r.arrived), ms(r.ended))).collect();
-    // From 1 on both share the CPU; the first has 2 ms to go and the second 3.
+    // From 1 on both share the CPU. The first has 2 ms to go and the second 3.
     assert_eq!(seen, [(0, 5), (1, 6), (7, 10)]);
     assert_eq!(run.records[0].released, 1, "0 says never");
 }
 
-/// A machine that slows down from 1 to a half in ten seconds has done 7.5 s of CPU time by then; the half second that
-/// is left takes one more.
+/// A machine that slows down from 1 to a half in ten seconds has done 7.5 s of CPU time by then. The
+/// remaining half second takes one second more.
 #[test]
 fn a_speed_that_ramps_does_the_work_of_its_line() {
     let mut experiment = experiment(&policy(1, "none", "", "classes: [{ name: A }]"), 1, 20);
@@ -283,7 +284,7 @@ fn a_speed_that_ramps_does_the_work_of_its_line() {
     assert!((busy(5) - 4.375).abs() < 1e-6 && (busy(10) - 7.5).abs() < 1e-6, "{} and {}", busy(5), busy(10));
 }
 
-/// A stream holds its slot until its last byte; its first byte keeps the time limit away.
+/// A stream holds its slot until its last byte. Its first byte ends the time limit of the first byte.
 #[test]
 fn a_stream_shows_its_first_byte_and_ends_when_it_does() {
     let limits = "classes: [{ name: A, retry: off, timeouts: { first_byte: 2s, total: 40s } }]";
@@ -298,13 +299,13 @@ fn a_stream_shows_its_first_byte_and_ends_when_it_does() {
     experiment.traffic = vec![streaming(0, 30, 0), streaming(1, 50, 0), streaming(2, 5, 3_000), streaming(3, 0, 3_000)];
     let run = sound(&experiment, 1);
     let seen: Vec<(Fate, u64)> = run.records.iter().map(|r| (r.fate, r.ended / 1_000_000)).collect();
-    // The second streams for longer than a request may take, the others have no first byte in time.
+    // The second streams for longer than a request may take. The others have no first byte in time.
     assert_eq!(seen, [(Fate::Served, 30_010), (Fate::Failed, 41_000), (Fate::Failed, 4_000), (Fate::Failed, 5_000)]);
     assert_eq!(run.records[0].io, 30.0);
     assert_eq!(run.samples[40].outstanding, 2, "both streams have a slot at 20 s");
 }
 
-/// What has begun to stream is not tried again when its node dies; what has not is.
+/// A reply that has begun to stream is not retried when its node dies. Any other request is.
 #[test]
 fn a_crash_ends_streams_for_good() {
     let mut experiment = experiment(&policy(2, "none", "", "classes: [{ name: A }]"), 1, 20);
@@ -334,12 +335,12 @@ fn a_node_fails_a_share_of_one_class() {
     experiment.faults[0].classes = vec![1];
     let run = sound(&experiment, 2);
     let failed = |traffic| run.records.iter().filter(|r| r.fate == Fate::Failed && r.traffic == traffic).count();
-    // 3000 requests of each meet it; four standard deviations are 100.
+    // 3000 requests of each class arrive. Four standard deviations are 100.
     assert!(failed(0) == 0 && failed(1).abs_diff(900) < 130, "{} and {}", failed(0), failed(1));
 }
 
-/// Another policy in the middle: its guarantees hold, requests that wait keep their places, and each phase is judged by
-/// the promises in force in it.
+/// The policy changes in the middle: the new guarantees hold, waiting requests keep their places, and each
+/// phase is judged by the guarantees in force in it.
 #[test]
 fn another_policy_takes_over_and_is_judged() {
     let of = |a: u32, b: u32| {

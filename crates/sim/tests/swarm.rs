@@ -1,4 +1,4 @@
-//! The swarm: scenarios are what they claim to be, and nothing breaks when they are played.
+//! The swarm: scenarios have the properties that they claim, and playing them violates nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn scenarios_load_and_their_guarantees_fit() {
         }
         let offered: f64 = experiment.traffic.iter().map(|traffic| most(&traffic.source)).sum();
         let least = match scenario.family {
-            // Requests of seconds to minutes, or a worker or two.
+            // Requests of seconds to minutes, or only a worker or two.
             Family::LongServices => 0.5,
             Family::SmallClusters => 5.0,
             _ => 50.0,
@@ -56,24 +56,25 @@ fn scenarios_load_and_their_guarantees_fit() {
     assert!(beyond > 250, "only {beyond} scenarios go beyond a guarantee");
 }
 
-/// What declared service times mean for what a scenario owes.
+/// Returns the effect of declared service times on the owed work of a scenario.
 fn reading(family: Family) -> Reading {
     if family.fits_at_true_cost() { Reading::TrueCost } else { Reading::Declared }
 }
 
-/// Most requests per second of a source; of users, as many as if each thought for a second.
+/// Returns the maximum requests per second of a source. Users count as if each thought for a second.
 fn most(source: &Source) -> f64 {
     match source {
         Source::Open { rate: figure, .. } | Source::Users { users: figure, .. } => {
             figure.0.iter().map(|knot| knot.value).fold(0.0, f64::max)
         }
         Source::Trace(instants) => instants.len() as f64,
-        // The swarm asks for no pages and no files.
+        // The swarm has no pages and no files.
         Source::Objects { .. } | Source::Part { .. } => 0.0,
     }
 }
 
-/// One scenario of every family, and of some under the other discipline: whatever is missed, nothing is broken.
+/// One scenario of every family, and some under the other discipline: guarantees may be missed, but nothing
+/// is violated.
 #[test]
 fn a_swarm_breaks_nothing() {
     for (discipline, count) in [("weirgate", Rotation::All.families().len()), ("quorum", 4)] {
@@ -92,8 +93,8 @@ fn a_swarm_breaks_nothing() {
     }
 }
 
-/// Scenarios with a page table under every discipline that goes by it: nothing is broken, and where weights are
-/// promised turns come, parts are what weights say, and nothing is idle that somebody waits for.
+/// Scenarios with a page table under every discipline that uses it: nothing is violated. Where weights are
+/// promised, turns come, parts follow the weights, and no resource is idle that a request waits for.
 #[test]
 fn resources_are_shared_by_rule() {
     for discipline in ["mqos", "mqos-drfq", "sqos", "weirgate"] {
@@ -116,7 +117,7 @@ fn resources_are_shared_by_rule() {
     }
 }
 
-/// Rules can fail: a run is judged by other weights than those that it was played with.
+/// The rules can fail: a run is judged by other weights than those that it was played with.
 #[test]
 fn rules_about_resources_fail_where_they_are_broken() {
     let shares = |seed: u64| {
@@ -134,7 +135,8 @@ fn rules_about_resources_fail_where_they_are_broken() {
     assert!(found.iter().all(|(right, more, less)| *right == 0 && more + less > 0), "{found:?}");
 }
 
-/// What is guaranteed fits every resource of every set of pools, by the same flow that the judge asks.
+/// The guaranteed load fits every resource of every set of pools, by the same flow computation as the
+/// judge's.
 #[test]
 fn guarantees_of_the_family_resources_fit_every_resource() {
     for seed in 0..100 {
@@ -145,7 +147,7 @@ fn guarantees_of_the_family_resources_fit_every_resource() {
         for (class, work) in work.iter_mut().enumerate() {
             let guaranteed = policy.classes[class].guarantee.throughput.unwrap_or(0.0);
             let routes = experiment.traffic.iter().filter(|traffic| traffic.class == TrafficClass::Class(class));
-            // Whatever the mix: some stream takes least of each resource.
+            // For any mix: the smallest use of each resource over the streams.
             let takes = routes.map(|traffic| {
                 let demand = &traffic.demand[0];
                 [demand.cpu.mean(), demand.disk.mean(), demand.link.mean()]
@@ -159,7 +161,8 @@ fn guarantees_of_the_family_resources_fit_every_resource() {
     }
 }
 
-/// Families in which what is owed is what the classes send, cut to their guarantee, whatever a machine does.
+/// Families in which the owed load is the classes' load, cut to their guarantee, and machines make no
+/// difference.
 const PLAIN: [Family; 8] = [
     Family::Surge,
     Family::Bursts,
@@ -182,7 +185,7 @@ fn what_is_owed_can_be_held() {
     }
 }
 
-/// The same of everyday life, whatever was declared, where machines that fail are taken out.
+/// The same for the everyday families, for any declaration, if failing machines are taken out.
 #[test]
 fn what_is_owed_in_everyday_life_can_be_held() {
     let mut missed = Vec::new();
@@ -192,11 +195,11 @@ fn what_is_owed_in_everyday_life_can_be_held() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
-/// Seeds of each everyday family whose owed traffic is played alone.
+/// Number of seeds of each everyday family for which the owed traffic is played alone.
 const EVERYDAY_SEEDS: u64 = 4;
 
-/// Plays the owed traffic of a scenario alone, without any control, on the machines that work, and says what was
-/// missed.
+/// Plays the owed traffic of a scenario alone, without any control, on the machines that work, and returns
+/// the misses.
 fn owed_alone_misses(family: Family, seed: u64) -> Vec<String> {
     let scenario = scenario_of(family, seed, &[under_discipline("none")]).expect("it is sound");
     let mut experiment = scenario.experiment;
@@ -219,7 +222,7 @@ fn owed_alone_misses(family: Family, seed: u64) -> Vec<String> {
     verdict.misses().map(told).collect()
 }
 
-/// Cuts stream `index` to what is owed of it.
+/// Cuts stream `index` to its owed part.
 fn keep_owed(experiment: &mut Experiment, index: usize, reading: Reading) {
     let traffic = &experiment.traffic[index];
     let policy = &experiment.site.policy;
@@ -227,12 +230,13 @@ fn keep_owed(experiment: &mut Experiment, index: usize, reading: Reading) {
         TrafficClass::Class(class) => (&policy.classes[class], 1),
         TrafficClass::Template { template, keys } => (&policy.templates[template].class, keys),
     };
-    // The most popular key sends its guarantee, the n-th of it the n-th part.
+    // The most popular key sends its guarantee, the n-th key the n-th part of it.
     let popular: f64 = (1..=keys).map(|rank| 1.0 / f64::from(rank)).sum();
     let guaranteed = class.guarantee.throughput.unwrap_or(0.0) * popular;
     let (normal, declared) = (traffic.demand[0].cpu.mean(), class.service_time);
     let costs: Vec<_> = traffic.demand.iter().map(|demand| (demand.at, demand.cpu.mean())).collect();
-    // Of a class that is more expensive now as many as the normal cost, or the declared one, allows.
+    // A class that is more expensive now is owed as many requests as the normal cost, or the declared one,
+    // allows.
     let part = |at: Duration| {
         let cost = costs.iter().rfind(|(from, _)| *from <= at).map_or(normal, |(_, cost)| *cost);
         match (reading, declared) {

@@ -1,4 +1,4 @@
-//! Runs against what queueing theory says.
+//! Compares runs with the results of queueing theory.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn mean(run: &Run) -> f64 {
     times(run).sum::<f64>() / times(run).count() as f64
 }
 
-/// M/G/1 with processor sharing: E[T] = E[S] / (1 − ρ), whatever the distribution of demands.
+/// M/G/1 with processor sharing: E[T] = E[S] / (1 − ρ), for any distribution of demands.
 #[test]
 fn processor_sharing_is_insensitive_to_the_distribution() {
     let hyper = Distribution::HyperExponential { p: 0.9, first: ms(5), second: ms(55), most: Duration::from_secs(60) };
@@ -58,7 +58,7 @@ fn a_concurrency_limit_makes_a_queue() {
     assert!((mean(&run) / expected - 1.0).abs() < 0.05, "{} of {expected}", mean(&run));
 }
 
-/// I/O adds its mean and takes no CPU; the network adds a delay each way.
+/// I/O adds its mean and takes no CPU. The network adds a delay each way.
 #[test]
 fn io_and_network_add_up() {
     let mut experiment = experiment(&policy(1, "none", "", PLAIN), 1, 1000);
@@ -73,7 +73,7 @@ fn io_and_network_add_up() {
     assert!((busy / 0.5 - 1.0).abs() < 0.03, "busy {busy}");
 }
 
-/// A closed loop: X ≤ min(N / (Z + D), c / D), and near either bound far from the knee. N = X·(R + Z).
+/// A closed loop: X ≤ min(N / (Z + D), c / D), and close to either bound far from the knee. N = X·(R + Z).
 #[test]
 fn a_closed_loop_keeps_its_bounds() {
     for (n, expected) in [(10.0, 10.0 / 1.01), (1000.0, 200.0)] {
@@ -93,12 +93,12 @@ fn a_closed_loop_keeps_its_bounds() {
     }
 }
 
-/// Thrashing: with n always inside, the speed is 1 / (1 + penalty × (n − beyond)).
+/// Thrashing: with n requests always in the server, the speed is 1 / (1 + penalty × (n − beyond)).
 #[test]
 fn thrashing_divides_the_speed_by_what_is_inside() {
     let mut experiment = experiment(&policy(1, "none", "", PLAIN), 2, 200);
     experiment.machines[0].thrashing = Some(weirgate_experiment::Thrashing { beyond: 10, penalty: 0.05 });
-    // Users who hardly think: 30 inside, so 2 CPUs do 200 / (1 + 0.05 · 20) = 100/s.
+    // Users without thinking time: 30 requests in the server, so 2 CPUs do 200 / (1 + 0.05 · 20) = 100/s.
     experiment.traffic.push(users(0, Profile::constant(30.0), Distribution::Fixed(ms(0)), exponential(ms(10))));
     let run = run(&experiment, 9, |_| ());
     let rate = times(&run).count() as f64 / 200.0;

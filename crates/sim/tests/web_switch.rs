@@ -1,5 +1,5 @@
-//! The web switch (Andreolini et al.) over simulated machines: who is served under overload, and what a report that is
-//! ten seconds old costs.
+//! The web switch (Andreolini et al.) over simulated machines: the classes that are served under overload,
+//! and the cost of reports that are ten seconds old.
 
 mod support;
 
@@ -13,7 +13,8 @@ const CLASSES: &str = "classes:
   - { name: normal_static, match: { path: /c }, content: static, service_time: 5ms }
   - { name: normal_dynamic, service_time: 50ms }";
 
-/// Six two-processor machines, as in the paper, offered nearly twice what they serve, most of it by normal users.
+/// Six two-processor machines, as in the paper, with a load of nearly twice their capacity, largely from
+/// normal users.
 fn overloaded(discipline: &str, seconds: u64) -> Experiment {
     let mut experiment = experiment(&policy(6, discipline, "", CLASSES), 2, seconds);
     for node in &mut experiment.site.policy.nodes {
@@ -31,7 +32,7 @@ fn sound(experiment: &Experiment) -> Run {
     run
 }
 
-/// Response times in seconds of what a class was served, sorted.
+/// Returns the response times of a class's served requests in seconds, sorted.
 fn served(run: &Run, class: u32) -> Vec<f64> {
     let mine = run.records.iter().filter(|r| r.traffic == class && r.fate == Fate::Served);
     let mut times: Vec<f64> = mine.map(|r| (r.ended - r.arrived) as f64 / 1e9).collect();
@@ -57,14 +58,14 @@ fn top_users_keep_their_limits_under_every_policy_and_not_without() {
     }
 }
 
-/// With 50 ms a request, ten seconds are long: normal users are let in all at once or not at all.
+/// At 50 ms a request, ten seconds are long: normal users are admitted all at once or not at all.
 #[test]
 fn stale_reports_are_worse_than_live_counts() {
     let live = sound(&overloaded("switch_adm", 200));
     let stale = sound(&overloaded("{ switch_adm: { load: reports } }", 200));
     let (now, then) = (p95(&served(&live, 1)), p95(&served(&stale, 1)));
     assert!(now < 1.0 && then > 2.0 * now, "95 % of top pages within {now} s live, {then} s with reports");
-    // A report every second is closer.
+    // A report every second is closer to live counts.
     let fresher = sound(&overloaded("{ switch_adm: { load: reports, every: 1s } }", 200));
     assert!(p95(&served(&fresher, 1)) < p95(&served(&stale, 1)));
 }

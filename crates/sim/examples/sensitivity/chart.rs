@@ -1,5 +1,5 @@
-//! The study as a picture: per figure the change of goodput at half and at one and a half times its default, and what
-//! was missed. Dark means that guarantees were missed that the defaults hold.
+//! Draws the study: for each figure, the change of goodput at half and at one and a half times its default,
+//! and the additional misses. Dark means misses of guarantees that the defaults hold.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ const RIGHT: f64 = 620.0;
 const TOP: f64 = 74.0;
 const LINE: f64 = 20.0;
 
-/// Percent at the two ends; what lies outside is drawn at the end with its figure.
+/// Percent at the two ends of the axis. A value outside is drawn at the end with its number.
 const ENDS: [f64; 2] = [-4.0, 2.0];
 
 const STYLE: &str = "\
@@ -22,7 +22,7 @@ text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,
 @media (prefers-color-scheme:dark){text{fill:#e6edf3}.small{fill:#9198a1}.grid,.zero{stroke:#e6edf3}.half{stroke:#4aa8e0;fill:#4aa8e0}\
 .more{stroke:#f5894a;fill:#f5894a}.missed{fill:#ff8e85}.limit{stroke:#ff6b61}}";
 
-/// The picture.
+/// Returns the picture.
 pub fn svg(rows: &[Row]) -> String {
     let pairs: Vec<&[Row]> = rows.get(1..).unwrap_or_default().chunks_exact(2).collect();
     let bottom = TOP + LINE * pairs.len() as f64;

@@ -1,4 +1,4 @@
-//! Every figure of the discipline that is a number or a time, and how far it can be moved.
+//! The figures of the discipline that are numbers or times, with their ranges.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// The discipline with these figures.
+    /// Returns the discipline with these figures.
     pub fn discipline(&self) -> Discipline {
         Discipline {
             admit: Admit::Predict(self.predict),
@@ -30,20 +30,20 @@ pub struct Figure {
     pub name: &'static str,
     read: fn(&Figures) -> f64,
     write: fn(&mut Figures, f64),
-    /// What the engine accepts.
+    /// The range that the engine accepts.
     range: [f64; 2],
-    /// Is it a time? Then it is given in milliseconds.
+    /// Whether it is a time, given in milliseconds.
     pub is_time: bool,
 }
 
 impl Figure {
-    /// Its default.
+    /// Returns its default.
     pub fn default_value(&self) -> f64 {
         (self.read)(&Figures::default())
     }
 
-    /// The defaults with this one multiplied, as far as the engine accepts that; its value, and whether it is what was
-    /// asked for.
+    /// Returns the defaults with this figure multiplied by `factor`, clamped to the range that the engine
+    /// accepts. Also returns the new value, and whether it is the exact product.
     pub fn scaled(&self, factor: f64) -> (Figures, f64, bool) {
         let asked = factor * self.default_value();
         let value = asked.clamp(self.range[0], self.range[1]);
@@ -79,7 +79,7 @@ macro_rules! time {
 
 const ANY: f64 = f64::INFINITY;
 
-/// They all. Shares end at 1; `search` is more than 1, where 1.01 is as good as no search at all.
+/// All figures. Shares end at 1. `search` is more than 1, and 1.01 means almost no search.
 pub const ALL: [Figure; 32] = [
     number!(predict.soft_share, 0.0, 1.0),
     time!(predict.soft_least),

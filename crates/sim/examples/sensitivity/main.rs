@@ -1,18 +1,18 @@
-//! How much does the discipline `weirgate` depend on its figures?
+//! Measures the sensitivity of the discipline `weirgate` to its figures.
 //!
 //! ```text
 //! cargo run --release -p weirgate-sim --example sensitivity -- OUTPUT_DIR
 //! ```
 //!
-//! Every figure in turn is multiplied by 0.5 and by 1.5, the others stay at their defaults. Figures that may not be
-//! that small or large are set to the border that the engine accepts. With each such variant are played: the
-//! published experiments (`experiments/quorum-*.yaml`, seeds 1 and 2), our own ones (the other files, seed 1), and
-//! the random scenarios of the swarm (seeds 0 to 99). What is kept: guarantees missed (of the swarm: scenarios with any
-//! miss), the CPU work of served requests (*goodput*) and the mean response time of classes that keep to their
-//! guarantee, both relative to the defaults.
+//! Each figure in turn is multiplied by 0.5 and by 1.5, while the others stay at their defaults. A figure
+//! outside the range that the engine accepts is set to the end of the range. Each variant plays the
+//! published experiments (`experiments/quorum-*.yaml`, seeds 1 and 2), our own ones (the other files, seed
+//! 1), and the random scenarios of the swarm (seeds 0 to 99). The study reports the missed guarantees (for
+//! the swarm: scenarios with any miss), the CPU work of served requests (*goodput*) and the mean response
+//! time of classes within their guarantee. The last two are relative to the defaults.
 //!
-//! Writes `sensitivity.csv`, `sensitivity.md` and `sensitivity.svg` to OUTPUT_DIR. An hour of CPU time, on two threads.
-//! Run it from the root of the repository. The same tree gives the same files.
+//! Writes `sensitivity.csv`, `sensitivity.md` and `sensitivity.svg` to OUTPUT_DIR. Takes an hour of CPU
+//! time, on two threads. Run it from the root of the repository. The same tree gives the same files.
 
 mod chart;
 mod figures;
@@ -30,10 +30,10 @@ use figures::{ALL, Figures};
 use play::{Job, Played};
 use report::{Row, Variant};
 
-/// Other programs may want the rest of a machine.
+/// Number of threads. The rest of the machine is left to other programs.
 const THREADS: usize = 2;
 
-/// What every figure is multiplied by.
+/// The factors on every figure.
 const FACTORS: [f64; 2] = [0.5, 1.5];
 
 fn main() {
@@ -67,7 +67,7 @@ fn study(output: &PathBuf) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Every figure with every factor.
+/// Returns every figure with every factor.
 fn variants() -> impl Iterator<Item = Variant> {
     ALL.iter().flat_map(|figure| {
         FACTORS.map(|factor| {
@@ -77,8 +77,8 @@ fn variants() -> impl Iterator<Item = Variant> {
     })
 }
 
-/// Plays all jobs with all variants. `on_variant` is told each variant's results in the order of jobs, variant after
-/// variant.
+/// Plays all jobs with all variants. Calls `on_variant` with each variant's results in the order of jobs,
+/// variant after variant.
 fn play_all(variants: &[Variant], jobs: &[Job], mut on_variant: impl FnMut(usize, Vec<Played>)) {
     let (next, (send, results)) = (AtomicUsize::new(0), mpsc::channel());
     let count = variants.len() * jobs.len();

@@ -1,4 +1,4 @@
-//! What is played with each variant of the discipline, and what is kept of it.
+//! The runs of each variant of the discipline, and their results.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,55 +9,58 @@ use weirgate_verdict::{PhaseVerdict, Verdict, judge};
 
 use crate::figures::Figures;
 
-/// The published experiments and ours.
+/// Start of the names of the published experiments. All other experiments are ours.
 const PUBLISHED: &str = "quorum-";
 
-/// Seeds of the swarm, from 0 on.
+/// Number of seeds of the swarm, from 0 on.
 const SWARM: u64 = 100;
 
-/// A class keeps to its guarantee in a phase if so much of what it sends is owed; as in the swarm.
+/// A class is within its guarantee in a phase if at least this share of its requests is owed, as in the
+/// swarm.
 const WITHIN: f64 = 0.98;
 
-/// Whose figures go together.
+/// A group of runs with common totals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The experiments of the paper.
     Published,
-    /// Our own.
+    /// Our own experiments.
     Ours,
-    /// Random ones.
+    /// Random scenarios.
     Swarm,
 }
 
 impl Group {
-    /// In the order of the columns.
+    /// All groups, in the order of the columns.
     pub const ALL: [Group; 3] = [Group::Published, Group::Ours, Group::Swarm];
 }
 
-/// One run of what is played.
+/// One run.
 #[derive(Clone, Debug)]
 pub enum Job {
-    /// An experiment file, and a seed.
+    /// An experiment file and a seed.
     File(Group, Box<Experiment>, u64),
     /// A random scenario.
     Random(u64),
 }
 
-/// What is kept of a run.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Played {
-    /// Guarantees missed; of a random scenario 1 if there is any.
+    /// Guarantees missed. For a random scenario, 1 if any was missed.
     pub misses: u64,
-    /// Invariants that did not hold: there are none, or something is wrong.
+    /// Violations of invariants. Any number above 0 is a defect.
     pub violations: u64,
-    /// CPU work of requests that were served, in seconds.
+    /// CPU work of served requests, in seconds.
     pub work: f64,
-    /// Mean response times in ms of every class in every judged phase, if it keeps to its guarantee there.
+    /// Mean response time in ms of every class in every judged phase. `None` if the class exceeds its
+    /// guarantee there.
     pub within: Vec<Option<f64>>,
 }
 
 impl Job {
-    /// Every experiment file in `folder`, the published ones with two seeds, and the swarm's first hundred.
+    /// Returns every experiment file in `folder`, the published ones with two seeds, and the swarm's first
+    /// hundred.
     pub fn all(folder: &Path) -> Result<Vec<Job>, Box<dyn Error>> {
         let mut paths: Vec<_> =
             std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
@@ -83,7 +86,7 @@ impl Job {
         }
     }
 
-    /// Plays it with these figures.
+    /// Plays the run with these figures.
     pub fn play(&self, figures: &Figures) -> Played {
         match self {
             Job::File(_, experiment, seed) => {

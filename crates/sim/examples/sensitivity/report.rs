@@ -1,43 +1,43 @@
-//! One row per variant, as CSV and as a table.
+//! Reports one row per variant, as CSV and as a table.
 
 use std::fmt::Write as _;
 
 use crate::figures::{Figure, Figures};
 use crate::play::{Group, Job, Played};
 
-/// The discipline with one figure changed; by default with none.
+/// The discipline with one figure changed, or with none by default.
 #[derive(Clone, Default)]
 pub struct Variant {
-    /// Which; `None` is the defaults.
+    /// The changed figure. `None` is the defaults.
     pub figure: Option<&'static Figure>,
-    /// What it was to be multiplied by.
+    /// The intended factor.
     pub factor: f64,
-    /// Its value now.
+    /// The value of the changed figure.
     pub value: f64,
-    /// Is that the product? Else the engine accepts no more or less.
+    /// Whether the value is the exact product. If not, it is the limit that the engine accepts.
     pub exact: bool,
     /// All figures.
     pub figures: Figures,
 }
 
-/// What one variant did.
+/// The result of one variant.
 pub struct Row {
-    /// Which.
+    /// The variant.
     pub variant: Variant,
     /// Guarantees missed, per group.
     pub misses: [u64; 3],
-    /// Misses of the defaults.
+    /// Misses of the defaults, per group.
     pub base_misses: [u64; 3],
-    /// Invariants that did not hold.
+    /// Number of violated invariants.
     pub violations: u64,
     /// Served work over that of the defaults, per group.
     pub goodput: [f64; 3],
-    /// Geometric mean of the response times of classes that keep to their guarantee, over those of the defaults.
+    /// Geometric mean of the response times of classes within their guarantee, over those of the defaults.
     pub response: f64,
 }
 
 impl Row {
-    /// Compares what was played with the defaults.
+    /// Compares the runs of a variant with those of the defaults.
     pub fn new(variant: Variant, jobs: &[Job], base: &[Played], played: &[Played]) -> Row {
         let per_group = |of: &dyn Fn(usize) -> f64| {
             Group::ALL.map(|group| (0..jobs.len()).filter(|job| jobs[*job].group() == group).map(of).sum::<f64>())
@@ -56,7 +56,7 @@ impl Row {
         }
     }
 
-    /// For progress.
+    /// Returns a line for progress reports.
     pub fn line(&self) -> String {
         let goodput = self.goodput.map(|share| format!("{:+.2} %", (share - 1.0) * 100.0)).join(", ");
         format!(
@@ -68,7 +68,7 @@ impl Row {
         )
     }
 
-    /// The figure's name.
+    /// Returns the figure's name.
     pub fn name(&self) -> &'static str {
         self.variant.figure.map_or("defaults", |figure| figure.name)
     }
@@ -77,17 +77,17 @@ impl Row {
         self.variant.figure.map_or_else(String::new, |figure| text(figure, self.variant.value))
     }
 
-    /// The largest loss of goodput in any group, in percent; negative if there is a gain everywhere.
+    /// Returns the largest loss of goodput in any group, in percent. Negative if every group gains.
     pub fn loss(&self) -> f64 {
         self.goodput.iter().map(|share| (1.0 - share) * 100.0).fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Guarantees of experiments that the defaults held.
+    /// Returns the number of missed guarantees of experiments, minus that of the defaults.
     pub fn more_misses(&self) -> i64 {
         (self.misses[0] + self.misses[1]) as i64 - (self.base_misses[0] + self.base_misses[1]) as i64
     }
 
-    /// Random scenarios with a miss, beyond those of the defaults.
+    /// Returns the number of random scenarios with a miss, minus that of the defaults.
     pub fn more_swarm(&self) -> i64 {
         self.misses[2] as i64 - self.base_misses[2] as i64
     }
@@ -105,14 +105,14 @@ impl Row {
     }
 }
 
-/// A figure with its unit, and without digits that say nothing.
+/// Formats a figure with its unit and without trailing zeros.
 fn text(figure: &Figure, value: f64) -> String {
     let text = format!("{value:.4}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if figure.is_time { format!("{text} ms") } else { text.to_owned() }
 }
 
-/// One line per variant.
+/// Returns one line per variant.
 pub fn csv(rows: &[Row]) -> String {
     let mut out = String::from(
         "figure,factor,value,exact,misses_published,misses_ours,swarm_runs_with_a_miss,violations,goodput_published,goodput_ours,goodput_swarm,response_time\n",
@@ -132,7 +132,7 @@ pub fn csv(rows: &[Row]) -> String {
     out
 }
 
-/// One line per figure.
+/// Returns one line per figure.
 pub fn markdown(rows: &[Row]) -> String {
     let mut out = String::from(
         "Misses: guarantees missed in all experiments; swarm: random scenarios of 100 with any miss. Goodput: change of the\nserved CPU work in percent, published experiments, ours, swarm. Time: mean response time of classes that keep to their\nguarantee, relative. *: the border of what the engine accepts.\n\n",

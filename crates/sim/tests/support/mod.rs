@@ -1,4 +1,4 @@
-//! Experiments built by hand, small enough to be worked out on paper.
+//! Experiments built by hand, small enough to compute on paper.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::time::Duration;
@@ -20,7 +20,8 @@ pub fn exponential(mean: Duration) -> Distribution {
     Distribution::Exponential { mean }
 }
 
-/// A policy of one pool `web` with nodes `n0`, `n1`, … and whatever `more` says (classes at least).
+/// A policy of one pool `web` with nodes `n0`, `n1`, … and the rest of the file in `more` (at least
+/// classes).
 pub fn policy(nodes: usize, discipline: &str, upstream: &str, more: &str) -> String {
     let names: Vec<String> = (0..nodes).map(|n| format!("127.0.0.1:{}", 9000 + n)).collect();
     format!(
@@ -29,7 +30,7 @@ pub fn policy(nodes: usize, discipline: &str, upstream: &str, more: &str) -> Str
     )
 }
 
-/// An experiment with this policy, a machine of `cpus` CPUs per node, nothing to do yet.
+/// An experiment with this policy, one machine of `cpus` CPUs per node, and no traffic yet.
 pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
     let site = weirgate_config::load("test", policy, false).unwrap_or_else(|e| panic!("{e}")).site;
     let machine = |name: &String| Machine::nominal(name, cpus);
@@ -52,7 +53,7 @@ pub fn experiment(policy: &str, cpus: u32, seconds: u64) -> Experiment {
     }
 }
 
-/// A class of plain requests: Poisson at `rate`, with this CPU demand.
+/// Traffic of a class: Poisson arrivals at `rate`, with this CPU demand.
 pub fn open(class: usize, rate: f64, cpu: Distribution) -> Traffic {
     Traffic {
         class: TrafficClass::Class(class),
@@ -80,7 +81,7 @@ pub fn demand(cpu: Distribution) -> Vec<DemandFrom> {
     vec![DemandFrom { at: Duration::ZERO, over: Duration::ZERO, cpu, io, disk, link, stream }]
 }
 
-/// Something goes wrong with these machines.
+/// A fault of these machines.
 pub fn fault(kind: FaultKind, from: u64, until: u64, machines: &[usize]) -> Fault {
     Fault { at: s(from), until: Some(s(until)), kind, machines: machines.to_vec(), classes: Vec::new() }
 }
