@@ -1,5 +1,6 @@
-//! `weirgate agent`: the node's side. Its collector tells gateways what the server of this machine is working on; with
-//! a policy that has `reserves`, it measures the node's classes for the manager and sets their shares.
+//! `weirgate agent`: the program on a node. Its collector reports the load of this machine's server to
+//! gateways. With a policy that has `reserves`, it measures the use of the node's classes for the manager
+//! and sets their shares.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -16,22 +17,23 @@ use weirgate_config::{Active, Token};
 use crate::check::bounded;
 use crate::exit::{self, say, tell};
 
-/// The environment variable that holds the collector's token where no file does.
+/// The environment variable with the collector's token, used if there is no token file.
 const TOKEN_VARIABLE: &str = "WEIRGATE_AGENT_TOKEN";
 
-/// Paths that are dynamic on an Apache that nobody has said more about.
+/// Paths that count as dynamic on Apache if `--dynamic` is not given.
 const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 
-/// What runs beside a node: sets its classes' shares (Cluster Reserves), tells gateways how busy its server is, or
-/// both.
+/// Set a node's class shares (Cluster Reserves), report the load of its server to gateways, or both.
 ///
-/// With POLICY it is the node's side of the policy's `reserves`: it measures what each class's cgroups use, reports it
-/// to the manager every quarter of a second, and sets the shares that the manager sends. The last shares stay while the
-/// manager is away. On SIGTERM, SIGINT or SIGHUP it puts back what stood in the cgroups before and removes those that
-/// it made; an agent that is killed leaves the shares in force, and the next one still knows what was before.
+/// With POLICY the agent is the node's part of the policy's `reserves`. It measures the use of each class's
+/// cgroups, reports it to the manager every quarter of a second, and sets the shares that the manager
+/// sends. The last shares stay in force while the manager is away. On SIGTERM, SIGINT or SIGHUP it restores
+/// the former settings of the cgroups and removes the cgroups that it made. An agent that is killed leaves
+/// the shares in force, and the next one still knows the former settings.
 ///
-/// With a server it is the collector: it counts the requests that the server on this machine is working on and what has
-/// been used of CPU, disk and bandwidth, whenever a gateway asks, which it does where its policy has `collector:`, or
+/// With a server the agent is the collector. When a gateway asks, it reports the number of requests that
+/// the server on this machine is working on, and the CPU time, disk traffic and bandwidth used. Gateways
+/// ask if their policy has `collector:`. `weirgate probe` asks as well.
 /// `weirgate probe`.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("work").required(true).multiple(true).args(["policy", "apache", "nginx", "port"]))]
@@ -55,47 +57,48 @@ pub(crate) struct Args {
     /// The policy file (YAML) with `reserves`, the same as the manager's.
     #[arg(requires = "node")]
     policy: Option<PathBuf>,
-    /// Which node of the policy this is.
+    /// Name of this node in the policy.
     #[arg(long, value_name = "NAME", requires = "policy")]
     node: Option<String>,
-    /// Leave the shares in force when told to stop.
+    /// Leave the shares in force at the end.
     #[arg(long, requires = "policy")]
     keep: bool,
-    /// Where it is kept what stood in the cgroups before, until it is put back. One agent a node.
+    /// Directory in which the former settings of the cgroups are kept until they are restored. One agent
+    /// per node.
     #[arg(long, value_name = "DIR", default_value = STATE_DIRECTORY)]
     state: PathBuf,
-    /// The group from which the policy's cgroups are named: its path (below each controller, with cgroup v1), such as
-    /// `lab/n1`, or the directory of a v2 group. By default the root.
+    /// The group that the policy's cgroups are relative to: its path (below each controller, with cgroup
+    /// v1), such as `lab/n1`, or the directory of a v2 group. By default the root.
     #[arg(long, value_name = "DIR", requires = "policy")]
     cgroup_root: Option<PathBuf>,
-    /// CPUs that make up this node, such as 0.5 where two share one. By default all that the agent may use.
+    /// Number of CPUs of this node, such as 0.5 if two nodes share one. By default all that the agent may
+    /// use.
     #[arg(long, value_name = "N", value_parser = cpus, requires = "policy")]
     cpus: Option<f64>,
-    /// Apache's page of mod_status, which must have `ExtendedStatus On` (the default). With `?auto` requests cannot be
-    /// told apart.
+    /// URL of Apache's mod_status page, which must have `ExtendedStatus On` (the default). With `?auto`,
+    /// static and dynamic requests cannot be distinguished.
     #[arg(long, value_name = "URL", value_parser = StatusPage::parse, group = "server")]
     apache: Option<StatusPage>,
-    /// nginx's page of stub_status, on which requests cannot be told apart.
+    /// URL of nginx's stub_status page. It does not distinguish static and dynamic requests.
     #[arg(long, value_name = "URL", value_parser = StatusPage::parse, group = "server")]
     nginx: Option<StatusPage>,
-    /// Port of a server that has no such page: its established connections count, idle ones included.
+    /// Port of a server without such a page. Its established connections count, idle ones included.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), group = "server")]
     port: Option<u16>,
-    /// Paths of dynamic requests; `*` stands for anything. May be given many times. By default `*.php` and
-    /// `/cgi-bin/*`.
+    /// Paths of dynamic requests, with `*` for any text. Repeatable. By default `*.php` and `/cgi-bin/*`.
     #[arg(long, value_name = "PATH", requires = "server")]
     dynamic: Vec<String>,
-    /// What requests are that cannot be told apart.
+    /// Kind of requests that cannot be distinguished.
     #[arg(long, value_enum, default_value_t = Word::Dynamic)]
     count_as: Word,
-    /// Whose CPU time and disk traffic the report counts: `machine`, or a cgroup such as `system.slice/apache2.service`
-    /// where the server does not have the machine alone. A group may be given many times.
+    /// Source of the CPU time and disk traffic in the report: `machine`, or a cgroup such as
+    /// `system.slice/apache2.service` if other programs share the machine. Repeatable for cgroups.
     #[arg(long, value_name = "machine|CGROUP", requires = "server")]
     usage_of: Vec<PathBuf>,
-    /// The interface whose sent bytes the report counts. By default all but `lo`.
+    /// Interface for the sent bytes in the report. By default all but `lo`.
     #[arg(long, value_name = "NAME", requires = "server")]
     interface: Option<String>,
-    /// Where gateways ask.
+    /// Address on which the agent answers gateways.
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:9902")]
     listen: SocketAddr,
     /// File with the bearer token that gateways must show: at least 128 bits, as hex or base64.
@@ -109,7 +112,8 @@ enum Word {
     Dynamic,
 }
 
-/// As many CPUs as a node can have; a hundredth of one is less than a window can tell from nothing.
+/// Parses a number of CPUs, at most the number that a node can have. A window cannot tell less than a
+/// hundredth of a CPU from none.
 fn cpus(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number| (0.01..=65_536.0).contains(number));
     number.ok_or_else(|| "write a number from 0.01 to 65536".to_owned())
@@ -135,7 +139,7 @@ fn start(args: &Args) -> Result<(), String> {
         match (collector, node) {
             (Some(collector), None) => collector.serve().await,
             (collector, Some(settings)) => {
-                // From here on a signal is obeyed, also while cgroups are being made.
+                // Signals are handled from here on, also while cgroups are made.
                 let hear = |kind| signal(kind).map_err(|e| e.to_string());
                 let mut terminate = hear(SignalKind::terminate())?;
                 let mut interrupt = hear(SignalKind::interrupt())?;
@@ -160,11 +164,11 @@ fn agent_says(line: &str) {
     say(&format!("agent: {line}"));
 }
 
-/// What the policy says of this node.
+/// Returns the policy's settings for this node.
 fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settings, String> {
     let file = policy.display().to_string();
     let bytes = File::open(policy).and_then(bounded).map_err(|e| format!("{file}: cannot be read: {e}"))?;
-    // Whether the manager's page has a token is not for the agent to know.
+    // The agent cannot know whether the manager's page has a token.
     let loaded = weirgate_config::load_bytes(&file, &bytes, true).map_err(|errors| {
         tell(&errors.to_string());
         format!("{file} is not sound: not started")
@@ -184,7 +188,7 @@ fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settin
     Ok(Settings { reserves, node, cpus: *cpus, root: root.clone(), state: state.clone(), source, token })
 }
 
-/// How many names of nodes are shown to who gave a wrong one.
+/// Maximum number of node names in the message about a wrong name.
 const MOST_NAMED: usize = 10;
 
 /// The collector, listening.
@@ -217,14 +221,14 @@ impl Collector {
             Ok(Active { static_content, dynamic_content }) => {
                 agent_says(&format!("the server works on {static_content} static and {dynamic_content} dynamic"));
             }
-            // It may come up later.
+            // The server may come up later.
             Err(why) => agent_says(&format!("the server does not tell its counts yet: {why}")),
         }
         serve(self.listener, self.source, self.meter, self.token, agent_says).await.map_err(|e| e.to_string())
     }
 }
 
-/// The server that is named, if one is.
+/// Returns the server that the options name, if any.
 fn source(args: &Args) -> Result<Option<Source>, String> {
     let content = match args.count_as {
         Word::Static => Content::Static,

@@ -1,7 +1,6 @@
-//! The command line as it is written.
+//! The command line as types.
 //!
-//! These types say what may be typed and nothing more; each command's own module turns them into what it
-//! works with.
+//! These types only describe the accepted words. Each command's own module turns them into its input.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::{agent, bands, demo, lab, manager, plan, probe, reserves, sim};
 
-/// How the help texts end.
+/// End of the help text.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done; `check`: every file is sound; `demo`: every guarantee was held
@@ -29,9 +28,9 @@ Examples:
 
 /// A gateway that gives each class of requests a minimum throughput and a maximum response time.
 ///
-/// Weirgate stands in front of unmodified HTTP servers. A policy file names classes of requests, what each is
-/// promised, and the servers; the gateway decides which request goes in when, so that the promises are
-/// kept under overload, surges, costly requests and failing servers.
+/// Weirgate stands in front of unmodified HTTP servers. A policy file names the servers, the classes of
+/// requests and the guarantee of each class. The gateway decides when each request is released, so that the
+/// guarantees hold under overload, surges, expensive requests and failing servers.
 #[derive(Debug, Parser)]
 #[command(name = "weirgate", version, max_term_width = 100, after_help = concat!("Try `weirgate demo` first: it needs nothing else."), after_long_help = format!("{EXAMPLES}{EXIT_CODES}"))]
 pub(crate) struct Cli {
@@ -45,7 +44,7 @@ pub(crate) enum Command {
     Check(Check),
     Explain(Explain),
     Schema(Schema),
-    /// Show the gateway keeping its promises: an emulated cluster, clients of three classes, a surge.
+    /// Show the gateway keeping its guarantees: an emulated cluster, clients of three classes, a surge.
     Demo(demo::Args),
     Sim(sim::Args),
     Plan(plan::Args),
@@ -57,12 +56,12 @@ pub(crate) enum Command {
     Reserves(reserves::Args),
 }
 
-/// Serve the policy of FILE until told to stop.
+/// Serve the policy of FILE until stopped.
 ///
-/// Says on standard error what listens where. SIGHUP reads FILE again: a sound policy takes effect as a whole and no
-/// request is lost; an unsound one changes nothing. SIGHUP also opens the access log again.
-/// SIGTERM or SIGINT stops accepting, finishes what is inside within `drain_deadline`, and ends; a second
-/// one ends at once.
+/// Prints on standard error which addresses it listens on. SIGHUP reads FILE again: a valid policy takes
+/// effect as a whole and no request is lost. An invalid one changes nothing. SIGHUP also reopens the access
+/// log. SIGTERM or SIGINT stops accepting, finishes the requests in flight within `drain_deadline`, and
+/// ends. A second one ends at once.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Environment:
@@ -80,12 +79,13 @@ pub(crate) struct Run {
     pub(crate) file: PathBuf,
 }
 
-/// Check policy and experiment files and print every error at once, with its place and how to mend it.
+/// Check policy and experiment files and print all errors at once, each with its position and a hint.
 ///
-/// A file with `machines`, `traffic` or `phases` at its top is an experiment; its policy is checked with it.
+/// A file with `machines`, `traffic` or `phases` at its top level is an experiment. Its policy is checked
+/// with it.
 ///
-/// Besides what is wrong, it says what cannot be kept: where service times and capacities are given, the sum of
-/// the guarantees is compared with the capacity of each pool, and the class that does not fit is named.
+/// The command also reports guarantees that cannot be kept. If service times and capacities are given, it
+/// compares the sum of the guarantees with the capacity of each pool and names the class that does not fit.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -97,10 +97,10 @@ Exit codes:
   0  every file is sound (there may be warnings)
   1  a file has errors or cannot be read")]
 pub(crate) struct Check {
-    /// Policy and experiment files (YAML); `-` is standard input.
+    /// Policy and experiment files (YAML). `-` is standard input.
     #[arg(required = true)]
     pub(crate) files: Vec<PathBuf>,
-    /// How to print: `text` is file:line:column: field: what; mend. `json` is one array.
+    /// Output format: `text` prints `file:line:column: field: problem; hint`, `json` one array.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -113,7 +113,8 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Print the JSON Schema of policy, experiment or page-table files, for editors and for programs that write them.
+/// Print the JSON Schema of policy, experiment or page-table files, for editors and for programs that write
+/// such files.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Example, for editors that know the YAML language server:
@@ -121,25 +122,25 @@ Example, for editors that know the YAML language server:
   # first line of the policy:
   # yaml-language-server: $schema=weirgate.schema.json")]
 pub(crate) struct Schema {
-    /// Of which files.
+    /// Kind of file.
     #[arg(value_enum, default_value_t = SchemaOf::Policy)]
     pub(crate) of: SchemaOf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SchemaOf {
-    /// What `weirgate run` serves.
+    /// The file that `weirgate run` serves.
     Policy,
-    /// What `weirgate sim`, `weirgate plan` and `weirgate lab` play.
+    /// The file that `weirgate sim`, `weirgate plan` and `weirgate lab` play.
     Experiment,
-    /// What `weirgate probe` writes.
+    /// The file that `weirgate probe` writes.
     PageTable,
 }
 
-/// Say what the gateway would do with a request: which rule matches and why the earlier ones do not, its class,
-/// its servers, what it costs and what it is promised.
+/// Explain how the gateway would treat a request: the matching rule and why earlier ones do not match, the
+/// class, its servers, cost and guarantee.
 ///
-/// Nothing is sent. The request is brought into the same form as the gateway brings it before it classifies and
+/// Nothing is sent. The request is normalised as the gateway normalises it before it classifies and
 /// forwards.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
@@ -157,13 +158,13 @@ pub(crate) struct Explain {
     pub(crate) method: String,
     /// The URL, such as `http://bigcorp.test/mail?box=1`.
     pub(crate) url: String,
-    /// A header of the request; may be given many times.
+    /// A header of the request. Repeatable.
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE")]
     pub(crate) headers: Vec<String>,
     /// Address of the client (past trusted proxies).
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub(crate) client: IpAddr,
-    /// Port of the listener that the request comes in on; the first listener's by default.
+    /// Port of the listener that receives the request. By default the first listener's.
     #[arg(long, value_name = "N")]
     pub(crate) port: Option<u16>,
     /// Show every rule that did not match, not only the last 20.

@@ -10,11 +10,11 @@ use crate::exit;
 
 /// Compare the simulator's figures with those of the papers, each with the band in which it must lie.
 ///
-/// Plays the papers' experiments under their disciplines, and prints a table with the columns paper, ours, band, holds.
-/// A figure holds if it is within its band with every one of its seeds. In the column `paper` stands the number that
-/// the paper prints or what it says in words; `(ours)` if it says nothing, `(target)` if the default discipline must
-/// reach the band, and `≠` behind a number that is itself outside the band, because ours departs from it. Experiments
-/// are part of the program.
+/// Plays the papers' experiments under their disciplines, and prints a table with the columns paper, ours,
+/// band, holds. A figure holds if it lies within its band for every one of its seeds. The column `paper`
+/// has the number that the paper prints, or its statement in words. It has `(ours)` if the paper has no
+/// such figure, and `(target)` if the default discipline must reach the band. A `≠` marks a number that
+/// lies outside the band itself, because ours departs from it. The experiments are part of the program.
 ///
 /// It takes about half a minute of computing.
 #[derive(Debug, clap::Args)]
@@ -30,19 +30,19 @@ Exit codes:
   1  a figure is outside its band: the lines below the table say which, and why the band is as it is
   2  the command line is wrong, or no figure is called so")]
 pub(crate) struct Args {
-    /// Only figures of a paper or with a name that contains TEXT, in any case; may be given many times.
+    /// Only figures of a paper or with a name that contains TEXT, in any case. Repeatable.
     #[arg(long = "of", value_name = "TEXT")]
     of: Vec<String>,
-    /// Only figures of this discipline; may be given many times.
+    /// Only figures of this discipline. Repeatable.
     #[arg(long = "discipline", value_name = "NAME")]
     disciplines: Vec<String>,
-    /// Leave out targets: only what holds for a published discipline.
+    /// Leave out targets: show only figures of published disciplines.
     #[arg(long)]
     no_targets: bool,
-    /// How to print the table.
+    /// Output format of the table.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Play so many experiments at a time. One per CPU by default.
+    /// Number of experiments to play in parallel. By default one per CPU.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }

@@ -1,23 +1,24 @@
 //! The word `best-fixed` of `weirgate sim`: the best window of a fixed size, found by trying.
 //!
-//! It is a baseline, not a discipline: nobody could configure it, since which size is best is known afterwards only.
-//! Requests are predicted and ordered as under `weirgate`, so that a comparison shows what looking for the window costs
-//! and brings.
+//! It is a baseline, not a discipline. You cannot configure it in advance, because the best size is known
+//! only after the run. Requests are predicted and ordered as under `weirgate`, so a comparison shows the
+//! cost and the gain of searching for the window.
 
 use weirgate_experiment::under_discipline;
 use weirgate_spanned_yaml::overrides::Override;
 use weirgate_verdict::Verdict;
 use weirgate_verdict::report::Group;
 
-/// The word.
+/// The word on the command line.
 pub(crate) const WORD: &str = "best-fixed";
 
-/// The sizes that are tried: half as much again at most between two, from one slot to more than any experiment needs.
-/// Near its best a window's throughput changes by less than a percent over such a step.
+/// The window sizes that are tried, from one slot to more than any experiment needs. From 2 to 512 each is
+/// at most one and a half times the one before. Near its best a window's throughput changes by less than a
+/// percent over such a step.
 const WINDOWS: [u32; 24] =
     [1, 2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4096];
 
-/// The disciplines to play for one of this name: itself, or all windows.
+/// Returns the disciplines to play for this name: the discipline itself, or all windows.
 pub(crate) fn expanded(discipline: &str) -> Vec<Override> {
     match discipline {
         WORD => WINDOWS.iter().map(|window| under_discipline(&custom(*window))).collect(),
@@ -29,8 +30,8 @@ fn custom(window: u32) -> String {
     format!("{{custom: {{admit: predict, load_control: {{fixed: {window}}}, precedence: tokens}}}}")
 }
 
-/// The best of `groups`, which are one for each window in their order: of those that miss the fewest guarantees over
-/// all seeds the one that serves most of what could be served.
+/// Returns the best of `groups`, which has one group for each window in order. Of the groups that miss the
+/// fewest guarantees over all seeds, it is the one that serves the largest share of the possible load.
 pub(crate) fn best(groups: Vec<Group>) -> Option<Group> {
     let scored = groups.into_iter().zip(WINDOWS).map(|(group, window)| (score(&group.verdicts), window, group));
     let (_, window, mut group) = scored.max_by(|(a, ..), (b, ..)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)))?;
@@ -41,7 +42,8 @@ pub(crate) fn best(groups: Vec<Group>) -> Option<Group> {
     Some(group)
 }
 
-/// Minus the guarantees missed, and the seconds in which all that could be served would have been.
+/// Returns minus the number of missed guarantees, and the served share of the possible load, weighted by
+/// seconds.
 fn score(verdicts: &[Verdict]) -> (i64, f64) {
     let missed: usize = verdicts.iter().map(|verdict| verdict.misses().count()).sum();
     let phases = verdicts.iter().flat_map(|verdict| &verdict.phases).filter(|phase| phase.judged);

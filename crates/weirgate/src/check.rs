@@ -11,11 +11,11 @@ use weirgate_experiment::{is_experiment, load_experiment};
 use crate::args::{Check, Format};
 use crate::exit;
 
-/// What is known of one file.
+/// The result for one file.
 struct Checked {
     file: String,
     experiment: bool,
-    /// Of an experiment, the site of its policy and the warnings of all.
+    /// For an experiment, the site of its policy and the warnings of the whole file.
     result: Result<Loaded, Errors>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Check) -> ExitCode {
     if checked.iter().all(|c| c.result.is_ok()) { printed } else { ExitCode::from(exit::NO) }
 }
 
-/// Whether the environment has a token for the admin listener.
+/// Returns whether the environment has a token for the admin listener.
 pub(crate) fn env_token() -> bool {
     std::env::var_os(weirgate_gateway::admin::TOKEN_VARIABLE).is_some()
 }
@@ -54,7 +54,7 @@ fn check(path: &Path) -> Checked {
         Ok(bytes) => match str::from_utf8(&bytes).ok().filter(|text| is_experiment(text)) {
             Some(text) => {
                 experiment = true;
-                // Standard input has no folder: paths in it count from the present one.
+                // Standard input has no folder: paths in it are relative to the current one.
                 let folder = path.parent().unwrap_or(Path::new(""));
                 let loaded = load_experiment(&file, text, folder, &[]);
                 loaded.map(|loaded| Loaded { site: loaded.experiment.site, warnings: loaded.warnings })
@@ -70,14 +70,14 @@ fn check(path: &Path) -> Checked {
     Checked { file, experiment, result }
 }
 
-/// All of a policy, and one byte more than allowed of what is too long to be one.
+/// Reads a policy. From an input that is too long for one, reads one byte more than allowed.
 pub(crate) fn bounded(from: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// One file for people: errors and warnings in the form that editors know, then what was found.
+/// Prints one file for people: errors and warnings in the form that editors know, then the result.
 fn explain(checked: &Checked) {
     let file = &checked.file;
     match &checked.result {
@@ -100,17 +100,17 @@ fn explain(checked: &Checked) {
     }
 }
 
-/// One file for programs.
+/// The report on one file for programs.
 #[derive(Serialize)]
 struct Report<'a> {
     file: &'a str,
     kind: &'static str,
     sound: bool,
     errors: Vec<Entry<'a>>,
-    /// Errors that are not listed.
+    /// Number of errors that are not listed.
     more_errors: usize,
     warnings: Vec<Entry<'a>>,
-    /// Whether the guarantees fit the nodes; absent if that is not known.
+    /// Whether the guarantees fit the nodes. Absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     fits: Option<bool>,
     pools: Vec<Pool>,
@@ -127,27 +127,27 @@ struct Entry<'a> {
     mend: &'a str,
 }
 
-/// What is asked of a pool and what it has, in slot-seconds per second.
+/// The demand on a pool and its capacity, in slot-seconds per second.
 #[derive(Serialize)]
 struct Pool {
     pool: String,
     demanded: f64,
     capacity: Option<f64>,
-    /// Instead, where a page table counts.
+    /// Requests per second, if a page table counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     page_table: Option<Routes>,
     fits: Option<bool>,
-    /// Classes that do not fit, and why.
+    /// Classes that do not fit, with reasons.
     overflow: Vec<String>,
 }
 
-/// Requests per second that fit by the page table; absent what is not known.
+/// Requests per second that fit by the page table. Unknown values are absent.
 #[derive(Serialize)]
 struct Routes {
     guaranteed: f64,
-    /// Of any route.
+    /// Requests per second of any route.
     always: f64,
-    /// In the best mix.
+    /// Requests per second in the best mix.
     #[serde(skip_serializing_if = "Option::is_none")]
     most: Option<f64>,
 }

@@ -1,10 +1,10 @@
-//! How the command ends: 0 done, 1 the answer is no or it cannot be done, 2 the command line is wrong
+//! Exit codes of the command: 0 done, 1 the answer is no or the command failed, 2 the command line is wrong
 //! (clap's own).
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// The answer is no, or it cannot be done.
+/// The answer is no, or the command failed.
 pub(crate) const NO: u8 = 1;
 
 /// Prints `text` to standard output. A reader that has left (`| head`) is no error.
@@ -24,18 +24,18 @@ pub(crate) fn write(text: &str) -> io::Result<()> {
     }
 }
 
-/// Says on standard error why it cannot be done.
+/// Reports a failure on standard error.
 pub(crate) fn fail(why: &str) -> ExitCode {
     say(why);
     ExitCode::from(NO)
 }
 
-/// Says something to people, each line with the program's name.
+/// Writes a message for people to standard error, each line with the program's name.
 pub(crate) fn say(text: &str) {
     text.lines().for_each(|line| tell(&format!("weirgate: {line}\n")));
 }
 
-/// Says something to people as it is. That nobody listens is no reason to stop.
+/// Writes a message for people to standard error as it is. A closed standard error is no reason to stop.
 pub(crate) fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

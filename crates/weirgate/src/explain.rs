@@ -1,4 +1,4 @@
-//! `weirgate explain`: what the gateway would do with a request.
+//! `weirgate explain`: the gateway's treatment of a request.
 
 use std::fmt::{self, Display, Write as _};
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ use crate::check::env_token;
 use crate::exit;
 use crate::run::gateway;
 
-/// Rules before the one that matched that are shown unless all are asked for: the nearest ones are the
-/// likely mistakes, and nobody reads a thousand.
+/// Maximum number of rules before the matching one that are shown without `--all`. The nearest ones are the
+/// likely mistakes, and a list of a thousand is of no use.
 const MOST_RULES: usize = 20;
 
 /// Runs the command.
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Explain) -> ExitCode {
     }
 }
 
-/// The request that is asked about.
+/// The request to explain.
 struct Request {
     method: Method,
     uri: Uri,
@@ -75,7 +75,7 @@ impl Request {
     }
 }
 
-/// The whole answer, or why the gateway would refuse the request.
+/// Returns the whole answer, or the reason for which the gateway would refuse the request.
 fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> {
     let form = Canonical::of(&request.method, &request.uri, &request.headers)
         .map_err(|(status, why)| format!("the gateway would refuse this request with {status}: {why}"))?;
@@ -87,7 +87,8 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
         headers: &request.headers,
         client: request.client,
         port: request.port,
-        // What a listed proxy would hand on; that a direct client cannot say the same is its own business.
+        // Show the treatment of a request from a listed proxy. A direct client may not be able to send the
+        // same request.
         vouched: true,
     };
     let classifier = Classifier::new(&site.rules);
@@ -134,7 +135,7 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
     Ok(text)
 }
 
-/// `class gold` or `template tenants` of a rule.
+/// Returns `class gold` or `template tenants` for a rule.
 fn target_name(site: &Site, rule: usize) -> String {
     match site.rules.get(rule).map(|r| &r.target) {
         Some(Target::Class(id)) => {
@@ -182,7 +183,7 @@ fn write_class(text: &mut String, site: &Site, class: &Class, key: Option<&str>,
     );
 }
 
-/// The route of the page table and what it takes, as far as the policy says.
+/// Writes the route of the page table and its cost, as far as the policy has them.
 fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) {
     let Some(table) = &site.page_table else { return };
     let patterns = table.routes.iter().map(|route| route.pattern.clone()).collect();
@@ -201,7 +202,7 @@ fn write_route(text: &mut String, site: &Site, class: &Class, form: &Canonical) 
     let _ = writeln!(text, "takes     {} of a node's second{learned}", costs.join(", "));
 }
 
-/// What matters to the choice of a node, where it is more than the load.
+/// Writes the inputs to the choice of a node, if they are more than the load.
 fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
     let target = match site.pools.get(class.pool).and_then(|pool| pool.target) {
         Some(TargetOf::Path) => "this host and path",
@@ -223,7 +224,8 @@ fn write_dispatch(text: &mut String, site: &Site, class: &Class) {
     }
 }
 
-/// What matters to SEDA's queues: the tag, and how long a queue it may enter; and where a refusal leads.
+/// Writes the settings of SEDA's queues: the tag, the queue length up to which the class is admitted, and
+/// its fallback.
 fn write_tag(text: &mut String, policy: &Policy, class: &Class) {
     if let Some(tag) = policy.discipline.tags.get(class.tag as usize) {
         let admitted = match policy.discipline.admit {
@@ -240,7 +242,8 @@ fn write_tag(text: &mut String, policy: &Policy, class: &Class) {
     }
 }
 
-/// What matters to the web switch: content, set of services, and when the class is refused for load.
+/// Writes the settings of the web switch: content, set of services, and the load at which the class is
+/// refused.
 fn write_content(text: &mut String, policy: &Policy, class: &Class) {
     let divided = matches!(
         policy.pools.get(class.pool).map(|pool| pool.dispatch),
@@ -272,7 +275,7 @@ fn write_content(text: &mut String, policy: &Policy, class: &Class) {
     );
 }
 
-/// What the class is promised, in words.
+/// Returns the guarantee of the class in words.
 fn guarantee(class: &Class) -> String {
     let throughput = class.guarantee.throughput.map(|rate| format!("at least {rate} requests per second"));
     let response = class.guarantee.response_time.map(|limit| match limit.statistic {
@@ -283,14 +286,14 @@ fn guarantee(class: &Class) -> String {
     if parts.is_empty() { "none: best effort".to_owned() } else { parts.join(", ") }
 }
 
-/// The first few of many names.
+/// Returns the first few of many names.
 fn shorten(names: &[&str]) -> String {
     const MOST: usize = 8;
     let shown = names.iter().take(MOST).copied().collect::<Vec<_>>().join(", ");
     if names.len() > MOST { format!("{shown}, … ({} nodes)", names.len()) } else { shown }
 }
 
-/// A duration as policies write it.
+/// A duration in the form used in policies.
 struct Span(Duration);
 
 impl Display for Span {

@@ -1,9 +1,9 @@
-//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `bands`, `lab`, `probe`,
-//! `agent`, `manager`, `reserves`.
+//! The `weirgate` command: `run`, `check`, `explain`, `schema`, `demo`, `sim`, `plan`, `bands`, `lab`,
+//! `probe`, `agent`, `manager`, `reserves`.
 //!
-//! Only here do the crates meet: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
-//! the demonstration's cluster from `weirgate-emulator`. What people read goes to standard error, what
-//! programs read to standard output. Exit codes: see [`exit`].
+//! The crates meet only here: policies come from `weirgate-config`, the gateway from `weirgate-gateway`,
+//! and the demonstration's cluster from `weirgate-emulator`. Output for people goes to standard error,
+//! output for programs to standard output. For exit codes see [`exit`].
 
 mod agent;
 mod args;

@@ -12,14 +12,15 @@ use crate::check::env_token;
 use crate::exit::{self, say, tell};
 use crate::run::open_admin;
 
-/// How long the end waits for an optimiser that is just at work: nobody needs its answer any more.
+/// Time that the end waits for a running optimiser. Its answer is no longer needed.
 const LAST_RUN: Duration = Duration::from_millis(100);
 
-/// Give every class its share of the cluster's CPUs: hear the agents of all nodes, find their shares, hand them out.
+/// Give every class its share of the cluster's CPUs: collect reports from all agents, compute shares, send
+/// them.
 ///
-/// FILE is the policy with `reserves:` that the agents have as well. Shares are found anew every few seconds and when a
-/// node's agent asks. Says on standard error what listens where, and who comes and goes. SIGTERM or SIGINT ends it; the
-/// shares that are in force stay, and a new manager carries on from them.
+/// FILE is the policy with `reserves:` that the agents have as well. Shares are computed every few seconds
+/// and when a node's agent asks. Prints on standard error which addresses it listens on and which agents
+/// come and go. SIGTERM or SIGINT ends it. The shares in force stay, and a new manager continues from them.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Environment:
@@ -88,7 +89,7 @@ fn serve(path: &Path) -> Result<(), String> {
     let served = runtime.block_on(async {
         let mut terminate = signal(SignalKind::terminate()).map_err(|e| format!("cannot follow signals: {e}"))?;
         let mut interrupt = signal(SignalKind::interrupt()).map_err(|e| format!("cannot follow signals: {e}"))?;
-        // Not before: until now a signal would have ended the process.
+        // Report readiness only now: until here a signal would have ended the process.
         say("manager: ready");
         let stop = async move {
             tokio::select! {
@@ -102,7 +103,7 @@ fn serve(path: &Path) -> Result<(), String> {
     served
 }
 
-/// What the policy holds, in a line.
+/// Returns a summary of the policy in one line.
 fn summary(reserves: &Reserves) -> String {
     let plural = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
     let promised: f64 = reserves.classes.iter().map(|class| class.share).sum();

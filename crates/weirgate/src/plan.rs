@@ -1,4 +1,4 @@
-//! `weirgate plan`: how large a cluster has to be for an experiment's guarantees, and how far the present one goes.
+//! `weirgate plan`: the cluster that an experiment's guarantees need, and the headroom of the present one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,11 +13,12 @@ use weirgate_verdict::Kind;
 use crate::args::Format;
 use crate::exit;
 
-/// Find the smallest cluster that keeps the guarantees of an experiment, and the headroom of the present one.
+/// Find the smallest cluster that keeps the guarantees of an experiment, and the headroom of the present
+/// one.
 ///
-/// FILE says the policy, the machines and the traffic. Clusters of other sizes, and promises of other
-/// sizes, are simulated until the border is known. The *headroom* is by how much all guaranteed throughputs and the
-/// traffic of the classes that have them can grow together. Limits on response times stay as they are.
+/// FILE contains the policy, the machines and the traffic. Clusters and guarantees of other sizes are
+/// simulated until the limit is known. The *headroom* is the factor by which all guaranteed throughputs can
+/// grow together with the traffic of their classes. Limits on response times stay as they are.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -31,20 +32,20 @@ Exit codes:
 pub(crate) struct Args {
     /// The experiment file (YAML).
     pub(crate) file: PathBuf,
-    /// Seeds that must all hold: chance differs between them, the experiment does not.
+    /// Number of seeds, all of which must hold. Chance differs between them, the experiment does not.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub(crate) seeds: u64,
-    /// Add and remove only machines like this one. By default every group of machines that are alike grows and shrinks
-    /// in proportion.
+    /// Add and remove only machines like this one. By default every group of equal machines grows and
+    /// shrinks in proportion.
     #[arg(long, value_name = "NAME")]
     pub(crate) machine: Option<String>,
-    /// Change a part of the experiment before it is played; may be given many times.
+    /// Change a part of the experiment before it is played. Repeatable.
     #[arg(long = "set", value_name = "PATH=VALUE", value_parser = |text: &str| text.parse::<Override>())]
     pub(crate) sets: Vec<Override>,
     /// Play it under this discipline.
     #[arg(long, value_name = "NAME")]
     pub(crate) discipline: Option<String>,
-    /// How to print the plan.
+    /// Output format of the plan.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
@@ -98,7 +99,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     if plan.needed.is_some() { printed } else { ExitCode::from(exit::NO) }
 }
 
-/// Is this the machine's name? As in the file, an address may lack its port.
+/// Returns whether this is the machine's name. As in the file, an address may lack its port.
 fn is_called(machine: &str, name: &str) -> bool {
     machine == name || machine.rsplit_once(':').is_some_and(|(host, _)| host == name)
 }
@@ -115,7 +116,7 @@ fn machines(count: usize) -> String {
     format!("{count} machine{}", if count == 1 { "" } else { "s" })
 }
 
-/// The plan for people.
+/// Returns the plan for people.
 fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String {
     let discipline = &experiment.site.policy.discipline.name;
     let seeds = question.seeds.len();
@@ -154,7 +155,7 @@ fn text(experiment: &Experiment, plan: &Plan, question: &Question<'_>) -> String
     text
 }
 
-/// By how much the promises can grow, for people.
+/// Returns the headroom for people.
 fn headroom(plan: &Plan) -> String {
     let percent = (plan.headroom - 1.0) * 100.0;
     let most = MOST_TIMES as f64;
@@ -168,7 +169,7 @@ fn headroom(plan: &Plan) -> String {
     }
 }
 
-/// A guarantee that did not hold, in words.
+/// Describes a guarantee that did not hold.
 fn told(broken: &Broken) -> String {
     let Broken { class, phase, kind, promised, got, seed } = broken;
     match kind {
@@ -190,18 +191,18 @@ struct Report<'a> {
     discipline: &'a str,
     seeds: &'a [u64],
     present: Cluster<'a>,
-    /// Absent if sixteen times the present cluster are not enough.
+    /// Absent if sixteen times the present cluster is not enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     needed: Option<Cluster<'a>>,
     headroom: Headroom<'a>,
 }
 
-/// A cluster and what it breaks.
+/// A cluster and the guarantee that breaks.
 #[derive(Serialize)]
 struct Cluster<'a> {
     machines: usize,
     groups: Vec<GroupReport<'a>>,
-    /// What the present cluster misses by most; of the needed one, what one with a machine fewer does.
+    /// The largest miss: of the present cluster, or of a cluster with one machine fewer than needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     breaks: Option<BrokenReport<'a>>,
 }
@@ -215,7 +216,7 @@ struct GroupReport<'a> {
 
 #[derive(Serialize)]
 struct Headroom<'a> {
-    /// Largest factor that holds: 0 is less than 1/16, 16 is at least that.
+    /// Largest factor that holds. 0 means less than 1/16, and 16 means at least 16.
     factor: f64,
     percent: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -280,7 +281,7 @@ impl<'a> BrokenReport<'a> {
     }
 }
 
-/// Three digits after the point.
+/// Rounds to three digits after the point.
 fn rounded(x: f64) -> f64 {
     (x * 1e3).round() / 1e3
 }

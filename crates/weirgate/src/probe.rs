@@ -1,4 +1,5 @@
-//! `weirgate probe`: what each page of a server costs, written as the page table of a policy.
+//! `weirgate probe`: measures the cost of each page of a server and writes it as the page table of a
+//! policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,20 +17,21 @@ use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, repla
 use crate::check::env_token;
 use crate::exit::{self, tell};
 
-/// How long a report may take where no policy says: what a policy says by itself.
+/// Time limit of a report if the policy has none: the default of policies.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where an agent's report is where no policy says.
+/// Path of an agent's report if the policy has none.
 const REPORT_PATH: &str = "/weirgate/report";
 
-/// Finds out what each page of a server costs in CPU, disk and bandwidth, and what the server has of each.
+/// Measure the cost of each page of a server in CPU, disk and bandwidth, and the server's capacity of each.
 ///
-/// Visits the site from URL on, asks for every page again and again, one at a time and by several at once, and asks the
-/// node's agent before and after what was used; then brings the server to its limits for some seconds, resource by
-/// resource. The result is the page table for `discipline: mqos`. Probe a node that serves nobody else meanwhile.
+/// Visits the site from URL on and requests every page many times, one request at a time and several at
+/// once. It asks the node's agent for the resource use before and after. Then it brings the server to its
+/// limits for some seconds, resource by resource. The result is the page table for `discipline: mqos`.
+/// Probe a node that serves no other traffic meanwhile.
 ///
-/// Only nodes that the policy names are probed, and only with GET. robots.txt is respected (as `weirgate-probe`). A
-/// probe that was stopped leaves FILE.state, and `--resume` goes on with it.
+/// Only nodes in the policy are probed, and only with GET. robots.txt is respected (as `weirgate-probe`). A
+/// stopped probe leaves FILE.state, and `--resume` continues from it.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Environment:
@@ -51,47 +53,47 @@ pub(crate) struct Args {
     /// The policy file (YAML) that names the node.
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
-    /// The node, as the policy has its address, where URL has the name of a site. A class of the policy must match
+    /// The node's address in the policy, if URL has the name of a site. A class of the policy must match
     /// that name as `host`.
     #[arg(long, value_name = "HOST:PORT")]
     node: Option<String>,
-    /// The node's agent; by default where the upstream's `collector` says.
+    /// Address of the node's agent. By default from the upstream's `collector`.
     #[arg(long, value_name = "HOST:PORT")]
     agent: Option<String>,
-    /// File with the agent's bearer token; by default what the upstream's `collector` says.
+    /// File with the agent's bearer token. By default from the upstream's `collector`.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Where the page table is written.
+    /// File for the page table.
     #[arg(short, long, value_name = "FILE", default_value = "pages.yaml")]
     output: PathBuf,
-    /// Overwrite FILE, of which FILE.old is kept; without --resume, forget a probe that was stopped.
+    /// Overwrite FILE and keep the old one as FILE.old. Without --resume, discard a stopped probe.
     #[arg(long)]
     force: bool,
-    /// Go on with the probe that was stopped.
+    /// Continue the stopped probe.
     #[arg(long)]
     resume: bool,
-    /// Only crawl, each page once, and say what would be probed. Nothing is written.
+    /// Only crawl, each page once, and list the pages that would be probed. Nothing is written.
     #[arg(long, conflicts_with_all = ["force", "resume"])]
     dry_run: bool,
-    /// Links from the home page to a page.
+    /// Maximum number of links from the home page to a page.
     #[arg(long, value_name = "N", default_value_t = 8)]
     max_depth: u32,
-    /// Pages; of those that look alike four are visited.
+    /// Maximum number of pages. Of pages that look alike, four are visited.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=4096))]
     max_pages: u32,
-    /// Minutes for all. When they are over, the table has what is known.
+    /// Minutes for the whole probe. At the end of the time, the table has the pages measured so far.
     #[arg(long, value_name = "MINUTES", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=1440))]
     max_time: u32,
-    /// Requests for a page, for each number of them at once.
+    /// Requests for a page, at each concurrency.
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(8..=10_000))]
     requests: u32,
-    /// Seconds for a page, for each number of requests at once.
+    /// Seconds for a page, at each concurrency.
     #[arg(long, value_name = "SECONDS", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
     page_time: u32,
-    /// Most requests at once for a page: the linear verification goes by powers of two.
+    /// Maximum number of concurrent requests for a page. The linear verification goes by powers of two.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
     concurrency: u32,
-    /// Most requests at once when the server is saturated.
+    /// Maximum number of concurrent requests when the server is saturated.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(4..=64))]
     saturate: u32,
 }
@@ -146,7 +148,7 @@ fn start(args: &Args) -> Result<(), String> {
         }
     });
     shown.bar.finish_and_clear();
-    // What is known after the first page is kept.
+    // Results are kept from the first page on.
     let goes_on = |why: String| match !args.dry_run && keeps.exists() {
         true => format!("{why}; --resume goes on with what is in {}", keeps.display()),
         false => why,
@@ -161,7 +163,7 @@ fn effort(args: &Args) -> Effort {
     Effort { at_once: args.concurrency, requests: args.requests, time: Duration::from_secs(args.page_time.into()) }
 }
 
-/// The whole probe, or its crawl alone.
+/// Runs the whole probe, or only its crawl.
 async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String> {
     if !args.dry_run {
         return probe.run().await.map(Some);
@@ -188,7 +190,7 @@ async fn work(mut probe: Probe<'_>, args: &Args) -> Result<Option<Table>, String
 fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
     let output = args.output.display();
     if args.output.exists() {
-        // It may have been written by hand meanwhile.
+        // The file may have been written by hand meanwhile.
         if !args.force {
             return Err(format!("{output} has appeared meanwhile; --resume --force overwrites it"));
         }
@@ -197,7 +199,7 @@ fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
         fs::copy(&args.output, &old).map_err(|error| format!("{}: {error}", Path::new(&old).display()))?;
     }
     replace(&args.output, &table.to_yaml()).map_err(|error| format!("{output}: {error}"))?;
-    // It has been used up; one that stays is only in the way of the next probe.
+    // The state is used up. If it stayed, it would stop the next probe.
     if let Err(error) = fs::remove_file(state) {
         tell(&format!("weirgate: probe: {}: {error}\n", state.display()));
     }
@@ -209,7 +211,7 @@ fn write(args: &Args, table: &Table, state: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Where the crawl begins.
+/// Returns the URL at which the crawl begins.
 fn home(url: &str) -> Result<Url, String> {
     let mut home =
         Url::parse(url).map_err(|error| format!("{url:?} is not a URL ({error}); write http://HOST:PORT/"))?;
@@ -229,10 +231,9 @@ fn home(url: &str) -> Result<Url, String> {
     Ok(home)
 }
 
-/// The node of the policy that is to be probed.
+/// Returns the node of the policy that is to be probed.
 ///
-/// # Errors
-/// The policy does not name it, and what to add.
+/// # Errors Returns an error with a hint if the policy does not name the node.
 fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, String> {
     let host = home.host_str().unwrap_or_default();
     let address = format!("{host}:{}", home.port_or_known_default().unwrap_or(80));
@@ -242,7 +243,7 @@ fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, Strin
         let add = format!("add it as `upstreams: {{ NAME: {{ nodes: [\"{sought}\"] }} }}` if it is yours");
         return Err(format!("no upstream has the node {sought}, and nobody else's server is probed; {add}"));
     };
-    // A site that is named has to be one of the policy's as well.
+    // A named site must be one of the policy's sites as well.
     let named = |name: &str| site.rules.iter().any(|rule| names(&rule.matches, name));
     let is_node = site.nodes.iter().any(|node| node.address.eq_ignore_ascii_case(&address));
     if is_node || named(&host.to_ascii_lowercase()) {
@@ -253,7 +254,7 @@ fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, Strin
     ))
 }
 
-/// Whether a condition names a host.
+/// Returns whether a condition names a host.
 fn names(condition: &Match, host: &str) -> bool {
     match condition {
         Match::All(inner) | Match::Either(inner) => inner.iter().any(|condition| names(condition, host)),
@@ -263,10 +264,10 @@ fn names(condition: &Match, host: &str) -> bool {
     }
 }
 
-/// The agent of that node.
+/// Returns the agent of that node.
 fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
     let address = &site.nodes[node].address;
-    // A machine may be in several pools; whichever has a collector will do.
+    // A machine may be in several pools. Any of them may have the collector.
     let pools = site.nodes.iter().zip(&site.policy.nodes).filter(|(known, _)| known.address == *address);
     let collector = pools.filter_map(|(_, node)| site.pools.get(node.pool)?.collector.as_ref()).next();
     let reports = match (&args.agent, collector) {
@@ -290,7 +291,7 @@ fn monitor(args: &Args, node: usize, site: &Site) -> Result<Monitor, String> {
     })
 }
 
-/// From what the probe goes on.
+/// Returns the state from which the probe continues.
 fn state(args: &Args, keeps: &Path, home: &Url, node: &str) -> Result<State, String> {
     let (output, beside) = (args.output.display(), keeps.display());
     match (args.resume, keeps.exists()) {

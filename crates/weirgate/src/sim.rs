@@ -1,7 +1,7 @@
-//! `weirgate sim`: plays experiments in virtual time and says which guarantees held.
+//! `weirgate sim`: plays experiments in virtual time and reports which guarantees held.
 //!
-//! Every pair of a discipline and a seed is one run; runs are independent, so that as many as there are cores
-//! go at a time. Results are printed in the order of the command line, whatever ends first.
+//! Every pair of a discipline and a seed is one run. Runs are independent, so as many run in parallel as
+//! there are cores. Results are printed in the order of the command line, whichever ends first.
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use weirgate_verdict::{Verdict, judge, judge_against_oracle};
 
 use crate::{best_fixed, exit, swarm};
 
-/// It could not be run at all. 1 is kept for guarantees that were missed.
+/// The run failed before it began. Code 1 is kept for missed guarantees.
 pub(crate) const CANNOT: u8 = 2;
 
-/// Play experiments in virtual time and say which guarantees held.
+/// Play experiments in virtual time and report which guarantees held.
 ///
-/// An experiment file names a policy, the machines behind it, the traffic in front of it and what goes wrong when. The
-/// engine is the one that runs in the gateway; machines and clients are models. The same file and seed give the
-/// same run to the bit.
+/// An experiment file names a policy, the machines behind it, the traffic in front of it, and the faults
+/// with their instants. The engine is the one that runs in the gateway. Machines and clients are models.
+/// The same file and seed give the same run to the bit.
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 Examples:
@@ -45,9 +45,9 @@ pub(crate) struct Args {
     /// Experiment files (YAML).
     #[arg(required_unless_present_any = ["swarm", "swarm_file"])]
     files: Vec<PathBuf>,
-    /// Play under this discipline instead of the file's; may be given several times to compare. `best-fixed` tries
-    /// windows of many fixed sizes and shows the best: the fewest guarantees missed over all seeds, then the most
-    /// served.
+    /// Play under this discipline instead of the file's. Repeat it to compare disciplines. `best-fixed`
+    /// tries windows of many fixed sizes and shows the best: the one with the fewest missed guarantees over
+    /// all seeds, then with the largest number of served requests.
     #[arg(long = "discipline", value_name = "D")]
     disciplines: Vec<String>,
     /// Play with the seeds 1 to N.
@@ -56,26 +56,26 @@ pub(crate) struct Args {
     /// Play with this seed.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Put a value into the experiment first, such as `traffic.A.rate=800/s`; may be given several times.
+    /// Set a value in the experiment before it is played, such as `traffic.A.rate=800/s`. Repeatable.
     #[arg(long = "set", value_name = "PATH=VALUE", value_parser = set)]
     sets: Vec<Override>,
-    /// Divide all instants (phases, faults, changes) by this; rates and demands stay.
+    /// Divide all instants (phases, faults, changes) by N. Rates and demands stay.
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     compress: f64,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Where to: a file instead of standard output.
+    /// Write to this file instead of standard output.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Also say what a scheduler could serve that knows every capacity and demand.
+    /// Also report the load that a scheduler could serve if it knew every capacity and demand.
     #[arg(long, value_enum)]
     against: Option<Against>,
     #[command(flatten)]
     swarm: swarm::Args,
 }
 
-/// More seeds than anybody waits for.
+/// Maximum number of seeds, more than a useful study needs.
 const MOST_SEEDS: u64 = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -86,13 +86,13 @@ enum Format {
     Json,
     /// A page with figures.
     Html,
-    /// The figure alone; of one experiment under one discipline.
+    /// Only the figure, for one experiment under one discipline.
     Svg,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Against {
-    /// Floors first, then what is left by weight.
+    /// An oracle that serves floors first and shares the rest by weight.
     Oracle,
 }
 
@@ -136,11 +136,13 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 /// An experiment, once per discipline.
 struct Plan {
     experiments: Vec<Experiment>,
-    /// Of how many of these, in their order, the best is shown: 1, or all windows of a fixed size.
+    /// For each result, the number of consecutive experiments of which the best is shown: 1, or all windows
+    /// of a fixed size.
     of: Vec<usize>,
 }
 
-/// Every experiment under every discipline; `None` if one has errors, all of which have been told.
+/// Loads every experiment under every discipline. `None` if one has errors. All errors have been printed
+/// then.
 fn load(args: &Args) -> Option<Vec<Plan>> {
     let mut sound = true;
     let mut plans = Vec::new();
@@ -186,14 +188,14 @@ fn load(args: &Args) -> Option<Vec<Plan>> {
     sound.then_some(plans)
 }
 
-/// What one run leaves.
+/// The results of one run.
 struct Done {
     verdict: Verdict,
-    /// Only of the first seed, and only for figures.
+    /// Only for the first seed, and only for figures.
     series: Option<Series>,
 }
 
-/// Plays everything, as many runs at a time as there are cores.
+/// Plays all runs, as many in parallel as there are cores.
 fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
     let jobs: Vec<(&Experiment, u64)> = plans
         .iter()
@@ -245,7 +247,7 @@ fn play(plans: Vec<Plan>, seeds: &[u64], args: &Args) -> Vec<Played> {
         .collect()
 }
 
-/// One run and its verdict.
+/// Plays one run and judges it.
 fn one(experiment: &Experiment, seed: u64, first: bool, args: &Args, bar: &ProgressBar) -> Done {
     let mut told = Duration::ZERO;
     let run = weirgate_sim::run(experiment, seed, |at| {
@@ -261,7 +263,7 @@ fn one(experiment: &Experiment, seed: u64, first: bool, args: &Args, bar: &Progr
     Done { verdict, series }
 }
 
-/// A bar over all simulated time, on standard error if that is a terminal.
+/// Returns a progress bar over all simulated time, on standard error if that is a terminal.
 fn progress(jobs: &[(&Experiment, u64)]) -> ProgressBar {
     let total = jobs.iter().map(|(experiment, _)| millis(experiment.duration())).sum();
     let bar = ProgressBar::new(total);
@@ -284,7 +286,7 @@ fn write(report: &str, output: Option<&Path>) -> Result<(), String> {
     }
 }
 
-/// The command as it was typed, as a shell would take it again.
+/// Returns the command as it was typed, quoted for a shell.
 pub(crate) fn command_line() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     let quoted = |word: String| {

@@ -1,4 +1,5 @@
-//! `weirgate sim --swarm N`: many seeded scenarios, what they miss, and how to play one of them again.
+//! `weirgate sim --swarm N`: plays many seeded scenarios, and prints their misses and the command that
+//! repeats one of them.
 
 use std::process::ExitCode;
 
@@ -10,46 +11,47 @@ use weirgate_spanned_yaml::overrides::Override;
 use crate::exit;
 use crate::sim::CANNOT;
 
-/// More scenarios than anybody waits for: half a year.
+/// Maximum number of scenarios: half a year of computing.
 const MOST: u64 = 100_000_000;
 
 /// Random scenarios instead of files.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Play N random scenarios instead of files, with the seeds from `--seed` on. Their guarantees fit the cluster
-    /// by construction.
+    /// Play N random scenarios instead of files, with the seeds from `--seed` on. Their guarantees fit the
+    /// cluster by construction.
     #[arg(long, value_name = "N", conflicts_with_all = ["files", "seeds", "output", "against"], value_parser = clap::value_parser!(u64).range(1..=MOST))]
     swarm: Option<u64>,
     /// Print the experiment file of random scenario SEED, to read and to change.
     #[arg(long, value_name = "SEED", conflicts_with_all = ["files", "swarm"])]
     swarm_file: Option<u64>,
-    /// Play every seed as a scenario of FAMILY, or let seeds take turns through the families of a group: `classic` or
-    /// `everyday`. `resources`, which `mqos`, `mqos-drfq` and `sqos` can play, is played so alone.
+    /// Play every seed as a scenario of FAMILY, or let seeds take turns through the families of a group:
+    /// `classic` or `everyday`. Only this option plays `resources`, the family for `mqos`, `mqos-drfq` and
+    /// `sqos`.
     #[arg(long, value_name = "FAMILY", value_parser = rotation)]
     family: Option<Rotation>,
-    /// With `--swarm`: a missed guarantee is a failure as well, not only a broken invariant.
+    /// With `--swarm`: a missed guarantee is a failure as well, not only a violated invariant.
     #[arg(long, requires = "swarm")]
     strict: bool,
-    /// With `--swarm`: play so many at a time. One per CPU by default.
+    /// With `--swarm`: number of scenarios to play in parallel. By default one per CPU.
     #[arg(long, value_name = "N", requires = "swarm", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
-/// The families of this name.
+/// Returns the families with this name.
 fn rotation(name: &str) -> Result<Rotation, String> {
     let names = || Rotation::names().collect::<Vec<_>>().join("`, `");
     Rotation::named(name).ok_or_else(|| format!("there are `{}`", names()))
 }
 
-/// What the other arguments of the command say.
+/// The other arguments of the command.
 pub(crate) struct Context<'a> {
     /// The first seed.
     pub(crate) seed: u64,
-    /// Disciplines; none is the default one.
+    /// The disciplines. If empty, the default one.
     pub(crate) disciplines: &'a [String],
-    /// What is changed in every scenario.
+    /// Changes to every scenario.
     pub(crate) sets: &'a [Override],
-    /// Print for programs.
+    /// Whether to print for programs.
     pub(crate) json: bool,
 }
 
@@ -61,8 +63,8 @@ struct Request<'a> {
     strict: bool,
 }
 
-/// Runs what is asked for here; `None` if that is nothing. 0 iff nothing is broken, and with `strict` iff nothing was
-/// missed either.
+/// Runs the swarm, or prints a scenario's file. `None` if the arguments ask for neither. The code is 0 iff
+/// no invariant was violated, and with `strict` iff no guarantee was missed either.
 pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
     let rotation = args.family.unwrap_or(Rotation::All);
     if let Some(seed) = args.swarm_file {
@@ -90,7 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context<'_>) -> Option<ExitCode> {
     Some(worst)
 }
 
-/// Plays a swarm and prints what it found.
+/// Plays a swarm and prints the result.
 fn play(request: &Request<'_>) -> ExitCode {
     let bar = ProgressBar::new(request.swarm.count);
     if let Ok(style) = ProgressStyle::with_template("{pos}/{len} {wide_bar} {eta} left: {msg}") {
@@ -139,18 +141,18 @@ fn json(value: &impl serde::Serialize) -> serde_json::Result<String> {
     serde_json::to_string_pretty(value).map(|text| text + "\n")
 }
 
-/// The option that names the families, if it is not all of them.
+/// Returns the option that names the families, if the swarm does not have all of them.
 fn of_family(request: &Request<'_>) -> String {
     request.swarm.rotation.name().map_or(String::new(), |name| format!(" --family {name}"))
 }
 
-/// The command that plays a seed again.
+/// Returns the command that plays a seed again.
 fn replay(seed: u64, request: &Request<'_>) -> String {
     let discipline = request.discipline.map_or(String::new(), |name| format!(" --discipline {name}"));
     format!("weirgate sim --swarm 1 --seed {seed}{}{discipline}", of_family(request))
 }
 
-/// What is said at once about a scenario in which something is broken.
+/// Returns the message about a scenario with a violation or a panic.
 fn accident(outcome: &Outcome, request: &Request<'_>) -> String {
     let what = match (&outcome.panic, outcome.violations.first()) {
         (Some(panic), _) => format!("panic: {panic}"),
@@ -165,7 +167,7 @@ fn accident(outcome: &Outcome, request: &Request<'_>) -> String {
     )
 }
 
-/// One scenario, with everything that it missed.
+/// Returns a report on one scenario with all its misses.
 fn one(outcome: &Outcome) -> String {
     let mut text = format!("{} {}: {}\n{} requests\n", outcome.seed, outcome.family, outcome.about, outcome.requests);
     for missed in &outcome.misses {
@@ -180,7 +182,7 @@ fn one(outcome: &Outcome) -> String {
     text
 }
 
-/// The table, and how to go on from it.
+/// Returns the table and the commands for further study.
 fn all(tally: &Tally, request: &Request<'_>) -> String {
     let mut text = request.discipline.map_or(String::new(), |name| format!("discipline {name}: "));
     text += &tally.to_string();

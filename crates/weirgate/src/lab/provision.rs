@@ -1,4 +1,4 @@
-//! `weirgate lab provision`: how many CPUs each approach needs to keep the guarantees.
+//! `weirgate lab provision`: the number of CPUs that each approach needs to keep the guarantees.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,18 +12,18 @@ use weirgate_lab::report;
 use super::{CANNOT, Played};
 use crate::exit;
 
-/// Find the smallest cluster with which each approach keeps the guarantees of an experiment, by trials on real
-/// processes.
+/// Find the smallest cluster with which each approach keeps the guarantees of an experiment, by trials on
+/// real processes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The experiment file (YAML).
     file: PathBuf,
-    /// For this approach, `NAME` or `NAME:knob=value,...`; may be given several times.
+    /// Approach to provision, `NAME` or `NAME:knob=value,...`. Repeatable.
     #[arg(long = "approach", value_name = "A", required = true, value_parser = Approach::parse)]
     approaches: Vec<Approach>,
     #[command(flatten)]
     played: Played,
-    /// Where configuration and logs go. By default below `lab-runs/`.
+    /// Directory of configuration and logs. By default below `lab-runs/`.
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
 }

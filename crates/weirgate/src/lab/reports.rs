@@ -1,4 +1,4 @@
-//! `weirgate lab report`, `weirgate lab compare` and `weirgate lab figures`: what runs have left behind.
+//! `weirgate lab report`, `weirgate lab compare` and `weirgate lab figures`: reports on finished runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use weirgate_lab::report::{self, Side};
 
 use crate::exit;
 
-/// Print a run again, and write its page anew from its `run.json`.
+/// Print a run again, and rewrite its page from its `run.json`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ReportArgs {
     /// The run's directory.
@@ -18,8 +18,8 @@ pub(super) struct ReportArgs {
 
 /// Compare two runs: directories of the lab, or verdicts of `weirgate sim --format json`.
 ///
-/// Each class of each phase is set side by side, approach by approach (or all of B beside the one of A that has the
-/// same name). What differs by more than 3 % in throughput or 15 % in response time is marked.
+/// Each class of each phase is compared approach by approach (or every approach of B with the one of A that
+/// has the same name). Differences of more than 3 % in throughput or 15 % in response time are marked.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -35,15 +35,17 @@ pub(super) struct CompareArgs {
     a: PathBuf,
     /// The second run.
     b: PathBuf,
-    /// How to print.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// Draw what classes used of each resource in several runs: one page on standard output, the figures of mQoS.
+/// Draw the classes' use of each resource in several runs: one page on standard output, with the figures of
+/// mQoS.
 ///
-/// Of every run: utilisation of each resource by class, throughput, latency and what it consists of, all approaches
-/// side by side, and who was inside over time. For experiments whose demands have `disk:` or `link:`.
+/// For every run the page shows the utilisation of each resource by class, throughput, latency and its
+/// parts, with all approaches next to each other, and each class's requests in flight over time. For
+/// experiments with `disk:` or `link:` demands.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Example:
@@ -53,7 +55,7 @@ pub(super) struct FiguresArgs {
     /// The runs' directories, in the order of the page.
     #[arg(required = true)]
     directories: Vec<PathBuf>,
-    /// Write each chart into a file of its own in this directory as well.
+    /// Also write each chart into a file of its own in this directory.
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
 }

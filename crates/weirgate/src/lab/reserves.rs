@@ -12,23 +12,26 @@ use weirgate_lab::reserves::{Chaos, KILLS, Recording, SCENARIOS, Scenario, chaos
 use super::CANNOT;
 use crate::exit;
 
-/// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: manager, agents, four nodes.
+/// Play Secs. 5.2 to 5.4 of the Cluster Reserves paper on control groups of this machine: manager, agents,
+/// four nodes.
 ///
-/// A node is a control group with a part of a CPU, a busy class a process in it that never waits. The scenario `kills`
-/// kills manager, agents and nodes at random and looks whether shares stay and come back. Needs the right to make
-/// control groups (root, mostly); takes eight minutes, keeps the CPUs busy, and leaves nothing behind.
+/// A node is a control group with a part of a CPU. A busy class is a process in it that never waits. The
+/// scenario `kills` kills manager, agents and nodes at random and checks that shares stay and come back. It
+/// needs the right to make control groups (usually root), takes eight minutes, keeps the CPUs busy, and
+/// leaves nothing behind.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {
-    /// Play this scenario only; may be given several times.
+    /// Play only this scenario. Repeatable.
     #[arg(long = "scenario", value_name = "NAME", value_parser = PossibleValuesParser::new(SCENARIOS.map(|s| s.name).into_iter().chain([KILLS])))]
     scenarios: Vec<String>,
-    /// How often `kills` kills.
+    /// Number of kills in the scenario `kills`.
     #[arg(long, value_name = "N", default_value_t = 50)]
     kills: usize,
-    /// Whom and when, by this seed.
+    /// Seed of the victims and instants of the kills.
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Where the results go: a page with figures, the counters as JSON, what every program said.
+    /// Directory of the results: a page with figures, the counters as JSON, and the output of every
+    /// program.
     #[arg(long, value_name = "DIR", default_value = "lab-runs/cluster-reserves")]
     output: PathBuf,
 }
@@ -45,7 +48,7 @@ pub(super) fn run(args: &Args) -> ExitCode {
     }
 }
 
-/// Whether everything was as it must be.
+/// Plays the scenarios. Returns whether all results were as required.
 fn played(args: &Args) -> Result<bool, String> {
     let program = std::env::current_exe().map_err(|error| format!("where this program is: {error}"))?;
     let wanted = |name: &str| args.scenarios.is_empty() || args.scenarios.iter().any(|wanted| wanted == name);
@@ -70,7 +73,7 @@ fn played(args: &Args) -> Result<bool, String> {
     Ok(findings.iter().all(|finding| finding.holds))
 }
 
-/// The counters' file.
+/// The file with the counters.
 const RUN: &str = "run.json";
 
 fn write(args: &Args, name: &str, text: String) -> Result<(), String> {
@@ -78,14 +81,14 @@ fn write(args: &Args, name: &str, text: String) -> Result<(), String> {
     fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// A directory for one scenario. Programs are told absolute paths, whatever they make of them.
+/// Creates a directory for one scenario. Programs get absolute paths, which hold in any working directory.
 fn directory(output: &Path, name: &str) -> Result<PathBuf, String> {
     let directory = output.join(name);
     let made = fs::create_dir_all(&directory).and_then(|()| directory.canonicalize());
     made.map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// Kills with a progress bar.
+/// Plays the scenario `kills` with a progress bar.
 fn killed(args: &Args, program: &Path, directory: &Path) -> Result<Chaos, String> {
     let bar = bar(KILLS, args.kills as u64);
     let found = chaos(program, directory, args.kills, args.seed, |kills| {
@@ -105,7 +108,7 @@ fn bar(name: &'static str, length: u64) -> ProgressBar {
     bar
 }
 
-/// Plays with a progress bar.
+/// Plays a scenario with a progress bar.
 fn watched(scenario: &Scenario, program: &Path, directory: &Path) -> Result<Recording, String> {
     let bar = bar(scenario.name, scenario.length.as_millis() as u64);
     let played = play(scenario, program, directory, |gone| {

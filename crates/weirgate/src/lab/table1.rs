@@ -1,8 +1,8 @@
 //! `weirgate lab cluster-reserves-table1`: the paper's example of the resource manager, call by call.
 //!
-//! Source: Cluster Reserves, Sec. 3.1, Table 1: two nodes, two classes that reserve half of the cluster each. The paper
-//! prints calls 1 to 6 and 27; between them every class uses all that it was given everywhere, so that each call's use
-//! is the last one's shares.
+//! Source: Cluster Reserves, Sec. 3.1, Table 1: two nodes, two classes that reserve half of the cluster
+//! each. The paper prints calls 1 to 6 and 27. Between them every class uses all of its share everywhere,
+//! so the use in each call equals the shares of the last one.
 
 use std::process::ExitCode;
 
@@ -12,11 +12,12 @@ use weirgate_verdict::report::Table;
 
 use crate::exit;
 
-/// Print Table 1 of the Cluster Reserves paper, call by call, beside what the optimiser answers.
+/// Print Table 1 of the Cluster Reserves paper, call by call, with the optimiser's answers.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Args {}
 
-/// Per node: the use of both classes and whether node and class are a sink, then the shares that the paper prints.
+/// Per node: the use of both classes, whether node and class are a sink, and the shares that the paper
+/// prints.
 type Call = [([f64; 2], [bool; 2], [f64; 2]); 2];
 
 /// The calls that the paper prints with a use of their own.
@@ -29,7 +30,7 @@ const PRINTED: [Call; 6] = [
     [([40.0, 60.0], [true, true], [41.0, 59.0]), ([60.0, 40.0], [true, true], [59.0, 41.0])],
 ];
 
-/// Its last call, and the shares after it.
+/// The paper's last call, and the shares after it.
 const LAST: (usize, [[f64; 2]; 2]) = (27, [[49.0, 51.0], [51.0, 49.0]]);
 
 /// The paper prints whole numbers.

@@ -1,4 +1,4 @@
-//! `weirgate reserves`: what the manager of Cluster Reserves would do.
+//! `weirgate reserves`: the shares that the manager of Cluster Reserves would set.
 
 mod solve;
 
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::{Args as ClapArgs, Subcommand};
 
-/// Ask what shares of the nodes the manager would set.
+/// Compute the shares of the nodes that the manager would set.
 #[derive(Debug, ClapArgs)]
 pub(crate) struct Args {
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! `weirgate reserves solve`: cases in, shares out.
+//! `weirgate reserves solve`: reads cases and prints shares.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -14,11 +14,12 @@ use weirgate_verdict::report::Table;
 use crate::args::Format;
 use crate::exit;
 
-/// Solve cases: from what each class is promised and what it used on each node, the shares that the manager would set.
+/// Solve cases: compute the shares that the manager would set from each class's guarantee and its use of
+/// each node.
 ///
-/// A case is JSON with the letters of the paper, in percent: `D` per class of the cluster; `u` (used) and `r` (in
-/// force) per node and class, or `sink` (1 if it could use more) instead of `r`; `up` per node, and a `name`. A file
-/// has one case, a list of them, or an object with a list `cases`.
+/// A case is JSON with the letters of the paper, in percent: `D` per class of the cluster, `u` (used) and
+/// `r` (in force) per node and class, or `sink` (1 if it could use more) instead of `r`, `up` per node, and
+/// a `name`. A file has one case, a list of them, or an object with a list `cases`.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = "\
 Examples:
@@ -32,9 +33,9 @@ Exit codes:
   0  every case is solved
   1  a case was refused, or the file cannot be read")]
 pub(crate) struct Args {
-    /// The file; `-` and nothing are standard input.
+    /// The file. Without it, or with `-`, standard input.
     file: Option<PathBuf>,
-    /// How to print the shares.
+    /// Output format of the shares.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
@@ -45,7 +46,7 @@ struct Solved {
     result: Result<(ReservesCase, Solution), String>,
 }
 
-/// What programs read.
+/// The output for programs.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Answer<'a> {
@@ -83,7 +84,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
 
 fn read(file: Option<&Path>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // One byte more than is allowed shows that it is too long.
+    // One byte more than allowed shows that the input is too long.
     let most = MAX_CASE_BYTES as u64 + 1;
     match file {
         Some(file) => File::open(file)?.take(most).read_to_end(&mut bytes)?,
@@ -103,7 +104,7 @@ fn answer(case: ReservesCase) -> Result<(ReservesCase, Solution), String> {
     Ok((case, solution))
 }
 
-/// Per class whether it could use more of the node.
+/// Returns, per class, whether it could use more of the node.
 fn sinks(case: &ReservesCase, node: usize) -> Vec<bool> {
     match (&case.sink, &case.allocation) {
         (Some(sink), _) => sink[node].clone(),
@@ -114,7 +115,7 @@ fn sinks(case: &ReservesCase, node: usize) -> Vec<bool> {
     }
 }
 
-/// Per node of the case its row, if it is up.
+/// Returns, per node of the case, its row if the node is up.
 fn rows<'a>(case: &'a ReservesCase, solution: &'a Solution) -> impl Iterator<Item = Option<&'a [f64]>> {
     let mut rows = solution.allocation.iter();
     case.up.iter().map(move |up| if *up { rows.next().map(Vec::as_slice) } else { None })

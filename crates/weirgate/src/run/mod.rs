@@ -1,4 +1,4 @@
-//! `weirgate run`: puts the gateway, its observers and its admin API together, and follows signals.
+//! `weirgate run`: assembles the gateway, its observers and its admin API, and follows signals.
 
 mod signals;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(args: Run) -> ExitCode {
     }
 }
 
-/// A gateway with everything around it.
+/// A gateway with its log, operations and admin API.
 struct Running {
     operations: Arc<Operations>,
     log: Arc<AccessLog>,
@@ -35,7 +35,7 @@ struct Running {
     file: String,
 }
 
-/// Starts everything, or says why not.
+/// Starts everything, or returns the reason for not starting.
 fn start(path: &Path) -> Result<Running, String> {
     let file = path.display().to_string();
     let bytes = File::open(path).and_then(bounded);
@@ -82,7 +82,7 @@ fn start(path: &Path) -> Result<Running, String> {
     Ok(Running { operations, log, admin, file })
 }
 
-/// The site, if it is one of a gateway.
+/// Returns the site if it has a gateway.
 pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     match site.listeners.is_empty() {
         false => Ok(site),
@@ -93,7 +93,7 @@ pub(crate) fn gateway(file: &str, site: Site) -> Result<Site, String> {
     }
 }
 
-/// The open admin listener and where it is.
+/// Opens the admin listener and returns it with its address.
 pub(crate) fn open_admin(config: Admin) -> Result<(AdminListener, String), String> {
     let place = match &config.address {
         AdminAddress::Tcp(address) => format!("http://{address}"),
@@ -105,7 +105,7 @@ pub(crate) fn open_admin(config: Admin) -> Result<(AdminListener, String), Strin
     Ok((listener, place))
 }
 
-/// What the policy holds, in a line.
+/// Returns a summary of the policy in one line.
 fn summary(site: &Site) -> String {
     let policy = &site.policy;
     let templates = match policy.templates.len() {
@@ -121,13 +121,13 @@ fn summary(site: &Site) -> String {
     )
 }
 
-/// `1 class`, `3 classes`.
+/// Returns a count such as `1 class` or `3 classes`.
 fn count(number: usize, word: &str) -> String {
     let plural = if word.ends_with('s') { "es" } else { "s" };
     format!("{number} {word}{}", if number == 1 { "" } else { plural })
 }
 
-/// What the gateway could not do, and what helps.
+/// Returns a message with the gateway's error and a hint.
 fn mend(error: &io::Error) -> String {
     let help = match error.kind() {
         io::ErrorKind::AddrInUse => "; stop the process that has it, or change `listen`",

@@ -1,4 +1,4 @@
-//! What is said about signals: SIGHUP reloads, SIGTERM and SIGINT drain, a second one cuts.
+//! Messages about signals: SIGHUP reloads, SIGTERM and SIGINT drain, a second one cuts.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use weirgate_gateway::Signalled;
 use super::{Running, count};
 use crate::exit::{self, say, tell};
 
-/// Waits until the gateway has ended, by a signal or by the admin API.
+/// Waits until a signal or the admin API has ended the gateway.
 pub(super) fn follow(running: Running) -> ExitCode {
     let Running { operations, log, admin, file } = running;
     let gateway = operations.gateway().clone();
     let mut cut = false;
     let followed = gateway.run_until_signalled(|signalled| match signalled {
-        // Not before: until now a signal would have ended the process.
+        // Report readiness only now: until here a signal would have ended the process.
         Signalled::Obeyed => say("ready"),
         Signalled::Reloaded(result) => {
             let later = operations.follow(result.as_ref().ok().map(Arc::as_ref));
