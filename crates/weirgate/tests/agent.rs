@@ -1,4 +1,4 @@
-//! `weirgate agent` as a process, beside a real nginx and a real Apache: what it counts while they work.
+//! `weirgate agent` as a process, with a real nginx and a real Apache: its counts while they work.
 
 // Other tests use more of it.
 #[allow(dead_code)]
@@ -14,10 +14,10 @@ use weirgate_config::{Active, Report};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
-/// Where Debian keeps Apache's modules.
+/// Directory of Apache's modules on Debian.
 const MODULES: &str = "/usr/lib/apache2/modules";
 
-/// Asks for `path`, with these header lines: the status and the body.
+/// Requests `path` with these header lines. Returns the status and the body.
 fn get(address: SocketAddr, path: &str, headers: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n{headers}\r\n").expect("it takes the request");
@@ -44,7 +44,7 @@ fn counted(agent: SocketAddr) -> Active {
     report(agent).active
 }
 
-/// Asks for more than fits into the sockets' buffers, and reads nothing of it.
+/// Requests more than fits into the sockets' buffers, and reads only the start of the reply.
 fn slow_client(server: SocketAddr, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(server).expect("it accepts");
     write!(stream, "GET {path} HTTP/1.0\r\nHost: a.test\r\n\r\n").expect("it takes the request");

@@ -1,7 +1,7 @@
-//! The demo as a process: what it prints, what it returns, how it ends.
+//! The demo as a process: its output, its exit code, its end.
 //!
-//! Whether guarantees are held depends on the machine as well, so what is asserted here is that the
-//! figures agree with one another and with the exit code, and that control is better than none.
+//! Whether guarantees hold depends on the machine as well. The tests therefore assert that the figures
+//! agree with each other and with the exit code, and that control is better than none.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -17,7 +17,7 @@ fn start(args: &[&str]) -> Child {
     command.arg("demo").args(args).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
 }
 
-/// Runs it to its end: what it printed, and its exit code.
+/// Runs the demo to its end. Returns its output and its exit code.
 fn run(args: &[&str]) -> (String, i32) {
     let output = start(args).wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -25,7 +25,7 @@ fn run(args: &[&str]) -> (String, i32) {
     (text, output.status.code().unwrap())
 }
 
-/// The number after `word` in the line that starts with `start`.
+/// Returns the number after `word` in the line that starts with `start`.
 fn number(text: &str, start: &str, word: &str) -> u64 {
     let line = text.lines().rfind(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no line {start:?}"));
     let after = line.split_once(word).unwrap_or_else(|| panic!("no {word:?} in {line:?}")).1;
@@ -33,8 +33,8 @@ fn number(text: &str, start: &str, word: &str) -> u64 {
     digits.parse().unwrap_or_else(|_| panic!("no number after {word:?} in {line:?}"))
 }
 
-/// Checks what holds of every run to the end, and returns gold's p95 in the costly phase in ms, if it
-/// was served at all.
+/// Checks the properties of every complete run, and returns gold's p95 in the costly phase in ms, if it was
+/// served at all.
 fn check(text: &str, code: i32) -> Option<u64> {
     let held = text.contains("HELD: all");
     assert_eq!(code, i32::from(!held), "the exit code is the verdict");

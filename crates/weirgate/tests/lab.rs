@@ -1,7 +1,8 @@
-//! The lab as people use it: the real command, real sockets, a peer.
+//! The lab as its users see it: the real command, real sockets, a peer.
 //!
-//! Figure 9 of the paper in ten seconds. What the machine's mood can change is not asserted: that every
-//! request is accounted for is, that both gateways saw the same traffic, and by how much they differ.
+//! The test plays Figure 9 of the paper in ten seconds. It asserts nothing that depends on the machine's
+//! speed. It asserts that every request is accounted for, that both gateways saw the same traffic, and a
+//! minimum difference between them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -9,10 +10,10 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-/// One trial at a time: two would measure one another.
+/// Allows one trial at a time, because two would disturb each other's measurements.
 static TRIAL: Mutex<()> = Mutex::new(());
 
-/// Removed when it goes, also after a panic.
+/// A folder that is removed when the value is dropped, also after a panic.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -57,7 +58,7 @@ fn fig_9_on_real_processes_beside_haproxy() {
         }
         assert_eq!(evidence["sent"], trials[0]["evidence"]["sent"], "the same traffic");
     }
-    // A surges to 2400/s: under Weirgate B does not notice, behind least connections it waits with A.
+    // A surges to 2400/s. Under Weirgate B is not affected, behind least connections it waits with A.
     let p95 = |trial: usize| {
         let surge = &trials[trial]["verdict"]["phases"][1]["classes"][1];
         assert_eq!(surge["class"], "B");
@@ -86,7 +87,8 @@ fn fig_9_on_real_processes_beside_haproxy() {
     assert!(text(&refused).contains("holds a run already"), "{}", text(&refused));
 }
 
-/// The operator loads another policy in the middle: Weirgate plays it, and a peer says where the file asks for it.
+/// The policy is replaced in the middle of a run. Weirgate plays it. A peer names the place in the file
+/// that requires it.
 #[test]
 fn another_policy_is_loaded_in_the_middle() {
     let _alone = TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,7 +112,7 @@ fn another_policy_is_loaded_in_the_middle() {
         classes.iter().map(|class| class["floor"]["guaranteed_per_s"].as_f64().expect("a floor")).collect::<Vec<_>>()
     };
     assert_eq!((promised(0), promised(1)), (vec![300.0, 100.0], vec![150.0, 250.0]));
-    // What the gateway reads at the end is the second one.
+    // The file that the gateway reads at the end is the second one.
     assert_eq!(read("config/weirgate/policy.yaml"), read("config/weirgate/policy-2.yaml"));
     assert_ne!(read("config/weirgate/policy-1.yaml"), read("config/weirgate/policy-2.yaml"));
     let note = json["notes"][0].as_str().expect("the peer was not played");
@@ -147,7 +149,7 @@ fn cluster_reserves_survive_kills_of_everybody_on_real_control_groups() {
     let json: Value = serde_json::from_str(&json).expect("it is JSON");
     let found = json["kills"].as_array().expect("a list");
     assert_eq!(found.len(), 4);
-    // How long recovery took is the machine's mood; that it came, and what was kept, is not.
+    // The recovery time depends on the machine. That it recovered, and the shares that were kept, do not.
     assert!(found.iter().all(|kill| kill["kept"] == true && kill["recovered"].is_number()), "{json}");
     assert!(json["largest_sum"].as_f64().is_some_and(|sum| sum < 100.1), "{json}");
     assert_eq!(json["left"], Value::Array(Vec::new()), "{}", text(&played));

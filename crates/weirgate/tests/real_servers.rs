@@ -1,18 +1,18 @@
-//! Four real Apache servers with PHP: a class that surges and then costs five times as much does not touch
-//! the other's requests as it does behind HAProxy `leastconn`. A short version of `experiments/real-servers/`;
-//! its limits and rates are ratios of what the servers can do at that moment.
+//! Four real Apache servers with PHP: a class that surges and then costs five times as much does not affect
+//! the other's requests as it does behind HAProxy `leastconn`. This is a short version of
+//! `experiments/real-servers/`. Its limits and rates are ratios of the servers' capacity at that moment.
 //!
-//! Whether every guarantee held is the experiment's question and is printed. On a machine that others use,
-//! seconds without a CPU break any guarantee in so short a run; so what must hold here is a ratio of two
-//! figures of one run: the requests that did not get what they were promised.
+//! Whether every guarantee held is the question of the experiment, and the test prints it. On a shared
+//! machine, seconds without a CPU break any guarantee in so short a run. The test therefore asserts a ratio
+//! of two figures of one run: the numbers of requests that missed their guarantee.
 
 use std::io::Write as _;
 
 use weirgate_real_servers::{Options, Proxy, Scale, missing_packages, run};
 
-/// Prints a line that the test runner does not hold back.
+/// Prints a line that the test runner does not capture.
 fn say(line: &str) {
-    // The test goes on if nobody listens.
+    // A closed standard error does not stop the test.
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 

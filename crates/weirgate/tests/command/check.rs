@@ -1,4 +1,4 @@
-//! `weirgate check`.
+//! Tests of `weirgate check`.
 
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ phases: [{ name: steady, until: 10s }]
     let of = |n: usize| (&reports[n]["kind"], &reports[n]["sound"]);
     assert_eq!([of(0), of(1)], [(&json!("experiment"), &json!(true)), (&json!("experiment"), &json!(false))]);
 
-    // A policy by the path counts from the experiment's folder, wherever the command is run.
+    // The path of a policy is relative to the experiment's folder, not to the working directory.
     scratch.write("policy.yaml", POLICY);
     let apart = "policy: policy.yaml\ntraffic: [{ class: other, rate: 1/s, demand: 1ms }]\n\
                  phases: [{ name: steady, until: 10s }]\n";

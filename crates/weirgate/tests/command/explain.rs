@@ -1,8 +1,8 @@
-//! `weirgate explain`.
+//! Tests of `weirgate explain`.
 
 use crate::{POLICY, Scratch, run};
 
-/// What `explain` prints about a request; it must succeed.
+/// Returns the output of `explain` for a request. The command must succeed.
 fn explain(policy: &str, args: &[&str]) -> String {
     let scratch = Scratch::new();
     let file = scratch.write("policy.yaml", policy);

@@ -1,4 +1,5 @@
-//! The command as its users see it: what it prints, where, and how it ends. The built binary is run.
+//! The command as its users see it: its output, the stream it goes to, and its exit code. The tests run the
+//! built binary.
 
 mod check;
 mod explain;
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A policy with every kind of thing that `explain` tells.
+/// A policy with every kind of entry that `explain` shows.
 pub(crate) const POLICY: &str = "\
 listen: 127.0.0.1:0
 admin: off
@@ -26,7 +27,7 @@ classes:
   - { name: other }
 ";
 
-/// What a command printed and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -34,7 +35,7 @@ pub(crate) struct Ended {
     pub(crate) err: String,
 }
 
-/// The binary, without a token in its environment.
+/// Returns the command of the binary, without a token in its environment.
 pub(crate) fn weirgate(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
     command.args(args).env_remove("WEIRGATE_ADMIN_TOKEN").stdin(Stdio::null());
@@ -63,7 +64,7 @@ pub(crate) fn run(args: &[&str]) -> Ended {
     run_with(args, "")
 }
 
-/// A directory of one test, gone at its end.
+/// A directory of one test, removed at its end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -79,7 +80,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// Writes a file and gives its path as text.
+    /// Writes a file and returns its path as text.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.path(name);
         std::fs::write(&path, text).expect("the temporary directory is writable");

@@ -1,4 +1,5 @@
-//! `weirgate manager`: starting, the page behind its guard, ending; and what other commands say of its policy.
+//! Tests of `weirgate manager`: its start, its guarded page, its end, and other commands' messages about
+//! its policy.
 
 use std::net::SocketAddr;
 
@@ -37,7 +38,7 @@ fn it_says_what_it_does_shows_its_page_and_ends_on_sigterm() {
     assert!(show("/").contains("0 of 2 nodes are up"));
     assert!(show("/metrics").contains("weirgate_reserves_nodes_live 0"));
 
-    // A stranger is said, and changes nothing.
+    // A stranger is reported and changes nothing.
     let address: SocketAddr =
         agents.split(' ').find_map(|word| word.trim_end_matches(',').parse().ok()).expect("an address");
     assert!(ask(address, "GET / HTTP/1.1").contains("refused"));

@@ -1,4 +1,4 @@
-//! `weirgate plan`.
+//! Tests of `weirgate plan`.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `weirgate run`: starting, signals, ending.
+//! Tests of `weirgate run`: its start, signals, its end.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 
 use crate::{Scratch, run, weirgate};
 
-/// A process that serves. What it says is read line by line.
+/// A process that serves. Its messages are read line by line.
 pub(crate) struct Process {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -23,7 +23,7 @@ impl Process {
         Process { child, said }
     }
 
-    /// The next line that has `text`, or everything said up to the end.
+    /// Returns the next line with `text`. Fails with all messages if the process ends first.
     pub(crate) fn line(&mut self, text: &str) -> String {
         let mut all = String::new();
         loop {
@@ -37,7 +37,7 @@ impl Process {
         }
     }
 
-    /// The address in the next line that has `text`.
+    /// Returns the address in the next line with `text`.
     pub(crate) fn address(&mut self, text: &str) -> SocketAddr {
         let line = self.line(text);
         let (_, address) = line.split_once("http://").expect("an address");
@@ -49,7 +49,7 @@ impl Process {
         assert!(sent.expect("every system has kill").success());
     }
 
-    /// Waits for the end: the exit code and what was said last.
+    /// Waits for the end. Returns the exit code and the last messages.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.said.read_to_string(&mut rest).expect("UTF-8");
@@ -59,7 +59,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It is ours and holds nothing that must be saved.
+        // The process is ours and holds no data to save.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -72,7 +72,7 @@ fn policy(node: SocketAddr, rest: &str) -> String {
     )
 }
 
-/// A node: `ok`, or for the path `/slow` no answer until the connection ends.
+/// Starts a node that answers `ok`. For the path `/slow` it does not answer until the connection ends.
 fn node() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -94,7 +94,7 @@ fn node() -> SocketAddr {
     address
 }
 
-/// Sends a request of its own connection and reads the answer to its end.
+/// Sends a request on a connection of its own and reads the answer to its end.
 pub(crate) fn ask(address: SocketAddr, head: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     stream.write_all(format!("{head}\r\nConnection: close\r\n\r\n").as_bytes()).expect("it reads");

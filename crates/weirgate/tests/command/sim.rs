@@ -1,10 +1,10 @@
-//! `weirgate sim`.
+//! Tests of `weirgate sim`.
 
 use serde_json::{Value, json};
 
 use crate::{Ended, Scratch, run};
 
-/// Two nodes of two CPUs, 10 ms a request: 400/s. A asks for 100/s of its 150/s, B for what `RATE` says of its 200/s.
+/// Two nodes of two CPUs, 10 ms a request: 400/s. A sends 100/s of its 150/s, B sends `RATE` of its 200/s.
 const EXPERIMENT: &str = "\
 title: Two classes
 policy:
@@ -46,7 +46,7 @@ fn a_table_says_what_held() {
 
 #[test]
 fn what_is_missed_is_named_and_ends_with_1() {
-    // Without control nearly everything is under way at once, and nothing ends.
+    // Without control nearly all requests are in flight at once, and none ends.
     let (ended, _) = sim("1200/s", &["--discipline", "none", "--seeds", "2"]);
     assert_eq!(ended.code, Some(1));
     let has = |text: &str| assert!(ended.out.contains(text), "{text} is not in {}", ended.out);

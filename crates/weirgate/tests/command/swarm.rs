@@ -1,4 +1,4 @@
-//! `weirgate sim --swarm`.
+//! Tests of `weirgate sim --swarm`.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn a_swarm_is_a_table_with_a_row_per_family() {
     has("\nsurge    ");
     has("\ncostly    ");
     has("\nall    ");
-    // Seed 55 is a surge beside dear requests in which quorum does not keep a limit.
+    // Seed 55 is a surge together with expensive requests, in which quorum misses a limit.
     has("play the worst again: weirgate sim --swarm 1 --seed ");
 }
 

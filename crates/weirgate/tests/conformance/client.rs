@@ -10,17 +10,17 @@ use crate::clock::{PATIENCE, SILENCE, within};
 use crate::message::{Body, Form, Request, chunks, find};
 use crate::reading::{End, read};
 
-/// The request that must get its own answer whatever came before it.
+/// The request that must get its own answer after any other bytes.
 pub(crate) const MARKER: &[u8] = b"POST /marker HTTP/1.1\r\nHost: marker.test\r\nContent-Length: 6\r\n\r\nmarker";
 
-/// One connection as the client saw it.
+/// One connection from the client's side.
 #[derive(Debug)]
 pub(crate) struct Exchange {
-    /// Everything that was sent.
+    /// All bytes that were sent.
     pub(crate) sent: Vec<u8>,
     /// Final answers in order.
     pub(crate) answers: Vec<Answer>,
-    /// Did the proxy end the connection?
+    /// Whether the proxy ended the connection.
     pub(crate) closed: bool,
     /// Bytes that are no answer.
     pub(crate) garbage: Option<String>,
@@ -30,28 +30,28 @@ pub(crate) struct Exchange {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The number that the node gave it; `None` if the proxy answered by itself.
+    /// The number that the node gave it. `None` if the proxy answered by itself.
     pub(crate) number: Option<usize>,
 }
 
-/// A proxy, and how long it is waited for.
+/// A proxy and the time limit of its answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
     pub(crate) patience: Duration,
 }
 
-/// How the marker is sent after a payload.
+/// The way in which the marker follows a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follow {
-    /// Behind the answers, if the connection may serve another request.
+    /// After the answers, if the connection may serve another request.
     WhenIdle,
     /// At once, in one write with the payload.
     AtOnce,
 }
 
-/// Sends `payload` from `lane` and reads until every answer has come, the proxy has closed, or nothing
-/// more can come.
+/// Sends `payload` from `lane` and reads until every answer has come, the proxy has closed, or nothing more
+/// can come.
 pub(crate) async fn exchange(proxy: Target, lane: Ipv4Addr, payload: &[u8], follow: Follow) -> Exchange {
     let mut sent = payload.to_vec();
     if follow == Follow::AtOnce {
@@ -93,12 +93,12 @@ impl Client {
         }
     }
 
-    /// A proxy that has closed already is noticed when its answers are read.
+    /// Sends `bytes`. If the proxy has closed already, reading its answers shows it.
     async fn send(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes).await;
     }
 
-    /// Reads what must come for `sent`, and no longer than it may take.
+    /// Reads the answers that `sent` must get, within their time limits.
     async fn collect(&mut self, sent: &[u8]) {
         let reading = read(sent);
         while self.answers.len() < reading.requests.len() && self.next(&reading.requests, self.patience).await {}
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Reads one answer. False if none came in time, the proxy closed, or what came is no answer.
+    /// Reads one answer. Returns false if none came in time, the proxy closed, or the bytes are no answer.
     async fn next(&mut self, requests: &[Request], limit: Duration) -> bool {
         if self.closed || self.garbage.is_some() {
             return false;
@@ -146,8 +146,8 @@ impl Client {
     }
 }
 
-/// Reads the first answer of `bytes`; `Ok(None)` is not yet whole. A proxy's own error may end with the
-/// connection (`closed`), and may lack its body if it answers a `HEAD` that it did not accept.
+/// Reads the first answer of `bytes`. `Ok(None)` means that it is not yet whole. A proxy's own error may
+/// end with the connection (`closed`), and may lack its body if it answers a `HEAD` that it did not accept.
 fn parse(bytes: &[u8], bodiless: bool, closed: bool) -> Result<Option<(Answer, usize)>, String> {
     let Some(length) = find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let head = String::from_utf8_lossy(&bytes[..length]).into_owned();

@@ -1,16 +1,16 @@
-//! Is what happened to a payload safe?
+//! Judges whether the handling of a payload was safe.
 //!
-//! Safe: every whole request that the node got is one that the client sent, in order and unchanged; a
-//! request that was cut off was never answered; every answer belongs to the request in its place; what
-//! is malformed got a 4xx or 5xx and the end of its connection; and a marker sent afterwards got its
-//! own answer.
+//! It is safe under these rules. Every whole request at the node is one that the client sent, in order and
+//! unchanged. A request that was cut off was never answered. Every answer belongs to the request in its
+//! place. A malformed request got a 4xx or 5xx and the end of its connection. A marker sent afterwards got
+//! its own answer.
 
 use crate::client::{Exchange, MARKER};
 use crate::message::Request;
 use crate::reading::{End, Reading, read};
 use crate::recorder::Record;
 
-/// Field names that a gateway may add, change or drop. Everything else passes unchanged.
+/// Field names that a gateway may add, change or drop. All other fields pass unchanged.
 const OWN_FIELDS: [&str; 18] = [
     "host",
     "connection",
@@ -32,8 +32,8 @@ const OWN_FIELDS: [&str; 18] = [
     "tracestate",
 ];
 
-/// Everything that is wrong with `exchange` and the two markers that followed it on a new connection,
-/// given what the node saw of them.
+/// Returns all faults of `exchange` and of the two markers that followed it on a new connection, given the
+/// node's record of them.
 pub(crate) fn judge(exchange: &Exchange, markers: &Exchange, record: &Record) -> Vec<String> {
     let reading = read(&exchange.sent);
     let mut faults: Vec<String> =
@@ -52,8 +52,8 @@ pub(crate) fn judge(exchange: &Exchange, markers: &Exchange, record: &Record) ->
     faults
 }
 
-/// What the node got whole must be among what was sent, in order; what it got in part must be the
-/// beginning of something that was sent.
+/// Whole requests at the node must be among those sent, in order. A part of a request at the node must be
+/// the beginning of a sent one.
 fn forwarded(reading: &Reading, after: &[Request], record: &Record, faults: &mut Vec<String>) {
     let mut sent = reading.requests.iter().chain(after);
     for request in &record.requests {
@@ -98,7 +98,7 @@ fn answers(reading: &Reading, exchange: &Exchange, record: &Record, faults: &mut
     }
 }
 
-/// Whole requests are answered, and what cannot be read ends the connection.
+/// Whole requests are answered, and unreadable bytes end the connection.
 fn ending(reading: &Reading, exchange: &Exchange, faults: &mut Vec<String>) {
     let (sent, answered) = (reading.requests.len(), exchange.answers.len());
     if answered < sent && !exchange.closed {
@@ -121,7 +121,7 @@ fn ending(reading: &Reading, exchange: &Exchange, faults: &mut Vec<String>) {
     }
 }
 
-/// The same request, as far as a gateway may not change it.
+/// Returns whether the requests are the same, except for changes that a gateway may make.
 fn same(got: &Request, sent: &Request) -> bool {
     same_head(got, sent) && got.body == sent.body
 }
@@ -140,15 +140,15 @@ fn same_head(got: &Request, sent: &Request) -> bool {
         && got.fields.iter().all(kept)
 }
 
-/// The authority of a target in absolute form.
+/// Returns the authority of a target in absolute form.
 fn authority(target: &[u8]) -> Option<Vec<u8>> {
     let at = crate::message::find(target, b"://").filter(|_| !target.starts_with(b"/"))? + 3;
     let end = target[at..].iter().position(|b| b"/?#".contains(b)).map_or(target.len(), |n| at + n);
     Some(target[at..end].to_vec())
 }
 
-/// Path and query in one spelling: decoded, without scheme, authority, fragment, dot segments and empty
-/// segments. Targets that differ only so mean the same, and a gateway may choose among them.
+/// Returns path and query in one spelling: decoded, without scheme, authority, fragment, dot segments and
+/// empty segments. Targets that differ only in these mean the same, and a gateway may choose among them.
 fn plain(target: &[u8]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
     let start = authority(target).map_or(0, |name| crate::message::find(target, b"://").unwrap_or(0) + 3 + name.len());
     let whole = target[start..].split(|b| *b == b'#').next().unwrap_or_default();
@@ -170,7 +170,7 @@ fn plain(target: &[u8]) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
     (segments, query)
 }
 
-/// Percent-decoded; what is no escape stays.
+/// Decodes percent escapes and keeps all other bytes.
 fn decode(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -214,7 +214,7 @@ mod tests {
         Exchange { sent: sent.to_vec(), answers: answers.to_vec(), closed, garbage: None }
     }
 
-    /// `before` reached the node, then the two markers.
+    /// A record in which `before` reached the node, then the two markers.
     fn record(before: &[u8]) -> (Record, Exchange) {
         let mut requests = requests(before);
         let first = requests.len();

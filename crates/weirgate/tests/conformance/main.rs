@@ -1,13 +1,13 @@
-//! Conformance: raw requests of other projects go through the gateway to a recording node, many at a
-//! time, and none desynchronises, smuggles or kills it.
+//! Conformance: raw requests of other projects go through the gateway to a recording node, many at a time,
+//! and none desynchronises, smuggles or kills it.
 //!
-//! Each payload is sent twice from two addresses of its own: alone, and with a marker request behind it
-//! in the same write. Two markers on a new connection follow. [`judge`] says what is safe; it compares
-//! what the node got with what a strict reading finds in the payload.
+//! Each payload is sent twice from two addresses of its own: alone, and with a marker request behind it in
+//! the same write. Two markers on a new connection follow. [`judge`] decides what is safe. It compares the
+//! requests at the node with those that a strict reading finds in the payload.
 //!
-//! The same judge looks at a proxy with the classic mistakes, so that it is seen to find them, and at
-//! nginx and HAProxy, so that its strictness can be compared. They differ from the gateway by design in
-//! what they accept: lines that end in a bare LF, say, which the gateway refuses.
+//! The same judge checks a proxy with the classic mistakes, to show that it finds them, and nginx and
+//! HAProxy, to compare its strictness. They accept more than the gateway by design, such as lines that end
+//! in a bare LF, which the gateway refuses.
 
 mod client;
 mod clock;
@@ -33,10 +33,10 @@ use processes::say;
 use proxies::Kind;
 use recorder::Recorder;
 
-/// Payloads that are under way at once: many, and few enough for a limit of 1,024 open files.
+/// Number of payloads under way at once: many, but few enough for a limit of 1,024 open files.
 const AT_ONCE: usize = 100;
 
-/// The files, and how many payloads each must have, so that a changed file is noticed.
+/// The files and their numbers of payloads, so that the test notices a changed file.
 const FILES: [(&str, usize); 2] = [("garden", 102), ("llhttp", 248)];
 
 /// Requests of our own with one mistake each, which the naive proxy passes on.
@@ -53,7 +53,7 @@ const MISTAKES: [(&str, &str); 4] = [
     ("two-hosts", "GET /a HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
 ];
 
-/// The address of payload `index` in its first (`pass` 1) or second (2) sending.
+/// Returns the address of payload `index` in its first (`pass` 1) or second (2) sending.
 fn lane(index: usize, pass: u8) -> Ipv4Addr {
     let [high, low] = u16::try_from(index + 1).expect("few payloads").to_be_bytes();
     Ipv4Addr::new(127, pass, high, low)
@@ -63,16 +63,16 @@ fn lanes(payloads: usize) -> Vec<Ipv4Addr> {
     (1..=2).flat_map(|pass| (0..payloads).map(move |index| lane(index, pass))).collect()
 }
 
-/// What came of a payload.
+/// The outcome of a payload.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// What is wrong.
+    /// The faults found.
     faults: Vec<String>,
-    /// Its requests that the node answered, in both sendings.
+    /// Number of its requests that the node answered, in both sendings.
     served: usize,
 }
 
-/// Sends every payload both ways and returns what came of each, in order.
+/// Sends every payload both ways and returns their outcomes in order.
 async fn run(proxy: Target, recorder: &Arc<Recorder>, payloads: &[Payload]) -> Vec<Outcome> {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let mut running = Vec::new();
@@ -100,8 +100,8 @@ async fn run(proxy: Target, recorder: &Arc<Recorder>, payloads: &[Payload]) -> V
     all
 }
 
-/// Prints `name safe/all`, how much was served at all, and, for the gateway, what is wrong with each payload that is
-/// not safe.
+/// Prints `name safe/all`, the number of requests served, and, for the gateway, the faults of each unsafe
+/// payload.
 fn report(kind: Kind, file: &str, payloads: &[Payload], outcomes: &[Outcome]) -> usize {
     let safe = outcomes.iter().filter(|o| o.faults.is_empty()).count();
     let served: usize = outcomes.iter().map(|o| o.served).sum();
@@ -119,7 +119,7 @@ fn report(kind: Kind, file: &str, payloads: &[Payload], outcomes: &[Outcome]) ->
     payloads.len() - safe
 }
 
-/// The payloads of every file; `None`, said aloud, if they are not there.
+/// Returns the payloads of every file. If they are missing, prints so and returns `None`.
 fn corpora() -> Option<Vec<(&'static str, Vec<Payload>)>> {
     let mut all = Vec::new();
     for (name, count) in FILES {

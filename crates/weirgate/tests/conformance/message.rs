@@ -1,14 +1,14 @@
-//! A strict HTTP/1.1 request parser, written for this test alone so that it shares no mistake with the
+//! A strict HTTP/1.1 request parser, written only for this test so that it shares no mistake with the
 //! gateway. Source: RFC 9112 (message syntax), RFC 9110 Sec. 5 (fields).
 //!
-//! It reads in two forms. [`Form::Received`] is what a client may send: every freedom that the RFCs give
-//! without a second meaning. [`Form::Normal`] is what a gateway may send on: the one plain spelling.
-//! Departures, all towards refusal: bare LF, obs-fold, repeated or paired `Content-Length` and
+//! It reads two forms. [`Form::Received`] is the form that a client may send: every freedom that the RFCs
+//! give without a second meaning. [`Form::Normal`] is the form that a gateway may send on: the one plain
+//! spelling. Departures, all towards refusal: bare LF, obs-fold, repeated or paired `Content-Length` and
 //! `Transfer-Encoding` and codings other than `chunked` are malformed in both.
 
 use std::fmt;
 
-/// Which spelling is right.
+/// The accepted spelling.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// From a client.
@@ -17,33 +17,33 @@ pub(crate) enum Form {
     Normal,
 }
 
-/// A request, or the part of one that has come.
+/// A request, or the part of one that has arrived.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) target: Vec<u8>,
     /// Names in lower case, values without surrounding white space.
     pub(crate) fields: Vec<(String, Vec<u8>)>,
-    /// Without chunk framing.
+    /// The body without chunk framing.
     pub(crate) body: Vec<u8>,
-    /// May another request follow on the connection?
+    /// Whether another request may follow on the connection.
     pub(crate) persistent: bool,
 }
 
 impl Request {
-    /// Every value of the field `name`, which is in lower case.
+    /// Returns every value of the field `name`, which is in lower case.
     pub(crate) fn values<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().filter(move |(n, _)| n == name).map(|(_, v)| v.as_slice())
     }
 
-    /// Does the client wait for `100 Continue`?
+    /// Returns whether the client waits for `100 Continue`.
     pub(crate) fn expects_continue(&self) -> bool {
         self.values("expect").any(|v| v.eq_ignore_ascii_case(b"100-continue"))
     }
 }
 
 impl fmt::Debug for Request {
-    /// Bytes as text, so that a fault can be read.
+    /// Writes bytes as text, so that a fault is readable.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.method, self.target.escape_ascii())?;
         self.fields.iter().try_for_each(|(name, value)| write!(f, " | {name}: {}", value.escape_ascii()))?;
@@ -51,14 +51,14 @@ impl fmt::Debug for Request {
     }
 }
 
-/// What some bytes begin with.
+/// The result of parsing the beginning of some bytes.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     /// A whole request of `used` bytes.
     Whole { request: Request, used: usize },
-    /// The beginning of a request; `head` once its head is whole, with the body so far.
+    /// The beginning of a request. `head` is set once its head is whole, with the body so far.
     Part { head: Option<Request> },
-    /// Nothing that may be a request; `head` if only its body is wrong.
+    /// Not a valid request. `head` is set if only its body is wrong.
     Malformed { why: String, head: Option<Request> },
 }
 
@@ -97,17 +97,17 @@ enum Framing {
     Chunked,
 }
 
-/// What a body's bytes begin with.
+/// The result of parsing the beginning of a body.
 pub(crate) enum Body {
     /// A whole body of that many bytes.
     Whole(usize),
-    /// The beginning of one.
+    /// The beginning of a body.
     Part,
-    /// No body.
+    /// Not a valid body.
     Malformed(String),
 }
 
-/// Request line and fields, without the empty line that ends them.
+/// Reads request line and fields, without the empty line that ends them.
 fn head(bytes: &[u8], form: Form) -> Result<(Request, Framing), String> {
     let mut lines = split_lines(bytes).into_iter();
     let line = lines.next().unwrap_or_default();
@@ -139,7 +139,7 @@ fn head(bytes: &[u8], form: Form) -> Result<(Request, Framing), String> {
     Ok((request, framing))
 }
 
-/// RFC 9112 Sec. 6.3, with every doubtful case refused.
+/// Determines the framing by RFC 9112 Sec. 6.3, with every doubtful case refused.
 fn framing(request: &Request, minor: u8) -> Result<Framing, String> {
     let lengths: Vec<&[u8]> = request.values("content-length").collect();
     let codings: Vec<&[u8]> = request.values("transfer-encoding").collect();
@@ -154,8 +154,8 @@ fn framing(request: &Request, minor: u8) -> Result<Framing, String> {
     }
 }
 
-/// RFC 9112 Sec. 3.2. A client may send any word: what it means does not move the request's end. Bytes that
-/// no URI has but that cannot end the word are let through.
+/// Checks the target by RFC 9112 Sec. 3.2. A client may send any word: its meaning does not move the
+/// request's end. Bytes that no URI has but that cannot end the word are accepted.
 fn check_target(method: &str, target: &[u8], form: Form) -> Result<(), String> {
     if target.is_empty() || target.iter().any(|b| *b <= b' ' || *b == 0x7f) {
         return Err("target is empty or has control characters".into());
@@ -164,7 +164,7 @@ fn check_target(method: &str, target: &[u8], form: Form) -> Result<(), String> {
     if path || form == Form::Received { Ok(()) } else { Err("target is no path".into()) }
 }
 
-/// RFC 9112 Sec. 5.
+/// Reads a field line by RFC 9112 Sec. 5.
 fn field(line: &[u8]) -> Result<(String, Vec<u8>), String> {
     let colon = line.iter().position(|b| *b == b':').ok_or("field without a colon")?;
     let (name, value) = (&line[..colon], trim(&line[colon + 1..]));
@@ -177,7 +177,7 @@ fn field(line: &[u8]) -> Result<(String, Vec<u8>), String> {
     Ok((String::from_utf8_lossy(name).to_ascii_lowercase(), value.to_vec()))
 }
 
-/// RFC 9112 Sec. 7.1. Appends the data to `out`.
+/// Reads chunks by RFC 9112 Sec. 7.1. Appends the data to `out`.
 pub(crate) fn chunks(bytes: &[u8], form: Form, out: &mut Vec<u8>) -> Body {
     let mut at = 0;
     loop {
@@ -218,7 +218,7 @@ fn chunk_size(line: &[u8], form: Form) -> Result<usize, String> {
     Ok(size)
 }
 
-/// What follows the last chunk, which ended at `at`.
+/// Reads the trailers after the last chunk, which ended at `at`.
 fn trailers(bytes: &[u8], form: Form, at: usize) -> Body {
     if bytes.starts_with(b"\r\n") {
         return Body::Whole(at + 2);
@@ -236,7 +236,7 @@ fn trailers(bytes: &[u8], form: Form, at: usize) -> Body {
     Body::Whole(at + length + 4)
 }
 
-/// RFC 9110 Sec. 6.5.1: what a trailer must not carry.
+/// Returns whether a trailer must not carry this field (RFC 9110 Sec. 6.5.1).
 fn framing_name(name: &str) -> bool {
     matches!(name, "host" | "content-length" | "transfer-encoding" | "trailer" | "connection")
 }
@@ -252,12 +252,12 @@ fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
     lines
 }
 
-/// RFC 9110 Sec. 5.6.2.
+/// Returns whether the bytes are a token by RFC 9110 Sec. 5.6.2.
 fn is_token(bytes: &[u8]) -> bool {
     !bytes.is_empty() && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
 }
 
-/// Without surrounding spaces and tabs.
+/// Returns the bytes without surrounding spaces and tabs.
 fn trim(bytes: &[u8]) -> &[u8] {
     let blank = |b: &u8| *b == b' ' || *b == b'\t';
     let start = bytes.iter().position(|b| !blank(b)).unwrap_or(bytes.len());
@@ -265,7 +265,7 @@ fn trim(bytes: &[u8]) -> &[u8] {
     &bytes[start..end]
 }
 
-/// Where `needle` first stands in `bytes`.
+/// Returns the first position of `needle` in `bytes`.
 pub(crate) fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     bytes.windows(needle.len()).position(|window| window == needle)
 }

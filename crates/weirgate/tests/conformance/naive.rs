@@ -1,5 +1,5 @@
-//! A proxy with the classic mistakes, to show that the judge finds them: it ends lines at a bare LF, knows
-//! `Content-Length` only, passes heads on as they are, and shares its connections to the node.
+//! A proxy with the classic mistakes, to show that the judge finds them. It ends lines at a bare LF, knows
+//! only `Content-Length`, passes heads on as they are, and shares its connections to the node.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::recorder::lane_of;
 
 type Idle = Arc<Mutex<HashMap<Ipv4Addr, TcpStream>>>;
 
-/// Starts it on a free port before the nodes at `port`.
+/// Starts the proxy on a free port in front of the nodes at `port`.
 pub(crate) async fn start(port: u16) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
@@ -28,7 +28,7 @@ pub(crate) async fn start(port: u16) -> SocketAddr {
     address
 }
 
-/// One client; `None` ends it.
+/// Serves one client. `None` ends it.
 async fn serve(mut client: TcpStream, lane: Ipv4Addr, port: u16, idle: Idle) -> Option<()> {
     let (mut bytes, mut reply) = (Vec::new(), Vec::new());
     loop {
@@ -65,7 +65,7 @@ fn head_length(bytes: &[u8]) -> Option<usize> {
     ends.into_iter().flatten().min()
 }
 
-/// The node's answers have a `Content-Length` each.
+/// Returns the length of an answer. Each answer of the node has a `Content-Length`.
 fn answer_length(bytes: &[u8]) -> Option<usize> {
     let head = find(bytes, b"\r\n\r\n")? + 4;
     let text = String::from_utf8_lossy(&bytes[..head]).into_owned();

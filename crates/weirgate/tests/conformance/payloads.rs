@@ -7,13 +7,13 @@ use serde_json::Value;
 /// One payload.
 #[derive(Clone, Debug)]
 pub(crate) struct Payload {
-    /// How its file names it.
+    /// Its name in the file.
     pub(crate) id: String,
-    /// What a client sends.
+    /// The bytes that a client sends.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The payloads of `../shared/conformance/NAME.json` beside the repository, if the file is there.
+/// Returns the payloads of `../shared/conformance/NAME.json` next to the repository, if the file exists.
 pub(crate) fn load(name: &str) -> Option<Vec<Payload>> {
     let path: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "conformance", &format!("{name}.json")]
@@ -32,7 +32,7 @@ fn payload(case: &Value) -> Payload {
     Payload { id, bytes }
 }
 
-/// RFC 4648 Sec. 4.
+/// Decodes base64 by RFC 4648 Sec. 4.
 fn base64(text: &str) -> Vec<u8> {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = Vec::new();

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::processes::{Directory, Process, free_address, program};
 
-/// Which proxy.
+/// The kind of proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The gateway.
@@ -16,16 +16,16 @@ pub(crate) enum Kind {
     Haproxy,
 }
 
-/// A running proxy; it ends with this value.
+/// A running proxy. It ends with this value.
 pub(crate) struct Proxy {
-    /// Where clients connect.
+    /// The address for clients.
     pub(crate) address: SocketAddr,
     /// The process itself.
     pub(crate) process: Process,
     _directory: Directory,
 }
 
-/// Starts `kind` on a free port. `None` if its program is not installed and need not be.
+/// Starts `kind` on a free port. `None` if its program is not installed and the environment allows that.
 pub(crate) fn start(kind: Kind, lanes: &[Ipv4Addr], node_port: u16) -> Option<Proxy> {
     let address = free_address();
     let directory = Directory::new();
@@ -48,7 +48,7 @@ pub(crate) fn start(kind: Kind, lanes: &[Ipv4Addr], node_port: u16) -> Option<Pr
     Some(Proxy { address, process, _directory: directory })
 }
 
-/// One class and one pool per lane, told apart by the client's address. Nothing is held back: payloads
+/// One class and one pool per lane, distinguished by the client's address. There is no limit: payloads
 /// without an end keep their slots for as long as they are watched.
 fn weirgate(address: SocketAddr, lanes: &[Ipv4Addr], node_port: u16) -> String {
     let mut text = format!("listen: {address}\nadmin: off\ndiscipline: none\nthreads: 1\nupstreams:\n");
@@ -59,7 +59,7 @@ fn weirgate(address: SocketAddr, lanes: &[Ipv4Addr], node_port: u16) -> String {
     for lane in lanes {
         let _ = writeln!(text, "  - {{ name: \"{lane}\", match: {{ source: {lane}/32 }}, upstream: lane-{lane} }}");
     }
-    // A policy must say where everything else goes; nothing else comes.
+    // A policy must have a class for all other requests, although none comes.
     let _ = writeln!(text, "  - {{ name: other, upstream: lane-{} }}", lanes[0]);
     text
 }

@@ -1,30 +1,30 @@
-//! What a client's bytes mean: the requests they contain and how they end.
+//! The meaning of a client's bytes: the requests they contain and their end.
 
 use crate::message::{Form, Parsed, Request, parse};
 
-/// The one meaning of a client's bytes.
+/// The only meaning of a client's bytes.
 #[derive(Debug)]
 pub(crate) struct Reading {
-    /// Whole requests, in order. Nothing else may reach a node whole.
+    /// Whole requests, in order. No other request may reach a node whole.
     pub(crate) requests: Vec<Request>,
-    /// What comes after them.
+    /// The state after them.
     pub(crate) end: End,
 }
 
-/// How a client's bytes end.
+/// The end of a client's bytes.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// With the last request; another may follow.
+    /// After a whole request. Another one may follow.
     Idle,
-    /// The last request ends the connection; what follows it means nothing.
+    /// The last request ends the connection, and bytes after it have no meaning.
     Closed,
-    /// In the middle of a request, whose head may have come.
+    /// In the middle of a request. Its head may be complete.
     Open(Option<Request>),
-    /// With something that is no request; its head may be right.
+    /// With bytes that are no request. The head may be right.
     Malformed(Option<Request>),
 }
 
-/// Reads everything that a client sends on one connection.
+/// Reads all bytes that a client sends on one connection.
 pub(crate) fn read(bytes: &[u8]) -> Reading {
     let mut requests: Vec<Request> = Vec::new();
     let mut rest = bytes;

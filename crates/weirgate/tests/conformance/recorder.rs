@@ -1,8 +1,8 @@
-//! The node behind the proxy under test: it records every byte stream as strict requests and answers
-//! each with its number, so that an answer shows which request it belongs to.
+//! The node behind the proxy under test. It records every byte stream as strict requests and answers each
+//! with its number, so an answer shows which request it belongs to.
 //!
 //! Every client has an address of its own in 127.0.0.0/8 (its *lane*), and the proxy is told to send
-//! what comes from that address to the same address here. One listener on all addresses serves them.
+//! requests from that address to the same address here. One listener on all addresses serves them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,21 +15,21 @@ use tokio::task::JoinSet;
 
 use crate::message::{Form, Parsed, Request, parse};
 
-/// What one lane's node has seen.
+/// The observations of one lane's node.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record {
-    /// Whole requests in the order in which they became whole; the index is the answer's number.
+    /// Whole requests in the order in which they became whole. The index is the answer's number.
     pub(crate) requests: Vec<Request>,
     /// Requests that were cut off, with the body until then.
     pub(crate) cut: Vec<Request>,
-    /// What was no request in normal form.
+    /// Bytes that were no request in normal form.
     pub(crate) violations: Vec<String>,
 }
 
 struct Lane {
     record: Record,
     connections: JoinSet<()>,
-    /// True once the lane is finished: its connections end.
+    /// True once the lane is finished. Its connections end then.
     finished: watch::Sender<bool>,
 }
 
@@ -57,7 +57,7 @@ impl Recorder {
         let accepting = lanes.clone();
         tokio::spawn(async move {
             while let Ok((stream, peer)) = listener.accept().await {
-                // Only this machine: the listener also hears the network.
+                // Accept only this machine, because the listener is also open to the network.
                 if let (true, Ok(SocketAddr::V4(local))) = (peer.ip().is_loopback(), stream.local_addr()) {
                     let lane = *local.ip();
                     let mut lanes_now = lock(&accepting);
@@ -70,7 +70,7 @@ impl Recorder {
         Recorder { port, lanes }
     }
 
-    /// Ends the lane's connections and returns what its node saw.
+    /// Ends the lane's connections and returns its node's record.
     pub(crate) async fn finish(&self, lane: Ipv4Addr) -> Record {
         let mut connections = {
             let mut lanes = lock(&self.lanes);
@@ -82,13 +82,13 @@ impl Recorder {
         self.record(lane)
     }
 
-    /// What the lane's node has seen so far.
+    /// Returns the record of the lane's node so far.
     pub(crate) fn record(&self, lane: Ipv4Addr) -> Record {
         lock(&self.lanes).entry(lane).or_default().record.clone()
     }
 }
 
-/// Does `address` belong to a client of this test?
+/// Returns the lane of a client's address.
 pub(crate) fn lane_of(address: SocketAddr) -> Option<Ipv4Addr> {
     match address.ip() {
         IpAddr::V4(ip) => Some(ip),
@@ -100,7 +100,7 @@ fn lock(lanes: &Lanes) -> MutexGuard<'_, BTreeMap<Ipv4Addr, Lane>> {
     lanes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One connection from the proxy.
+/// Serves one connection from the proxy.
 async fn serve(mut stream: TcpStream, lane: Ipv4Addr, lanes: Lanes, mut finished: watch::Receiver<bool>) {
     let violation = |why: &str, bytes: &[u8]| {
         let text = format!("{why}: {}", bytes.escape_ascii());
@@ -151,8 +151,8 @@ async fn serve(mut stream: TcpStream, lane: Ipv4Addr, lanes: Lanes, mut finished
     }
 }
 
-/// The answer to request `number`. Its body looks like an answer too: a client or proxy that loses count
-/// of bytes reads the wrong number.
+/// Returns the answer to request `number`. Its body looks like an answer too: a client or proxy that
+/// miscounts bytes reads the wrong number.
 fn answer(number: usize, request: &Request) -> Vec<u8> {
     let body = if request.method == "HEAD" { "" } else { "HTTP/1.1 200 OK\r\nx-number: 999999\r\n\r\n" };
     let length = if request.method == "HEAD" { 36 } else { body.len() };

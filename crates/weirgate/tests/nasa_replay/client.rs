@@ -1,4 +1,4 @@
-//! The clients: one request per entry over connections that are used again.
+//! The clients: one request per entry over reused connections.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::origin::MODIFIED;
 
 type Sender = SendRequest<Empty<Bytes>>;
 
-/// What a client got.
+/// A client's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -25,7 +25,7 @@ pub(crate) struct Reply {
     pub(crate) bytes: u64,
     /// A hash of the body.
     pub(crate) content: u64,
-    /// Fields that say what the body is; they must pass unchanged.
+    /// Fields that describe the body. They must pass unchanged.
     pub(crate) fields: Vec<Option<String>>,
 }
 
@@ -36,12 +36,12 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Nothing is connected yet.
+    /// Creates clients without connections.
     pub(crate) fn new(address: SocketAddr) -> Clients {
         Clients { address, idle: Mutex::default() }
     }
 
-    /// Sends entry `id` and reads its reply to the end. One try, no second.
+    /// Sends entry `id` once and reads its reply to the end. There is no retry.
     pub(crate) async fn fetch(&self, id: usize, entry: &Entry) -> Result<Reply, String> {
         patiently(self.exchange(id, entry)).await.ok_or("no reply in time")?
     }
@@ -66,7 +66,7 @@ impl Clients {
         })
     }
 
-    /// An idle connection that is still good, or a new one.
+    /// Returns an idle connection that is still good, or a new one.
     async fn connection(&self) -> Result<Sender, String> {
         loop {
             let known = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();

@@ -1,4 +1,4 @@
-//! The one place where the replay reads the time or waits.
+//! The only place where the replay reads the time or waits.
 
 #![allow(clippy::disallowed_methods, reason = "time enters the replay here and nowhere else")]
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// The longest that one request may take: far above what any does.
+/// Time limit of one request, far above any actual time.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Time since the replay began.
@@ -14,12 +14,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Clock(Instant);
 
 impl Clock {
-    /// Begins now.
+    /// Starts the clock.
     pub(crate) fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// Time since the beginning.
+    /// Returns the time since the start.
     pub(crate) fn now(self) -> Duration {
         self.0.elapsed()
     }
@@ -30,7 +30,7 @@ impl Clock {
     }
 }
 
-/// What `work` gives, or `None` if it takes too long.
+/// Returns the result of `work`, or `None` if it takes too long.
 pub(crate) async fn patiently<F: Future>(work: F) -> Option<F::Output> {
     timeout(PATIENCE, work).await.ok()
 }

@@ -6,27 +6,28 @@ use std::io::Read as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// One logged request, and what the origin must hold for it to be answered as it was.
+/// One logged request, with the page that the origin needs to give the same answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
-    /// Since the first request, with requests of one second spread over it; log time.
+    /// Log time since the first request. Requests of one second are spread over it.
     pub(crate) at: Duration,
     pub(crate) method: String,
     pub(crate) url: String,
-    /// What the server answered then.
+    /// The status that the server answered.
     pub(crate) status: u16,
-    /// Which of the page's versions: its size. A page that changed during the day has several.
+    /// Size of the page, which identifies its version. A page that changed during the day has several.
     pub(crate) size: u64,
 }
 
-/// Every request of `../shared/data/nasa_19950801.tsv.gz` beside the repository, if it is there.
+/// Returns every request of `../shared/data/nasa_19950801.tsv.gz` next to the repository, if the file
+/// exists.
 pub(crate) fn load() -> Option<Vec<Entry>> {
     let path: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "..", "..", "..", "shared", "data", "nasa_19950801.tsv.gz"].iter().collect();
     let file = std::fs::File::open(path).ok()?;
     let mut text = String::new();
     flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("the log is gzip and text");
-    // Column names come first: logname, time, method, url, response, bytes, referer, useragent.
+    // The first row has the column names: logname, time, method, url, response, bytes, referer, useragent.
     let rows: Vec<Vec<&str>> = text.lines().skip(1).map(|line| line.split('\t').collect()).collect();
     Some(entries(&rows))
 }
@@ -50,7 +51,7 @@ fn entries(rows: &[Vec<&str>]) -> Vec<Entry> {
         if status == 200 && method != "HEAD" {
             sizes.insert(url.clone(), logged);
         }
-        // The log has no size where no body was sent; the page was as large as when it was last sent.
+        // The log has no size if no body was sent. The page then had the size of its last reply.
         let size = if status == 200 && method != "HEAD" { logged } else { sizes.get(&url).copied().unwrap_or(logged) };
         let at = Duration::from_secs(now - first) + Duration::from_secs_f64(share);
         all.push(Entry { at, method, url, status, size });

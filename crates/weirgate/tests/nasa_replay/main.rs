@@ -1,13 +1,13 @@
-//! A day of real requests, 500 times as fast, through the gateway and directly: each gets the same reply
+//! A day of real requests, 500 times as fast, through the gateway and directly. Each gets the same reply
 //! both ways, and each reaches the origin exactly once.
 //!
 //! The log is that of NASA's Kennedy Space Center, 1 August 1995, 30,969 requests in 12 h 52 min. The
-//! origin is nginx with files of the logged sizes. Statuses are made as they were: 200 by a file, 304 by a
-//! file and `If-Modified-Since`, 404 by the lack of one, 302 by a redirect. Every request carries its
-//! number, which nginx logs; the logs are compared with what clients got.
+//! origin is nginx with files of the logged sizes. It produces the logged statuses: 200 with a file, 304
+//! with a file and `If-Modified-Since`, 404 without a file, 302 with a redirect. Every request carries its
+//! number, which nginx logs. The logs are compared with the clients' replies.
 //!
-//! One request asks for `/\\yahoo.com`. The gateway refuses raw backslashes (400), which servers read in two
-//! ways; the test expects that refusal, and that the origin never sees the request.
+//! One request asks for `/\\yahoo.com`. The gateway refuses raw backslashes (400), which servers read in
+//! two ways. The test expects that refusal, and that the origin never sees the request.
 //!
 //! The whole log takes 93 s at this speed, almost all of it waiting, so the whole log is replayed.
 
@@ -28,14 +28,14 @@ use log::Entry;
 use origin::{Line, Origin};
 use processes::{Directory, Process, free_address, say};
 
-/// How much faster than it happened.
+/// Speed of the replay over that of the log.
 const SPEED: u32 = 500;
 
 /// Both replies to one entry.
 type Pair = (Result<Reply, String>, Result<Reply, String>);
 
-/// Two classes, so that requests pass the whole engine. Limits and queues are so wide that nothing is
-/// shed even if the machine stalls for seconds: what is tested is that everything passes unchanged.
+/// Two classes, so that requests pass the whole engine. Limits and queues are so wide that nothing is shed
+/// even if the machine stalls for seconds, because the test is about unchanged passing.
 fn policy(listen: SocketAddr, origin: SocketAddr) -> String {
     let queue = "queue: { max_waiting: 50000, max_waiting_per_source: 50000, max_wait: 2min }";
     format!(
@@ -47,7 +47,7 @@ fn policy(listen: SocketAddr, origin: SocketAddr) -> String {
     )
 }
 
-/// Sends every entry both ways at its time. Also returns by how much the latest was late.
+/// Sends every entry both ways at its time. Also returns the largest delay.
 async fn replay(entries: &Arc<Vec<Entry>>, direct: SocketAddr, gateway: SocketAddr) -> (Vec<Pair>, Duration) {
     let (direct, gateway) = (Arc::new(Clients::new(direct)), Arc::new(Clients::new(gateway)));
     let clock = Clock::start();
@@ -69,12 +69,12 @@ async fn replay(entries: &Arc<Vec<Entry>>, direct: SocketAddr, gateway: SocketAd
     (pairs, late)
 }
 
-/// Whether the gateway refuses the entry by design.
+/// Returns whether the gateway refuses the entry by design.
 fn refused(entry: &Entry) -> bool {
     entry.url.contains('\\')
 }
 
-/// What is wrong with entry `id`, if anything is.
+/// Returns the fault of entry `id`, if there is one.
 fn fault(entry: &Entry, (direct, gateway): &Pair, at_origin: [Option<&Vec<Line>>; 2]) -> Option<String> {
     let (direct, gateway) = match (direct, gateway) {
         (Ok(direct), Ok(gateway)) => (direct, gateway),

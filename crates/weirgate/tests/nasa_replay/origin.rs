@@ -1,8 +1,8 @@
 //! The origin: nginx with files of the logged sizes.
 //!
 //! It serves two addresses, one for clients that come directly and one for the gateway, and keeps one
-//! access log for each. A request says in `x-replay-id` which entry of the log it is and in
-//! `x-replay-version` what the page was then: its size, `none` (404) or `moved` (302).
+//! access log for each. In a request, `x-replay-id` is the number of its entry in the log, and
+//! `x-replay-version` is the page's version then: its size, `none` (404) or `moved` (302).
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -12,16 +12,16 @@ use std::time::{Duration, SystemTime};
 use crate::log::Entry;
 use crate::processes::{Directory, Process, free_address, program};
 
-/// `Last-Modified` of every page, and what clients send who have it: the morning of the log.
+/// `Last-Modified` of every page, and the date that clients with a copy send: the morning of the log.
 pub(crate) const MODIFIED: &str = "Tue, 01 Aug 1995 00:00:00 GMT";
 /// The same in seconds since 1970.
 const MODIFIED_UNIX: u64 = 807_235_200;
 
 /// A running origin.
 pub(crate) struct Origin {
-    /// For clients.
+    /// The address for clients.
     pub(crate) direct: SocketAddr,
-    /// For the gateway.
+    /// The address for the gateway.
     pub(crate) behind: SocketAddr,
     process: Process,
     directory: Directory,
@@ -37,7 +37,7 @@ pub(crate) struct Line {
 }
 
 impl Origin {
-    /// Writes the files and starts nginx. `None` if it is not installed and need not be.
+    /// Writes the files and starts nginx. `None` if it is not installed and the environment allows that.
     pub(crate) fn start(entries: &[Entry]) -> Option<Origin> {
         let mut command = program("nginx")?;
         let directory = Directory::new();
@@ -49,7 +49,7 @@ impl Origin {
         Some(Origin { direct, behind, process, directory })
     }
 
-    /// Stops nginx, so that its logs are whole, and returns the lines of both by the entry's number.
+    /// Stops nginx, so that its logs are complete, and returns the lines of both by the entry's number.
     pub(crate) fn finish(mut self) -> (HashMap<usize, Vec<Line>>, HashMap<usize, Vec<Line>>) {
         self.process.stop("QUIT");
         let read = |name| lines(&std::fs::read_to_string(self.directory.path().join(name)).expect("nginx logs"));
@@ -70,13 +70,13 @@ fn lines(text: &str) -> HashMap<usize, Vec<Line>> {
     all
 }
 
-/// One file per page and size. No two have the same bytes at the same place, so that a shifted or mixed
-/// body is noticed.
+/// Writes one file per page and size. No two have the same bytes at the same position, so the test notices
+/// a shifted or mixed body.
 fn write_files(entries: &[Entry], root: &Path) {
     let largest = entries.iter().map(|e| e.size).max().unwrap_or(0);
     let mut state = 1_u64;
     let mut noise = || {
-        // Knuth's MMIX generator: any bytes do that do not repeat.
+        // Knuth's MMIX generator. Any bytes that do not repeat would do.
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 32).to_le_bytes()
     };
@@ -97,7 +97,7 @@ fn write_files(entries: &[Entry], root: &Path) {
     }
 }
 
-/// Where nginx looks for the page of `url`: its path decoded, without empty segments, and the size.
+/// Returns the path of the page of `url` for nginx: its path decoded, without empty segments, and the size.
 fn stored(url: &str, size: u64) -> PathBuf {
     let path = url.split('?').next().unwrap_or_default().replace("%3a", ":");
     let mut plain = String::new();

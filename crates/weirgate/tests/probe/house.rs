@@ -1,8 +1,9 @@
-//! Two network namespaces with a wire between them, and a control group for a server: what a real server has of each
-//! resource is then known, and gone when the test ends.
+//! Two network namespaces with a link between them, and a control group for a server. The capacity of a
+//! real server in each resource is then known, and all of it is removed when the test ends.
 //!
-//! CPU is a quota, the disk a throttle, the wire a token bucket; and so little memory is left that files of the server
-//! are read from the disk again and again. All of it with cgroup v1, as where Weirgate is developed.
+//! CPU is limited by a quota, the disk by a throttle, the link by a token bucket. The server has so little
+//! memory that its files are read from the disk again and again. All of this uses cgroup v1, as on
+//! Weirgate's development machines.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -15,35 +16,36 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::processes::clock::becomes_true;
 use crate::processes::say;
 
-/// The trees of cgroup v1, where they are commonly mounted.
+/// The trees of cgroup v1 at their usual mount points.
 const TREES: [&str; 4] = ["cpu", "cpuacct", "memory", "blkio"];
 
 /// Half of a CPU.
 pub(crate) const CPUS: f64 = 0.5;
 
-/// What the disk gives the server in a second.
+/// Bytes per second that the server may read from the disk.
 pub(crate) const DISK: u64 = 20 << 20;
 
-/// What the wire takes in a second: 40 Mbit.
+/// Bytes per second of the link: 40 Mbit.
 pub(crate) const WIRE: u64 = 5_000_000;
 
-/// Room for the server's processes and a fifth of its album.
+/// Memory for the server's processes and a fifth of its album, in bytes.
 const MEMORY: u64 = 64 << 20;
 
-/// The server's address, in a network that is kept for documentation (RFC 5737) and is nowhere but on this wire.
+/// The server's address, in a network reserved for documentation (RFC 5737) that exists only on this link.
 pub(crate) const SERVER: &str = "192.0.2.1";
 
 /// The interface of the server.
 pub(crate) const INTERFACE: &str = "wire";
 
-/// All of it.
+/// The namespaces, the link and the control group.
 pub(crate) struct House {
     name: String,
 }
 
 impl House {
-    /// Builds it, and moves this thread (with the threads and processes that it starts) to the clients' end of the
-    /// wire. A server whose files are in `directory` fits into it. `None`, said aloud, where that cannot be.
+    /// Builds the house, and moves this thread (with the threads and processes that it starts) to the
+    /// clients' end of the link. The control group suits a server with its files in `directory`. If it
+    /// cannot be built, prints so and returns `None`.
     pub(crate) fn build(directory: &Path) -> Option<House> {
         let house = House { name: format!("weirgate-probe-{}", std::process::id()) };
         match house.group(directory).and_then(|()| house.wire()) {
@@ -55,7 +57,7 @@ impl House {
         }
     }
 
-    /// As `--usage-of` has it.
+    /// Returns the group's name for `--usage-of`.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -101,7 +103,7 @@ impl House {
         move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network)).map_err(|error| error.to_string())
     }
 
-    /// A command at the server's end of the wire, in its group if `confined`.
+    /// Returns a command at the server's end of the link, in its group if `confined`.
     pub(crate) fn at_server(&self, confined: bool, command: &Command) -> Command {
         let enter = if confined {
             TREES.map(|tree| format!("echo $$ > '{}/cgroup.procs'; ", self.tree(tree).display())).concat()
@@ -125,7 +127,8 @@ impl House {
         there
     }
 
-    /// What the server has used, by the kernel's own counters and not the agent's: CPU-seconds, bytes read, bytes sent.
+    /// Returns the server's use by the kernel's own counters, not the agent's: CPU-seconds, bytes read,
+    /// bytes sent.
     pub(crate) fn used(&self) -> [f64; 3] {
         let text = |tree: &str, file: &str| fs::read_to_string(self.tree(tree).join(file)).expect("the group is there");
         let nanos: f64 = text("cpuacct", "cpuacct.usage").trim().parse().expect("a number");
@@ -133,7 +136,7 @@ impl House {
         let read = throttled.lines().find_map(|line| line.strip_prefix("Total ")).expect("a total");
         let shown = self.at_server(false, Command::new("ip").args(["-s", "link", "show", "dev", INTERFACE]));
         let sent = output(shown).expect("the wire is there");
-        // RX's numbers stand in the second line after its head, TX's as well.
+        // The numbers of RX and of TX each stand in the second line after their heading.
         let after = sent.split("TX:").nth(1).and_then(|rest| rest.lines().nth(1)).unwrap_or_default();
         let sent: f64 = after.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).expect("bytes");
         [nanos / 1e9, read.trim().parse().expect("a number"), sent]
@@ -167,16 +170,16 @@ impl Drop for House {
     }
 }
 
-/// The disk on which a directory is, as `MAJOR:MINOR`.
+/// Returns the disk of a directory, as `MAJOR:MINOR`.
 fn disk(directory: &Path) -> Result<String, String> {
     let device = fs::metadata(directory).map_err(|error| error.to_string())?.dev();
-    // As the kernel packs them (makedev(3)), for numbers below 2^12 and 2^20.
+    // The kernel packs them in this way (makedev(3)), for numbers below 2^12 and 2^20.
     let (major, minor) = ((device >> 8) & 0xfff, (device & 0xff) | ((device >> 12) & 0xf_ff00));
     let place = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
     if !place.exists() {
         return Err(format!("{} is on no disk; set TMPDIR to a directory that is", directory.display()));
     }
-    // Limits are those of whole disks.
+    // Limits apply to whole disks.
     let whole = if place.join("partition").exists() { place.join("../dev") } else { place.join("dev") };
     let text = fs::read_to_string(&whole).map_err(|error| format!("{}: {error}", whole.display()))?;
     Ok(text.trim().to_owned())

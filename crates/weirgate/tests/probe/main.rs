@@ -1,4 +1,4 @@
-//! `weirgate probe` as a process: beside a server whose costs are known exactly, and beside a real Apache with PHP.
+//! `weirgate probe` as a process, with a server of exactly known costs, and with a real Apache with PHP.
 
 // Other tests use more of it.
 #[allow(dead_code)]
@@ -16,7 +16,7 @@ use processes::Directory;
 use scripted::{Page, Scripted};
 use weirgate_config::{PageTable, load_file};
 
-/// A site with all that a crawl meets.
+/// A site with all the cases of a crawl.
 const PAGES: &[(&str, Page)] = &[
     (
         "/",
@@ -46,7 +46,7 @@ const PAGES: &[(&str, Page)] = &[
     ("/logout", Page(200, "", [0.0; 3])),
 ];
 
-/// A policy of that server, whose agent is the server itself.
+/// Writes a policy of that server. The server is its own agent.
 fn policy(directory: &Directory, server: &Scripted, more: &str) -> std::path::PathBuf {
     let name = if more.is_empty() { "policy.yaml" } else { "with-table.yaml" };
     let text = format!(
@@ -61,7 +61,7 @@ fn probe(server: &Scripted, directory: &Directory, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
     command.arg("probe").arg(format!("http://{}/", server.address)).arg("--policy");
     command.arg(directory.path().join("policy.yaml")).arg("--output").arg(directory.path().join("pages.yaml"));
-    // A page as briefly as it may be: what it costs is exact.
+    // A page takes the minimum time, because its cost is exact.
     command.args(["--requests", "8", "--page-time", "1", "--saturate", "4"]).args(args);
     command.env_remove("WEIRGATE_AGENT_TOKEN").stdin(Stdio::null());
     command
@@ -72,7 +72,7 @@ fn ended(mut command: Command) -> (Option<i32>, String, String) {
     (status.code(), String::from_utf8_lossy(&stdout).into_owned(), String::from_utf8_lossy(&stderr).into_owned())
 }
 
-/// The table of a policy.
+/// Returns the table of a policy.
 fn table(policy: &Path) -> PageTable {
     let loaded = load_file(policy, false).unwrap_or_else(|errors| panic!("{errors}"));
     loaded.site.page_table.expect("it has one")
@@ -141,7 +141,7 @@ fn a_dry_run_asks_for_each_page_once_and_writes_nothing() {
 fn a_probe_that_is_stopped_goes_on() {
     let (directory, server) = (Directory::new(), Scripted::start(PAGES));
     policy(&directory, &server, "");
-    // In the midst of profiling: the crawl takes 14 requests, a first look at a page 17.
+    // In the middle of profiling: the crawl takes 14 requests, a first look at a page 17.
     let reached = server.after(150);
     let stopped = probe(&server, &directory, &[]).stderr(Stdio::piped()).spawn().expect("it starts");
     reached.recv().expect("the server is there");
@@ -175,8 +175,8 @@ fn a_server_that_dies_costs_no_page_and_no_table() {
     policy(&directory, &server, "");
     let (output, state) = (directory.path().join("pages.yaml"), directory.path().join("pages.yaml.state"));
     directory.write("pages.yaml", "# by hand\n");
-    // In the crawl, in the first look, and when the server is saturated: the first look at ten pages takes 170
-    // requests.
+    // During the crawl, during the first look, and while the server is saturated. The first look at ten
+    // pages takes 170 requests.
     for (after, args) in [(9, vec!["--force"]), (60, vec!["--resume", "--force"]), (400, vec!["--resume", "--force"])] {
         server.dies_after(Some(after));
         let (code, _, said) = ended(probe(&server, &directory, &args));

@@ -1,9 +1,9 @@
-//! A real Apache with PHP and three kinds of pages, as in Feng and Lin, Sec. 4.2: probed without help, and measured
-//! beside that with the kernel's own counters.
+//! A real Apache with PHP and three kinds of pages, as in Feng and Lin, Sec. 4.2. They are probed without
+//! help, and measured independently with the kernel's own counters.
 //!
-//! - `math.php` and `proof.php` compute;
-//! - `album.php` reads photographs out of a file that is four times as large as the server's memory;
-//! - `formula.php` sends much.
+//! - `math.php` and `proof.php` compute.
+//! - `album.php` reads photographs from a file that is four times as large as the server's memory.
+//! - `formula.php` sends large replies.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -19,14 +19,14 @@ use crate::processes::{Directory, Process, program, say};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
-/// The album.
+/// Size of the album in bytes.
 const ALBUM: u64 = 256 << 20;
 
-/// By how much a table may differ from what was measured beside it.
+/// Maximum relative difference between a table and the independent measurement.
 const BAND: f64 = 0.15;
 
-/// What is measured beside the probe: an address, its route, the resource that it takes most of, and requests before
-/// and after. About five seconds each.
+/// The independent measurements: an address, its route, the resource that it uses most, and the number of
+/// requests before and after. About five seconds each.
 const PAGES: [(&str, &str, usize, u32); 4] = [
     ("/math.php?n=1", "/math.php?n=*", 0, 200),
     ("/album.php?id=1", "/album.php?id=*", 1, 200),
@@ -41,8 +41,9 @@ const HOME: &str = "<!DOCTYPE html><title>Three kinds of pages</title>
 <a href='formula.php?of=benzene&amp;as=3d'>benzene</a> <a href='formula.php?of=water&amp;as=3d'>water</a>
 <a href='private/'>no</a> <a href='logout.php'>no</a> <a href='missing.html'>no</a> <a href='http://192.0.2.9/'>no</a>";
 
-/// Computes for so much CPU time, rather than so many steps: what a step takes changes by a fifth here with what the
-/// other half of the core does, and nobody could say whether the probe or the measurement beside it was right.
+/// Computes for a given CPU time instead of a given number of steps. The time of a step changes by a fifth
+/// here with the load of the other half of the core, and the test could not tell whether the probe or the
+/// measurement was right.
 const COMPUTE: &str = "<?php function used() { $u = getrusage(); return 1e3 * ($u['ru_utime.tv_sec'] + $u['ru_stime.tv_sec'])
     + 1e-3 * ($u['ru_utime.tv_usec'] + $u['ru_stime.tv_usec']); }
     function compute($ms) { $end = used() + $ms; $x = 0; while (used() < $end) for ($i = 0; $i < 1000; $i++) $x = sqrt($x + $i); echo $x; }";
@@ -109,7 +110,8 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
             ),
         )
     };
-    // Before and after the probe, as what the machine's other work does to a measurement changes by the minute.
+    // Measure before and after the probe, because the effect of the machine's other work changes by the
+    // minute.
     let before = PAGES.map(|(path, _, _, requests)| measure(&house, at(80), path, requests));
     let mut probe = Command::new(env!("CARGO_BIN_EXE_weirgate"));
     probe.args(["probe", &format!("http://{SERVER}/"), "--policy"]).arg(policy("")).arg("--output");
@@ -145,7 +147,8 @@ fn a_real_servers_pages_cost_what_was_measured_beside_it() {
             }
             let probed = known.demand.share(resource);
             let off = probed / direct - 1.0;
-            // A share below a tenth of the largest one neither limits a page nor takes enough of what others need.
+            // A share below a tenth of the largest one neither limits a page nor takes enough of other
+            // pages' resources.
             let matters = *direct >= 0.1 * largest;
             let [before, after] = [&before, &after].map(|parts| 100.0 * middle(parts, resource) / has[resource]);
             say(&format!(
@@ -176,11 +179,11 @@ fn album(directory: &Directory) {
     fadvise(file.as_fd(), 0, None, Advice::DontNeed).expect("the kernel is told");
 }
 
-/// Parts of a measurement, each of a second or so.
+/// Number of parts of a measurement, each of about a second.
 const PARTS: u32 = 5;
 
-/// What a request for `path` uses, by the kernel's counters: means of many, by four clients, as requests come at once
-/// behind a gateway.
+/// Returns the use of a request for `path` by the kernel's counters: means of many requests, by four
+/// clients, as requests arrive concurrently behind a gateway.
 fn measure(house: &House, server: SocketAddr, path: &str, requests: u32) -> Vec<[f64; 3]> {
     const CLIENTS: u32 = 4;
     let each = requests / CLIENTS / PARTS;
@@ -203,8 +206,8 @@ fn measure(house: &House, server: SocketAddr, path: &str, requests: u32) -> Vec<
     (0..PARTS).map(part).collect()
 }
 
-/// The mean of the middle half of some measurements, of a resource: what others did on the machine in one of them does
-/// not count.
+/// Returns the mean of the middle half of some measurements of a resource, so that other work on the
+/// machine during one of them does not count.
 fn middle(parts: &[[f64; 3]], resource: usize) -> f64 {
     let mut parts: Vec<f64> = parts.iter().map(|part| part[resource]).collect();
     parts.sort_by(f64::total_cmp);
@@ -212,7 +215,7 @@ fn middle(parts: &[[f64; 3]], resource: usize) -> f64 {
     middle.iter().sum::<f64>() / middle.len() as f64
 }
 
-/// Asks for `path` again and again on one connection.
+/// Requests `path` many times on one connection.
 fn ask(server: SocketAddr, path: &str, times: u32) {
     let mut stream = TcpStream::connect(server).expect("it accepts");
     let mut reader = BufReader::new(stream.try_clone().expect("a socket can be copied"));

@@ -1,5 +1,5 @@
-//! A server whose pages cost what they are said to cost, and its agent: counters that grow with each request by exactly
-//! that.
+//! A server with exactly defined costs per page, and its agent: counters that grow with each request by
+//! exactly that cost.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -7,13 +7,15 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-/// What a request for a page uses of CPU, disk and bandwidth.
+/// Use of CPU, disk and bandwidth by a request for a page.
 pub(crate) type Cost = [f64; 3];
 
-/// A page that costs something the first times only: one that is made for all who ask.
+/// A page that costs only the first times, as it is made once for all clients, and the number of those
+/// times.
 pub(crate) const MADE_ONCE: (&str, u32) = ("/once", 5);
 
-/// A page that is answered so often, and then no more: a first look at it and the crawl take 18 requests.
+/// A page that is answered this number of times, and then no more. The crawl and a first look at it take 18
+/// requests.
 pub(crate) const TIRED: (&str, u32) = ("/tired", 20);
 
 /// A page: its status, its body, and its cost.
@@ -31,19 +33,19 @@ struct Seen {
     used: Cost,
     /// Requests by page.
     requests: BTreeMap<String, u32>,
-    /// Whether the agent says nothing about what there is.
+    /// Whether the agent leaves out the capacity.
     is_silent: bool,
-    /// Those of them that take a compressed answer.
+    /// Requests by page that accept a compressed answer.
     zipped: BTreeMap<String, u32>,
-    /// Requests that are answered before pages no longer are. The agent goes on.
+    /// Number of requests until pages are no longer answered. The agent continues.
     dies_after: Option<u32>,
-    /// Requests to be made until the gate opens, which is told once.
+    /// Number of requests until the gate opens, and the channel that reports it once.
     gate: Option<(u32, std::sync::mpsc::Sender<()>)>,
 }
 
 impl Scripted {
-    /// Starts it. Pages that are not in the list are not found, and cost nothing. What lies in `/weirgate/report` is
-    /// its agent's.
+    /// Starts the server. Pages that are not in the list are not found and cost nothing. `/weirgate/report`
+    /// belongs to its agent.
     pub(crate) fn start(pages: &'static [(&'static str, Page)]) -> Scripted {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it has one");
@@ -58,27 +60,27 @@ impl Scripted {
         server
     }
 
-    /// How often a page was asked for.
+    /// Returns the number of requests for a page.
     pub(crate) fn requests(&self, path: &str) -> u32 {
         self.seen.lock().expect("no thread has panicked").requests.get(path).copied().unwrap_or(0)
     }
 
-    /// Its agent says from now on what is used, but not what there is.
+    /// From now on its agent reports the use but not the capacity.
     pub(crate) fn tells_no_capacity(&self) {
         self.seen.lock().expect("no thread has panicked").is_silent = true;
     }
 
-    /// How often it was asked for in a way that a compressed answer would do.
+    /// Returns the number of requests for a page that accept a compressed answer.
     pub(crate) fn zipped(&self, path: &str) -> u32 {
         self.seen.lock().expect("no thread has panicked").zipped.get(path).copied().unwrap_or(0)
     }
 
-    /// Answers `count` more requests for pages, and then none; `None` is for ever.
+    /// Answers `count` more requests for pages, and then none. `None` removes the limit.
     pub(crate) fn dies_after(&self, count: Option<u32>) {
         self.seen.lock().expect("no thread has panicked").dies_after = count;
     }
 
-    /// Is told when `count` more requests have come.
+    /// Returns a channel that reports when `count` more requests have arrived.
     pub(crate) fn after(&self, count: u32) -> std::sync::mpsc::Receiver<()> {
         let (tell, told) = std::sync::mpsc::channel();
         self.seen.lock().expect("no thread has panicked").gate = Some((count, tell));
@@ -145,7 +147,7 @@ impl Scripted {
         if let Some((left, tell)) = seen.gate.as_mut() {
             *left = left.saturating_sub(1);
             if *left == 0 {
-                // The test may have gone on.
+                // The test may have continued already.
                 let _ = tell.send(());
                 seen.gate = None;
             }

@@ -1,16 +1,16 @@
-//! The one place where tests of real processes read the time or wait.
+//! The only place where tests of real processes read the time or wait.
 
 #![allow(clippy::disallowed_methods, reason = "time enters these tests here and nowhere else")]
 
 use std::time::{Duration, Instant};
 
-/// The longest that a server may take to start: ten times what a loaded machine needs.
+/// Time limit of a server's start: ten times the time that a loaded machine needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two looks at a condition that nothing announces.
+/// Time between two checks of a condition that sends no notice.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Waits until `condition` holds. False if it never does.
+/// Waits until `condition` holds. Returns false if it never does.
 pub(crate) fn becomes_true(mut condition: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {

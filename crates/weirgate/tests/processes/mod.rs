@@ -1,5 +1,6 @@
-//! Real processes for tests: the gateway's own binary and programs of Debian packages, each with its
-//! configuration and output in a temporary directory, on a free port, and gone when the test ends.
+//! Real processes for tests: the gateway's own binary and programs of Debian packages. Each has its
+//! configuration and output in a temporary directory, listens on a free port, and is gone when the test
+//! ends.
 
 pub(crate) mod clock;
 
@@ -11,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that goes when this value does.
+/// A directory that is removed with this value.
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes an empty one.
+    /// Creates an empty directory.
     pub(crate) fn new() -> Directory {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -24,7 +25,7 @@ impl Directory {
         Directory(path)
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
@@ -65,7 +66,7 @@ impl Process {
         let log = directory.path().join(format!("output-{name}"));
         let out = File::create(&log).expect("the temporary directory is writable");
         let err = out.try_clone().expect("a file handle can be copied");
-        // A group of its own: what it starts goes with it.
+        // A process group of its own, so that its children end with it.
         command.process_group(0).stdin(Stdio::null()).stdout(out).stderr(err);
         let child = command.spawn().expect("the program starts");
         let mut process = Process { child, log };
@@ -74,10 +75,9 @@ impl Process {
         process
     }
 
-    /// Sends it `signal` (`TERM`, say) and waits for its end.
+    /// Sends it `signal` (such as `TERM`) and waits for its end.
     ///
-    /// # Panics
-    /// If it does not end.
+    /// # Panics Panics if it does not end.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("every system has kill");
@@ -87,12 +87,12 @@ impl Process {
         self.child.wait().expect("it has ended")
     }
 
-    /// Does it run?
+    /// Returns whether it runs.
     pub(crate) fn alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// What it printed.
+    /// Returns its output.
     pub(crate) fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It and its workers are ours and hold nothing that must be saved.
+        // It and its workers are ours and hold no data to save.
         let group = format!("-{}", self.child.id());
         let _ = Command::new("kill").args(["-s", "KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.child.kill();
@@ -108,20 +108,21 @@ impl Drop for Process {
     }
 }
 
-/// Runs a policy file.
+/// Returns a command that runs a policy file.
 pub(crate) fn weirgate(policy: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
     command.arg("run").arg(policy);
     command
 }
 
-/// A program of a Debian package. `None`, said aloud, if it is missing and the user wants to do without.
+/// Returns a program of a Debian package. If it is missing and the environment allows that, prints so and
+/// returns `None`.
 ///
-/// # Panics
-/// If it is missing otherwise: a test that silently tests nothing is worse than one that fails.
+/// # Panics Panics if it is missing otherwise: a test that silently tests nothing is worse than one that
+/// fails.
 pub(crate) fn program(name: &str) -> Option<Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    // Debian puts servers where not every user's path leads.
+    // Debian installs servers in a directory that is not in every user's path.
     let found = std::env::split_paths(&path).chain(["/usr/sbin".into()]).map(|d| d.join(name)).find(|f| f.exists());
     if found.is_none() {
         let skip = std::env::var_os("WEIRGATE_SKIP_PACKAGES").is_some_and(|value| value == "1");
@@ -131,14 +132,14 @@ pub(crate) fn program(name: &str) -> Option<Command> {
     found.map(Command::new)
 }
 
-/// An address that nobody listens on now.
+/// Returns an address on which no process listens now.
 pub(crate) fn free_address() -> SocketAddr {
     let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     socket.local_addr().expect("a bound socket has an address")
 }
 
-/// Prints a line that the test runner does not hold back: figures, and what is skipped.
+/// Prints a line that the test runner does not capture: figures and skipped tests.
 pub(crate) fn say(line: &str) {
-    // A test goes on if nobody listens.
+    // A closed standard error does not stop a test.
     let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::processes::say;
 
-/// The controllers whose trees are needed, where they are commonly mounted.
+/// The trees of the needed controllers at their usual mount points.
 const TREES: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"];
 
 /// A group with groups in it.
@@ -17,7 +17,7 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// `None`, said aloud, where there is no cgroup v1 or where it may not be changed.
+    /// Creates the groups. If there is no cgroup v1 or it cannot be changed, prints so and returns `None`.
     pub(crate) fn make(test: &str, groups: &[&str]) -> Option<Groups> {
         let name = format!("weirgate-test-{}-{test}", std::process::id());
         let made = Groups { name, groups: groups.iter().map(ToString::to_string).collect(), workers: Vec::new() };
@@ -32,12 +32,12 @@ impl Groups {
         Some(made)
     }
 
-    /// As `--cgroup-root` has it.
+    /// Returns the group's name for `--cgroup-root`.
     pub(crate) fn root(&self) -> &str {
         &self.name
     }
 
-    /// Starts a process in `group` that does nothing but work, on CPU 0 as all of them, so that they compete.
+    /// Starts a busy process in `group`. All run on CPU 0, so that they compete.
     pub(crate) fn work(&mut self, group: &str) {
         let mut command = Command::new("taskset");
         command.args(["-c", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
@@ -49,13 +49,13 @@ impl Groups {
         }
     }
 
-    /// CPU time that a group has used, in nanoseconds, by its own counter.
+    /// Returns the CPU time that a group has used, in nanoseconds, by its own counter.
     pub(crate) fn used(&self, group: &str) -> u64 {
         let text = fs::read_to_string(Path::new(TREES[1]).join(&self.name).join(group).join("cpuacct.usage"));
         text.expect("the group is there").trim().parse().expect("a number")
     }
 
-    /// Its share, as it stands there; `None` if the group is not there.
+    /// Returns the share in a group's file. `None` if the group does not exist.
     pub(crate) fn share(&self, group: &str) -> Option<u32> {
         let text = fs::read_to_string(self.path(group).join("cpu.shares")).ok()?;
         Some(text.trim().parse().expect("a number"))

@@ -1,5 +1,5 @@
-//! `weirgate agent POLICY` as a process: with real cgroups and busy processes in them, and beside managers that come
-//! and go.
+//! `weirgate agent POLICY` as a process: with real cgroups and busy processes in them, and with managers
+//! that come and go.
 
 // Other tests use more of it.
 #[allow(dead_code)]
@@ -20,7 +20,7 @@ use scripted::{Connection, listen};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
-/// Three classes of a node whose manager is at `manager`.
+/// Writes a policy with three classes of a node and its manager at `manager`.
 fn policy(directory: &Directory, manager: SocketAddr) -> (PathBuf, PathBuf) {
     let token = directory.write("token", TOKEN);
     let text = format!(
@@ -33,7 +33,7 @@ fn policy(directory: &Directory, manager: SocketAddr) -> (PathBuf, PathBuf) {
     (directory.write("policy.yaml", &text), token)
 }
 
-/// An agent of node n1 with its state in the directory, which also serves a collector's reports.
+/// Starts an agent of node n1 with its state in the directory. It also serves a collector's reports.
 fn agent(directory: &Directory, policy: &Path, root: &str, more: &[&str]) -> Process {
     let listen = free_address();
     let mut command = Command::new(env!("CARGO_BIN_EXE_weirgate"));
@@ -56,12 +56,13 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     let report = connection.report();
     assert_eq!((report.run, report.usage.len(), report.node.memory_total > 0), (0, 3, true), "{report:?}");
     assert!((report.allocation[0] - 100.0 / 3.0).abs() < 0.1, "what is in force is adopted: {report:?}");
-    // Connections are counted beside the windows: the first count may come after the first report.
+    // Connections are counted independently of the windows: the first count may come after the first
+    // report.
     let mut reports = std::iter::repeat_with(|| connection.report()).take(20);
     let counted = reports.find(|report| report.node.active_static.is_some()).expect("a count within five seconds");
     assert!(counted.node.active_static == Some(0) && counted.node.active_dynamic.is_some(), "{counted:?}");
 
-    // 80 to 20 for those who work.
+    // 80 to 20 for the two busy classes.
     connection.shares(1, &[79.2, 19.8, 1.0]);
     connection.report_of(1);
     let used = |groups: &Groups| ["gold", "rest"].map(|group| groups.used(group));
@@ -91,7 +92,7 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     assert!(left.iter().all(|file| file.file_name() == "agent-n1.lock"), "{left:?}");
 }
 
-/// A directory that looks like the root of a cgroup v2 with groups `gold` and `rest`.
+/// Creates a directory that looks like the root of a cgroup v2 with groups `gold`, `rest` and `made`.
 fn tree(directory: &Directory) -> PathBuf {
     let root = directory.path().join("cgroup");
     for group in ["", "gold", "rest", "made"] {
@@ -156,7 +157,7 @@ fn a_manager_without_the_token_is_not_obeyed() {
     let other = directory.write("other", "00112233445566778899aabbccddeeff");
     let refused = std::panic::catch_unwind(|| Connection::accept(&listener, &other));
     assert!(refused.is_err(), "the agent does not go on");
-    // It dials again, and says why once.
+    // It connects again, and logs the reason once.
     let (_second, _) = listener.accept().expect("it dials again");
     assert_eq!(agent.stop("TERM").code(), Some(0));
     assert_eq!(agent.output().matches("has another token").count(), 1, "{}", agent.output());

@@ -1,4 +1,4 @@
-//! A manager that says what a test wants.
+//! A manager that is controlled by the test.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weirgate_config::{FromAgent, FromManager, Lines, ManagerLink, NodeReport, Token};
 
-/// Longest wait for an agent's line, which comes every quarter of a second.
+/// Time limit of an agent's line, which comes every quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One agent's connection.
@@ -18,13 +18,13 @@ pub(crate) struct Connection {
     pub(crate) node: String,
 }
 
-/// Listens where agents dial.
+/// Listens at the address to which agents connect.
 pub(crate) fn listen(address: SocketAddr) -> TcpListener {
     TcpListener::bind(address).expect("the address is free")
 }
 
 impl Connection {
-    /// The next agent that dials, once both have proven that they have the token.
+    /// Accepts the next agent that connects, once both have proven that they have the token.
     pub(crate) fn accept(listener: &TcpListener, token: &Path) -> Connection {
         let (mut stream, _) = listener.accept().expect("an agent dials");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
@@ -37,7 +37,7 @@ impl Connection {
         Connection { stream, lines, link, node: greeting.node }
     }
 
-    /// The next report.
+    /// Returns the next report.
     pub(crate) fn report(&mut self) -> NodeReport {
         let line = line(&mut self.stream, &mut self.lines);
         match self.link.open(&line).expect("a sealed line") {
@@ -46,9 +46,10 @@ impl Connection {
         }
     }
 
-    /// The next report from a window under the shares of `run`.
+    /// Returns the next report from a window under the shares of `run`.
     pub(crate) fn report_of(&mut self, run: u64) -> NodeReport {
-        // An agent reports what it had measured before the shares came, which is at most a few windows.
+        // An agent first reports its measurements from before the shares came, which is at most a few
+        // windows.
         (0..10).map(|_| self.report()).find(|report| report.run == run).expect("the shares are in force by now")
     }
 
