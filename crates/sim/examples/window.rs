@@ -82,8 +82,8 @@ impl Theory {
         1.0 - share * (1.0 - (-(1.0 - self.figures.target) * self.x).exp())
     }
 
-    /// Returns the standard deviation of ln W without the swing: the noise of a step over 1 − a², a = 1 −
-    /// κ·trust, and that of whole requests.
+    /// Returns the standard deviation of ln W without the swing. It is the noise of a step over 1 − a², with
+    /// a = 1 − κ·trust, and that of whole requests.
     fn spread(&self) -> f64 {
         let gain = self.figures.gain * self.trust(self.base());
         let [low, high] = self.halves(self.base()).map(|seconds| seconds * self.rate);

@@ -59,7 +59,7 @@ pub struct Figure {
     pub what: String,
     /// The discipline that the figure describes.
     pub discipline: &'static str,
-    /// The paper's statement.
+    /// The origin of the figure: the number or words of the paper, or none.
     pub source: Source,
     /// The runs that the figure is read from.
     pub plays: Vec<Play>,
@@ -159,8 +159,9 @@ impl Found {
 /// Plays all runs that `figures` need on `threads` threads (`None`: one per CPU) and reads the figures.
 /// `on_played` receives the number of runs done and the number of all runs.
 ///
-/// # Panics Panics if an experiment of this repository cannot be loaded with a declaration's changes, which
-/// is a defect of the declaration.
+/// # Panics
+/// Panics if an experiment of this repository cannot be loaded with a declaration's changes, which is a
+/// defect of the declaration.
 #[must_use]
 pub fn measure(figures: Vec<Figure>, threads: Option<usize>, mut on_played: impl FnMut(usize, usize)) -> Table {
     let mut runs: BTreeMap<(Play, u64), Option<Result<Played, String>>> = BTreeMap::new();

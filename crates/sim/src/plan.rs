@@ -94,8 +94,8 @@ pub struct Step {
 
 /// Answers `question`. Calls `watch` with every step.
 ///
-/// # Errors Returns a violation of an invariant. The simulation cannot be trusted then, so there is no
-/// plan.
+/// # Errors
+/// Returns a violation of an invariant. The simulation cannot be trusted then, so there is no plan.
 pub fn plan(question: &Question<'_>, mut watch: impl FnMut(&Step)) -> Result<Plan, String> {
     let groups = groups(question.experiment);
     let sizes = Sizes::new(&groups, question.machine);

@@ -65,7 +65,8 @@ pub struct Scenario {
 
 /// Returns the scenario that `seed` names.
 ///
-/// # Panics Panics if the generated file cannot be loaded, which is a defect of the generator.
+/// # Panics
+/// Panics if the generated file cannot be loaded, which is a defect of the generator.
 #[must_use]
 pub fn scenario(seed: u64) -> Scenario {
     match scenario_with(seed, &[]) {
@@ -76,14 +77,16 @@ pub fn scenario(seed: u64) -> Scenario {
 
 /// Returns the scenario that `seed` names, with `overrides` in its file, such as another discipline.
 ///
-/// # Errors Returns the errors in the overrides.
+/// # Errors
+/// Returns the errors in the overrides.
 pub fn scenario_with(seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
     scenario_of(Rotation::All.family_of(seed), seed, overrides)
 }
 
 /// Returns the scenario of `family` that `seed` names, with `overrides` in its file.
 ///
-/// # Errors Returns the errors in the overrides.
+/// # Errors
+/// Returns the errors in the overrides.
 pub fn scenario_of(family: Family, seed: u64, overrides: &[Override]) -> Result<Scenario, Errors> {
     let mut draw = Draw::new(seed);
     let (yaml, about, excused) = match family {
@@ -131,7 +134,8 @@ pub struct Swarm {
 impl Swarm {
     /// Plays all scenarios. Calls `on_result` with each outcome as it comes, in no particular order.
     ///
-    /// # Errors Returns the errors in the overrides. Plays no further scenario then.
+    /// # Errors
+    /// Returns the errors in the overrides. Plays no further scenario then.
     pub fn play(&self, mut on_result: impl FnMut(&Outcome)) -> Result<Tally, Errors> {
         let threads = self.threads.or_else(|| thread::available_parallelism().ok().map(NonZero::get)).unwrap_or(1);
         let (next, (send, results)) = (AtomicU64::new(0), mpsc::channel());

@@ -34,7 +34,6 @@ const DYNAMIC: [&str; 2] = ["*.php", "/cgi-bin/*"];
 /// With a server the agent is the collector. When a gateway asks, it reports the number of requests that
 /// the server on this machine is working on, and the CPU time, disk traffic and bandwidth used. Gateways
 /// ask if their policy has `collector:`. `weirgate probe` asks as well.
-/// `weirgate probe`.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("work").required(true).multiple(true).args(["policy", "apache", "nginx", "port"]))]
 #[command(after_long_help = "\

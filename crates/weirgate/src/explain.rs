@@ -87,8 +87,7 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
         headers: &request.headers,
         client: request.client,
         port: request.port,
-        // Show the treatment of a request from a listed proxy. A direct client may not be able to send the
-        // same request.
+        // Headers count as if a listed proxy had sent the request. Those of a direct client may count less.
         vouched: true,
     };
     let classifier = Classifier::new(&site.rules);

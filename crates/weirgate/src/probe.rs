@@ -233,7 +233,8 @@ fn home(url: &str) -> Result<Url, String> {
 
 /// Returns the node of the policy that is to be probed.
 ///
-/// # Errors Returns an error with a hint if the policy does not name the node.
+/// # Errors
+/// Returns an error with a hint if the policy does not name the node.
 fn permitted(home: &Url, node: Option<&str>, site: &Site) -> Result<usize, String> {
     let host = home.host_str().unwrap_or_default();
     let address = format!("{host}:{}", home.port_or_known_default().unwrap_or(80));

@@ -79,7 +79,8 @@ impl Play {
 
     /// Loads the experiment and applies the changes.
     ///
-    /// # Panics Panics if it cannot be loaded.
+    /// # Panics
+    /// Panics if it cannot be loaded.
     fn load(&self) -> Experiment {
         let Some((_, text)) = EXPERIMENTS.iter().find(|(name, _)| *name == self.experiment) else {
             panic!("there is no experiment {}", self.experiment);
@@ -103,7 +104,8 @@ impl Play {
 
     /// Plays the run with `seed`. An error says which data is missing.
     ///
-    /// # Panics Panics if the experiment cannot be loaded, or if an invariant is violated.
+    /// # Panics
+    /// Panics if the experiment cannot be loaded, or if an invariant is violated.
     pub(super) fn played(&self, seed: u64) -> Result<Played, String> {
         let mut experiment = self.load();
         match self.data {

@@ -81,7 +81,8 @@ impl Table {
 
     /// Returns the table as JSON, one object per figure.
     ///
-    /// # Errors Returns an error of serde, which a program cannot correct.
+    /// # Errors
+    /// Returns an error of serde, which a program cannot correct.
     pub fn json(&self) -> serde_json::Result<String> {
         let rows: Vec<Row<'_>> = self.rows().map(|(figure, found)| row(figure, found)).collect();
         serde_json::to_string_pretty(&rows).map(|text| text + "\n")

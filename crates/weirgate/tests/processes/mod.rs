@@ -77,7 +77,8 @@ impl Process {
 
     /// Sends it `signal` (such as `TERM`) and waits for its end.
     ///
-    /// # Panics Panics if it does not end.
+    /// # Panics
+    /// Panics if it does not end.
     pub(crate) fn stop(&mut self, signal: &str) -> ExitStatus {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", signal, &id]).status().expect("every system has kill");
@@ -118,8 +119,8 @@ pub(crate) fn weirgate(policy: &Path) -> Command {
 /// Returns a program of a Debian package. If it is missing and the environment allows that, prints so and
 /// returns `None`.
 ///
-/// # Panics Panics if it is missing otherwise: a test that silently tests nothing is worse than one that
-/// fails.
+/// # Panics
+/// Panics if it is missing otherwise: a test that silently tests nothing is worse than one that fails.
 pub(crate) fn program(name: &str) -> Option<Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     // Debian installs servers in a directory that is not in every user's path.

@@ -56,8 +56,7 @@ fn cpu_time_follows_the_shares_and_all_is_as_it_was_in_the_end() {
     let report = connection.report();
     assert_eq!((report.run, report.usage.len(), report.node.memory_total > 0), (0, 3, true), "{report:?}");
     assert!((report.allocation[0] - 100.0 / 3.0).abs() < 0.1, "what is in force is adopted: {report:?}");
-    // Connections are counted independently of the windows: the first count may come after the first
-    // report.
+    // Connections are counted independently of the windows, so the first count may follow the first report.
     let mut reports = std::iter::repeat_with(|| connection.report()).take(20);
     let counted = reports.find(|report| report.node.active_static.is_some()).expect("a count within five seconds");
     assert!(counted.node.active_static == Some(0) && counted.node.active_dynamic.is_some(), "{counted:?}");
@@ -119,7 +118,7 @@ fn managers_may_come_and_go() {
     let (policy, token) = policy(&directory, manager);
     let root = tree(&directory);
     let mut agent = agent(&directory, &policy, root.to_str().expect("UTF-8"), &["--keep"]);
-    // The agent was first.
+    // The agent started before the manager.
     let listener = listen(manager);
     let mut connection = Connection::accept(&listener, &token);
     connection.shares(5, &[70.0, 29.0, 1.0]);
