@@ -1,18 +1,19 @@
-//! One line of the access log.
+//! Formatting of one line of the access log.
 //!
-//! Source: JSON, RFC 8259; times RFC 3339. What a client can choose (method, host, path) is escaped and
-//! cut, so that a request is one line whatever it holds. `Authorization`, `Cookie` and every other
-//! header are not written at all.
+//! Sources: RFC 8259 (JSON) and RFC 3339 (times). A client chooses the method, host and path. These fields are
+//! escaped and truncated, so that every request is exactly one line. No headers are written (in particular
+//! not `Authorization` or `Cookie`).
 
 use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::record::{AccessRecord, Ending};
 
-/// Longest value of a field, in bytes before escaping. Longer ones are cut and end with `…`.
+/// Maximum length of a field's value, in bytes before escaping. A longer value is truncated and ends with
+/// `…`.
 const MOST_FIELD: usize = 1024;
 
-/// Appends the line of `record`, with its line feed.
+/// Appends the line for `record`, including the line feed.
 pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTime) {
     let (ending, reason) = match record.ending {
         Ending::Served => ("served", None),
@@ -34,7 +35,7 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     text(line, "method", record.method.map_or("", http::Method::as_str));
     text(line, "host", record.host);
     text(line, "path", record.path);
-    // Writing to a vector does not fail.
+    // Writing to a vector cannot fail.
     let _ = write!(line, ",\"client\":\"{}\"", record.client);
     if let Some(node) = record.node {
         text(line, "node", node);
@@ -50,13 +51,13 @@ pub(super) fn write(line: &mut Vec<u8>, record: &AccessRecord<'_>, at: SystemTim
     line.extend_from_slice(b"}\n");
 }
 
-/// `,"name":"value"`, escaped and cut.
+/// Appends `,"name":"value"`, escaped and truncated.
 fn text(line: &mut Vec<u8>, name: &str, value: &str) {
     let _ = write!(line, ",\"{name}\":\"");
     let cut = if value.len() > MOST_FIELD { value.floor_char_boundary(MOST_FIELD) } else { value.len() };
     let mut rest = value.get(..cut).unwrap_or_default();
     loop {
-        // Most values need no escape at all: what is plain is copied in one piece.
+        // Most values need no escaping, so plain bytes are copied in one piece.
         let plain = rest.bytes().take_while(|b| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\')).count();
         let (copied, special) = rest.split_at(plain);
         line.extend_from_slice(copied.as_bytes());
@@ -65,7 +66,8 @@ fn text(line: &mut Vec<u8>, name: &str, value: &str) {
         match c {
             '"' => line.extend_from_slice(b"\\\""),
             '\\' => line.extend_from_slice(b"\\\\"),
-            // Controls move terminals; the separators end lines for some readers.
+            // Control characters can move a terminal's cursor, and some readers treat U+2028 and U+2029 as
+            // line ends.
             c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => {
                 let _ = write!(line, "\\u{:04x}", u32::from(c));
             }
@@ -79,18 +81,18 @@ fn number(line: &mut Vec<u8>, name: &str, value: u64) {
     let _ = write!(line, ",\"{name}\":{value}");
 }
 
-/// To the microsecond.
+/// Appends `span` in milliseconds, to the microsecond.
 fn milliseconds(line: &mut Vec<u8>, name: &str, span: Duration) {
     let _ = write!(line, ",\"{name}\":{}.{:03}", span.as_millis(), span.as_micros() % 1000);
 }
 
-/// `2026-11-21T20:15:03.042Z` (RFC 3339). The calendar: years that start in March have their leap day at the end,
-/// and 400 of them always have 146,097 days.
+/// Formats a time as `2026-11-21T20:15:03.042Z` (RFC 3339). The calendar starts each year in March, so that
+/// the leap day is the last day of a year. 400 such years always have 146,097 days.
 #[must_use]
 pub fn rfc3339(at: SystemTime) -> String {
     let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-    // 719,468 days lie between the 1st of March of the year 0 and 1970.
+    // 719,468 days lie between 1 March of year 0 and 1 January 1970.
     let (era, day) = ((days + 719_468) / 146_097, (days + 719_468) % 146_097);
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);

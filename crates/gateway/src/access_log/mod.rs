@@ -1,11 +1,12 @@
 //! Stage *observe*: the access log, one JSON object per line and request.
 //!
-//! A request must never wait for a log. The serving thread formats its line into a buffer of its own and
-//! copies it into a shared one, whose lock is held for that copy alone; one thread writes that buffer out
-//! in one piece, whatever it then takes. When the buffer is full, lines are dropped and counted. A full
-//! disk, a stopped reader of a pipe or a slow network drive costs lines, not requests.
+//! A request must never wait for the log. The serving thread formats its line into its own buffer and copies
+//! it into a shared buffer. It holds the shared buffer's lock only for that copy. One writer thread writes
+//! the shared buffer out in one piece, however long that takes. When the buffer is full, lines are dropped
+//! and counted. A full disk, a stopped reader of a pipe or a slow network drive loses log lines and delays no
+//! request.
 //!
-//! The file is opened again on [`AccessLog::reopen`], so that it can be rotated by renaming it.
+//! [`AccessLog::reopen`] opens the file again, so that it can be rotated by renaming it.
 
 mod line;
 
@@ -25,14 +26,15 @@ use weirgate_config::AccessLog as Config;
 use crate::clock::Clock;
 use crate::record::{AccessRecord, Ending, Observer};
 
-/// Bytes of lines that may wait for the writer: about 10,000 lines, a burst of a second or so.
+/// Maximum size of the pending lines, in bytes: about 10,000 lines, a burst of about a second.
 const MOST_PENDING: usize = 4 * 1024 * 1024;
 
-/// How long the writer lets lines gather once there is one: a hundred writes a second at most, and a line
-/// is seen soon enough by whoever watches.
+/// Time for which the writer lets lines accumulate. It limits the writer to 100 writes a second, and a line
+/// still shows up quickly for a person watching the log.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// How long the end of the process waits for the last lines. A stopped reader must not hold it up.
+/// Maximum time for which the end of the process waits for the last lines. A stopped reader must not block
+/// it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The access log. Dropping it closes it.
@@ -44,11 +46,11 @@ pub struct AccessLog {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// The writer has something to do, or has done everything.
+    /// Signals that the writer has work, or that it has ended.
     changed: Condvar,
-    /// Requests considered for sampling.
+    /// Number of requests considered for sampling.
     seen: AtomicU64,
-    /// Share of served requests that are logged, as the bits of an `f64`.
+    /// Fraction of served requests to log, as the bits of an `f64`.
     sample: AtomicU64,
     written: AtomicU64,
     dropped: AtomicU64,
@@ -65,7 +67,7 @@ struct State {
 }
 
 impl State {
-    /// Whether the writer is wanted for more than lines.
+    /// Whether the writer must act at once, for a reason other than new lines.
     fn urgent(&self) -> bool {
         self.reopen || self.closing
     }
@@ -76,7 +78,8 @@ thread_local! {
 }
 
 impl AccessLog {
-    /// Opens the log and starts its writer. `None` is a log that is off until [`AccessLog::follow`].
+    /// Opens the log and starts its writer. With `None` the log is off until [`AccessLog::follow`] turns it
+    /// on.
     ///
     /// # Errors
     /// The file cannot be opened for appending, or the thread cannot be started.
@@ -108,13 +111,13 @@ impl AccessLog {
         Ok(AccessLog { shared })
     }
 
-    /// Opens the file again by its name: after it was renamed.
+    /// Opens the file by its name again, after it has been renamed.
     pub fn reopen(&self) {
         self.shared.lock().reopen = true;
         self.shared.changed.notify_all();
     }
 
-    /// Follows a new policy: how much is logged, and where. `None` switches the log off.
+    /// Applies a new policy: the sampling fraction and the file. `None` turns the log off.
     pub fn follow(&self, config: Option<&Config>) {
         self.shared.sample.store(share(config), Ordering::Relaxed);
         if let Some(config) = config {
@@ -123,30 +126,31 @@ impl AccessLog {
         self.reopen();
     }
 
-    /// Writes what is pending, as far as that can be done within a second, and ends the writer. Lines that
-    /// come later are dropped.
+    /// Writes the pending lines, as far as possible within a second, and ends the writer. Later lines are
+    /// dropped.
     pub fn close(&self) {
         let mut state = self.shared.lock();
         state.closing = true;
         self.shared.changed.notify_all();
-        // Whether it ended or time is up, the process may go on: the writer holds nothing that others need.
+        // Ignore a timeout: the writer holds nothing that the rest of the process needs.
         let _ = self.shared.changed.wait_timeout_while(state, PATIENCE, |state| !state.ended);
     }
 
-    /// Lines written.
+    /// Number of lines written.
     #[must_use]
     pub fn written(&self) -> u64 {
         self.shared.written.load(Ordering::Relaxed)
     }
 
-    /// Lines that the writer could not take or not write.
+    /// Number of lines lost because the buffer was full or a write failed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 }
 
-/// The share to be logged, as bits; without a log it is negative, which keeps sheds and errors out too.
+/// Returns the sampling fraction as bits. It is negative if there is no log, which also suppresses sheds and
+/// errors.
 fn share(config: Option<&Config>) -> u64 {
     config.map_or(-1.0, |c| c.sample).to_bits()
 }
@@ -168,7 +172,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// On the serving thread.
+    /// Records a request. Runs on the serving thread.
     fn observe(&self, record: &AccessRecord<'_>) {
         if !self.wanted(record.ending) {
             return;
@@ -177,7 +181,7 @@ impl Shared {
             line.clear();
             line::write(line, record, Clock::calendar());
             let mut state = self.lock();
-            // The buffer never grows: it is as large as it may be from the start.
+            // The buffer has its maximum capacity from the start and never grows.
             if state.pending.len() + line.len() > state.pending.capacity() || state.closing {
                 drop(state);
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -193,7 +197,7 @@ impl Shared {
         });
     }
 
-    /// Sheds and errors always; of the rest every 1/sample-th.
+    /// Returns whether to log: sheds and errors always, other requests at the sampling fraction.
     fn wanted(&self, ending: Ending) -> bool {
         let sample = f64::from_bits(self.sample.load(Ordering::Relaxed));
         match ending {
@@ -206,7 +210,7 @@ impl Shared {
         }
     }
 
-    /// The writer's thread.
+    /// Runs the writer thread.
     fn write(&self, mut sink: Sink, mut batch: Vec<u8>) {
         loop {
             let (lines, path, closing) = {
@@ -242,10 +246,10 @@ impl Shared {
 
 type Sink = Box<dyn Write + Send>;
 
-/// The file for appending, or standard output.
+/// Opens the file for appending, or standard output.
 fn open(path: Option<&Path>) -> io::Result<Sink> {
     let Some(path) = path else { return Ok(Box::new(io::stdout())) };
-    // Addresses of clients are nobody's business but the operator's and her group's.
+    // The log contains client addresses, so only the operator and the operator's group can read it.
     let file: io::Result<File> = OpenOptions::new().append(true).create(true).mode(0o640).open(path);
     match file {
         Ok(file) => Ok(Box::new(file)),

@@ -1,4 +1,4 @@
-//! What a line of the log may hold, and that a log that cannot be written holds nothing up.
+//! Tests of the content of log lines, and of a log that cannot be written: it must delay nothing.
 
 use std::net::IpAddr;
 use std::sync::mpsc;
@@ -33,7 +33,7 @@ fn config(file: Option<&Path>, sample: f64) -> Config {
     Config { file: file.map(Path::to_owned), sample }
 }
 
-/// A file of this test alone, removed at the end.
+/// A file for one test, removed at its end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -55,7 +55,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A sink that hands over what is written, and blocks until told to go on.
+/// A sink that reports each write and blocks until the test lets it go on.
 struct Gate {
     entered: mpsc::Sender<usize>,
     go: mpsc::Receiver<()>,
@@ -64,7 +64,7 @@ struct Gate {
 impl Write for Gate {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let _ = self.entered.send(bytes.len());
-        // An error is the end of the test.
+        // An error means that the test has ended.
         let _ = self.go.recv();
         Ok(bytes.len())
     }
@@ -121,7 +121,7 @@ fn l2_a_stopped_reader_costs_lines_and_never_blocks() {
     let log = Arc::new(log);
     log.observe(&record("/"));
     let one = writing.recv().unwrap();
-    // The writer is stuck in its first line. The buffer takes what fits; the rest is dropped.
+    // The writer is stuck in its first line. The buffer fills up and further lines are dropped.
     (0..10_000).for_each(|_| log.observe(&record("/")));
     let fit = 64 * 1024 / one;
     assert_eq!(log.dropped(), 10_000 - fit as u64);
@@ -160,7 +160,8 @@ fn a_renamed_file_is_left_at_reopen() {
     log.observe(&record("/first"));
     std::fs::rename(&file.0, &old.0).unwrap();
     log.reopen();
-    // The writer opens the file again after what was pending; it says so by creating it.
+    // The writer reopens the file after it has written the pending lines. The new file shows that it has done
+    // so.
     while !file.0.exists() {
         std::thread::yield_now();
     }

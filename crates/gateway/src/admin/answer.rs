@@ -1,4 +1,4 @@
-//! Answers in JSON.
+//! Responses in JSON.
 
 use axum::body::Body;
 use axum::response::Response;
@@ -8,19 +8,19 @@ use serde::Serialize;
 
 use super::view::Refusal;
 
-/// `value` as JSON.
+/// Builds a JSON response from `value`.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Response {
     match serde_json::to_vec(value) {
         Ok(mut text) => {
             text.push(b'\n');
             with_type(status, "application/json", text)
         }
-        // Only maps with odd keys fail, and the shapes have none.
+        // Serialisation fails only for maps with keys that are not strings, and these types have none.
         Err(error) => with_type(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
     }
 }
 
-/// A body of another type.
+/// Builds a response with another content type.
 pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: impl Into<Body>) -> Response {
     let mut answer = Response::new(body.into());
     *answer.status_mut() = status;
@@ -28,7 +28,7 @@ pub(super) fn with_type(status: StatusCode, content_type: &'static str, body: im
     answer
 }
 
-/// An error with its reason.
+/// Builds an error response with its reason.
 pub(super) fn refuse(status: StatusCode, why: &str) -> Response {
     json(status, &Refusal { error: why })
 }

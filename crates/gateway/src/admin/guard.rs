@@ -1,9 +1,9 @@
-//! What every request to the admin API must pass before a handler sees it.
+//! Checks that every request to the admin API must pass before a handler sees it.
 //!
-//! A page that the operator's browser has open can send requests to loopback addresses. So a request
-//! must name a known host (a rebound DNS name is not one), must not come from another origin, and one
-//! that changes something must be JSON, which a page cannot send without asking first (Fetch standard,
-//! CORS-safelisted request headers); the answer to that asking is always no.
+//! A page open in the operator's browser can send requests to loopback addresses. So a request must name a
+//! known host (a rebound DNS name is not one) and must not come from another origin. A request that changes
+//! something must have a JSON body. A page can send JSON only after a preflight request (Fetch standard,
+//! CORS-safelisted request headers), and every preflight is refused.
 
 use std::io::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -25,29 +25,30 @@ use super::token::Attempts;
 use crate::clock::Clock;
 use crate::framing;
 
-/// Most bytes of a request body: a policy for 10,000 tenants is smaller.
+/// Maximum size of a request body, in bytes. A policy for 10,000 tenants is smaller.
 const MOST_BODY: usize = 1024 * 1024;
 
-/// Time for a whole request body. Admin clients are near.
+/// Maximum time to receive a whole request body. Admin clients are nearby.
 const BODY_TIME: Duration = Duration::from_secs(5);
 
-/// Most characters of a path in the log.
+/// Maximum number of characters of a path in the log.
 const MOST_LOGGED: usize = 200;
 
-/// Paths that say nothing that a stranger may not know: probes of orchestrators have no token.
+/// Paths that need no token, because orchestrators' health probes have none. Their responses reveal nothing
+/// secret.
 const OPEN: [&str; 2] = ["/live", "/ready"];
 
-/// Who may ask, and how.
+/// Access rules: the accepted hosts, the token, and the limit on wrong tokens.
 #[derive(Debug)]
 pub(super) struct Guard {
-    /// Names that `Host` and `Origin` may have, without port.
+    /// Names accepted in `Host` and `Origin`, without port.
     hosts: Vec<String>,
     token: Option<Token>,
     attempts: Mutex<Attempts>,
     clock: Clock,
 }
 
-/// Where a request came from; `None` is the Unix socket.
+/// Address that a request came from. `None` means the Unix socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peer(pub(super) Option<IpAddr>);
 
@@ -73,7 +74,8 @@ impl Guard {
         Guard { hosts, token, attempts: Mutex::new(Attempts::new(Clock::keyed_hasher())), clock }
     }
 
-    /// Lets a request pass, with its whole body, or answers it.
+    /// Returns the request with its whole body if it passes every check, and otherwise the response that
+    /// refuses it.
     pub(super) async fn check(&self, peer: Peer, request: Request<Body>) -> Result<Request<Body>, Box<Response>> {
         self.check_host(&request)?;
         self.check_origin(request.headers())?;
@@ -87,7 +89,7 @@ impl Guard {
         Ok(Request::from_parts(head, Body::from(whole(body).await?)))
     }
 
-    /// Whether `authority` names a host that is served here, on whatever port.
+    /// Returns whether `authority` names a host served here, on any port.
     fn knows(&self, authority: &[u8]) -> bool {
         framing::split(authority).is_some_and(|a| self.hosts.iter().any(|host| host.eq_ignore_ascii_case(a.host)))
     }
@@ -139,7 +141,7 @@ impl Guard {
         }
         let who = peer.0.map_or_else(|| "the Unix socket".to_owned(), |ip| ip.to_string());
         let what = if given.is_some() { "a wrong token" } else { "no token" };
-        // Not `eprintln`, here and elsewhere: that panics when nobody listens any more.
+        // Not `eprintln`, here and elsewhere: it panics if standard error is closed.
         let _ = writeln!(
             std::io::stderr(),
             "weirgate: admin: {what} from {who} for {} {:?}",
@@ -156,7 +158,7 @@ fn refuse(status: StatusCode, why: &str) -> Box<Response> {
     Box::new(answer::refuse(status, why))
 }
 
-/// The whole body, bounded in bytes and time.
+/// Reads the whole body, limited in size and time.
 async fn whole(body: Body) -> Result<Bytes, Box<Response>> {
     match Clock::within(BODY_TIME, Limited::new(body, MOST_BODY).collect()).await {
         Some(Ok(body)) => Ok(body.to_bytes()),
@@ -168,7 +170,8 @@ async fn whole(body: Body) -> Result<Bytes, Box<Response>> {
     }
 }
 
-/// `application/json`, with or without parameters; exactly one.
+/// Returns whether there is exactly one `Content-Type` and it is `application/json`, with or without
+/// parameters.
 fn is_json(headers: &HeaderMap) -> bool {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let (Some(only), None) = (types.next(), types.next()) else { return false };
@@ -176,7 +179,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Headers of every answer: nothing is cached, guessed, framed or run.
+/// Adds the headers of every response. They forbid caching, content sniffing, framing and scripts.
 pub(super) fn seal(mut answer: Response) -> Response {
     let sealed: [(HeaderName, &str); 3] = [
         (CACHE_CONTROL, "no-store"),

@@ -1,4 +1,4 @@
-//! Where the admin API listens: a loopback address or a Unix socket, and elsewhere only with a token.
+//! Listening socket of the admin API. An address other than loopback or a Unix socket requires a token.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -18,13 +18,13 @@ pub(super) enum Socket {
     Unix(UnixListener, RemovedAtEnd),
 }
 
-/// The name of a Unix socket, removed with it.
+/// Path of a Unix socket, removed when the socket is dropped.
 #[derive(Debug)]
 pub(super) struct RemovedAtEnd(PathBuf);
 
 impl Drop for RemovedAtEnd {
     fn drop(&mut self) {
-        // Nothing depends on it: the next start replaces a socket that nobody answers.
+        // A failure does no harm: the next start replaces a socket on which nothing listens.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -32,7 +32,7 @@ impl Drop for RemovedAtEnd {
 /// Opens the listening socket.
 ///
 /// # Errors
-/// It would be open to others without a token, is in use, or cannot be opened.
+/// The address would be open to other machines without a token, is in use, or cannot be opened.
 pub(super) fn open(address: &AdminAddress, has_token: bool) -> io::Result<Socket> {
     match address {
         AdminAddress::Tcp(address) => {
@@ -63,7 +63,7 @@ fn open_to_all(address: SocketAddr) -> String {
     )
 }
 
-/// The error with what to do about it.
+/// Describes the error and its remedy.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => "already in use; stop the other process or choose another address".into(),
@@ -75,8 +75,8 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A Unix socket that only its owner can open, at every moment: it is made in a directory that only the
-/// owner can enter, and moved to its name when its mode is right.
+/// Opens a Unix socket that only its owner can connect to at any time. The socket is created in a directory
+/// that only the owner can enter, and moved to its final path after its mode is set.
 fn open_unix(path: &Path) -> io::Result<UnixListener> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.file_type().is_socket() => {

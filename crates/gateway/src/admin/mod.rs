@@ -1,10 +1,10 @@
 //! The admin API: health, metrics, the policy in force, snapshots, reloads and drains.
 //!
-//! It has its own thread, runtime and bounds, so that it neither starves nor is starved by the data plane.
-//! It listens on loopback or a Unix socket; elsewhere it does not start without a token. What a browser
-//! could be made to send is refused (see `guard`); what every handler answers is in `routes`.
+//! It has its own thread, runtime and limits, so that the admin API and the data plane cannot starve each
+//! other. It listens on loopback or a Unix socket. On any other address it starts only with a token. Requests
+//! that a web page could make a browser send are refused (see `guard`). The handlers are in `routes`.
 //!
-//! The JSON shapes are in `weirgate_config::admin`.
+//! The JSON types are in `weirgate_config::admin`.
 
 mod answer;
 mod guard;
@@ -33,8 +33,8 @@ use guard::Guard;
 use listen::Socket;
 use routes::Routes;
 
-/// An admin listener that is open and not yet served: made before the gateway starts, so that nothing has
-/// to be undone when it cannot be.
+/// An admin listener that is open but not yet served. It is opened before the gateway starts, so that a
+/// failure leaves nothing to undo.
 #[derive(Debug)]
 pub struct AdminListener {
     config: Admin,
@@ -42,7 +42,7 @@ pub struct AdminListener {
     token: Option<Token>,
 }
 
-/// A served admin API. Dropping it ends it.
+/// A running admin API. Dropping it stops it.
 #[derive(Debug)]
 pub struct AdminServer {
     stop: Option<oneshot::Sender<()>>,
@@ -53,7 +53,7 @@ impl AdminListener {
     /// Finds the token (`variable` is the value of [`TOKEN_VARIABLE`]) and opens the listener.
     ///
     /// # Errors
-    /// The token cannot be read or is too weak; the address is open to others and there is no token; the
+    /// The token cannot be read or is too weak, the address is open to other machines without a token, or the
     /// address is in use or cannot be opened.
     pub fn open(config: Admin, variable: Option<String>) -> io::Result<AdminListener> {
         let token = Token::find("admin", config.token_file.as_deref(), variable.map(|value| (TOKEN_VARIABLE, value)))?;
@@ -61,7 +61,7 @@ impl AdminListener {
         Ok(AdminListener { config, socket, token })
     }
 
-    /// The TCP address, with the port that was chosen for port 0; `None` for a Unix socket.
+    /// Returns the TCP address, with the actual port if port 0 was configured, or `None` for a Unix socket.
     #[must_use]
     pub fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
@@ -70,25 +70,25 @@ impl AdminListener {
         }
     }
 
-    /// Whether a token is asked for.
+    /// Whether requests need a token.
     #[must_use]
     pub fn has_token(&self) -> bool {
         self.token.is_some()
     }
 
-    /// Serves `operations` on a thread of its own.
+    /// Serves `operations` on its own thread.
     ///
     /// # Errors
-    /// The thread or its runtime cannot be made.
+    /// The thread or its runtime cannot be created.
     pub fn serve(self, operations: Arc<Operations>) -> io::Result<AdminServer> {
         self.serve_router(routes::of_gateway(operations))
     }
 
-    /// Serves `router` on a thread of its own, behind the same guard as a gateway's: another process than a gateway has
-    /// other pages and the same dangers.
+    /// Serves `router` on its own thread, behind the same guard as a gateway's admin API. Other processes
+    /// have other pages and the same dangers.
     ///
     /// # Errors
-    /// The thread or its runtime cannot be made.
+    /// The thread or its runtime cannot be created.
     pub fn serve_router(self, router: axum::Router) -> io::Result<AdminServer> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let guard = Guard::new(&self.config, self.address(), self.token, Clock::start());
@@ -103,10 +103,10 @@ impl AdminListener {
 
 impl Drop for AdminServer {
     fn drop(&mut self) {
-        // The sender's end is the signal.
+        // Dropping the sender is the signal to stop.
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic there has said so already.
+            // A panic there has already printed its message.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! What may be done to a running gateway, by the admin API and by signals alike.
+//! Operations on a running gateway, used by both the admin API and signals.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,14 +11,14 @@ use crate::edition::{Edition, ReloadError};
 use crate::gateway::Gateway;
 use crate::metrics::Metrics;
 
-/// A gateway with what observes it. Changes go through here one at a time, so that whoever compares a
-/// version before a change compares it with the one that is changed.
+/// A gateway with its observers. Changes are made one at a time, so that a version compared before a change
+/// is still in force when the change is made.
 #[derive(Debug)]
 pub struct Operations {
     gateway: Gateway,
     metrics: Arc<Metrics>,
     log: Arc<AccessLog>,
-    /// What was in force at the start: some fields are used only then.
+    /// The configuration at the start. Some of its fields take effect only at a start.
     first: Arc<Edition>,
     turn: Mutex<()>,
 }
@@ -26,16 +26,16 @@ pub struct Operations {
 /// A reload that succeeded.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
-    /// What is in force now.
+    /// The configuration now in force.
     pub edition: Arc<Edition>,
-    /// Fields that have changed and will be used at the next start only.
+    /// Changed fields that take effect only at the next start.
     pub later: Vec<&'static str>,
 }
 
-/// Why nothing was reloaded.
+/// Why a reload was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotReloaded {
-    /// Somebody else was faster: this is in force (see [`etag`]).
+    /// `If-Match` does not name the policy in force. The field holds the tag in force (see [`etag`]).
     Conflict(String),
     /// The new policy cannot be used.
     Failed(ReloadError),
@@ -52,14 +52,14 @@ impl fmt::Display for NotReloaded {
 
 impl std::error::Error for NotReloaded {}
 
-/// The entity tag (RFC 9110 Sec. 8.8.3) of a policy in force: its version and its checksum, in quotes.
+/// Returns the entity tag (RFC 9110 Sec. 8.8.3) of the policy in force: its version and checksum, in quotes.
 #[must_use]
 pub fn etag(edition: &Edition) -> String {
     format!("\"{}-{}\"", edition.version, edition.checksum)
 }
 
 impl Operations {
-    /// Operates `gateway`, to which `metrics` and `log` were given as observers.
+    /// Operates `gateway`, which has `metrics` and `log` as observers.
     #[must_use]
     pub fn new(gateway: Gateway, metrics: Arc<Metrics>, log: Arc<AccessLog>) -> Operations {
         let first = gateway.edition();
@@ -81,13 +81,14 @@ impl Operations {
         &self.log
     }
 
-    /// Reads the policy file again and puts it in force, if `expected` (an `If-Match` field) allows it.
-    /// The access log is opened again in any case.
+    /// Reads the policy file again and puts it in force, if `expected` (the value of `If-Match`) allows it.
+    /// The access log is reopened in any case.
     ///
     /// # Errors
-    /// The old policy stays in force.
+    /// The reload was refused or failed. The old policy stays in force.
     pub fn reload(&self, expected: Option<&str>) -> Result<Reloaded, NotReloaded> {
-        // A panic under this lock leaves nothing half done: the gateway swaps as a whole.
+        // A panic under this lock leaves nothing half done, because the gateway replaces its configuration as
+        // a whole.
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let tag = etag(&self.gateway.edition());
         if let Some(expected) = expected
@@ -100,8 +101,8 @@ impl Operations {
         result.map(|edition| Reloaded { edition, later }).map_err(NotReloaded::Failed)
     }
 
-    /// Lets metrics and access log follow a reload that has happened; `None` if it failed. Tells the fields
-    /// that have changed and will be used at the next start only.
+    /// Applies a reload to the metrics and the access log. `edition` is `None` if the reload failed. Returns
+    /// the changed fields that take effect only at the next start.
     pub fn follow(&self, edition: Option<&Edition>) -> Vec<&'static str> {
         let Some(edition) = edition else {
             self.log.reopen();
@@ -114,21 +115,21 @@ impl Operations {
         changed.into_iter().filter(|(_, changed)| *changed).map(|(field, _)| field).collect()
     }
 
-    /// Gives a node nothing new (`drain`), or lets it have requests again. False if there is no such node.
+    /// Stops sending new requests to a node (`drain`), or resumes. Returns false if there is no such node.
     pub fn drain_node(&self, pool: &str, node: &str, drain: bool) -> bool {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let edition = self.gateway.edition();
         let Some(index) = edition.nodes.iter().position(|place| place.pool == pool && place.name == node) else {
             return false;
         };
-        // Policies with more nodes than that are refused.
+        // A policy with more nodes than that is refused.
         let id = NodeId(u32::try_from(index).unwrap_or(u32::MAX));
         self.gateway.control().node(if drain { NodeEvent::Draining(id) } else { NodeEvent::Resumed(id) });
         true
     }
 }
 
-/// Names of all classes and templates.
+/// Returns the names of all classes and templates.
 fn names(site: &Site) -> impl Iterator<Item = &str> {
     let policy = &site.policy;
     policy.classes.iter().chain(policy.templates.iter().map(|t| &t.class)).map(|class| class.name.as_str())

@@ -1,4 +1,4 @@
-//! What the admin API answers. GET reads; only POST changes anything.
+//! Routes of the admin API. GET only reads, and only POST changes anything.
 
 use std::io::Write as _;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ use crate::edition::ReloadError;
 use crate::gateway::Phase;
 use crate::metrics;
 
-/// Live classes in one answer of `/snapshot` unless it is told otherwise …
+/// Default number of live classes in one response of `/snapshot`.
 const PAGE: usize = 100;
-/// … and at most: the engine's lock is held while they are copied.
+/// Maximum number of live classes in one response. The engine's lock is held while they are copied.
 const MOST_PAGE: usize = 1000;
 
 /// The page at `/`.
@@ -45,7 +45,7 @@ impl Routes {
         Routes { guard, router: TowerToHyperService::new(router) }
     }
 
-    /// Answers one request, whatever it is.
+    /// Answers one request of any kind.
     pub(super) async fn answer(&self, peer: Peer, request: Request<Body>) -> Response {
         let answer = match self.guard.check(peer, request).await {
             Ok(request) => match self.router.call(request).await {
@@ -58,7 +58,7 @@ impl Routes {
     }
 }
 
-/// What the admin API of a gateway answers.
+/// Builds the routes of a gateway's admin API.
 pub(super) fn of_gateway(operations: Arc<Operations>) -> Router {
     Router::new()
         .route("/", get(async || with_type(StatusCode::OK, "text/html; charset=utf-8", INDEX)))
@@ -99,18 +99,18 @@ async fn policy(State(operations): Shared) -> Response {
     tagged(json(StatusCode::OK, &view::policy(&edition)), &etag(&edition))
 }
 
-/// Which live classes to show.
+/// Selection of live classes to show.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Page {
-    /// The first id.
+    /// Id of the first class.
     #[serde(default)]
     from: u32,
-    /// At most so many.
+    /// Maximum number of classes.
     limit: Option<usize>,
 }
 
-/// Routes of the page table in one answer: all that are learned apart, and others that are busy.
+/// Maximum number of page table routes in one response: all that are learned separately, and other busy ones.
 const MOST_ROUTES: usize = 256;
 
 async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryRejection>) -> Response {
@@ -121,7 +121,7 @@ async fn snapshot(State(operations): Shared, page: Result<Query<Page>, QueryReje
     let control = operations.gateway().control();
     let edition = control.edition();
     let whole = control.snapshot();
-    // One more than asked for tells whether there is a next page.
+    // One more than requested shows whether there is a next page.
     let mut classes = control.classes(ClassId(from), limit + 1);
     let next = classes.get(limit).map(|class| class.class.0);
     classes.truncate(limit);
@@ -135,7 +135,7 @@ async fn nodes(State(operations): Shared) -> Response {
     json(StatusCode::OK, &view::nodes(&edition, &whole, &operations.gateway().collectors()))
 }
 
-/// A body that says nothing: none at all, or `{}`.
+/// Returns whether a body is empty or `{}`.
 fn is_empty(body: &[u8]) -> bool {
     let body = body.trim_ascii();
     body.is_empty()
@@ -150,7 +150,7 @@ async fn reload(State(operations): Shared, headers: HeaderMap, body: Bytes) -> R
     }
     let expected: Vec<&str> = headers.get_all(IF_MATCH).iter().map(|v| v.to_str().unwrap_or_default()).collect();
     let expected = (!expected.is_empty()).then(|| expected.join(","));
-    // Reading and checking a large policy takes its time: other questions are answered meanwhile.
+    // Reading and checking a large policy takes a while, and other requests are answered meanwhile.
     let reloaded = tokio::task::spawn_blocking(move || operations.reload(expected.as_deref())).await;
     match reloaded {
         Ok(Ok(reloaded)) => {
@@ -211,7 +211,7 @@ fn set_draining(
     }
 }
 
-/// With its entity tag.
+/// Adds the entity tag to a response.
 fn tagged(mut answer: Response, tag: &str) -> Response {
     if let Ok(tag) = HeaderValue::from_str(tag) {
         answer.headers_mut().insert(ETAG, tag);

@@ -1,4 +1,4 @@
-//! Gathers what `/metrics` shows.
+//! Gathers the data shown by `/metrics`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,15 @@ use super::operations::Operations;
 use crate::gateway::Gateway;
 use crate::metrics::{Live, Scrape, Single, Value};
 
-/// Live classes that are copied under the engine's lock at once: some tens of microseconds.
+/// Number of live classes copied under the engine's lock at once, which takes some tens of microseconds.
 const PAGE: usize = 64;
 
-/// Routes of the page table with metrics: as many as are learned apart. More would be series that nobody looks at.
+/// Maximum number of page table routes with metrics: the number learned separately. More series would be of
+/// no use.
 const MOST_ROUTES: usize = weirgate_pages::MOST_APART;
 
-/// The page table with at most `most` of its routes, giving way to other questions between the pages of classes.
+/// Returns the page table with at most `most` of its routes. Yields to other requests between pages of
+/// classes.
 pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgate_config::admin::PageTable> {
     let mut table = gateway.page_table(most)?;
     let (mut offered, mut unknown) = (0, 0);
@@ -32,7 +34,7 @@ pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgat
     Some(table)
 }
 
-/// Reads all there is, giving way to other questions between the pages of classes.
+/// Reads all the data. Yields to other requests between pages of classes.
 pub(super) async fn collect(operations: &Operations) -> Scrape {
     let gateway = operations.gateway();
     let control = gateway.control();
@@ -42,7 +44,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
     let mut from = Some(ClassId(0));
     while let Some(first) = from {
         let page = control.classes(first, PAGE);
-        // The ids of a page grow; a page that is not full is the last one.
+        // Ids ascend within a page. A page that is not full is the last one.
         from = page.last().filter(|_| page.len() == PAGE).and_then(|last| last.class.0.checked_add(1)).map(ClassId);
         for class in page {
             let is_named = (class.class.0 as usize) < named;
@@ -61,7 +63,7 @@ pub(super) async fn collect(operations: &Operations) -> Scrape {
     }
 }
 
-/// What is not about a class or a node.
+/// Metrics of the process, which belong to no class or node.
 fn process(operations: &Operations) -> Vec<Single> {
     let counters = operations.gateway().counters();
     let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);

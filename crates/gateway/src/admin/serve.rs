@@ -1,7 +1,7 @@
-//! Connections to the admin API: its own thread, its own runtime, its own bounds.
+//! Connections to the admin API, with their own thread, runtime and limits.
 //!
-//! The data plane's load does not reach here and nothing here reaches the data plane's threads but the
-//! engine's lock. A connection that is slow, idle or old is closed, so that 64 of them are enough.
+//! The data plane's load does not reach this thread. The engine's lock is the only thing shared with the data
+//! plane's threads. A slow, idle or old connection is closed, so that 64 connections are enough.
 
 use std::io::{self, Write as _};
 use std::net::IpAddr;
@@ -23,27 +23,28 @@ use super::routes::Routes;
 use super::strict::Strict;
 use crate::clock::Clock;
 
-/// Connections at once; more wait in the kernel's backlog. People, a probe and a scraper need a few.
+/// Maximum number of open connections. Others wait in the kernel's backlog. People, a health probe and a
+/// scraper need only a few.
 const MOST_CONNECTIONS: usize = 64;
 
-/// From the start of waiting for a head to its end, also between two requests.
+/// Maximum time to wait for and receive a request head, also between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 
-/// Most bytes of a request head.
+/// Maximum size of a request head, in bytes.
 pub(super) const MOST_HEAD: usize = 64 * 1024;
 
-/// Most headers.
+/// Maximum number of headers.
 pub(super) const MOST_HEADERS: usize = 100;
 
-/// After this age a connection is closed when its request is done …
+/// Age after which a connection is closed once its current request is done.
 const GRACE_AGE: Duration = Duration::from_secs(30);
-/// … and after this much more in any case: the reader of a page may have stopped.
+/// Further time after which it is closed in any case, because the reader of a page may have stopped reading.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A pause when a connection cannot be accepted, for want of file descriptors, say.
+/// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `stop` is dropped or used. Runs on the admin thread.
+/// Serves until `stop` is used or dropped. Runs on the admin thread.
 pub(super) fn run(runtime: tokio::runtime::Runtime, socket: Socket, routes: Routes, stop: oneshot::Receiver<()>) {
     let routes = Arc::new(routes);
     runtime.block_on(async {
@@ -56,7 +57,7 @@ pub(super) fn run(runtime: tokio::runtime::Runtime, socket: Socket, routes: Rout
             }
         }
     });
-    // A reload that is being checked must not hold up the end of the process.
+    // A reload that is still being checked must not delay the end of the process.
     runtime.shutdown_background();
 }
 
@@ -97,7 +98,7 @@ where
     }
 }
 
-/// One connection from its first byte to its end.
+/// Serves one connection to its end.
 async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Option<IpAddr>, routes: Arc<Routes>) {
     let service = service_fn(move |request: Request<Incoming>| {
         let routes = Arc::clone(&routes);
@@ -110,7 +111,7 @@ async fn connection(stream: impl AsyncRead + AsyncWrite + Unpin + Send, peer: Op
         .max_headers(MOST_HEADERS)
         .serve_connection(TokioIo::new(Strict::new(stream)), service);
     let mut served = std::pin::pin!(served);
-    // How a connection ends is the client's matter: errors have nobody to go to.
+    // Errors that end a connection concern only its client, so they are ignored.
     if Clock::within(GRACE_AGE, served.as_mut()).await.is_none() {
         served.as_mut().graceful_shutdown();
         let _ = Clock::within(GRACE, served).await;

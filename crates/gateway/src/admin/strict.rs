@@ -1,7 +1,7 @@
-//! The data plane's strict check of requests, put before the admin API's connections.
+//! The data plane's strict request check, applied to connections of the admin API.
 //!
-//! What [`Scanner`] refuses reaches hyper as a byte that no request begins with: hyper then answers 400
-//! after the answers that are still due, and closes.
+//! In place of input that [`Scanner`] refuses, hyper receives a byte with which no request can start. hyper
+//! then sends the responses that are still due, answers 400 and closes the connection.
 
 use std::io;
 use std::pin::Pin;
@@ -12,19 +12,19 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::serve::{MOST_HEAD, MOST_HEADERS};
 use crate::framing::{Bounds, Scanner, Step};
 
-/// Bytes that are read at once.
+/// Maximum number of bytes read at once.
 const READ: usize = 8 * 1024;
 
-/// What no request begins with.
+/// A byte with which no request can start.
 const NOT_HTTP: u8 = 0;
 
 /// A stream whose incoming requests are checked.
 pub(super) struct Strict<S> {
     stream: S,
     scanner: Scanner,
-    /// Received and not yet passed on.
+    /// Bytes received and not yet passed on.
     input: Vec<u8>,
-    /// Bytes at the front of `input` that may pass.
+    /// Number of bytes at the front of `input` that may pass.
     checked: usize,
     refused: bool,
 }
@@ -62,7 +62,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Strict<S> {
                     }
                     this.input.extend_from_slice(read.filled());
                 }
-                // Nothing here speaks another protocol.
+                // The admin API never switches protocols.
                 Step::Hold => this.scanner.resume(),
                 Step::RefuseHead(_) => {
                     this.refused = true;

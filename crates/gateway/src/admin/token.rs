@@ -1,8 +1,8 @@
-//! How often a wrong token of the admin API may be tried.
+//! Limit on wrong tokens for the admin API.
 //!
-//! A right token always passes. Wrong ones are answered 401 and logged up to an allowance per source,
-//! then 429 and only counted: with 128 bits a guess is hopeless at any rate, while locking everybody of
-//! one address out would let a broken script keep the operator from her gateway.
+//! A right token always passes. Each source has an allowance of wrong tokens that are answered 401 and
+//! logged. Further ones are answered 429 and only counted. Guessing a token of 128 bits is hopeless at any
+//! rate. Locking out a whole address would let a broken script lock the operator out of the gateway.
 
 use std::collections::HashMap;
 use std::hash::RandomState;
@@ -10,14 +10,14 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use weirgate_engine::Time;
 
-/// The environment variable that holds the token where no file does.
+/// Environment variable with the token, used if no file has one.
 pub const TOKEN_VARIABLE: &str = "WEIRGATE_ADMIN_TOKEN";
 
-/// Wrong tokens in a row that one source may try before it is told to slow down.
+/// Number of consecutive wrong tokens that a source may send before it is answered 429.
 const ALLOWANCE: f64 = 10.0;
-/// Further ones a second.
+/// Rate at which the allowance is restored, in tokens per second.
 const PER_SECOND: f64 = 1.0;
-/// Sources remembered at once. Past it all others share one allowance.
+/// Maximum number of sources remembered. Beyond it, all other sources share one allowance.
 const MOST_SOURCES: usize = 1024;
 
 /// Allowances for wrong tokens.
@@ -26,8 +26,8 @@ pub(super) struct Attempts {
     sources: HashMap<Source, Allowance, RandomState>,
 }
 
-/// Who tried: an IPv4 address, an IPv6 network of 64 bits, whoever may open the Unix socket, or all
-/// sources past the bound.
+/// Source of a wrong token: an IPv4 address, an IPv6 /64 network, the Unix socket, or all sources beyond the
+/// maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Source {
     Address(IpAddr),
@@ -52,10 +52,11 @@ impl Attempts {
         Attempts { sources: HashMap::with_hasher(hasher) }
     }
 
-    /// Counts a wrong token from `peer` (`None` on a Unix socket); false if it was one too many.
+    /// Counts a wrong token from `peer` (`None` on a Unix socket). Returns false if the allowance is
+    /// exhausted.
     pub(super) fn wrong(&mut self, peer: Option<IpAddr>, now: Time) -> bool {
         let mut source = match peer.map(|p| p.to_canonical()) {
-            // An IPv6 subscriber has a whole network of 64 bits.
+            // An IPv6 subscriber has a whole /64 network.
             Some(IpAddr::V6(v6)) => Source::Address(Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into()),
             Some(v4) => Source::Address(v4),
             None => Source::Local,
@@ -95,7 +96,7 @@ mod tests {
         let tries =
             (0..100_000u32).filter(|&i| attempts.wrong(Some(IpAddr::from(i.to_be_bytes())), Time::ZERO)).count();
         assert_eq!((attempts.sources.len(), tries), (MOST_SOURCES + 1, MOST_SOURCES + 10));
-        // One subscriber's many addresses are one source.
+        // The many addresses of one subscriber are one source.
         let mut attempts = Attempts::new(crate::Clock::keyed_hasher());
         let v6 = |i: u128| Some(IpAddr::from(Ipv6Addr::from(0x2001_0db8_u128 << 96 | i)));
         assert_eq!((0..100).filter(|&i| attempts.wrong(v6(i), Time::ZERO)).count(), 10);

@@ -1,7 +1,7 @@
-//! The admin API's own JSON: what is in force, and pages around the engine's shapes.
+//! JSON types of the admin API itself: the policy in force, and pages that wrap the engine's types.
 //!
-//! Secrets are left out: the token and its file, and the values that rules compare headers, cookies
-//! and query parameters with, which may be keys of clients.
+//! Secrets are left out. These are the token and its file, and the values with which rules compare headers,
+//! cookies and query parameters, because such values may be clients' keys.
 
 use std::collections::BTreeMap;
 
@@ -12,41 +12,41 @@ use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
 use crate::classify::{Values, describe, describe_key};
 use crate::edition::Edition;
 
-/// An error.
+/// Body of an error response.
 #[derive(Debug, Serialize)]
 pub(super) struct Refusal<'a> {
     pub(super) error: &'a str,
 }
 
-/// `/live`.
+/// Response of `/live`.
 #[derive(Debug, Serialize)]
 pub(super) struct Live {
     pub(super) live: bool,
 }
 
-/// `/ready`.
+/// Response of `/ready`.
 #[derive(Debug, Serialize)]
 pub(super) struct Ready {
     pub(super) ready: bool,
     pub(super) phase: &'static str,
 }
 
-/// `POST /reload`.
+/// Response of `POST /reload`.
 #[derive(Debug, Serialize)]
 pub(super) struct Reloaded<'a> {
     pub(super) version: u64,
     pub(super) checksum: &'a str,
-    /// Fields that have changed and need a start.
+    /// Changed fields that take effect only at the next start.
     pub(super) at_next_start: &'a [&'static str],
 }
 
-/// `POST /drain`.
+/// Response of `POST /drain`.
 #[derive(Debug, Serialize)]
 pub(super) struct Draining {
     pub(super) draining: bool,
 }
 
-/// `POST /nodes/{upstream}/{node}/drain`.
+/// Response of `POST /nodes/{upstream}/{node}/drain`.
 #[derive(Debug, Serialize)]
 pub(super) struct NodeDraining<'a> {
     pub(super) upstream: &'a str,
@@ -54,16 +54,16 @@ pub(super) struct NodeDraining<'a> {
     pub(super) draining: bool,
 }
 
-/// `/snapshot`: the engine and a page of its live classes.
+/// Response of `/snapshot`: the engine and a page of its live classes.
 #[derive(Debug, Serialize)]
 pub(super) struct SnapshotPage {
     version: u64,
     checksum: String,
     engine: shape::Snapshot,
-    /// `null` without one.
+    /// `null` if there is no page table.
     page_table: Option<shape::PageTable>,
     classes: Vec<shape::Class>,
-    /// `from` of the next page; `null` on the last one.
+    /// `from` of the next page, or `null` on the last page.
     next: Option<u32>,
 }
 
@@ -91,14 +91,14 @@ pub(super) fn snapshot(
     }
 }
 
-/// What collectors said, by the names of pool and node.
+/// State of the collectors, by the names of pool and node.
 pub(super) type Collectors = BTreeMap<(String, String), shape::Collector>;
 
 fn add(collectors: &Collectors, node: &mut shape::Node) {
     node.collector = collectors.get(&(node.pool.clone(), node.name.clone())).copied();
 }
 
-/// `/nodes`.
+/// Response of `/nodes`.
 #[derive(Debug, Serialize)]
 pub(super) struct Nodes {
     version: u64,
@@ -109,7 +109,7 @@ pub(super) struct Nodes {
 struct NodeLine {
     #[serde(flatten)]
     node: shape::Node,
-    /// `null` once the policy no longer names it.
+    /// `null` if the policy no longer names the node.
     address: Option<String>,
 }
 
@@ -126,7 +126,7 @@ pub(super) fn nodes(edition: &Edition, whole: &Snapshot, collectors: &Collectors
     Nodes { version: edition.version, nodes: whole.nodes.iter().map(line).collect() }
 }
 
-/// `/policy`: what is in force, defaults filled in.
+/// Response of `/policy`: the policy in force, with defaults filled in.
 #[derive(Debug, Serialize)]
 pub(super) struct PolicyView {
     version: u64,
@@ -137,7 +137,7 @@ pub(super) struct PolicyView {
     upstreams: Vec<UpstreamView>,
     classes: Vec<ClassView>,
     templates: Vec<ClassView>,
-    /// In order; the first that matches wins.
+    /// Rules in order. The first one that matches applies.
     rules: Vec<RuleView>,
     max_waiting: u32,
     drain_deadline_seconds: f64,
@@ -174,7 +174,7 @@ struct ClassView {
     max_wait_seconds: f64,
     shed_status: u16,
     total_timeout_seconds: f64,
-    /// Of a template: most live classes.
+    /// For a template: maximum number of live classes.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_live: Option<u32>,
 }
