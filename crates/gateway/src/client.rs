@@ -1,8 +1,8 @@
-//! Who the client is: the rightmost hop that is not one of ours.
+//! Client address of a request: the rightmost hop that is not a listed proxy.
 //!
-//! Sources: RFC 7239 (`Forwarded`) and the older `X-Forwarded-For`. Nothing is believed from a peer that is
-//! not listed. `X-Forwarded-For` counts when both are there and agree; when they disagree neither counts,
-//! because a listed proxy that writes only one of them hands on the other as the client sent it.
+//! Sources: RFC 7239 (`Forwarded`) and the older `X-Forwarded-For`. These headers are ignored if the peer is
+//! not a listed proxy. If both are present and agree, `X-Forwarded-For` is used. If they disagree, neither is
+//! used: a listed proxy that writes only one of them passes on the other as the client sent it.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -14,10 +14,11 @@ use crate::edition::Edition;
 /// `x-forwarded-for`.
 pub(crate) const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Longest chain of proxies that is followed; nobody has more, and a long header costs time.
+/// Maximum number of hops followed. Real chains of proxies are shorter, and a long header takes time to
+/// parse.
 const MAX_HOPS: usize = 32;
 
-/// The client of a request that came from `peer`.
+/// Returns the client address of a request from `peer`.
 pub(crate) fn client(peer: IpAddr, edition: &Edition, headers: &HeaderMap) -> IpAddr {
     let peer = peer.to_canonical();
     if !edition.trusts(peer) {
@@ -38,8 +39,8 @@ pub(crate) fn client(peer: IpAddr, edition: &Edition, headers: &HeaderMap) -> Ip
     }
 }
 
-/// The number that stands for a client in tables: one per IPv4 address, one per IPv6 /64, since whoever
-/// has an IPv6 address has a /64 of them.
+/// Returns the number that identifies a client in tables. It is the same for a whole IPv6 /64, because a
+/// client with one IPv6 address usually has the whole /64.
 pub(crate) fn key(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),
@@ -47,11 +48,12 @@ pub(crate) fn key(client: IpAddr) -> u64 {
     }
 }
 
-/// Follows hops from the nearest to the farthest while they are ours.
+/// Follows hops from the nearest to the farthest while they are listed proxies.
 fn walk(peer: IpAddr, edition: &Edition, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
     let mut nearest = peer;
     for hop in hops.take(MAX_HOPS) {
-        // What cannot be read (`unknown`, an obfuscated name) ends the chain at whoever wrote it.
+        // An element that is not an address (`unknown`, an obfuscated name) ends the chain at the hop that
+        // wrote it.
         let Some(hop) = hop else { break };
         nearest = hop;
         if !edition.trusts(hop) {
@@ -61,7 +63,7 @@ fn walk(peer: IpAddr, edition: &Edition, hops: impl Iterator<Item = Option<IpAdd
     nearest
 }
 
-/// An address as it stands in either header: bare, with a port, in brackets, in quotes.
+/// Parses an address in the syntax of either header: bare, with a port, in brackets or in quotes.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(text).ok()?.trim_matches([' ', '\t']);
     let text = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
@@ -73,7 +75,7 @@ fn address(text: &[u8]) -> Option<IpAddr> {
     found.map(|ip| ip.to_canonical())
 }
 
-/// The `for` of one element of `Forwarded`.
+/// Returns the `for` parameter of one element of `Forwarded`.
 fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
     element.split(|&b| b == b';').find_map(|pair| {
         let at = pair.iter().position(|&b| b == b'=')?;

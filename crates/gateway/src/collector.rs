@@ -1,14 +1,15 @@
-//! Collectors: what the nodes themselves count, asked for every few seconds.
+//! Collectors: the gateway requests the nodes' own counts every few seconds.
 //!
-//! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2: the
-//! manager in the switch gathers the servers' counts every 10 s through a socket; ours is an HTTP request. All nodes
-//! are asked at the same instants, the multiples of `every`, as in the paper and unlike health checks: the loads are
-//! summed up and compared, so they must be of one moment, and a question costs a node far less than a request.
+//! Source: Andreolini et al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2.
+//! There the manager in the switch collects the servers' counts every 10 s through a socket. Here it is an
+//! HTTP request. All nodes are asked at the same times, the multiples of `every`, as in the paper and unlike
+//! health checks. The loads are summed and compared, so they must be from the same moment. Such a request
+//! costs a node far less than a normal one.
 //!
-//! A report that does not come leaves the last one in force, since no load at all would be a worse guess. From the
-//! third miss on it is marked stale, which is said once.
+//! If a report is missing, the last one stays in force, because assuming no load would be a worse guess. From
+//! the third missed report on, the last one is marked stale, and this is logged once.
 //!
-//! What a report says of the use of the node's resources teaches the page table (`pages/`), whatever the discipline.
+//! The resource use in a report is used to learn the page table (`pages/`), with every discipline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -25,42 +26,43 @@ use crate::edition::Target;
 use crate::gateway::Shared;
 use crate::polling;
 
-/// Reports missed in a row after which the last one is stale: as many as take a node out, see
-/// [`weirgate_config::HealthCheck`]. One or two are a lost packet or a pause.
+/// Number of consecutive missed reports after which the last one is stale. It equals the number of failures
+/// that take a node out of service, see [`weirgate_config::HealthCheck`]. One or two misses can be a lost
+/// packet or a pause.
 const STALE_AFTER: u32 = 3;
 
-/// Longest head of an answer; a dozen fields are less than 1 KiB.
+/// Maximum size of a response head, in bytes. A dozen fields need less than 1 KiB.
 const MOST_HEAD: usize = 8 * 1024;
 
-/// What every collector said last.
+/// Last report of every collector.
 #[derive(Debug, Default)]
 pub(crate) struct Reports(Mutex<BTreeMap<u64, Heard>>);
 
-/// What one collector said.
+/// State of one collector.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     last: Option<(Time, Active)>,
-    /// In a row.
+    /// Number of consecutive missed reports.
     missed: u32,
     failures: u64,
 }
 
-/// What is worth saying about an answer.
+/// A change that is worth logging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
-    /// Too many reports in a row were missed. The last one is so old, if there is one.
+    /// Too many consecutive reports were missed. Holds the age of the last report, if there is one.
     Stale(Option<Duration>),
-    /// After that, a report has come.
+    /// A report has arrived after that.
     Fresh,
 }
 
 impl Reports {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Heard>> {
-        // Plain data, as good as it was.
+        // The map holds plain data and stays usable after a panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Knows exactly these targets.
+    /// Tracks exactly these targets.
     pub(crate) fn retain(&self, targets: BTreeSet<u64>) {
         let mut heard = self.lock();
         heard.retain(|id, _| targets.contains(id));
@@ -69,7 +71,7 @@ impl Reports {
         }
     }
 
-    /// One more answer of a target at `now`: its counts, or none.
+    /// Records one response of a target at `now`: its counts, or `None` for a miss.
     fn hear(&self, target: u64, now: Time, active: Option<Active>) -> Option<Change> {
         let mut all = self.lock();
         let heard = all.get_mut(&target)?;
@@ -88,7 +90,7 @@ impl Reports {
         }
     }
 
-    /// What is known at `now` of a target's collector; `None` if it is not asked.
+    /// Returns the state of a target's collector at `now`, or `None` if it is not asked.
     pub(crate) fn of(&self, target: u64, now: Time) -> Option<shape::Collector> {
         self.lock().get(&target).map(|heard| shape::Collector {
             active: heard.last.map(|(_, active)| active),
@@ -99,7 +101,7 @@ impl Reports {
     }
 }
 
-/// Asks the collector of one node until it is aborted.
+/// Polls the collector of one node until the task is aborted.
 pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc<Shared>) {
     let address = collector.at(&target.address);
     let clock = shared.control.clock();
@@ -111,7 +113,7 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
         if let Ok(Report { usage: Some(usage), .. }) = report {
             let shared = Arc::clone(&shared);
             let node = target.id;
-            // Not here: requests are served on this thread. What it answers is nothing, and it does not panic.
+            // Not on this thread, which serves requests. The call returns nothing and does not panic.
             let _ = tokio::task::spawn_blocking(move || shared.pages.reported(node, now, &usage)).await;
         }
         let active = report.as_ref().ok().map(|report| report.active);
@@ -120,20 +122,20 @@ pub(crate) async fn watch(target: Arc<Target>, collector: Collector, shared: Arc
         }
         if let Some(change) = shared.reports.hear(target.id, now, active) {
             let line = line(&target, &address, change, &report.err().unwrap_or_default());
-            // Not here: a reader of standard error that does not keep up would hold requests.
+            // Not on this thread: a slow reader of standard error would delay requests.
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(line.as_bytes())));
         }
         Clock::sleep(until_next(clock.now(), collector.every)).await;
     }
 }
 
-/// From `now` to the next multiple of `every`.
+/// Returns the time from `now` to the next multiple of `every`.
 fn until_next(now: Time, every: Duration) -> Duration {
     let every = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX).max(1);
     Duration::from_nanos(every - now.as_nanos() % every)
 }
 
-/// What the log says of a change, in a line.
+/// Returns the log line for a change.
 fn line(target: &Target, address: &str, change: Change, why: &str) -> String {
     let who = format!("weirgate: the collector of {} in {} ({address})", target.name, target.pool);
     match change {
@@ -146,13 +148,12 @@ fn line(target: &Target, address: &str, change: Change, why: &str) -> String {
     }
 }
 
-/// The body of the answer to one question.
+/// Sends one request to a collector and returns the body of the response.
 ///
-/// # Errors
-/// Why there is none.
+/// # Errors The reason why there is no body.
 async fn ask(address: &str, collector: &Collector) -> Result<Vec<u8>, String> {
     let authorization = match collector.token_file.clone() {
-        // Read each time, so that a new token needs no reload.
+        // The file is read each time, so that a new token needs no reload.
         Some(file) => tokio::task::spawn_blocking(move || Token::find("collector", Some(&file), None))
             .await
             .map_err(|error| error.to_string())?
@@ -160,7 +161,7 @@ async fn ask(address: &str, collector: &Collector) -> Result<Vec<u8>, String> {
             .map(|token| format!("authorization: {}\r\n", token.authorization())),
         None => None,
     };
-    // Version 1.0: the answer is not chunked.
+    // With HTTP/1.0 the response is not chunked.
     let request = format!(
         "GET {} HTTP/1.0\r\nhost: {address}\r\nuser-agent: weirgate-collector\r\naccept: application/json\r\n\
          connection: close\r\n{}\r\n",
@@ -177,10 +178,10 @@ async fn ask(address: &str, collector: &Collector) -> Result<Vec<u8>, String> {
     }
 }
 
-/// The body of `answer`, which is all that has come: `None` if more is to come. `ended`: nothing will.
+/// Returns the body of `answer`, which holds all bytes received so far, or `None` if it is incomplete.
+/// `ended` says that the connection has ended.
 ///
-/// # Errors
-/// The answer is none, or too long.
+/// # Errors The response is not valid, or it is too long.
 fn body(answer: &[u8], ended: bool) -> Result<Option<&[u8]>, String> {
     let line = answer.get(..answer.len().min(12)).unwrap_or_default();
     let is_http = line.len() < 12 || (line.starts_with(b"HTTP/1.") && line.get(8) == Some(&b' '));

@@ -1,9 +1,9 @@
-//! The task of one client connection: hyper, the ear on the socket, the slow client's buffer, deadlines.
+//! Task of one client connection: hyper, the socket, the buffer for a slow client, and deadlines.
 //!
-//! Everything about a connection happens in this one task: hyper's server, the request it serves, the
-//! connection to the node and the answer read ahead. There is nothing to hand over and nobody to wake.
-//! Generic over the transport: TLS slots in by wrapping it; HTTP/2 would be another driver of
-//! `exchange::serve`.
+//! All work of a connection happens in this one task: hyper's server, the request being served, the
+//! connection to the node and the response that is read ahead. Nothing is handed to another task and no other
+//! task is woken. The code is generic over the transport. TLS can be added by wrapping the transport, and
+//! HTTP/2 would be another caller of `exchange::serve`.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -29,21 +29,21 @@ use crate::line::Line;
 use crate::reply;
 use crate::worker::Worker;
 
-/// Room in hyper's buffers beside a head of the largest size.
+/// Size of hyper's buffers beyond a head of the maximum size, in bytes.
 const SLACK: usize = 4 * 1024;
 
-/// After the last answer, so long and so many bytes are read and thrown away, so that a client that is
-/// still sending gets to read the answer instead of a reset (RFC 9112 Sec. 9.6).
+/// Maximum time and number of bytes for which input is read and discarded after the last response. A client
+/// that is still sending can then read the response and does not receive a reset (RFC 9112 Sec. 9.6).
 const LINGER: (Duration, usize) = (Duration::from_secs(1), 512 * 1024);
 
-/// How a connection came to its end.
+/// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// By the rules; maybe into a tunnel.
+    /// Ended regularly, possibly by becoming a tunnel.
     Done,
-    /// The client left, or broke off, or was too slow: nothing more is said.
+    /// The client left, broke off or was too slow. Nothing more is sent.
     Gone,
-    /// A panic; the client has heard nothing about its request yet if `silent`.
+    /// A panic. With `silent`, the client has not yet received any response to its request.
     Panicked { silent: bool },
 }
 
@@ -61,7 +61,7 @@ where
         let mut builder = http1::Builder::new();
         builder.header_read_timeout(None).half_close(false).max_buf_size(limits.head_bytes.max(8 * 1024) + SLACK);
         if limits.headers > 100 {
-            // Up to hyper's own hundred its parser needs no allocation.
+            // With up to 100 headers, hyper's default, its parser needs no allocation.
             builder.max_headers(limits.headers);
         }
         let service = service_fn(|request| exchange::serve(Rc::clone(&line), request));
@@ -78,7 +78,7 @@ where
         })
         .await
     };
-    // hyper, the request in hand and its permit are gone; the transport is ours alone.
+    // hyper, the current request and its permit have been dropped. Only this function uses the transport now.
     drop(line.finished.take());
     let Some(inlet) = Rc::into_inner(inlet) else { return };
     let mut inlet = inlet.into_inner();
@@ -99,14 +99,14 @@ where
                 }
                 None if inlet.ended() => {}
                 None if inlet.expects_more() => linger(inlet.io()).await,
-                // Nothing is under way: closing sends what is left and an orderly end.
+                // Nothing is being sent or received. Closing sends the remaining bytes and an orderly end.
                 None => drop(Clock::within(LINGER.0, inlet.io().shutdown()).await),
             }
         }
     }
 }
 
-/// One turn of the task: `hyper` first, then what it does not do.
+/// Runs one turn of the task: first `hyper`, then the work that hyper does not do.
 fn turn<T, E>(
     line: &Rc<Line>,
     inlet: &RefCell<Inlet<T>>,
@@ -137,7 +137,8 @@ where
             drop(line.finished.take());
         }
         if line.declined.get() && !std::mem::replace(&mut resumed, true) {
-            // What was held back in case of a tunnel is HTTP after all, and hyper has been refused it.
+            // Input was held back in case of a tunnel. It is HTTP after all, and an earlier read by hyper
+            // returned nothing.
             continue;
         }
         if line.busy.get() && line.refused.get().is_none() {
@@ -186,13 +187,13 @@ where
     }
 }
 
-/// Closes so that the last answer arrives.
+/// Closes the connection in such a way that the last response arrives.
 async fn linger<T: AsyncRead + AsyncWrite + Unpin>(io: &mut T) {
     let drain = async {
         if io.shutdown().await.is_err() {
             return;
         }
-        // On the heap: it would be most of the size of every connection's task.
+        // On the heap, because on the stack it would dominate the size of every connection's task.
         let mut scratch = vec![0; 4096];
         let mut read = 0;
         while read < LINGER.1 {

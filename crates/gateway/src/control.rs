@@ -1,9 +1,10 @@
 //! The one engine of the process, behind its lock.
 //!
-//! Why one engine, and what the lock costs: `docs/adr/0001-one-engine-per-process.md`. Time is read
-//! under the lock, so that it never runs backwards for the engine. What the engine decides about waiting
-//! requests leaves through one outbox per thread: the thread that holds the lock takes its own along, the
-//! others are woken after the lock is released. Nothing wakes or logs inside.
+//! `docs/adr/0001-one-engine-per-process.md` gives the reasons for one engine and the cost of the lock. The
+//! clock is read under the lock, so that time never runs backwards for the engine. Decisions about waiting
+//! requests leave through one outbox per thread. The thread that holds the lock takes its own decisions with
+//! it. The other threads are woken after the lock is released. Nothing is woken or logged while the lock is
+//! held.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,11 +21,11 @@ use crate::classify::ClassRef;
 use crate::clock::Clock;
 use crate::edition::{Edition, Target};
 
-/// Most threads: one bit each says whom to wake.
+/// Maximum number of threads. A bit mask with one bit per thread records the threads to wake.
 pub(crate) const MAX_THREADS: usize = 128;
 
-/// How exactly the engine is polled on time. Waking a thousand times a second is enough for limits that
-/// people write in milliseconds.
+/// Minimum interval at which the timer polls the engine. A thousand wake-ups a second are precise enough for
+/// limits given in milliseconds.
 const FINEST: Duration = Duration::from_millis(1);
 
 /// The engine behind its lock.
@@ -32,11 +33,11 @@ const FINEST: Duration = Duration::from_millis(1);
 pub struct Control {
     clock: Clock,
     state: Mutex<State>,
-    /// The version in force, so that threads need no lock to see that theirs is old.
+    /// The version in force, so that threads can detect an old version without the lock.
     version: AtomicU64,
-    /// One per thread: something is in its outbox (or in its mailbox).
+    /// One waker per thread. It signals that the thread's outbox or command queue is not empty.
     bells: Vec<Arc<Notify>>,
-    /// The engine must be polled earlier than its timer thinks.
+    /// Signals that the engine must be polled earlier than the timer is set.
     timer: Notify,
 }
 
@@ -45,27 +46,27 @@ struct State {
     engine: Engine,
     edition: Arc<Edition>,
     outboxes: Vec<Vec<Delivery>>,
-    /// When the timer will poll.
+    /// Time for which the timer is set.
     armed: Time,
     next_target: u64,
     held: Held,
 }
 
-/// How long the engine's lock is held, measured at one in 16 of its uses.
+/// Time for which the engine's lock is held, measured at one in 16 of its uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Uses of the lock.
+    /// Number of uses of the lock.
     pub uses: u64,
-    /// Uses that were measured.
+    /// Number of measured uses.
     pub measured: u64,
-    /// Nanoseconds of the measured ones together.
+    /// Total time of the measured uses, in nanoseconds.
     pub nanos: u64,
-    /// Nanoseconds of the longest one.
+    /// Longest measured time, in nanoseconds.
     pub longest_nanos: u64,
 }
 
 impl Held {
-    /// A look at the clock costs some 25 ns, a tenth of a use: one in 16 makes that unmeasurable.
+    /// Reading the clock takes about 25 ns, a tenth of a use. Sampling one in 16 makes that cost negligible.
     const SAMPLE: u64 = 16;
 
     fn used(&mut self, since: Time, clock: Clock) {
@@ -79,49 +80,49 @@ impl Held {
     }
 }
 
-/// What the engine decided about a waiting request.
+/// The engine's decision about a waiting request.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// Which waiter of the thread.
+    /// The waiter's slot in its thread.
     pub(crate) slot: usize,
-    /// To tell a waiter from its successor in the same slot.
+    /// Distinguishes a waiter from its successor in the same slot.
     pub(crate) ticket: Ticket,
-    /// When it was decided.
+    /// Time of the decision.
     pub(crate) at: Time,
-    /// What.
+    /// The decision.
     pub(crate) decision: Decision,
 }
 
 /// Release or shed.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
-    /// Forward it there.
+    /// Forward it to this target.
     Release(Arc<Target>),
-    /// Turn it away.
+    /// Answer it with a refusal.
     Shed(Shed),
 }
 
-/// What the engine is told of an arrival beside its class.
+/// Properties of an arriving request that the engine receives in addition to its class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Origin {
-    /// Whom it comes from, as a keyed hash.
+    /// Source of the request, as a keyed hash.
     pub(crate) flow: u64,
-    /// What it asks for, as a keyed hash, if that matters.
+    /// Requested resource, as a keyed hash, if the class's pool uses it.
     pub(crate) target: Option<u64>,
-    /// What it costs, if a table says so.
+    /// Expected cost, if the page table has one.
     pub(crate) demand: Option<Demand>,
 }
 
-/// The answer to an arrival.
+/// The engine's response to an arrival.
 #[derive(Debug)]
 pub(crate) enum Arrived {
-    /// Forward it there now.
+    /// Forward it to this target now.
     Release(Ticket, Arc<Target>),
     /// It waits.
     Wait(Ticket),
-    /// Turn it away.
+    /// Answer it with a refusal.
     Shed(Shed),
-    /// The site was replaced since the request was classified: classify again.
+    /// The configuration was replaced after the request was classified. Classify it again.
     Stale,
 }
 
@@ -142,11 +143,11 @@ impl Control {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic inside the engine is a defect; the state behind it is still the best there is.
+        // A panic in the engine is a defect. Its state is still the best one available.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The clock that the engine is told.
+    /// The clock used for the engine.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock
@@ -158,43 +159,46 @@ impl Control {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The engine as a whole.
+    /// Returns a snapshot of the engine as a whole.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let state = self.lock();
         state.engine.snapshot(self.clock.now())
     }
 
-    /// Up to `most` live classes with ids from `from` on: a page, so that the lock is never held long.
+    /// Returns up to `most` live classes with ids from `from` on. Paging keeps the lock from being held for
+    /// long.
     #[must_use]
     pub fn classes(&self, from: ClassId, most: usize) -> Vec<ClassSnapshot> {
         let state = self.lock();
         state.engine.classes(self.clock.now(), from, most)
     }
 
-    /// Limits that nothing can keep, among `most` classes with ids from `from` on, and where the next page begins.
+    /// Returns the limits that cannot be met among `most` classes with ids from `from` on, and the start of
+    /// the next page.
     pub(crate) fn impossible_limits(&self, from: ClassId, most: u32) -> (Vec<ImpossibleLimit>, Option<ClassId>) {
         self.lock().engine.impossible_limits(from, most)
     }
 
-    /// How long the lock is held.
+    /// Returns the measured times for which the lock is held.
     #[must_use]
     pub fn held(&self) -> Held {
         self.lock().held
     }
 
-    /// The site in force.
+    /// Returns the configuration in force.
     #[must_use]
     pub fn edition(&self) -> Arc<Edition> {
         Arc::clone(&self.lock().edition)
     }
 
-    /// Tells the engine about a node of the site in force.
+    /// Reports an event of a node of the configuration in force to the engine.
     pub fn node(&self, event: NodeEvent) {
         self.with(None, &mut Vec::new(), |state, now| state.engine.node(now, event));
     }
 
-    /// Tells the engine what was learned about a node; one that is gone is none.
+    /// Reports an event of the node with the id `target` to the engine. Does nothing if that node no longer
+    /// exists.
     pub(crate) fn tell(&self, target: u64, event: impl FnOnce(NodeId) -> NodeEvent) {
         self.with(None, &mut Vec::new(), |state, now| {
             let found = state.edition.nodes.iter().position(|t| t.id == target);
@@ -204,7 +208,8 @@ impl Control {
         });
     }
 
-    /// A request of class `class`, found under version `version`, is at the door of `thread`.
+    /// Reports the arrival on `thread` of a request of class `class`, which was found under version
+    /// `version`.
     pub(crate) fn arrive(
         &self,
         thread: usize,
@@ -238,12 +243,13 @@ impl Control {
         })
     }
 
-    /// A waiting request is given up. False if it had been released already.
+    /// Gives up a waiting request. Returns false if it has already been released.
     pub(crate) fn cancel(&self, thread: usize, ticket: Ticket, own: &mut Vec<Delivery>) -> bool {
         self.with(Some(thread), own, |state, now| state.engine.cancel(now, ticket))
     }
 
-    /// Something happened to a released request. A node answers a failure that is to be tried again there.
+    /// Reports an outcome of a released request. After a failure that is to be retried, returns the target to
+    /// try next.
     pub(crate) fn observe(
         &self,
         thread: usize,
@@ -261,7 +267,7 @@ impl Control {
         })
     }
 
-    /// Takes what lies in the outbox of `thread`.
+    /// Moves the contents of the outbox of `thread` to `own`.
     pub(crate) fn collect(&self, thread: usize, own: &mut Vec<Delivery>) {
         let mut state = self.lock();
         if let Some(outbox) = state.outboxes.get_mut(thread) {
@@ -276,7 +282,7 @@ impl Control {
             let state = self.lock();
             (Arc::clone(&state.edition), state.next_target)
         };
-        // Compiling rules takes a while: not under the lock. Reloads come one at a time.
+        // Compiling rules takes a while, so it is not done under the lock. Reloads are done one at a time.
         let next = Arc::new(Edition::new(site, text, before.version + 1, Some(&before), &mut next_target));
         let policy = next.site.policy.clone();
         self.with(None, &mut Vec::new(), |state, now| {
@@ -292,8 +298,8 @@ impl Control {
         Ok(next)
     }
 
-    /// Runs `work` on the engine, does what the engine wants done, and wakes whom it concerns. What concerns
-    /// `thread` is added to `own`.
+    /// Runs `work` on the engine, carries out the engine's actions, and wakes the threads with new decisions.
+    /// Decisions for `thread` are added to `own`.
     fn with<T>(&self, thread: Option<usize>, own: &mut Vec<Delivery>, work: impl FnOnce(&mut State, Time) -> T) -> T {
         let mut concerned = 0u128;
         let mut earlier = false;
@@ -329,7 +335,7 @@ impl Control {
         }
     }
 
-    /// Polls the engine whenever its time has come; never ends. One thread runs it.
+    /// Polls the engine whenever it is due. Never returns. Exactly one thread runs it.
     pub(crate) async fn keep_time(&self) {
         loop {
             let wait = {
@@ -344,7 +350,7 @@ impl Control {
                 self.ring(concerned);
                 wait.max(FINEST)
             };
-            // The far future is the bound of the runtime's timer.
+            // Limits a wait for a time in the far future, which the runtime's timer does not support.
             let _ = Clock::within(wait.min(Duration::from_secs(3600)), self.timer.notified()).await;
         }
     }
@@ -355,7 +361,7 @@ impl State {
         self.edition.nodes.get(node.0 as usize).cloned()
     }
 
-    /// Does what the engine wants done: into `own` for `thread`, into outboxes for the others.
+    /// Carries out the engine's actions: decisions for `thread` go to `own`, the others to the outboxes.
     fn settle(&mut self, now: Time, thread: Option<usize>, own: &mut Vec<Delivery>, concerned: &mut u128) {
         while let Some(action) = self.engine.poll(now) {
             let (ticket, tag, decision) = match action {

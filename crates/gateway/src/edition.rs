@@ -1,4 +1,4 @@
-//! A site in force, with its version: what reloads swap as a whole.
+//! A configuration in force with its version. A reload replaces it as a whole.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,27 +14,27 @@ use weirgate_config::{ClassSite, PoolSite, ShedReply, Site, TargetOf};
 use crate::classify::Classifier;
 use crate::record::ClassIndex;
 
-/// A site in force. Never changed: a reload makes the next one.
+/// A configuration in force. It never changes. A reload creates the next one.
 #[derive(Debug)]
 pub struct Edition {
     /// The resolved policy file.
     pub site: Site,
-    /// Stage *classify* for this site.
+    /// Stage *classify* for this configuration.
     pub classifier: Classifier,
-    /// 1 at the start, one more with every reload that succeeded.
+    /// Version: 1 at the start, incremented by every successful reload.
     pub version: u64,
     /// Checksum of the file's text, 16 hex digits (FNV-1a 64).
     pub checksum: String,
-    /// Per node of the policy where it is; an unchanged node keeps its `Arc` over reloads.
+    /// Address of each node of the policy. An unchanged node keeps its `Arc` across reloads.
     pub nodes: Vec<Arc<Target>>,
     class_sheds: Vec<Prepared>,
     template_sheds: Vec<Prepared>,
 }
 
-/// Where a node is, and who it is over reloads.
+/// Address of a node, and its identity across reloads.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Never given to another node of this process.
+    /// Unique id in this process, never reused.
     pub id: u64,
     /// The name of its pool.
     pub pool: String,
@@ -42,13 +42,13 @@ pub struct Target {
     pub name: String,
     /// `host:port`.
     pub address: String,
-    /// What its pool says about connections and health checks.
+    /// Settings of its pool for connections and health checks.
     pub settings: PoolSite,
 }
 
 impl Edition {
-    /// Builds version `version` of a site; nodes that `before` had unchanged keep their identity. `next_id`
-    /// is the first id that no node has had, and is moved on.
+    /// Builds version `version` of a configuration. Nodes that are unchanged since `before` keep their
+    /// identity. `next_id` is the first unused id and is advanced.
     #[must_use]
     pub(crate) fn new(site: Site, text: &str, version: u64, before: Option<&Edition>, next_id: &mut u64) -> Edition {
         let old: HashMap<_, _> =
@@ -86,7 +86,7 @@ impl Edition {
         }
     }
 
-    /// What the site says about a class.
+    /// Returns the settings of a class.
     pub(crate) fn class_site(&self, class: ClassIndex) -> Option<&ClassSite> {
         match class {
             ClassIndex::Class(index) => self.site.classes.get(index as usize),
@@ -94,7 +94,7 @@ impl Edition {
         }
     }
 
-    /// What of a request its class's pool takes for the target, if it looks at it.
+    /// Returns the part of a request that the class's pool uses as its target, if it uses one.
     pub(crate) fn target_of(&self, class: ClassIndex) -> Option<TargetOf> {
         let policy = &self.site.policy;
         let class = match class {
@@ -104,7 +104,7 @@ impl Edition {
         self.site.pools.get(class.pool)?.target
     }
 
-    /// The class's name in the policy file.
+    /// Returns the class's name in the policy file.
     pub(crate) fn class_name(&self, class: ClassIndex) -> &str {
         match class {
             ClassIndex::Class(index) => self.site.policy.classes.get(index as usize).map(|c| c.name.as_str()),
@@ -113,7 +113,7 @@ impl Edition {
         .unwrap_or("-")
     }
 
-    /// The answer to what a class sheds.
+    /// Returns the response for shed requests of a class.
     pub(crate) fn shed_reply(&self, class: ClassIndex) -> Option<&Prepared> {
         match class {
             ClassIndex::Class(index) => self.class_sheds.get(index as usize),
@@ -121,14 +121,14 @@ impl Edition {
         }
     }
 
-    /// Whether what `peer` says about others is believed.
+    /// Whether `peer` is trusted to state the origin of requests.
     pub(crate) fn trusts(&self, peer: std::net::IpAddr) -> bool {
         self.site.trusted_proxies.iter().any(|net| net.contains(&peer))
     }
 }
 
-/// One thread's hold on the edition in force: requests count their holds on this, so that threads do not
-/// contend for one counter.
+/// One thread's handle to the configuration in force. Requests count their references on this handle, so that
+/// the threads do not contend for one counter.
 #[derive(Debug)]
 pub(crate) struct Hold(Arc<Edition>);
 
@@ -146,7 +146,7 @@ impl Deref for Hold {
     }
 }
 
-/// A shed reply, ready to be sent ten thousand times a second.
+/// A shed response, prepared so that ten thousand a second can be sent.
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) status: StatusCode,
@@ -165,27 +165,28 @@ impl Prepared {
     }
 }
 
-/// FNV-1a with 64 bits (Fowler, Noll, Vo): tells texts apart, is no protection against an attacker.
+/// Returns the FNV-1a hash with 64 bits (Fowler, Noll, Vo). It distinguishes texts and does not resist an
+/// attacker.
 fn checksum(text: &str) -> String {
     let hash =
         text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3));
     format!("{hash:016x}")
 }
 
-/// Where `SIGHUP` and `POST /reload` find the next site.
+/// Source of the next configuration for `SIGHUP` and `POST /reload`.
 pub enum ReloadSource {
-    /// There is none: reloads fail.
+    /// No source. Reloads fail.
     Nowhere,
-    /// A file, read and resolved again by `resolve`.
+    /// A file, read again and resolved by `resolve`.
     File {
         /// The policy file.
         path: PathBuf,
-        /// From its path (for messages) and its text to a site, or all its errors as one text.
+        /// Turns the file's path (for messages) and text into a site, or into a text with all its errors.
         resolve: Resolve,
     },
 }
 
-/// Turns the name and the text of a policy file into a site, or into all its errors as one text.
+/// Turns the name and the text of a policy file into a site, or into a text with all its errors.
 pub type Resolve = Box<dyn Fn(&str, &str) -> Result<Site, String> + Send + Sync>;
 
 impl fmt::Debug for ReloadSource {
@@ -204,7 +205,7 @@ pub enum ReloadError {
     NoSource,
     /// The file cannot be read.
     Unreadable(String),
-    /// The policy has these errors, each with its place.
+    /// The policy has these errors, each with its position.
     Invalid(String),
     /// A new listener cannot be opened.
     Listen(String),

@@ -1,22 +1,22 @@
-//! A request as it would be classified, for those who ask without sending it.
+//! Canonical form of a request, for tools that classify a request without sending it.
 
 use http::{HeaderMap, Method, Uri, Version};
 
 use crate::subject::Subject;
 
-/// Host, path and query in the one form that is classified and forwarded.
+/// Host, path and query in the canonical form that is classified and forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canonical {
     /// Lower case, without port.
     pub host: String,
     /// Canonical path, or `*`.
     pub path: String,
-    /// What follows the `?`.
+    /// Text after the `?`.
     pub query: Option<String>,
 }
 
 impl Canonical {
-    /// Brings a request into that form, as the gateway does.
+    /// Returns the canonical form of a request, as the gateway computes it.
     ///
     /// # Errors
     /// The status and the reason with which the gateway would refuse it.

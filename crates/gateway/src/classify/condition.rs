@@ -1,14 +1,14 @@
-//! Does a condition hold for a request?
+//! Evaluation of a rule's condition on a request.
 //!
-//! A header, cookie or query parameter that occurs several times satisfies a comparison if one of its
-//! values does. A value longer than [`MAX_VALUE_BYTES`] is present and compares with nothing.
+//! If a header, cookie or query parameter occurs several times, one matching value is enough. A value longer
+//! than [`MAX_VALUE_BYTES`] counts as present and matches no comparison.
 
 use regex_automata::Input;
 use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
 
 use super::view::{Fields, MAX_VALUE_BYTES};
 
-/// Whether `condition` holds.
+/// Returns whether `condition` holds.
 pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
     let view = fields.view;
     match condition {
@@ -34,7 +34,7 @@ pub(super) fn holds(condition: &Match, fields: &Fields<'_, '_>) -> bool {
     }
 }
 
-/// Whether `path` is `prefix` or below it, on a segment border.
+/// Returns whether `path` equals `prefix` or lies below it, at a segment boundary.
 fn is_below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! Why a request got its class: what every rule up to the one that matched said.
+//! Explanation of a request's class: the result of every rule up to the one that matched.
 
 use std::fmt::Write as _;
 
@@ -7,19 +7,19 @@ use weirgate_config::{HostPattern, Key, Match, PathPattern, Rule, Target, ValueP
 use super::view::{Fields, MAX_VALUE_BYTES, View};
 use super::{Classifier, condition, key_of, target};
 
-/// What one rule said.
+/// Result of one rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// Index of the rule.
     pub rule: usize,
-    /// Did it match. Only the last one does.
+    /// Whether it matched. Only the last one can have matched.
     pub matched: bool,
-    /// Why, for people.
+    /// Reason, as text for people.
     pub why: String,
 }
 
 impl Classifier {
-    /// Goes through the rules in order as if there were no index, up to the first that matches.
+    /// Evaluates the rules in order, without the index, up to the first one that matches.
     #[must_use]
     pub fn explain(&self, view: &View<'_>) -> Vec<Explained> {
         let fields = Fields::new(view);
@@ -35,7 +35,7 @@ impl Classifier {
     }
 }
 
-/// What the rule that matched asked for.
+/// Describes the conditions of the rule that matched.
 fn holds_text(rule: &Rule) -> String {
     let mut text = describe(&rule.matches, Values::Shown);
     if let Target::Template(_, key) = &rule.target {
@@ -44,7 +44,7 @@ fn holds_text(rule: &Rule) -> String {
     text
 }
 
-/// The first thing that the request lacks.
+/// Describes the first condition that the request does not meet.
 fn fails_text(rule: &Rule, fields: &Fields<'_, '_>) -> String {
     if let Some(why) = lacks(&rule.matches, fields) {
         return why;
@@ -58,7 +58,7 @@ fn fails_text(rule: &Rule, fields: &Fields<'_, '_>) -> String {
     }
 }
 
-/// What `condition` wants and what the request has instead; `None` if it holds.
+/// Describes the value that `condition` requires and the value in the request, or returns `None` if it holds.
 fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
     if condition::holds(condition, fields) {
         return None;
@@ -88,7 +88,8 @@ fn lacks(condition: &Match, fields: &Fields<'_, '_>) -> Option<String> {
     })
 }
 
-/// `wants` beside what is there. Values of cookies and headers are shown: whoever asks has typed them.
+/// Describes `wants` together with the actual values. Values of cookies and headers are shown, because the
+/// person who asks has typed them.
 fn with_values<'a>(wants: &str, values: impl Iterator<Item = &'a [u8]>) -> String {
     let values: Vec<String> = values
         .map(|v| if v.len() > MAX_VALUE_BYTES { format!("{} bytes, too long to compare", v.len()) } else { quoted(v) })
@@ -99,14 +100,14 @@ fn with_values<'a>(wants: &str, values: impl Iterator<Item = &'a [u8]>) -> Strin
     }
 }
 
-/// Whether values of headers, cookies and query parameters are shown: they may be keys.
+/// Whether to show values of headers, cookies and query parameters. They may be keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     Shown,
     Hidden,
 }
 
-/// A condition in words.
+/// Describes a condition in words.
 pub(crate) fn describe(condition: &Match, values: Values) -> String {
     match condition {
         Match::Any => "anything matches".to_owned(),
@@ -154,7 +155,7 @@ pub(crate) fn describe_key(key: &Key) -> String {
     }
 }
 
-/// A value in quotes, its odd bytes escaped, cut after 80 characters: one terminal line.
+/// Quotes a value for one terminal line: control bytes escaped, truncated after 80 characters.
 fn quoted(value: &[u8]) -> String {
     const MOST: usize = 80;
     let text = String::from_utf8_lossy(value);

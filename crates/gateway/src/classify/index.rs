@@ -1,10 +1,11 @@
-//! Which rules may match a request at all: an index by what each rule cannot match without.
+//! Index of the rules that can match a request, by a value that each rule requires.
 //!
-//! A comparison with one exact value (a host, a host's suffix, a first path segment, the value of a header, a
-//! cookie or a query parameter) is an *anchor*. A rule that needs one of a set of anchors is listed
-//! under each of them, and looked at only when the request has one; the rest is listed under none and always
-//! looked at. Where a rule could be listed in several ways, the way is taken whose lists are shortest:
-//! a thousand tenants told apart by a header are listed by that header, not by the path they share.
+//! An *anchor* is a comparison with one exact value: a host, a host's suffix, a first path segment, or the
+//! value of a header, a cookie or a query parameter. A rule that requires at least one of a set of anchors is
+//! listed under each of them. It is evaluated only if the request has one of them. All other rules are listed
+//! under no anchor and are always evaluated. If a rule can be listed in several ways, the one with the
+//! shortest lists is used. For example, a thousand tenants distinguished by a header are listed by that
+//! header, not by the path they share.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +14,7 @@ use weirgate_config::{HostPattern, Match, PathPattern, Rule, ValuePattern};
 
 use super::view::Fields;
 
-/// Indices of rules, growing.
+/// Indices of rules, ascending.
 type List = Vec<u32>;
 
 /// Lists by value.
@@ -26,7 +27,7 @@ pub(super) struct Index {
     /// Keys start with a dot.
     suffixes: HashMap<String, List>,
     segments: HashMap<String, List>,
-    /// Names of headers are few: they are looked up in the request, one after the other.
+    /// Few header names occur in rules, so each of them is looked up in the request in turn.
     headers: Vec<(HeaderName, ByValue)>,
     cookies: HashMap<Vec<u8>, ByValue>,
     parameters: HashMap<Vec<u8>, ByValue>,
@@ -84,7 +85,8 @@ impl Index {
         }
     }
 
-    /// Shows every list of rules that may match. Together they hold all that do.
+    /// Passes every list of rules that may match to `show`. The lists together contain every rule that
+    /// matches.
     pub(super) fn each_list(&self, fields: &Fields<'_, '_>, mut show: impl FnMut(&[u32])) {
         let view = fields.view;
         let mut show = |list: Option<&List>| list.into_iter().for_each(|list| show(list));
@@ -112,12 +114,12 @@ impl Index {
     }
 }
 
-/// `mail` of `/mail/inbox`; empty for `/`.
+/// Returns the first segment of `path`: `mail` for `/mail/inbox`, empty for `/`.
 fn first_segment(path: &str) -> &str {
     path.strip_prefix('/').unwrap_or(path).split('/').next().unwrap_or_default()
 }
 
-/// What a single comparison cannot hold without; `None` if that is no one value.
+/// Returns the anchor that a single comparison requires, or `None` if it does not require one exact value.
 fn anchor(leaf: &Match) -> Option<Anchor<'_>> {
     match leaf {
         Match::Host(HostPattern::Exact(name)) => Some(Anchor::Host(name)),
@@ -134,7 +136,7 @@ fn anchor(leaf: &Match) -> Option<Anchor<'_>> {
     }
 }
 
-/// Every anchor of `condition` that it could be listed under.
+/// Collects every anchor of `condition` under which it could be listed.
 fn collect<'r>(condition: &'r Match, into: &mut HashSet<Anchor<'r>>) {
     match condition {
         Match::All(parts) | Match::Either(parts) => parts.iter().for_each(|part| collect(part, into)),
@@ -142,15 +144,16 @@ fn collect<'r>(condition: &'r Match, into: &mut HashSet<Anchor<'r>>) {
     }
 }
 
-/// Anchors of which a request must have one for `condition` to hold; `None` if it may hold without.
+/// Returns a set of anchors of which a request must have at least one for `condition` to hold. Returns `None`
+/// if the condition can hold without any.
 fn needed<'r>(
     condition: &'r Match,
     longest: &impl Fn(&HashSet<Anchor<'r>>) -> Option<usize>,
 ) -> Option<HashSet<Anchor<'r>>> {
     match condition {
-        // Each part alone is needed: the one with the shortest lists is the best.
+        // Each part is required, so the part with the shortest lists is used.
         Match::All(parts) => parts.iter().filter_map(|part| needed(part, longest)).min_by_key(|set| longest(set)),
-        // Any part may be the one that holds: all sets together, if every part has one.
+        // Any part may hold, so all sets are needed, and every part must have one.
         Match::Either(parts) => parts.iter().try_fold(HashSet::new(), |mut all, part| {
             all.extend(needed(part, longest)?);
             Some(all)

@@ -1,13 +1,13 @@
-//! Stage *classify*: which class a request belongs to.
+//! Stage *classify*: finds the class of a request.
 //!
-//! Rules are tried in order and the first that matches wins (Blanquer et al., *Quorum*, NSDI 2005,
-//! Sec. 3.1, whose classifier knows only address and URL; mQoS Sec. 3.2 adds headers). Departure: a
-//! linear scan over thousands of tenants would cost more than everything else that the gateway does
-//! to a request, so only those are tried that the `index` finds possible. Each of its lists keeps the order
-//! of the rules and is walked no further than the best match so far, so the answer is that of the linear
-//! scan. A test proves it on random rules and requests.
+//! Rules are tried in order and the first one that matches applies (Blanquer et al., *Quorum*, NSDI 2005,
+//! Sec. 3.1, with a classifier that uses only address and URL; mQoS Sec. 3.2 adds headers). Departure: a
+//! linear scan over thousands of tenants would cost more than all the gateway's other work on a request. So
+//! only the rules that the `index` finds possible are evaluated. Each list in the index keeps the order of
+//! the rules. A list is followed only up to the best match so far, so the result is the same as with a linear
+//! scan. A test checks this on random rules and requests.
 //!
-//! Nothing is allocated unless a rule looks at the query or at cookies.
+//! Nothing is allocated unless a rule uses the query or cookies.
 
 mod canonical;
 mod condition;
@@ -33,16 +33,16 @@ pub struct Classifier {
     index: Index,
 }
 
-/// What a request was found to be.
+/// Result of classification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classified<'a> {
     /// Index of the rule that matched.
     pub rule: usize,
-    /// Where that rule leads.
+    /// The class that the rule selects.
     pub class: ClassRef<'a>,
 }
 
-/// A class, or what is needed to make one.
+/// A class of the policy, or a template with the key of the class to make from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassRef<'a> {
     /// A class of the policy.
@@ -64,7 +64,8 @@ impl Classifier {
         &self.rules
     }
 
-    /// The first rule that matches; `None` only if no rule matches everything.
+    /// Returns the first rule that matches, or `None` if there is none. A last rule that matches everything
+    /// prevents that.
     #[must_use]
     pub fn classify<'a>(&self, view: &View<'a>) -> Option<Classified<'a>> {
         let fields = Fields::new(view);
@@ -88,7 +89,8 @@ impl Classifier {
     }
 }
 
-/// Where `rule` leads if it matches. A rule with a key does not match without exactly one value.
+/// Returns the class that `rule` selects, if it matches. A rule with a key matches only a request with
+/// exactly one value for it.
 fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<ClassRef<'a>> {
     if !condition::holds(&rule.matches, fields) {
         return None;
@@ -99,10 +101,9 @@ fn target<'a>(rule: &Rule, fields: &Fields<'a, '_>) -> Option<ClassRef<'a>> {
     }
 }
 
-/// The value that keys a template.
+/// Returns the value that is the key for a template.
 ///
-/// # Errors
-/// Why there is none. Two values are none: the node might use the other one.
+/// # Errors The reason why there is no key. Two values give no key, because the node might use the other one.
 fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static str> {
     fn only<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Result<&'a [u8], &'static str> {
         let value = values.next().ok_or("is missing")?;
@@ -114,7 +115,7 @@ fn key_of<'a>(key: &Key, fields: &Fields<'a, '_>) -> Result<&'a [u8], &'static s
         }
     }
     match key {
-        // Where proxies are listed, they alone say whose a request is.
+        // If proxies are listed, only they can state the origin of a request.
         Key::Header(_) if !fields.view.vouched => Err("does not come from a listed proxy"),
         Key::Header(name) => only(fields.view.headers.get_all(name).iter().map(http::HeaderValue::as_bytes)),
         Key::Cookie(name) => {

@@ -1,4 +1,4 @@
-//! Each condition by example, and the index against the plain scan of all rules.
+//! Tests of each kind of condition by example, and of the index against a linear scan of all rules.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -10,7 +10,7 @@ use weirgate_config::{HostPattern, Match, PathPattern, Pattern, ValuePattern};
 
 use super::*;
 
-/// A request that owns what a view borrows.
+/// A request that owns the data borrowed by a view.
 #[derive(Clone, Debug)]
 struct Request {
     host: String,
@@ -83,7 +83,7 @@ fn prefix(path: &str) -> Match {
     Match::Path(PathPattern::Prefix(path.into()))
 }
 
-/// One rule per condition, class = index.
+/// Builds one rule per condition. The class has the same index as the condition.
 fn classes(conditions: Vec<Match>) -> Classifier {
     let rules: Vec<Rule> =
         (0u32..).zip(conditions).map(|(i, matches)| Rule { matches, target: Target::Class(ClassId(i)) }).collect();
@@ -94,7 +94,7 @@ fn rule_of(classifier: &Classifier, request: &Request) -> Option<usize> {
     classifier.classify(&request.view()).map(|c| c.rule)
 }
 
-/// The definition that the index must agree with.
+/// The specification of the index: a linear scan.
 fn linear(classifier: &Classifier, request: &Request) -> Option<usize> {
     let view = request.view();
     let fields = Fields::new(&view);
@@ -189,7 +189,7 @@ fn d3_a_value_past_the_cap_is_present_and_compares_with_nothing() {
     assert_eq!(rule_of(&classifier, &longest), Some(0));
     let longer = Request::to("h", "/").with("x-a", &"a".repeat(MAX_VALUE_BYTES + 1));
     assert_eq!(rule_of(&classifier, &longer), Some(2));
-    // A backtracking matcher would not come back from this one.
+    // A backtracking matcher would not finish in any reasonable time here.
     let nearly = Request::to("h", "/").with("x-a", &format!("{}$", "a".repeat(MAX_VALUE_BYTES - 1)));
     assert_eq!(rule_of(&classifier, &nearly), Some(1));
 }
@@ -215,7 +215,8 @@ fn a_template_needs_exactly_one_key_of_bounded_length() {
     check(request().with("cookie", "a=b; sid=\"x1\""), ClassRef::Template(TemplateId(8), b"x1"));
     check(request().with("cookie", "sid=1; sid=2"), ClassRef::Class(ClassId(0)));
     check(request(), ClassRef::Class(ClassId(0)));
-    // Sent past the listed proxies, a header says nothing; a cookie is the client's own anyway.
+    // A header that did not come through a listed proxy is not trusted. A cookie belongs to the client in any
+    // case.
     let direct = |request: Request| Request { vouched: false, ..request };
     check(direct(request().with("x-tenant", "acme")), ClassRef::Class(ClassId(0)));
     check(direct(request().with("cookie", "sid=1")), ClassRef::Template(TemplateId(8), b"1"));
@@ -255,7 +256,7 @@ fn an_explanation_says_what_each_rule_wanted() {
     );
 }
 
-/// Few names, so that rules and requests often meet.
+/// Few names, so that rules and requests often match.
 fn name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a.test", "b.test", "x.a.test", "y.x.a.test", "test", "a", ""])
 }
@@ -330,7 +331,7 @@ fn request() -> impl Strategy<Value = Request> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The index changes the cost, never the answer; the explanation ends with the same rule.
+    /// The index changes the cost and never the result. The explanation ends with the same rule.
     #[test]
     fn the_index_agrees_with_the_linear_scan(
         rules in prop::collection::vec(rule(), 0..24),

@@ -1,8 +1,9 @@
-//! What stage *classify* sees of a request, and the pieces that are taken apart on demand.
+//! View of a request for stage *classify*, with cookies and query parsed on demand.
 //!
-//! Sources: cookies RFC 6265 Sec. 4.2 and 5.4, query WHATWG URL `application/x-www-form-urlencoded`
-//! (which is what applications use). Departures: cookies are read leniently as servers do (any
-//! bytes, optional quotes removed), and only the first [`MAX_PAIRS`] of either are seen.
+//! Sources: for cookies, RFC 6265 Sec. 4.2 and 5.4; for the query, WHATWG URL
+//! `application/x-www-form-urlencoded`, which applications use. Departures: cookies are parsed leniently, as
+//! servers do (any bytes, optional quotes removed). Rules see only the first [`MAX_PAIRS`] cookies and the
+//! first [`MAX_PAIRS`] parameters.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -11,27 +12,26 @@ use std::net::IpAddr;
 use http::header::COOKIE;
 use http::{HeaderMap, Method};
 
-/// Longest value that is compared with anything, in bytes. A longer one is present but matches no
-/// text: 8 KiB is what servers commonly accept for a whole header, and it bounds the time of a
-/// regular expression.
+/// Maximum length of a value that can be compared, in bytes. A longer value counts as present but matches no
+/// text. Servers commonly accept 8 KiB for a whole header. The limit bounds the time of a regular expression.
 pub const MAX_VALUE_BYTES: usize = 8 * 1024;
 
-/// Longest key of a template, in bytes. A request with a longer one does not match the rule. Names of
-/// tenants and tokens are shorter, and 65,536 live classes hold at most 16 MiB of keys.
+/// Maximum length of a template's key, in bytes. A request with a longer key does not match the rule. Names
+/// of tenants and tokens are shorter. With this limit, 65,536 live classes hold at most 16 MiB of keys.
 pub const MAX_KEY_BYTES: usize = 256;
 
-/// Most query parameters and most cookies that rules see; later ones are as if absent. Browsers
-/// send at most 180 cookies to a site; with thousands of rules the bound keeps the work small.
+/// Maximum number of query parameters, and of cookies, that rules see. Later ones are ignored. Browsers send
+/// at most 180 cookies to a site. The limit keeps the work small with thousands of rules.
 pub const MAX_PAIRS: usize = 256;
 
-/// A request as rules see it. Everything is in the one canonical form that is also forwarded.
+/// A request as rules see it. All of it is in the canonical form that is also forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     /// Host without port, lower case.
     pub host: &'a str,
     /// Canonical path, starting with `/` (or `*`).
     pub path: &'a str,
-    /// What follows the `?`, raw.
+    /// Text after the `?`, not decoded.
     pub query: Option<&'a str>,
     /// The method.
     pub method: &'a Method,
@@ -41,14 +41,14 @@ pub struct View<'a> {
     pub client: IpAddr,
     /// The port of the listener.
     pub port: u16,
-    /// May a header of it say whose it is: the peer is a listed proxy, or the site lists none.
+    /// Whether its headers can state its origin: the peer is a listed proxy, or the policy lists none.
     pub vouched: bool,
 }
 
 /// Decoded name and value.
 pub(super) type Parameter<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// A view with its query and cookies taken apart when first asked for.
+/// A view with its query and cookies, parsed at their first use.
 pub(super) struct Fields<'a, 'v> {
     pub(super) view: &'v View<'a>,
     cookies: OnceCell<Vec<(&'a [u8], &'a [u8])>>,
@@ -60,7 +60,7 @@ impl<'a, 'v> Fields<'a, 'v> {
         Fields { view, cookies: OnceCell::new(), query: OnceCell::new() }
     }
 
-    /// Name and value of every cookie, in order.
+    /// Returns the name and value of every cookie, in order.
     pub(super) fn cookies(&self) -> &[(&'a [u8], &'a [u8])] {
         self.cookies.get_or_init(|| {
             let lines = self.view.headers.get_all(COOKIE).iter().map(http::HeaderValue::as_bytes);
@@ -68,7 +68,7 @@ impl<'a, 'v> Fields<'a, 'v> {
         })
     }
 
-    /// Decoded name and value of every query parameter, in order.
+    /// Returns the decoded name and value of every query parameter, in order.
     pub(super) fn query(&self) -> &[Parameter<'a>] {
         self.query.get_or_init(|| {
             let raw = self.view.query.unwrap_or_default().as_bytes();
@@ -77,7 +77,7 @@ impl<'a, 'v> Fields<'a, 'v> {
     }
 }
 
-/// `name=value` of one cookie; without `=` it is none.
+/// Parses `name=value` of one cookie. Text without `=` is not a cookie.
 fn cookie(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     let pair = pair.trim_ascii();
     let (name, value) = split_at_equals(pair)?;
@@ -86,7 +86,7 @@ fn cookie(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name.trim_ascii(), value)).filter(|(name, _)| !name.is_empty())
 }
 
-/// One parameter; without `=` its value is empty.
+/// Parses one parameter. Without `=` its value is empty.
 fn parameter(part: &[u8]) -> Parameter<'_> {
     let (name, value) = split_at_equals(part).unwrap_or((part, b""));
     (decode(name), decode(value))
@@ -98,7 +98,7 @@ fn split_at_equals(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name, rest.get(1..).unwrap_or_default()))
 }
 
-/// `%41` and `+` undone; what is not a proper escape stays as it is.
+/// Decodes percent escapes and `+`. Text that is not a valid escape stays unchanged.
 fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|b| matches!(b, b'%' | b'+')) {
         return Cow::Borrowed(text);
