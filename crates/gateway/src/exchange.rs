@@ -1,7 +1,8 @@
-//! One request, from its head to its record: the stages in their order.
+//! One request, from its head to its access record: the stages in order.
 //!
-//! *classify* (who is it), *admit*, *queue*, *release* and *dispatch* (the engine's word, asked for and
-//! waited for here), *forward* (`forward.rs`), *observe* (the record, when the last byte has left).
+//! The stages are *classify*, then *admit*, *queue*, *release* and *dispatch* (this module asks the engine
+//! and waits for its decision), *forward* (`forward.rs`), and *observe* (the record is written after the last
+//! byte is sent).
 
 use std::convert::Infallible;
 use std::future::poll_fn;
@@ -40,11 +41,11 @@ use crate::trace::TraceId;
 use crate::upstream::{RequestBody, TOO_LARGE, Upload, account};
 use crate::worker::{Admitted, Worker};
 
-/// Bodies up to this size are received before the request is admitted: a slow sender then holds no slot,
-/// and an idempotent request can be sent again.
+/// Maximum size of a body that is received before the request is admitted, in bytes. A slow sender then holds
+/// no slot, and an idempotent request can be retried.
 const SMALL_BODY: u64 = 64 * 1024;
 
-/// What is known about a request. Dropping it writes its record.
+/// State of a request. Dropping it writes the access record.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) line: Rc<Line>,
@@ -59,7 +60,7 @@ pub(crate) struct Exchange {
     subject: Option<Subject>,
     trace: Option<TraceId>,
     client: IpAddr,
-    /// It asked for another protocol.
+    /// Whether the client asked for another protocol.
     upgrade: bool,
     arrived: Time,
     decided: Option<Time>,
@@ -89,7 +90,7 @@ pub(crate) async fn serve(line: Rc<Line>, request: Request<Incoming>) -> Result<
     Ok(response)
 }
 
-/// A request whose class is known.
+/// A request that is ready for the rules and then for admission.
 struct Classified {
     head: Parts,
     subject: Subject,
@@ -121,7 +122,7 @@ impl Exchange {
         }
     }
 
-    /// Stage *classify*, up to the rules: what the request is about and who sent it.
+    /// Stage *classify* up to the rules: determines the target, the authority and the client of the request.
     fn classify(&mut self, mut head: Parts) -> Result<Classified, Refusal> {
         self.method = Some(head.method.clone());
         let asked = head.headers.get(UPGRADE).filter(|_| head.version == Version::HTTP_11).cloned();
@@ -139,16 +140,16 @@ impl Exchange {
         Ok(Classified { head, subject, upgrade, trusted })
     }
 
-    /// The class, by the rules of the site in force.
+    /// Finds the class by the rules of the policy in force.
     fn find_class<'a>(edition: &Edition, view: &View<'a>) -> ClassRef<'a> {
         let found = edition.classifier.classify(view).map(|c| c.class);
-        // The last rule always matches; without it the engine's default class is the last one.
+        // The last rule always matches. Without it, use the engine's default class, which is the last one.
         let last = u32::try_from(edition.site.policy.classes.len()).unwrap_or(u32::MAX).saturating_sub(1);
         found.unwrap_or(ClassRef::Class(ClassId(last)))
     }
 
     fn timeouts(&self) -> NodeTimeouts {
-        // Every class of a site has its place in it.
+        // Every class of a policy has an entry, so this is never used.
         const UNKNOWN: NodeTimeouts = NodeTimeouts {
             connect: Duration::from_secs(5),
             first_byte: Duration::from_secs(30),
@@ -158,13 +159,13 @@ impl Exchange {
         self.class.and_then(|c| self.edition.class_site(c)).map_or(UNKNOWN, |c| c.timeouts)
     }
 
-    /// The request breaks a rule.
+    /// Answers a request that breaks a rule.
     pub(crate) fn refuse(mut self: Box<Self>, refusal: Refusal) -> Response<ReplyBody> {
         self.ending = Ending::Refused(refusal.what);
         self.reply(reply::refused(refusal))
     }
 
-    /// A node has answered.
+    /// Notes that a node has answered.
     pub(crate) fn answered(&self) {
         if self.status < 400
             && let Some(subject) = &self.subject
@@ -173,7 +174,7 @@ impl Exchange {
         }
     }
 
-    /// The engine turned it away.
+    /// Answers a request that the engine has shed.
     fn shed(mut self: Box<Self>, at: Time, shed: Shed) -> Response<ReplyBody> {
         self.ending = Ending::Shed(shed.reason);
         self.decided = Some(at);
@@ -181,13 +182,13 @@ impl Exchange {
         self.reply(response)
     }
 
-    /// The nodes failed it.
+    /// Answers a request that the nodes failed to serve.
     pub(crate) fn fail(mut self: Box<Self>, error: NodeError) -> Response<ReplyBody> {
         self.ending = Ending::Failed(error.as_str());
         self.reply(reply::failed(error))
     }
 
-    /// This gateway itself is at its limits.
+    /// Answers a request for which this gateway has reached its own limits.
     pub(crate) fn exhausted(mut self: Box<Self>) -> Response<ReplyBody> {
         self.ending = Ending::Failed("connection_limit_reached");
         self.reply(reply::exhausted())
@@ -205,7 +206,7 @@ impl Exchange {
         self.upgrade
     }
 
-    /// The node is done: when, or why too early.
+    /// Notes that the node has finished: the time, or the error if it finished too early.
     pub(crate) fn node_ended(&mut self, ended: Result<Time, NodeError>) {
         match ended {
             Ok(at) => self.node_ended = Some(at),
@@ -213,14 +214,14 @@ impl Exchange {
         }
     }
 
-    /// The last byte was handed over.
+    /// Notes that the last byte has been handed over.
     pub(crate) fn complete(&mut self) {
         if matches!(self.ending, Ending::Left) {
             self.ending = Ending::Served;
         }
     }
 
-    /// The engine's word came at `at`.
+    /// Notes that the engine released the request at `at`.
     fn release(&mut self, at: Time, target: &Arc<Target>) {
         self.decided = Some(at);
         self.released = true;
@@ -247,8 +248,8 @@ impl Classified {
         let routed = worker.route(subject.target.path(), subject.target.query());
         let mut body = Some(body);
         let mut whole = None;
-        // A reload between the rules and the engine sends a request back to the rules; it has to be very
-        // unlucky to see two.
+        // A reload between the rules and the engine's decision requires a new classification. The number of
+        // rounds is bounded, so that reloads cannot hold a request for ever.
         for _ in 0..8 {
             let view = View {
                 host: subject.host(),
@@ -292,7 +293,7 @@ impl Classified {
                 let from = (flow, target(&exchange, ClassIndex::Class(fallback.0)));
                 let (at, admitted) = worker.arrive(version, ClassRef::Class(fallback), from, routed);
                 settled = match settle(&worker, at, admitted, routed).await {
-                    // The first refusal stands.
+                    // If the fallback sheds the request as well, the first refusal is sent.
                     Settled::Shed(at, _) => {
                         exchange.class = class;
                         Settled::Shed(at, refusal)
@@ -339,17 +340,17 @@ impl Classified {
     }
 }
 
-/// The engine's last word about an arrival.
+/// The engine's final decision about an arrival.
 enum Settled {
-    /// It goes inside.
+    /// The request is released.
     Released(Time, Permit, Arc<Target>),
-    /// It is turned away.
+    /// The request is shed.
     Shed(Time, Shed),
-    /// There is a new policy: classify again.
+    /// The policy was replaced. Classify the request again.
     Stale,
 }
 
-/// Stages *queue* and *release*: waits where the engine said so.
+/// Stages *queue* and *release*: waits for the decision if the engine queued the request.
 async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted, routed: Routed) -> Settled {
     match admitted {
         Admitted::Stale => Settled::Stale,
@@ -367,7 +368,7 @@ async fn settle(worker: &Rc<Worker>, at: Time, admitted: Admitted, routed: Route
     }
 }
 
-/// Receives a small body whole.
+/// Receives a small body completely.
 async fn receive(line: &Line, mut body: Incoming, limit: Option<u64>) -> Result<Bytes, Refusal> {
     const LATE: Refusal = Refusal::with(StatusCode::REQUEST_TIMEOUT, "the request body came too slowly");
     const BROKEN: Refusal = Refusal::bad("the request body is broken");
@@ -399,7 +400,7 @@ async fn receive(line: &Line, mut body: Incoming, limit: Option<u64>) -> Result<
     Ok(if rest.is_empty() { first.unwrap_or_default() } else { rest.freeze() })
 }
 
-/// Stage *observe*: the request has ended.
+/// Stage *observe*: records the request when it ends.
 impl Drop for Exchange {
     fn drop(&mut self) {
         if self.upgrade && self.ending != Ending::Tunnelled {

@@ -1,8 +1,8 @@
-//! Stage *forward*: the request to a node, and to another one if that may be.
+//! Stage *forward*: sends the request to a node, and retries on another one if allowed.
 //!
-//! Sources: RFC 9110 Sec. 9.2.2 (which methods may be repeated), RFC 9112 Sec. 6.3 and 9.3.1 (ends of
-//! messages, retrying on a connection that closed). Departures: `Expect: 100-continue` is answered here when
-//! the request is forwarded, not by the node; interim answers (103) are not passed on.
+//! Sources: RFC 9110 Sec. 9.2.2 (methods that may be repeated), RFC 9112 Sec. 6.3 and 9.3.1 (ends of
+//! messages, retrying on a connection that closed). Departures: the gateway, not the node, answers `Expect:
+//! 100-continue` when it forwards the request, and interim responses (103) are not passed on.
 
 use std::future::poll_fn;
 use std::io;
@@ -31,31 +31,32 @@ use crate::trace::TraceId;
 use crate::tunnel::Tunnel;
 use crate::upstream::{self, Answer, Link, Progress, RequestBody};
 
-/// A request on its way to the nodes.
+/// A request being forwarded to the nodes.
 #[derive(Debug)]
 pub(crate) struct Forward {
     pub(crate) method: Method,
-    /// As the client sent them, without what `Connection` names; gone once they were sent.
+    /// Headers as the client sent them, without those named by `Connection`. `None` after they have been
+    /// sent.
     pub(crate) headers: Option<HeaderMap>,
-    /// Number of the request on its connection.
+    /// Sequence number of the request on its connection.
     pub(crate) number: u64,
     pub(crate) target: PathAndQuery,
     pub(crate) authority: HeaderValue,
-    /// What the peer says about others is believed.
+    /// Whether the peer is trusted to state the origin of requests.
     pub(crate) trusted: bool,
-    /// The protocol it asks for.
+    /// Protocol that the client asks for.
     pub(crate) upgrade: Option<HeaderValue>,
     pub(crate) trace: Option<TraceId>,
     pub(crate) body: RequestBody,
-    /// Whose turn it is, if the body is streamed.
+    /// Progress of the upload, if the body is streamed.
     pub(crate) progress: Option<Rc<Progress>>,
     pub(crate) timeouts: NodeTimeouts,
-    /// Bytes of the answer that may be read ahead.
+    /// Maximum number of response bytes that may be read ahead.
     pub(crate) buffer: usize,
 }
 
 impl Forward {
-    /// Whether it may be sent once more: it changes nothing a second time, and nothing of it is lost.
+    /// Returns whether the request can be sent again: it is idempotent and none of it has been lost.
     fn is_repeatable(&self, line: &Line) -> bool {
         self.method.is_idempotent()
             && !matches!(self.body, RequestBody::Stream(_))
@@ -64,7 +65,8 @@ impl Forward {
             && (self.headers.is_some() || line.head.borrow().is(self.number))
     }
 
-    /// What a node is to get. `None` if it was sent before and cannot be had again.
+    /// Builds the message for a node. Returns `None` if it has been sent before and its headers are no longer
+    /// available.
     fn message(&mut self, line: &Line, target: &Target) -> Option<Request<RequestBody>> {
         let mut headers = match self.headers.take() {
             Some(headers) => headers,
@@ -99,19 +101,19 @@ impl Forward {
     }
 }
 
-/// Why an attempt gave no answer.
+/// Why an attempt gave no response.
 enum Missed {
-    /// The node did it.
+    /// The node failed.
     Node(NodeError),
-    /// A connection that had served before was closed before it answered: says nothing about the node.
+    /// A reused connection closed before it answered. This says nothing about the node.
     Stale,
-    /// The client did it.
+    /// The client failed.
     Client(Refusal),
     /// This gateway has no file descriptor or port left.
     Exhausted,
 }
 
-/// Forwards until a node answers, or none may be tried any more.
+/// Forwards until a node answers or no further attempt is allowed.
 pub(crate) async fn forward(
     request: &mut Forward,
     mut permit: Permit,
@@ -136,7 +138,7 @@ pub(crate) async fn forward(
             Err(missed) => missed,
         };
         match missed {
-            // The permit is dropped: the engine hears of a reset, not of a failure.
+            // The permit is dropped, so the engine records a reset and not a failure.
             Missed::Client(refusal) => return exchange.refuse(refusal),
             Missed::Exhausted => return exchange.exhausted(),
             Missed::Stale => fresh = true,
@@ -159,7 +161,7 @@ pub(crate) async fn forward(
     }
 }
 
-/// One try at one node. On a used connection unless `fresh`.
+/// Makes one attempt at one node, on a reused connection unless `fresh`.
 async fn attempt(
     request: &mut Forward,
     mut fresh: bool,
@@ -171,7 +173,7 @@ async fn attempt(
         let pooled = if fresh { None } else { line.worker.pools.take(target) };
         let mut link = match pooled {
             Some(link) => link,
-            // Rare, and large: its future is not carried along by every request.
+            // Rare and large, so it is boxed to keep the future of every request small.
             None => Box::pin(connect(target, line, request.timeouts.connect)).await?,
         };
         let (used, before) = (link.is_used(), link.received());
@@ -207,7 +209,7 @@ async fn attempt(
     }
 }
 
-/// Opens a connection. If there is no file descriptor for it, what nobody uses is closed first.
+/// Opens a connection. If no file descriptor is left for it, idle connections are closed first.
 async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Result<Box<Link>, Missed> {
     line.begin_phase(limit);
     for last in [false, true] {
@@ -238,15 +240,16 @@ async fn connect(target: &Arc<Target>, line: &Rc<Line>, limit: Duration) -> Resu
     Err(Missed::Exhausted)
 }
 
-/// Whether an error of connecting says something about this machine and nothing about the node.
+/// Returns whether a connect error is caused by this machine and says nothing about the node.
 fn is_exhaustion(error: &io::Error) -> bool {
-    /// `ENFILE`, `EMFILE`, `ENOMEM`, `EADDRNOTAVAIL` (no port left), `ENOBUFS` of Linux.
+    /// Linux error numbers of `ENFILE`, `EMFILE`, `ENOMEM`, `EADDRNOTAVAIL` (no port left) and `ENOBUFS`.
     const ERRORS: [i32; 5] = [23, 24, 12, 99, 105];
     error.raw_os_error().is_some_and(|code| ERRORS.contains(&code))
 }
 
-/// The way back: checks the head, reads what is there, and leaves the rest to a pump. An answer that breaks
-/// off before its head went downstream gives everything back.
+/// Handles the response: checks the head, reads the data that is available, and leaves the rest to a pump. If
+/// the response breaks off before its head has been sent downstream, the permit and the exchange are
+/// returned.
 fn answer(
     link: Box<Link>,
     response: Response<Incoming>,
@@ -257,14 +260,14 @@ fn answer(
 ) -> Result<Response<ReplyBody>, (NodeError, Permit, Box<Exchange>)> {
     let (mut head, incoming) = response.into_parts();
     if !has_one_end(&head.headers, head.version) {
-        // Dropping the link closes it: where its answer ends is anyone's guess.
+        // Dropping the link closes it, because the end of its response is ambiguous.
         return Err((NodeError::Protocol, permit, exchange));
     }
     let line = Rc::clone(&exchange.line);
     let length = incoming.size_hint().exact();
     line.begin_phase(request.timeouts.body_progress);
     let mut pump = Pump::new(&line, Arc::clone(target), link, incoming, permit, head.status.as_u16(), request.buffer);
-    // Whoever reads on, hyper or the connection's task, asks to be woken.
+    // hyper or the connection's task continues to read and registers its own waker.
     pump.burst(&mut Context::from_waker(Waker::noop()));
     exchange.status = head.status.as_u16();
     exchange.answered();
@@ -284,7 +287,7 @@ fn answer(
     Ok(Response::from_parts(head, body))
 }
 
-/// Whether every reader finds the same end of a response. What is ambiguous is not passed on.
+/// Returns whether every reader finds the same end of a response. An ambiguous response is not passed on.
 fn has_one_end(headers: &HeaderMap, version: Version) -> bool {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
@@ -300,7 +303,7 @@ fn has_one_end(headers: &HeaderMap, version: Version) -> bool {
     }
 }
 
-/// The node changes the protocol.
+/// Handles a change of protocol by the node.
 fn upgrade(
     link: Box<Link>,
     response: Response<Incoming>,
@@ -314,7 +317,7 @@ fn upgrade(
         permit.fail(false);
         return exchange.fail(NodeError::Upgrade);
     }
-    // The tunnel takes no slot: how long it lasts says nothing about the node's load.
+    // The tunnel holds no slot. Its duration says nothing about the node's load.
     let at = permit.finish(Outcome::Upgraded);
     exchange.node_ended(Ok(at));
     exchange.status = 101;

@@ -1,4 +1,4 @@
-//! The gateway as a whole: its threads, its phases, and what the admin plane may ask of it.
+//! The gateway as a whole: its threads, its phases, and its interface for the admin plane.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -23,35 +23,36 @@ use crate::pages::Pages;
 use crate::record::{AccessRecord, Observer};
 use crate::worker;
 
-/// A running gateway. Clones are the same gateway.
+/// A running gateway. Clones refer to the same gateway.
 #[derive(Clone, Debug)]
 pub struct Gateway {
     shared: Arc<Shared>,
 }
 
-/// What all threads share.
+/// State shared by all threads.
 pub(crate) struct Shared {
     pub(crate) control: Control,
     pub(crate) counters: Counters,
-    /// What the nodes' collectors said.
+    /// Reports of the nodes' collectors.
     pub(crate) reports: Reports,
-    /// What requests cost.
+    /// Costs of requests.
     pub(crate) pages: Pages,
-    /// The same key on all threads, so that a client is the same flow on each.
+    /// Hasher with the same key on all threads, so that a client is the same flow on each of them.
     pub(crate) hasher: RandomState,
-    /// Bytes that may be buffered for slow clients, all together.
+    /// Maximum number of bytes buffered for slow clients, in the whole process.
     pub(crate) buffer_total: AtomicU64,
-    /// The bound of the process, and how close it is.
+    /// Memory limit of the process, and the present pressure.
     pub(crate) memory: Memory,
-    /// Client connections at once: what the policy says, and what there are file descriptors for.
+    /// Maximum number of open client connections, limited by the policy and by the available file
+    /// descriptors.
     pub(crate) connections: AtomicU64,
-    /// Connections that were accepted but are past the bound.
+    /// Number of accepted connections that wait because that maximum is reached.
     pub(crate) unseated: AtomicUsize,
     observers: Vec<Box<dyn Observer>>,
     mailboxes: Vec<Mutex<Vec<Command>>>,
     bells: Vec<Arc<Notify>>,
     phase: AtomicU8,
-    /// Addresses as the policy names them, and as they are.
+    /// Addresses as written in the policy, and as actually bound.
     listeners: Mutex<Vec<(SocketAddr, SocketAddr)>>,
     source: ReloadSource,
     reloading: Mutex<()>,
@@ -60,55 +61,55 @@ pub(crate) struct Shared {
     ended: Notify,
 }
 
-/// What a thread is told to do.
+/// Command to a thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Accept connections from this socket, which is of that address in the policy.
+    /// Accept connections from this socket, which belongs to this address of the policy.
     Listen(SocketAddr, TcpListener),
-    /// No longer accept connections of that address.
+    /// Stop accepting connections on this address.
     Close(SocketAddr),
-    /// Accept nothing, finish what is there, end.
+    /// Stop accepting, finish the requests in flight, and end.
     Drain,
-    /// Do not wait for what is there.
+    /// End without finishing the requests in flight.
     Cut,
 }
 
-/// Where a gateway is in its life.
+/// Phase in the life of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Its threads are starting.
     Starting,
-    /// It serves.
+    /// It serves requests.
     Ready,
-    /// It accepts nothing new and finishes what it has.
+    /// It accepts nothing new and finishes the requests in flight.
     Draining,
     /// Its threads have ended.
     Stopped,
 }
 
-/// Counts since the start (and gauges) that are not about a class. Bytes and requests per class are in
-/// [`crate::AccessRecord`] and in the engine's snapshots.
+/// Counters since the start, and gauges, that do not depend on a class. For bytes and requests per class see
+/// [`crate::AccessRecord`] and the engine's snapshots.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Client connections accepted.
+    /// Number of accepted client connections.
     pub accepted: AtomicU64,
-    /// Client connections open now.
+    /// Number of client connections open now.
     pub open: AtomicU64,
-    /// Times that accepting paused for want of file descriptors or memory.
+    /// Number of times that accepting paused because of a lack of file descriptors or memory.
     pub accept_pauses: AtomicU64,
-    /// Connections to nodes tried.
+    /// Number of attempts to connect to a node.
     pub connects: AtomicU64,
-    /// Connections to nodes that could not be opened.
+    /// Number of failed attempts to connect to a node.
     pub connect_failures: AtomicU64,
-    /// Requests sent over a connection that had served one before.
+    /// Number of requests sent over a reused connection.
     pub reused: AtomicU64,
-    /// Response bytes buffered for slow clients now.
+    /// Number of response bytes now buffered for slow clients.
     pub buffered_bytes: AtomicU64,
-    /// Requests that ended in a panic.
+    /// Number of requests that ended in a panic.
     pub panics: AtomicU64,
-    /// Reloads that succeeded.
+    /// Number of successful reloads.
     pub reloads: AtomicU64,
-    /// Reloads that failed.
+    /// Number of failed reloads.
     pub reload_failures: AtomicU64,
 }
 
@@ -118,20 +119,20 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// A panic while one of these locks is held leaves plain data behind, which is as good as it was.
+/// Locks `mutex`, also after a panic. These locks protect plain data, which stays usable.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
-    /// Tells the observers of a request that has ended.
+    /// Tells the observers about a finished request.
     pub(crate) fn observe(&self, record: &AccessRecord<'_>) {
         for observer in &self.observers {
             observer.observe(record);
         }
     }
 
-    /// Takes what thread `index` is told to do.
+    /// Takes the pending commands for thread `index`.
     pub(crate) fn commands(&self, index: usize) -> Vec<Command> {
         self.mailboxes.get(index).map(|mailbox| std::mem::take(&mut *lock(mailbox))).unwrap_or_default()
     }
@@ -143,7 +144,7 @@ impl Shared {
         }
     }
 
-    /// Hands one socket of each address to each thread.
+    /// Gives each thread one socket of each address.
     fn hand_out(&self, opened: Vec<Opened>) {
         for Opened { named, bound, sockets } in opened {
             lock(&self.listeners).push((named, bound));
@@ -154,7 +155,7 @@ impl Shared {
     }
 }
 
-/// Client connections at once under `site`.
+/// Returns the maximum number of open client connections under `site`.
 fn most_connections(site: &Site) -> u64 {
     let wanted = site.limits.connections as u64;
     listener::connections_that_fit().map_or(wanted, |fit| wanted.min(fit))
@@ -177,8 +178,8 @@ fn open(address: SocketAddr, count: usize) -> io::Result<Opened> {
 }
 
 impl Gateway {
-    /// Opens the listeners of `site`, starts the threads and returns when all of them serve. `text` is the
-    /// policy file as read (for its checksum). `observers` are told of every request that has ended.
+    /// Opens the listeners of `site`, starts the threads, and returns when all of them serve. `text` is the
+    /// policy file as read, for its checksum. `observers` are told about every finished request.
     ///
     /// # Errors
     /// A listener cannot be opened, the policy is not valid, or a thread cannot be started.
@@ -250,32 +251,34 @@ impl Gateway {
         Ok(())
     }
 
-    /// The engine, for snapshots and node events.
+    /// Returns the engine, for snapshots and node events.
     #[must_use]
     pub fn control(&self) -> &Control {
         &self.shared.control
     }
 
-    /// The site in force.
+    /// Returns the configuration in force.
     #[must_use]
     pub fn edition(&self) -> Arc<Edition> {
         self.shared.control.edition()
     }
 
-    /// Addresses that clients can connect to now (with the port that was chosen for port 0).
+    /// Returns the addresses that clients can connect to now, with the actual port where port 0 was
+    /// configured.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         lock(&self.shared.listeners).iter().map(|(_, bound)| *bound).collect()
     }
 
-    /// Client connections that may be open at once: `limits.connections`, or fewer if the process has too few
-    /// file descriptors for them (`ulimit -n`: one for each, one to a node for each, and a few).
+    /// Returns the maximum number of open client connections: `limits.connections`, or fewer if the process
+    /// has too few file descriptors (`ulimit -n`). Each connection needs one and its connection to a node
+    /// another one, and a few are reserved.
     #[must_use]
     pub fn connection_limit(&self) -> u64 {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Where the gateway is in its life.
+    /// Returns the phase of the gateway.
     #[must_use]
     pub fn phase(&self) -> Phase {
         [Phase::Starting, Phase::Ready, Phase::Draining]
@@ -284,14 +287,14 @@ impl Gateway {
             .unwrap_or(Phase::Stopped)
     }
 
-    /// Counts and gauges.
+    /// Returns the counters and gauges.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// What is known of the collector of each node of the site in force, by the names of its pool and its own. Nodes
-    /// that are not asked are left out.
+    /// Returns the state of the nodes' collectors, by the names of pool and node. Nodes without a collector
+    /// are left out.
     #[must_use]
     pub fn collectors(&self) -> BTreeMap<(String, String), weirgate_config::admin::Collector> {
         let (edition, now) = (self.edition(), self.shared.control.clock().now());
@@ -299,19 +302,19 @@ impl Gateway {
         edition.nodes.iter().filter_map(of).collect()
     }
 
-    /// The page table, with at most `most` of its routes and without the share of unknown ones; `None` if there is
-    /// none. Takes some milliseconds.
+    /// Returns the page table with at most `most` of its routes and without the fraction of unknown ones, or
+    /// `None` if there is no page table. Takes a few milliseconds.
     #[must_use]
     pub fn page_table(&self, most: usize) -> Option<weirgate_config::admin::PageTable> {
         self.shared.pages.view(most)
     }
 
-    /// Reads the policy file again and puts it in force; returns the new edition. Blocks for as long as
-    /// reading and checking take. Listeners that stay are not touched; the number of threads, the admin
-    /// listener and the access log stay as they were at the start.
+    /// Reads the policy file again, puts it in force and returns the new configuration. Blocks while the file
+    /// is read and checked. Listeners that stay are not touched. The number of threads, the admin listener
+    /// and the access log stay as they were at the start.
     ///
     /// # Errors
-    /// Everything wrong with it; the old policy stays in force.
+    /// All errors in the policy. The old policy stays in force.
     pub fn reload(&self) -> Result<Arc<Edition>, ReloadError> {
         let read = || match &self.shared.source {
             ReloadSource::Nowhere => Err(ReloadError::NoSource),
@@ -322,7 +325,7 @@ impl Gateway {
         self.count(result)
     }
 
-    /// Puts `text` in force, resolved as the policy file would be.
+    /// Puts `text` in force, resolved like the policy file.
     ///
     /// # Errors
     /// See [`Gateway::reload`].
@@ -331,7 +334,7 @@ impl Gateway {
         self.count(result)
     }
 
-    /// Puts `site` in force; `text` is what it was made from.
+    /// Puts `site` in force. `text` is the text that it was made from.
     ///
     /// # Errors
     /// See [`Gateway::reload`].
@@ -386,21 +389,21 @@ impl Gateway {
         Ok(edition)
     }
 
-    /// Stops accepting, finishes what is inside within the site's drain deadline, ends the threads. Returns
-    /// at once; see [`Gateway::join`].
+    /// Stops accepting, finishes the requests in flight within the drain deadline, and ends the threads.
+    /// Returns at once. See [`Gateway::join`].
     pub fn drain(&self) {
         let _not_during_a_reload = lock(&self.shared.reloading);
         self.end_with(Phase::Draining, || Command::Drain);
         lock(&self.shared.listeners).clear();
     }
 
-    /// Ends at once: what is inside is cut off.
+    /// Ends at once and aborts the requests in flight.
     pub fn cut(&self) {
         self.end_with(Phase::Draining, || Command::Cut);
     }
 
     fn end_with(&self, phase: Phase, command: impl Fn() -> Command) {
-        // Never backwards: a gateway that has stopped stays stopped.
+        // The phase only moves forward, so a stopped gateway stays stopped.
         self.shared.phase.fetch_max(phase as u8, Ordering::AcqRel);
         for index in 0..self.shared.mailboxes.len() {
             self.shared.tell(index, command());
@@ -424,7 +427,7 @@ impl Gateway {
     }
 }
 
-/// Marks the end of a thread, however it ends.
+/// Records the end of a thread, however it ends.
 struct Finish(Arc<Shared>);
 
 impl Drop for Finish {

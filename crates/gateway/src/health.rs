@@ -1,8 +1,8 @@
 //! Active health checks of a node.
 //!
-//! Each check is a GET on a connection of its own, so that it tests what a new client would meet. Checks
-//! of many nodes are spread over the interval by a hash of the node, and each interval varies by a tenth,
-//! so that they neither start together nor fall into step.
+//! Each check is a GET on its own connection, so that it tests the same path as a new client. A hash of the
+//! node spreads the checks over the interval, and each interval varies by a tenth. So the checks of many
+//! nodes neither start together nor synchronise later.
 
 use std::hash::BuildHasher;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::edition::Target;
 use crate::gateway::Shared;
 use crate::polling;
 
-/// Checks one node until it is aborted.
+/// Checks one node until the task is aborted.
 pub(crate) async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<Shared>) {
     let mut verdict = HealthVerdict::default();
     let mut round = 0u64;
     loop {
-        // Between 0 and 1, differently for each node and round.
+        // Between 0 and 1, different for each node and round.
         let share = (shared.hasher.hash_one((target.id, round)) >> 11) as f64 / (1u64 << 53) as f64;
         let wait = if round == 0 { check.interval.mul_f64(share) } else { check.interval.mul_f64(0.9 + 0.2 * share) };
         Clock::sleep(wait.max(Duration::from_millis(1))).await;
@@ -34,7 +34,7 @@ pub(crate) async fn watch(target: Arc<Target>, check: HealthCheck, shared: Arc<S
     }
 }
 
-/// One check.
+/// Makes one check.
 async fn probe(target: &Target, check: &HealthCheck) -> bool {
     let asked = async {
         let host = check.host.as_deref().unwrap_or(&target.address);
@@ -43,7 +43,7 @@ async fn probe(target: &Target, check: &HealthCheck) -> bool {
             check.path
         );
         let mut stream = polling::send(&target.address, &request).await?;
-        // "HTTP/1.1 200" is all that matters.
+        // Only the first 12 bytes matter, for example "HTTP/1.1 200".
         let mut head = [0; 12];
         stream.read_exact(&mut head).await?;
         Ok::<_, std::io::Error>(head)

@@ -1,11 +1,12 @@
-//! Headers that are between two neighbours only, and what a gateway adds.
+//! Hop-by-hop headers, and the headers that a gateway adds.
 //!
 //! Sources: RFC 9110 Sec. 7.6.1 (`Connection`), 7.6.3 (`Via`), 10.1.4 (`TE`), RFC 7239 (`Forwarded`).
-//! Departures: `Connection` cannot name what the gateway adds or what frames the message, so that nobody
-//! strips `X-Forwarded-For` on its way to the node; `Upgrade: h2c` is not passed on, because requests in
-//! such a tunnel would pass unclassified; `X-Real-IP` and the like go unless a listed proxy wrote them.
+//! Departures: `Connection` cannot name headers that the gateway adds or that frame the message, so that a
+//! client cannot strip `X-Forwarded-For` on its way to the node. `Upgrade: h2c` is not passed on, because
+//! requests in such a tunnel would not be classified. `X-Real-IP` and similar headers are removed unless a
+//! listed proxy wrote them.
 //!
-//! Headers are edited in place: one pass finds what is there, and only that is removed.
+//! Headers are edited in place. One pass finds those present, and only those are removed.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -26,15 +27,15 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 
-/// What `Connection` may not name.
+/// Returns whether `Connection` must not name this header.
 fn is_protected(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER, TE, UPGRADE, FORWARDED, VIA, CONNECTION].contains(name)
         || [X_FORWARDED_FOR, X_FORWARDED_PROTO, X_FORWARDED_HOST, X_FORWARDED_PORT, X_REAL_IP, TRACEPARENT]
             .contains(name)
 }
 
-/// Removes what `Connection` names; before anything reads the headers, so that rules see what the node
-/// sees. Returns whether it names `upgrade`.
+/// Removes the headers named by `Connection`. This is done before any other use of the headers, so that rules
+/// see the same headers as the node. Returns whether `Connection` names `upgrade`.
 pub(crate) fn drop_named(headers: &mut HeaderMap) -> bool {
     if !headers.contains_key(CONNECTION) {
         return false;
@@ -60,26 +61,26 @@ pub(crate) fn drop_named(headers: &mut HeaderMap) -> bool {
     upgrade
 }
 
-/// What the node is to know about the way of a request.
+/// Facts about the path of a request that the node is told.
 #[derive(Debug)]
 pub(crate) struct Way<'a> {
-    /// Who handed it to us.
+    /// The peer that sent the request to the gateway.
     pub(crate) peer: IpAddr,
-    /// Whether what it says about others is believed.
+    /// Whether the peer is trusted to state the origin of requests.
     pub(crate) trusted: bool,
-    /// The authority that was asked for; empty if none was.
+    /// The requested authority, or empty if there is none.
     pub(crate) authority: &'a HeaderValue,
-    /// The protocol the client wants to change to, if it may.
+    /// The protocol that the client wants to switch to, if it may.
     pub(crate) upgrade: Option<&'a HeaderValue>,
 }
 
-/// Makes a client's headers a node's.
+/// Turns a client's headers into the headers for a node.
 pub(crate) fn to_node(headers: &mut HeaderMap, way: &Way<'_>, cache: &mut Stamps) {
     let mut found = Found::default();
     for name in headers.keys() {
         found.note(name);
     }
-    // gRPC and others need to know that trailers are welcome.
+    // gRPC and other protocols need to know that trailers are accepted.
     let trailers = found.te
         && headers
             .get_all(TE)
@@ -116,7 +117,7 @@ pub(crate) fn to_node(headers: &mut HeaderMap, way: &Way<'_>, cache: &mut Stamps
     headers.append(VIA, HeaderValue::from_static("1.1 weirgate"));
 }
 
-/// Makes a node's headers a client's. `upgraded` keeps what a 101 needs.
+/// Turns a node's headers into the headers for a client. `upgraded` keeps the headers that a 101 needs.
 pub(crate) fn to_client(headers: &mut HeaderMap, upgraded: bool) {
     let protocol = if upgraded { headers.get(UPGRADE).cloned() } else { None };
     drop_named(headers);
@@ -134,7 +135,7 @@ pub(crate) fn to_client(headers: &mut HeaderMap, upgraded: bool) {
     headers.append(VIA, HeaderValue::from_static("1.1 weirgate"));
 }
 
-/// Which of the headers that go are there.
+/// Headers to be removed that are present.
 #[derive(Debug, Default)]
 struct Found {
     connection: bool,
@@ -144,7 +145,7 @@ struct Found {
     expect: bool,
     proxy_authorization: bool,
     proxy_authenticate: bool,
-    /// Any of the names without a place of their own in the `http` crate.
+    /// Any of the names that are no constants in the `http` crate.
     other: bool,
     forwarded: bool,
     x: bool,
@@ -196,7 +197,7 @@ impl Found {
     }
 }
 
-/// The headers that tell of one peer and one authority: the same for most requests of a connection.
+/// Headers that describe one peer and one authority. They are the same for most requests of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps(Option<Stamp>);
 
@@ -229,7 +230,7 @@ impl Stamp {
         if let Ok(host) = authority.to_str()
             && !host.is_empty()
         {
-            // Quoted: an authority may have colons and brackets, which a token may not.
+            // Quoted, because an authority may contain colons and brackets, which a token may not.
             let _ = write!(forwarded, ";host=\"{host}\"");
         }
         forwarded.push_str(";proto=http");

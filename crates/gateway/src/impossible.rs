@@ -1,7 +1,9 @@
-//! Tells of limits that nothing can keep: response times that are shorter than what requests take on a quiet node.
+//! Warnings about limits that cannot be met: response times shorter than the service time on a lightly loaded
+//! node.
 //!
-//! `weirgate check` refuses such a limit where the service time is declared. Where it is learned, only the running
-//! gateway can tell. It says so once for each class or template, and once more if its limit changes.
+//! `weirgate check` refuses such a limit if the service time is declared. If the service time is learned,
+//! only the running gateway can detect it. It warns once for each class or template, and again if the limit
+//! changes.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,37 +15,37 @@ use weirgate_engine::{ClassId, ImpossibleLimit};
 use crate::clock::Clock;
 use crate::gateway::Shared;
 
-/// Between two looks at all classes: soon enough for people, and no load.
+/// Interval between two checks of all classes: soon enough for people, and negligible load.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// Classes that are looked at under the engine's lock at once: some ten microseconds.
+/// Number of classes examined under the engine's lock at once, which takes about ten microseconds.
 const PAGE: u32 = 1024;
 
-/// The impossible limits of the classes of one name.
+/// Impossible limits of the classes of one name.
 #[derive(Clone, Debug)]
 struct Found {
     first: ImpossibleLimit,
-    /// The other classes of that template with an impossible limit.
+    /// Number of other classes of the template with an impossible limit.
     others: u64,
 }
 
 /// Limits by the names of their classes.
 type ByName<T> = BTreeMap<String, T>;
 
-/// Looks at the classes for ever.
+/// Checks the classes for ever.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     let mut told = ByName::new();
     loop {
         Clock::sleep(EVERY).await;
         let lines = news(&mut told, &find(&shared).await);
         if !lines.is_empty() {
-            // Not here: a reader of standard error that does not keep up would hold requests.
+            // Not on this thread: a slow reader of standard error would delay requests.
             tokio::task::spawn_blocking(move || drop(std::io::stderr().write_all(lines.as_bytes())));
         }
     }
 }
 
-/// All impossible limits, giving way to requests between the pages of classes.
+/// Returns all impossible limits. Yields to requests between pages of classes.
 async fn find(shared: &Shared) -> ByName<Found> {
     let mut found: ByName<Found> = ByName::new();
     let mut from = Some(ClassId(0));
@@ -61,7 +63,7 @@ async fn find(shared: &Shared) -> ByName<Found> {
     found
 }
 
-/// Lines about what has changed. `told` are the limits that were impossible before.
+/// Returns log lines about changes. `told` holds the limits that were impossible before.
 fn news(told: &mut ByName<Duration>, found: &ByName<Found>) -> String {
     let mut lines = String::new();
     told.retain(|name, _| {
@@ -80,7 +82,7 @@ fn news(told: &mut ByName<Duration>, found: &ByName<Found>) -> String {
     lines
 }
 
-/// What the log says of an impossible limit, in a line.
+/// Returns the log line for an impossible limit.
 fn line(name: &str, Found { first, others }: &Found) -> String {
     let key = first.key.as_deref().map(weirgate_config::admin::key_text);
     let which = match (key, others) {

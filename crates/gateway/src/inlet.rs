@@ -1,11 +1,11 @@
-//! The client's side of a connection, in front of hyper: strict framing, and an ear on the socket.
+//! Client side of a connection, in front of hyper: strict framing and detection of clients that leave.
 //!
-//! hyper reads from here and sees only bytes that passed the [`Scanner`]. A head that is refused is
-//! replaced by a stand-in of one fixed request, so that hyper keeps the order of answers, and the request
-//! of that number is answered with the refusal. A refused body is an I/O error to hyper.
+//! hyper reads from here and sees only bytes that passed the [`Scanner`]. A refused head is replaced by a
+//! stand-in, a fixed request, so that hyper keeps the order of responses. The request with that sequence
+//! number is answered with the refusal. hyper sees a refused body as an I/O error.
 //!
-//! While a request is in hand its connection's task reads ahead (bounded), so that a client that leaves is
-//! noticed at once even if hyper waits with the body unread.
+//! While a request is being served, its connection's task reads ahead, up to a limit. So a client that leaves
+//! is noticed at once, even if hyper does not yet read the body.
 
 use std::cell::RefCell;
 use std::io;
@@ -21,18 +21,18 @@ use weirgate_engine::Time;
 use crate::framing::{Bounds, Refusal, Scanner, Step};
 use crate::line::Line;
 
-/// Most bytes that are read ahead of hyper; a client that has sent more unread body than this is not
-/// seen leaving until some of it is read.
+/// Maximum number of bytes read ahead of hyper. If a client has sent more unread body than this, its
+/// departure is noticed only after some of the body has been read.
 const AHEAD: usize = 64 * 1024;
 
-/// An empty buffer up to this size is kept for the next request: it holds most heads. Larger ones are given
-/// back, for thousands of connections are idle.
+/// Maximum capacity of an empty buffer that is kept for the next request: enough for most heads. Larger
+/// buffers are freed, because thousands of connections may be idle.
 const KEPT: usize = 2 * 1024;
 
-/// Answers up to this size leave in one piece: a head and a body of usual size.
+/// Maximum size of a response that is sent in one piece: a head and a body of usual size.
 const SMALL: usize = 4 * 1024;
 
-/// What hyper reads in place of a refused head.
+/// The request that hyper reads in place of a refused head.
 const STAND_IN: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 
 /// A transport with its framing check.
@@ -41,23 +41,23 @@ pub(crate) struct Inlet<T> {
     io: T,
     line: Rc<Line>,
     scanner: Scanner,
-    /// Received, not yet handed over.
+    /// Bytes received and not yet handed over.
     raw: BytesMut,
-    /// So many bytes at the front of `raw` have passed the check.
+    /// Number of bytes at the front of `raw` that have passed the check.
     passed: usize,
-    /// What is left of the stand-in, once one is needed.
+    /// Remaining bytes of the stand-in, once one is needed.
     stand_in: Option<&'static [u8]>,
-    /// Why the body being received was refused; nothing after it is read.
+    /// Reason why the current body was refused. Nothing after it is read.
     bad_body: Option<Refusal>,
-    /// The client has closed its side, or the connection is broken.
+    /// Whether the client has closed its side or the connection is broken.
     ended: bool,
-    /// When the first byte of the head that is being received came.
+    /// Time of the first byte of the head that is being received.
     head_since: Option<Time>,
-    /// Since when the client takes no bytes.
+    /// Time since which the client has accepted no bytes.
     blocked_since: Option<Time>,
-    /// hyper has asked for bytes and got none.
+    /// Whether hyper has asked for bytes and received none.
     starved: bool,
-    /// It has asked in this turn of the connection's task.
+    /// Whether hyper has asked for bytes in this turn of the connection's task.
     asked: bool,
 }
 
@@ -79,22 +79,22 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
         }
     }
 
-    /// The client has left.
+    /// Whether the client has left.
     pub(crate) fn ended(&self) -> bool {
         self.ended
     }
 
-    /// The client may be in the middle of sending something.
+    /// Whether the client may be in the middle of sending something.
     pub(crate) fn expects_more(&self) -> bool {
         self.stand_in.is_some() || !self.raw.is_empty() || !self.scanner.between_requests()
     }
 
-    /// Since when a head is being received.
+    /// Returns the time of the first byte of the head that is being received.
     pub(crate) fn head_since(&self) -> Option<Time> {
         self.head_since
     }
 
-    /// Since when the client takes no bytes.
+    /// Returns the time since which the client has accepted no bytes.
     pub(crate) fn blocked_since(&self) -> Option<Time> {
         self.blocked_since
     }
@@ -107,10 +107,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
         self.line.refused.set(Some((self.scanner.heads() + 1, refusal)));
     }
 
-    /// Listens to the client while its request is in hand. True if there is something now that hyper has
-    /// asked for.
+    /// Reads from the client while its request is being served. Returns whether there is now data that hyper
+    /// has asked for.
     pub(crate) fn read_ahead(&mut self, cx: &mut Context<'_>) -> bool {
-        // hyper has just found the socket empty: it still is, and whoever fills it wakes the task.
+        // hyper has just found the socket empty. It still is, and the task is woken when data arrives.
         if std::mem::take(&mut self.asked) && self.starved && self.raw.is_empty() {
             return false;
         }
@@ -123,25 +123,25 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
         self.starved && self.raw.len() > before
     }
 
-    /// The transport and what was received after the last request, for a tunnel.
+    /// Returns the transport and the bytes received after the last request, for a tunnel.
     pub(crate) fn tunnel(&mut self) -> (&mut T, BytesMut) {
         self.passed = 0;
         (&mut self.io, std::mem::take(&mut self.raw))
     }
 
-    /// The bare transport.
+    /// Returns the bare transport.
     pub(crate) fn io(&mut self) -> &mut T {
         &mut self.io
     }
 
-    /// Reads what is there into `raw`. Ready when something came or the client ended.
+    /// Reads available bytes into `raw`. Ready when bytes have arrived or the client has ended.
     fn fill(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let worker = Rc::clone(&self.line.worker);
         let mut scratch = worker.scratch.borrow_mut();
         let mut buffer = ReadBuf::new(&mut scratch);
         match ready!(Pin::new(&mut self.io).poll_read(cx, &mut buffer)) {
             Ok(()) if !buffer.filled().is_empty() => self.raw.extend_from_slice(buffer.filled()),
-            // A reset is an end as well: the client is gone.
+            // A reset is treated as an end, because the client is gone.
             Ok(()) | Err(_) => self.ended = true,
         }
         Poll::Ready(())
@@ -158,7 +158,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
                 let (now, later) = rest.split_at(take);
                 out.put_slice(now);
                 self.stand_in = Some(later);
-                // Nothing follows a stand-in; its answer closes the connection.
+                // Nothing follows a stand-in, because its response closes the connection.
                 return if out.remaining() < before { Poll::Ready(Ok(())) } else { Poll::Pending };
             }
             if self.passed > 0 {
@@ -172,7 +172,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
                 continue;
             }
             if let Some(refusal) = self.bad_body {
-                // What came before goes first, in a read of its own: an error would take it along.
+                // Earlier bytes are passed first, in a read of their own, because an error would discard
+                // them.
                 if out.remaining() < before {
                     return Poll::Ready(Ok(()));
                 }
@@ -232,7 +233,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Inlet<T> {
     }
 }
 
-/// hyper's end of an inlet; the connection's task holds the other.
+/// hyper's side of an inlet. The connection's task holds the other side.
 #[derive(Debug)]
 pub(crate) struct Handle<T>(pub(crate) Rc<RefCell<Inlet<T>>>);
 
@@ -267,7 +268,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
             let result = Pin::new(&mut inlet.io).poll_write_vectored(cx, slices);
             return inlet.wrote(result);
         }
-        // Few bytes are cheaper to copy than to describe to the kernel.
+        // Copying a few bytes costs less than describing them to the kernel.
         let line = Rc::clone(&inlet.line);
         let mut joined = line.worker.scratch.borrow_mut();
         let mut at = 0;
@@ -289,7 +290,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> hyper::rt::Write for Handle<T> {
         Pin::new(&mut self.0.borrow_mut().io).poll_flush(cx)
     }
 
-    /// The connection's task closes: it knows whether a tunnel follows or bytes are still under way.
+    /// Closing is left to the connection's task, which knows whether a tunnel follows or bytes are still to
+    /// be sent.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
         Poll::Ready(Ok(()))
     }

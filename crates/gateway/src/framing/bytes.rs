@@ -1,11 +1,11 @@
-//! Classes of bytes (RFC 9110 Sec. 5.6, RFC 3986 Sec. 2), as tables built at compile time.
+//! Byte classes (RFC 9110 Sec. 5.6, RFC 3986 Sec. 2), as tables built at compile time.
 
-/// `tchar`: may stand in a method or a field name.
+/// `tchar`: allowed in a method or a field name.
 pub(super) const TOKEN: u8 = 1;
-/// May stand in a field value: visible, obs-text, space, tab.
+/// Allowed in a field value: visible characters, obs-text, space and tab.
 pub(super) const VALUE: u8 = 2;
-/// May stand in a request target: visible ASCII without what no URI contains and some reader takes for
-/// an end of it.
+/// Allowed in a request target: visible ASCII, except characters that no URI contains and that some readers
+/// take for its end.
 pub(super) const TARGET: u8 = 4;
 /// A hexadecimal digit.
 pub(super) const HEX: u8 = 8;
@@ -39,12 +39,13 @@ static CLASSES: [u8; 256] = {
     table
 };
 
-/// Whether `byte` is of `class`.
+/// Returns whether `byte` belongs to `class`.
 pub(super) fn is(byte: u8, class: u8) -> bool {
     CLASSES[usize::from(byte)] & class != 0
 }
 
-/// Whether all of `text` may stand in a field value. Eight bytes at a time: values are most of a head.
+/// Returns whether all of `text` is allowed in a field value. Checks eight bytes at a time, because values
+/// are the largest part of a head.
 pub(super) fn is_value(text: &[u8]) -> bool {
     let (words, rest) = text.as_chunks::<8>();
     let plain = |word: &[u8; 8]| {
@@ -52,11 +53,11 @@ pub(super) fn is_value(text: &[u8]) -> bool {
         let below_space = bits.wrapping_sub(ONES * 0x20) & !bits & HIGHS;
         below_space == 0 && zero_byte(bits ^ (ONES * 0x7f)) == 0
     };
-    // A tab is not plain, but allowed.
+    // A tab is not a plain byte, but it is allowed.
     words.iter().all(|word| plain(word) || word.iter().all(|&b| is(b, VALUE))) && rest.iter().all(|&b| is(b, VALUE))
 }
 
-/// Where `byte` stands first.
+/// Returns the position of the first `byte` in `text`.
 pub(super) fn find(text: &[u8], byte: u8) -> Option<usize> {
     let (words, rest) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
@@ -68,17 +69,18 @@ pub(super) fn find(text: &[u8], byte: u8) -> Option<usize> {
     rest.iter().position(|&b| b == byte).map(|at| words.len() * 8 + at)
 }
 
-/// A one in every byte.
+/// 1 in every byte.
 const ONES: u64 = u64::MAX / 255;
 /// The highest bit of every byte.
 const HIGHS: u64 = ONES << 7;
 
-/// Not zero if a byte of `bits` is zero; the lowest bit set is in the first such byte (Mycroft's test).
+/// Returns a value other than zero if a byte of `bits` is zero. The lowest bit set is in the first such byte
+/// (Mycroft's test).
 fn zero_byte(bits: u64) -> u64 {
     bits.wrapping_sub(ONES) & !bits & HIGHS
 }
 
-/// How many bytes at the front of `text` are of `class`.
+/// Returns the number of bytes at the front of `text` that belong to `class`.
 pub(super) fn span(text: &[u8], class: u8) -> usize {
     text.iter().position(|&b| !is(b, class)).unwrap_or(text.len())
 }
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Words at a time finds what bytes at a time finds.
+        /// Scanning by words gives the same result as scanning by bytes.
         #[test]
         fn words_agree_with_bytes(text in proptest::collection::vec(prop_oneof![any::<u8>(), Just(b'\t'), Just(b'a'), Just(0x1f), Just(0x7f), Just(0x80)], 0..40), byte: u8) {
             prop_assert_eq!(find(&text, byte), text.iter().position(|&b| b == byte));

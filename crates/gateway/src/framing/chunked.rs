@@ -1,16 +1,16 @@
-//! Chunked bodies (RFC 9112 Sec. 7.1), byte by byte.
+//! Chunked bodies (RFC 9112 Sec. 7.1), parsed byte by byte.
 
 use super::bytes::{self, HEX, TOKEN, VALUE};
 use super::{Bounds, Refusal};
 
-/// Most digits of a chunk size: 15 hexadecimal digits are an exabyte.
+/// Maximum number of digits in a chunk size. 15 hexadecimal digits are an exabyte.
 const MAX_SIZE_DIGITS: u8 = 15;
 
-/// Most bytes of chunk extensions in one body. Nobody uses them; without a bound a body could be all
-/// extensions and no data.
+/// Maximum size of all chunk extensions in one body, in bytes. They are practically unused. Without a limit,
+/// a body could consist of extensions only.
 const MAX_EXTENSION_BYTES: u32 = 4096;
 
-/// Fields that would change the meaning of what has been passed on already (RFC 9110 Sec. 6.5.1).
+/// Fields that would change the meaning of data already passed on (RFC 9110 Sec. 6.5.1).
 const NOT_IN_TRAILERS: [&[u8]; 8] = [
     b"content-length",
     b"transfer-encoding",
@@ -22,10 +22,10 @@ const NOT_IN_TRAILERS: [&[u8]; 8] = [
     b"content-encoding",
 ];
 
-/// Enough to tell the longest of [`NOT_IN_TRAILERS`] from a longer name.
+/// Number of bytes kept of a name: enough to tell the longest of [`NOT_IN_TRAILERS`] from a longer name.
 const NAME_KEPT: usize = 18;
 
-/// Follows one chunked body.
+/// Parser state for one chunked body.
 #[derive(Debug)]
 pub(super) struct Chunked {
     state: State,
@@ -68,7 +68,8 @@ impl Chunked {
         }
     }
 
-    /// How many bytes at the front of `input` belong to the body, and whether it ends there.
+    /// Returns the number of bytes at the front of `input` that belong to the body, and whether the body ends
+    /// there.
     pub(super) fn scan(&mut self, input: &[u8]) -> Result<(usize, bool), Refusal> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
@@ -82,7 +83,7 @@ impl Chunked {
             match self.step(byte) {
                 Ok(_) if self.state == State::LastFeed => return Ok((at + 1, true)),
                 Ok(next) => self.state = next,
-                // What is good passes first, so that the verdict does not depend on how the input is cut.
+                // Valid bytes pass first, so that the result does not depend on how the input is split.
                 Err(_) if at > 0 => break,
                 Err(refusal) => return Err(refusal),
             }
@@ -172,7 +173,7 @@ impl Chunked {
                 return Err(Refusal::bad("a trailer field is not valid"));
             }
             (State::SizeFeed { .. } | State::TrailerFeed | State::LastFeed, _) => return Err(BARE_RETURN),
-            // Handled by the caller, who can take many bytes at once.
+            // The caller handles this state, because it can take many bytes at once.
             (State::Data { left }, _) => State::Data { left },
         })
     }

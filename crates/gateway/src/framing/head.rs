@@ -1,15 +1,15 @@
-//! Request heads: the request line and the fields, line by line as they arrive.
+//! Request heads: the request line and the fields, parsed line by line as they arrive.
 
 use http::StatusCode;
 
 use super::bytes::{self, TARGET, TOKEN};
 use super::{Bounds, Refusal, host};
 
-/// Longest method: the registered ones have at most 17 letters.
+/// Maximum length of a method. The registered ones have at most 17 letters.
 const MAX_METHOD: usize = 24;
 
-/// Field names that applications behind CGI-like interfaces cannot tell from the real ones, because
-/// `-` and `_` become the same there.
+/// Field names that an application behind a CGI-like interface cannot distinguish from the real ones, because
+/// `-` and `_` become the same character there.
 const CONFUSABLE: [&[u8]; 7] = [
     b"content_length",
     b"transfer_encoding",
@@ -20,16 +20,16 @@ const CONFUSABLE: [&[u8]; 7] = [
     b"x_forwarded_port",
 ];
 
-/// What has been learned of a head so far.
+/// Parser state for one head.
 #[derive(Debug, Default)]
 pub(super) struct Head {
-    /// Start of the first line that is not complete.
+    /// Start of the first incomplete line.
     line: usize,
-    /// Up to here there is no line feed after `line`.
+    /// End of the bytes after `line` already searched for a line feed.
     searched: usize,
-    /// Fields so far; `None` before the request line.
+    /// Number of fields so far. `None` before the request line.
     fields: Option<usize>,
-    /// An empty line came before the request line and was thrown away.
+    /// Whether an empty line before the request line has been discarded.
     skipped: bool,
     http_11: bool,
     host: bool,
@@ -39,33 +39,33 @@ pub(super) struct Head {
     connect: bool,
 }
 
-/// How long the body is.
+/// Length of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// So many bytes.
+    /// Number of bytes.
     Known(u64),
-    /// It says so itself.
+    /// Chunked: the body carries its own length.
     Chunked,
 }
 
-/// A step forward.
+/// Result of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// An empty line of so many bytes before the head.
+    /// An empty line of this many bytes before the head.
     EmptyLine(usize),
-    /// The whole head.
+    /// The complete head.
     Complete {
-        /// Its length.
+        /// Length of the head in bytes.
         bytes: usize,
-        /// Its body's length.
+        /// Length of its body.
         length: Length,
-        /// It asks for another protocol.
+        /// Whether the request asks for another protocol.
         upgrade: bool,
     },
 }
 
 impl Head {
-    /// Looks at the lines of `input` that it has not seen; `None` asks for more.
+    /// Parses the lines of `input` that it has not yet parsed. Returns `None` if more input is needed.
     pub(super) fn scan(&mut self, input: &[u8], bounds: Bounds) -> Result<Option<Seen>, Refusal> {
         loop {
             let unseen = input.get(self.searched..).unwrap_or_default();
@@ -121,7 +121,8 @@ impl Head {
         }
     }
 
-    /// What does not begin like a request (a TLS hello, say) is refused without waiting for a line.
+    /// Refuses input that does not start like a request (a TLS hello, for example) without waiting for a
+    /// line.
     fn suspicious_start(&self, input: &[u8]) -> Result<(), Refusal> {
         match input.first() {
             Some(&first) if self.fields.is_none() && !bytes::is(first, TOKEN) && first != b'\r' => {
@@ -166,7 +167,7 @@ impl Head {
         if !bytes::is_value(value) {
             return Err(Refusal::bad("a header value has control characters"));
         }
-        // Lengths first: most names are none of these.
+        // Compare lengths first, because most names are none of these.
         match name.len() {
             4 if name.eq_ignore_ascii_case(b"host") => {
                 if std::mem::replace(&mut self.host, true) {
@@ -213,7 +214,7 @@ impl Head {
     }
 }
 
-/// Optional white space of RFC 9110: spaces and tabs.
+/// Trims optional white space as defined by RFC 9110: spaces and tabs.
 fn trim(value: &[u8]) -> &[u8] {
     let is_space = |b: &u8| matches!(b, b' ' | b'\t');
     let start = value.iter().position(|b| !is_space(b)).unwrap_or(value.len());
@@ -221,7 +222,7 @@ fn trim(value: &[u8]) -> &[u8] {
     value.get(start..end).unwrap_or_default()
 }
 
-/// Digits only, and no more than fit.
+/// Parses a decimal number of digits only, if it fits.
 fn decimal(text: &[u8]) -> Option<u64> {
     // 18 digits always fit, and no body is an exabyte long.
     if text.is_empty() || text.len() > 18 || !text.iter().all(u8::is_ascii_digit) {

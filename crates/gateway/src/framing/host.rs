@@ -1,18 +1,18 @@
 //! `Host` and authorities (RFC 9110 Sec. 7.2, RFC 3986 Sec. 3.2.2).
 //!
-//! Departure: names are letters, digits, `.`, `-`, `_` (what DNS and certificates know); percent-encoding,
-//! sub-delimiters and user information are refused, because no two readers treat them alike.
+//! Departure: names consist of letters, digits, `.`, `-` and `_`, as in DNS and in certificates.
+//! Percent-encoding, sub-delimiters and user information are refused, because readers treat them differently.
 
-/// An authority taken apart.
+/// A parsed authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Authority<'a> {
-    /// Name or address as sent, without a final dot; brackets stay.
+    /// Name or address as sent, with brackets but without a final dot.
     pub(crate) host: &'a str,
     /// Port as sent, if any.
     pub(crate) port: Option<u16>,
 }
 
-/// Takes `text` apart; `None` if it is not a host with an optional port.
+/// Parses `text`. Returns `None` if it is not a host with an optional port.
 pub(crate) fn split(text: &[u8]) -> Option<Authority<'_>> {
     let end = if text.first() == Some(&b'[') {
         let close = text.iter().position(|&b| b == b']')?;
@@ -29,7 +29,7 @@ pub(crate) fn split(text: &[u8]) -> Option<Authority<'_>> {
     };
     let host = std::str::from_utf8(text.get(..end)?).ok()?;
     let host = host.strip_suffix('.').unwrap_or(host);
-    // 253 is the longest name that DNS knows.
+    // 253 is the maximum length of a name in DNS.
     if host.is_empty() || host.len() > 253 || host.starts_with('.') || host.contains("..") {
         return None;
     }

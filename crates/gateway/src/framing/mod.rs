@@ -1,14 +1,15 @@
-//! The strict check of everything a client sends before hyper sees it.
+//! Strict check of all client input before hyper sees it.
 //!
 //! Source: RFC 9112 (HTTP/1.1 message syntax), Secs. 2, 3, 5, 6, 7 and 11.2 (request smuggling). hyper is
-//! lenient where a node behind it may be lenient in another way: it takes bare LF, `Content-Length` beside
-//! `Transfer-Encoding`, repeated equal lengths, a missing or second `Host`. Here everything on which two
-//! readers could differ is refused, before a byte of it is passed on; what passes has one meaning only.
-//! Departures, all on the strict side: no obs-fold, no bare LF, one length field at most, no `Transfer-Encoding`
-//! but exactly `chunked`, no whitespace around chunk sizes, no framing fields in trailers.
+//! lenient, and a node behind it may be lenient in another way. hyper accepts bare LF, `Content-Length`
+//! together with `Transfer-Encoding`, repeated equal lengths, and a missing or second `Host`. This module
+//! refuses all input that two readers could interpret differently, before a byte of it is passed on. Input
+//! that passes has exactly one meaning. The departures from the RFC are all on the strict side: no obs-fold,
+//! no bare LF, at most one length field, no `Transfer-Encoding` other than exactly `chunked`, no whitespace
+//! around chunk sizes, and no framing fields in trailers.
 //!
-//! [`Scanner`] has no I/O: bytes in, verdict out. It follows the lengths of bodies so that it finds each
-//! head of a pipeline. Every byte is looked at a fixed number of times, however the input is cut.
+//! [`Scanner`] does no I/O. It takes bytes and returns decisions. It keeps track of body lengths, so that it
+//! finds each head of a pipeline. Every byte is examined a fixed number of times, however the input is split.
 
 mod bytes;
 mod chunked;
@@ -24,16 +25,16 @@ pub(crate) use refusal::Refusal;
 use chunked::Chunked;
 use head::{Head, Length};
 
-/// Bounds on heads and on trailer sections.
+/// Limits for heads and for trailer sections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    /// Most bytes of a head.
+    /// Maximum size of a head, in bytes.
     pub(crate) head_bytes: usize,
-    /// Most fields of a head.
+    /// Maximum number of fields in a head.
     pub(crate) headers: usize,
 }
 
-/// Follows one connection's requests. See the module's documentation.
+/// Checks the requests of one connection. See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Scanner {
     bounds: Bounds,
@@ -49,24 +50,24 @@ enum State {
     Length { left: u64, hold: bool },
     /// In a chunked body.
     Chunked { body: Chunked, hold: bool },
-    /// After a request that asks for another protocol: what follows may not be HTTP.
+    /// After a request that asks for another protocol. The following bytes may not be HTTP.
     Held,
-    /// Nothing passes any more.
+    /// After a refusal. No further bytes pass.
     Refused,
 }
 
-/// What to do with the bytes at the front.
+/// Action for the bytes at the front of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// So many bytes (at least one) may pass.
+    /// This many bytes (at least one) may pass.
     Pass(usize),
-    /// So many bytes (at least one) are to be thrown away: an empty line before a head.
+    /// This many bytes (at least one) are to be discarded: an empty line before a head.
     Skip(usize),
-    /// More bytes are needed to tell; keep these and show them again with more behind.
+    /// More bytes are needed. Keep these and pass them again together with the following ones.
     More,
-    /// What follows is not looked at until [`Scanner::resume`].
+    /// The following bytes are not examined until [`Scanner::resume`].
     Hold,
-    /// The head at the front breaks the rules. Nothing of it has passed.
+    /// The head at the front breaks the rules. None of it has passed.
     RefuseHead(Refusal),
     /// The body breaks the rules at the front.
     RefuseBody(Refusal),
@@ -77,7 +78,7 @@ impl Scanner {
         Scanner { bounds, state: State::Head(Head::default()), heads: 0 }
     }
 
-    /// Looks at `input`, which starts with the first byte that has not passed.
+    /// Examines `input`, which starts with the first byte that has not passed.
     pub(crate) fn scan(&mut self, input: &[u8]) -> Step {
         if input.is_empty() {
             return if matches!(self.state, State::Held) { Step::Hold } else { Step::More };
@@ -125,24 +126,24 @@ impl Scanner {
         }
     }
 
-    /// Heads that have passed.
+    /// Number of heads that have passed.
     pub(crate) fn heads(&self) -> u64 {
         self.heads
     }
 
-    /// Whether the next byte is the first of a head (or there is none yet).
+    /// Whether the next byte is the first of a head.
     pub(crate) fn between_requests(&self) -> bool {
         matches!(self.state, State::Head(_))
     }
 
-    /// The other protocol was declined: HTTP goes on.
+    /// Continues with HTTP after the other protocol was declined.
     pub(crate) fn resume(&mut self) {
         if matches!(self.state, State::Held) {
             self.state = State::Head(Head::default());
         }
     }
 
-    /// Refuses the head that is being received, for a reason outside its bytes.
+    /// Refuses the head that is being received, for a reason that is not in its bytes.
     pub(crate) fn refuse(&mut self) {
         self.state = State::Refused;
     }

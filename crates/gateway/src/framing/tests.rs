@@ -1,4 +1,4 @@
-//! The table of violations, cut into pieces in every way that could matter.
+//! Table of violations. Each input is split into pieces of several sizes.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const BOUNDS: Bounds = Bounds { head_bytes: 4096, headers: 20 };
 
-/// What came of an input: bytes that passed, heads, and the refusal if there was one.
+/// Result of an input: the bytes that passed, the number of heads, and the refusal if there was one.
 #[derive(Debug, PartialEq)]
 struct Run {
     passed: Vec<u8>,
@@ -15,7 +15,7 @@ struct Run {
     held: bool,
 }
 
-/// Feeds `input` in pieces of `piece` bytes.
+/// Passes `input` in pieces of `piece` bytes.
 fn run(input: &[u8], piece: usize) -> Run {
     let mut scanner = Scanner::new(BOUNDS);
     let mut waiting = Vec::new();
@@ -44,7 +44,7 @@ fn run(input: &[u8], piece: usize) -> Run {
 
 fn refused(input: &str) -> Option<u16> {
     let whole = run(input.as_bytes(), usize::MAX);
-    // However it is cut, the verdict is the same.
+    // The result does not depend on how the input is split.
     for piece in [1, 2, 3, 7] {
         assert_eq!(run(input.as_bytes(), piece).refused, whole.refused, "{input:?} in pieces of {piece}");
     }
@@ -190,7 +190,7 @@ fn large_heads_are_refused_with_their_own_status() {
     let long = "x".repeat(5000);
     assert_eq!(refused(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Some(414));
     assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}\r\n\r\n")), Some(431));
-    // Already before the line ends.
+    // The refusal comes before the line ends.
     assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\nX: {long}")), Some(431));
     assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(20))), Some(431));
     assert_eq!(refused(&format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: y\r\n".repeat(19))), None);
@@ -238,7 +238,7 @@ fn bad_chunked_bodies_are_refused() {
     }
     assert_eq!(refused(&chunked(&format!("5;{}\r\n", "x".repeat(5000)))), Some(400));
     assert_eq!(refused(&chunked(&format!("0\r\nX: {}\r\n\r\n", "x".repeat(5000)))), Some(431));
-    // A name that only starts like a forbidden one is fine.
+    // A name that only starts like a forbidden one is allowed.
     assert_eq!(refused(&chunked("0\r\nTransfer-Encodings: x\r\nContent-Lengthy: 1\r\n\r\n")), None);
 }
 
@@ -265,7 +265,7 @@ fn what_follows_an_upgrade_is_held_until_it_is_declined() {
 }
 
 proptest! {
-    /// Whatever comes in whatever pieces: no panic, and the same verdict.
+    /// For any input in any pieces there is no panic and the result is the same.
     #[test]
     fn any_bytes_in_any_pieces_give_one_verdict(
         parts in proptest::collection::vec(
@@ -288,12 +288,12 @@ proptest! {
     }
 }
 
-/// Rounds of a measurement.
+/// Number of rounds in a measurement.
 const ROUNDS: u32 = 200_000;
 
-/// Checks `input` over and over and prints the time of one round. For the figures in
-/// `docs/adr/0003-strict-framing.md`: `cargo test --release -p weirgate-gateway cost_of -- --ignored --nocapture`,
-/// each under `perf stat -e instructions:u` as well.
+/// Checks `input` repeatedly and prints the time of one round. It produced the figures in
+/// `docs/adr/0003-strict-framing.md`. Run `cargo test --release -p weirgate-gateway cost_of -- --ignored
+/// --nocapture`, and each test under `perf stat -e instructions:u` as well.
 fn cost(input: &str) {
     let bounds = Bounds { head_bytes: 65_536, headers: 100 };
     let clock = crate::clock::Clock::start();
