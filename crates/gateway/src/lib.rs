@@ -1,10 +1,10 @@
 //! The data plane and the admin plane of Weirgate: a driver of the engine over real sockets.
 //!
-//! A request passes *classify → admit → queue → release → dispatch → forward → observe*; `docs/request-life.md`
-//! tells it with file names. What is decided is decided by `weirgate-engine`; this crate moves bytes,
-//! keeps time and does what the engine says. One thread per core runs a single-threaded runtime with
-//! its own listening sockets and its own connections to the nodes; the threads share one engine behind
-//! one lock ([`Control`]).
+//! A request passes the stages *classify → admit → queue → release → dispatch → forward → observe*.
+//! `docs/request-life.md` describes them with file names. All decisions are made by `weirgate-engine`. This
+//! crate moves bytes, keeps time and carries out the engine's decisions. One thread per core runs a
+//! single-threaded runtime with its own listening sockets and its own connections to the nodes. The threads
+//! share one engine behind one lock ([`Control`]).
 //!
 //! Start with [`Gateway::start`].
 

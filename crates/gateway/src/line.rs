@@ -1,7 +1,7 @@
-//! One client connection, as everything that serves it sees it.
+//! State of one client connection, shared by the code that serves it.
 //!
-//! The connection's task, the framing check in front of hyper and the request in hand all run in one
-//! task; what they have to tell one another is here. Nothing in it knows the transport.
+//! hyper, the framing check in front of it and the current request all run in the connection's task. They
+//! communicate through this state. It does not depend on the transport.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -23,53 +23,53 @@ use crate::worker::Worker;
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) worker: Rc<Worker>,
-    /// Who is at the other end.
+    /// Address of the peer.
     pub(crate) peer: SocketAddr,
     /// The listener that accepted it, as the policy names it.
     pub(crate) listener: SocketAddr,
-    /// The port that the client connected to.
+    /// Port that the client connected to.
     pub(crate) port: u16,
     /// Wakes the connection's task.
     pub(crate) alarm: Rc<Alarm>,
-    /// When the request in hand has taken too long in its present phase.
+    /// Time at which the current request exceeds the limit of its present phase.
     pub(crate) phase: Cell<Time>,
-    /// When it has taken too long altogether.
+    /// Time at which it exceeds its total limit.
     pub(crate) total: Cell<Time>,
-    /// How long the client may go without taking or giving a byte of a body.
+    /// Maximum time without progress on a body, in either direction.
     pub(crate) progress: Cell<Duration>,
-    /// The head of this number was refused; nothing after it is read.
+    /// Sequence number and refusal of a refused head. Nothing after it is read.
     pub(crate) refused: Cell<Option<(u64, Refusal)>>,
-    /// The body of the request of this number was refused. hyper may read a body before it hands over the
-    /// head.
+    /// Sequence number and refusal of a request with a refused body. hyper may read a body before it hands
+    /// over the head.
     bad_body: Cell<Option<(u64, Refusal)>>,
-    /// The request in hand asked for another protocol and did not get it: HTTP goes on.
+    /// Whether the current request asked for another protocol and did not get it, so that HTTP continues.
     pub(crate) declined: Cell<bool>,
-    /// The head that passed last, for sending it again.
+    /// The last head that passed, kept for a retry.
     pub(crate) head: RefCell<Head>,
-    /// Heads that hyper has handed over.
+    /// Number of heads that hyper has handed over.
     pub(crate) calls: Cell<u64>,
-    /// From a head to the last byte of its answer.
+    /// Whether a request is being served: from its head to the last byte of its response.
     pub(crate) busy: Cell<bool>,
-    /// The answer to the request in hand has been handed to hyper.
+    /// Whether the response to the current request has been handed to hyper.
     pub(crate) answered: Cell<bool>,
-    /// Since when nothing was asked.
+    /// Time since which no request is being served.
     pub(crate) idle_since: Cell<Time>,
-    /// Body bytes received for the request in hand.
+    /// Number of body bytes received for the current request.
     pub(crate) bytes_in: Cell<u64>,
-    /// No further request is taken.
+    /// Whether no further request is accepted.
     pub(crate) closing: Cell<bool>,
-    /// The node's answer that is being read ahead for a slow client.
+    /// The node's response that is read ahead for a slow client.
     pub(crate) pump: RefCell<Option<SharedPump>>,
-    /// The tunnel that follows the answer in hand.
+    /// The tunnel that follows the current response.
     pub(crate) tunnel: RefCell<Option<Tunnel>>,
-    /// Ended, but its last bytes may not have left yet.
+    /// A request that has ended, while its last bytes may still be unsent.
     pub(crate) finished: RefCell<Option<Box<Exchange>>>,
-    /// Headers for the nodes that repeat from request to request.
+    /// Headers for the nodes that are the same from request to request.
     pub(crate) stamps: RefCell<Stamps>,
 }
 
-/// A head as it was received. To copy its bytes costs less than to clone the headers of every request in
-/// case it has to be sent again.
+/// A head as received. Copying its bytes costs less than cloning the headers of every request in case of a
+/// retry.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
     number: u64,
@@ -77,20 +77,20 @@ pub(crate) struct Head {
 }
 
 impl Head {
-    /// Keeps a head that has passed the framing check.
+    /// Stores a head that has passed the framing check.
     pub(crate) fn keep(&mut self, number: u64, bytes: &[u8]) {
         self.number = number;
         self.bytes.clear();
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether it is the head of this number.
+    /// Whether this is the head with this sequence number.
     pub(crate) fn is(&self, number: u64) -> bool {
         self.number == number
     }
 
-    /// Its headers, if the head of this number is the one that was kept: a client that does not wait for its
-    /// answer may have sent the next one already.
+    /// Returns the headers of the head with this sequence number, if it is still stored. A client that does
+    /// not wait for its response may have sent the next head already.
     pub(crate) fn headers(&self, number: u64) -> Option<HeaderMap> {
         if !self.is(number) {
             return None;
@@ -116,7 +116,7 @@ impl Line {
             alarm: Alarm::new(),
             phase: Cell::new(Time::NEVER),
             total: Cell::new(Time::NEVER),
-            // Until a class says otherwise.
+            // Until a class is known.
             progress: Cell::new(Duration::from_secs(30)),
             refused: Cell::new(None),
             bad_body: Cell::new(None),
@@ -135,22 +135,22 @@ impl Line {
         })
     }
 
-    /// The time, at most one tick of the timer old.
+    /// Returns the time, at most one tick of the timer old.
     pub(crate) fn now(&self) -> Time {
         self.worker.timers.now()
     }
 
-    /// A new phase of the request in hand begins, which may last `span`.
+    /// Begins a new phase of the current request, which may take at most `span`.
     pub(crate) fn begin_phase(&self, span: Duration) {
         self.phase.set(self.now() + span);
     }
 
-    /// Whether the phase or the whole has taken too long.
+    /// Whether the phase or the whole request has exceeded its limit.
     pub(crate) fn is_late(&self) -> bool {
         self.now() >= self.phase.get().min(self.total.get())
     }
 
-    /// Takes the next head that hyper hands over; returns its refusal if it is a stand-in.
+    /// Takes the next head that hyper hands over. Returns its refusal if the head is a stand-in.
     pub(crate) fn begin(&self) -> Option<Refusal> {
         self.calls.set(self.calls.get() + 1);
         self.busy.set(true);
@@ -159,17 +159,17 @@ impl Line {
         self.refused.get().filter(|(number, _)| *number == self.calls.get()).map(|(_, refusal)| refusal)
     }
 
-    /// The body of the request of this number is refused.
+    /// Records that the body of the request with this sequence number is refused.
     pub(crate) fn refuse_body(&self, number: u64, refusal: Refusal) {
         self.bad_body.set(Some((number, refusal)));
     }
 
-    /// Why the body of the request in hand was refused, if it was.
+    /// Returns the reason for refusing the body of the current request, if it was refused.
     pub(crate) fn body_refusal(&self) -> Option<Refusal> {
         self.bad_body.get().filter(|(number, _)| *number == self.calls.get()).map(|(_, refusal)| refusal)
     }
 
-    /// The request in hand has ended.
+    /// Ends the current request.
     pub(crate) fn end(&self) {
         self.busy.set(false);
         self.phase.set(Time::NEVER);
@@ -177,7 +177,7 @@ impl Line {
         self.idle_since.set(self.now());
     }
 
-    /// Takes no further request.
+    /// Stops accepting requests on this connection.
     pub(crate) fn close(&self) {
         self.closing.set(true);
         self.alarm.wake();

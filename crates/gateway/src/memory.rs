@@ -1,27 +1,27 @@
-//! The process's memory against its bound, for the case that the sum of all other bounds was set too high.
+//! Memory use of the process compared with its limit, in case the sum of all other limits was set too high.
 //!
-//! Figures of Envoy's overload manager: past 90 % nothing new is accepted (the kernel keeps connections),
-//! past 95 % requests are turned away at the door. Both end by themselves once memory is given back. Looked
-//! at once a second: memory moves slower than that as long as everything else is bounded.
+//! The thresholds are those of Envoy's overload manager. Above 90 % no new connection is accepted (it waits
+//! in the kernel). Above 95 % no request is admitted. Both measures end once memory has been freed. Memory
+//! use is read once a second, which is often enough as long as everything else is bounded.
 
 use std::fs;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// How short memory is.
+/// Memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Pressure {
-    /// Not at all, or no bound is set.
+    /// No pressure, or no limit is set.
     None,
-    /// Accept no connection.
+    /// Accept no connections.
     Accept,
-    /// Admit no request.
+    /// Admit no requests.
     Admit,
 }
 
-/// The bound and how close the process is to it.
+/// The limit, and the present pressure.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    /// Bytes; 0 is no bound.
+    /// Limit in bytes, or 0 for no limit.
     bound: AtomicU64,
     pressure: AtomicU8,
 }
@@ -33,13 +33,13 @@ impl Memory {
         memory
     }
 
-    /// A new policy.
+    /// Sets the limit of a new policy.
     pub(crate) fn set(&self, bound: Option<u64>) {
         self.bound.store(bound.unwrap_or(0), Ordering::Relaxed);
         self.look();
     }
 
-    /// Asks the kernel how much there is in use.
+    /// Reads the memory use from the kernel and updates the pressure.
     pub(crate) fn look(&self) {
         let bound = self.bound.load(Ordering::Relaxed);
         let used = if bound == 0 { None } else { resident() };
@@ -47,7 +47,7 @@ impl Memory {
         self.pressure.store(pressure as u8, Ordering::Relaxed);
     }
 
-    /// As of the last look.
+    /// Returns the pressure at the last reading.
     pub(crate) fn pressure(&self) -> Pressure {
         match self.pressure.load(Ordering::Relaxed) {
             0 => Pressure::None,
@@ -66,7 +66,7 @@ fn pressure(used: u64, bound: u64) -> Pressure {
     }
 }
 
-/// Resident bytes of the process, from Linux's procfs; `None` where there is none.
+/// Returns the resident memory of the process in bytes, from Linux's procfs, or `None` if there is no procfs.
 fn resident() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

@@ -1,18 +1,18 @@
-//! One canonical form of a path, used to classify *and* to forward.
+//! Canonical form of a path, used to classify *and* to forward.
 //!
 //! Source: RFC 3986 Sec. 6.2.2 (case, percent-encoding and path-segment normalisation). Departures, so that
-//! no rule can be dodged: empty segments are merged, as web servers do; and what servers are known to read
-//! in two ways is refused: encoded slashes and backslashes, raw backslashes, encoded NUL, dot segments with
+//! no rule can be evaded: empty segments are merged, as web servers do. Paths that servers are known to read
+//! in two ways are refused: encoded slashes and backslashes, raw backslashes, encoded NUL, dot segments with
 //! parameters (`/..;/`), and paths that climb above the root.
 
 use std::borrow::Cow;
 
 use crate::framing::Refusal;
 
-/// The canonical form of `path`, which starts with a slash.
+/// Returns the canonical form of `path`, which must start with a slash.
 ///
 /// # Errors
-/// It is ambiguous or not a path.
+/// The path is ambiguous or is not a path.
 pub(crate) fn canonical(path: &str) -> Result<Cow<'_, str>, Refusal> {
     if is_canonical(path.as_bytes()) {
         return Ok(Cow::Borrowed(path));
@@ -52,7 +52,7 @@ pub(crate) fn canonical(path: &str) -> Result<Cow<'_, str>, Refusal> {
     Ok(Cow::Owned(canonical))
 }
 
-/// Most paths are canonical already; one look at each byte tells.
+/// Returns whether `path` is already canonical, as most paths are. Reads each byte once.
 fn is_canonical(path: &[u8]) -> bool {
     let mut before = 0u8;
     for &byte in path {
@@ -66,7 +66,7 @@ fn is_canonical(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
 }
 
-/// Decodes what need not be encoded, encodes what must be, in upper case.
+/// Decodes characters that need no encoding, and encodes characters that must be encoded, in upper case.
 fn normalise(path: &[u8]) -> Result<String, Refusal> {
     let mut out = String::with_capacity(path.len() + 8);
     let mut rest = path;
@@ -87,7 +87,7 @@ fn normalise(path: &[u8]) -> Result<String, Refusal> {
                 }
             }
             b'\\' => return Err(Refusal::bad("the path has a backslash")),
-            // Not allowed raw by RFC 3986, sent raw by browsers.
+            // RFC 3986 does not allow these characters unencoded, but browsers send them.
             b'"' | b'^' | b'{' | b'|' | b'}' | b'[' | b']' => escape(&mut out, byte),
             b if b.is_ascii_graphic() => out.push(b as char),
             _ => return Err(Refusal::bad("the path has bytes that no path has")),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// The form of a form is itself, and it holds nothing that could be read in two ways.
+        /// The canonical form of a canonical path is the path itself, and it contains nothing ambiguous.
         #[test]
         fn canonical_is_canonical(path in "(/(\\.|\\.\\.|[a-c%/.;|]|%2[ef]|%41|%C3){0,4}){0,6}") {
             if let Ok(form) = canonical(&path) {

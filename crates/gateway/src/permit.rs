@@ -1,8 +1,9 @@
-//! A released request's slot, given back exactly once.
+//! Permit of a released request: its slot, given back exactly once.
 //!
-//! It knows since when the request is inside which node, and tells the page table when it has left. A node that failed
-//! the request, or whose client has left, is taken to have done a part, for as long as it was there: of one that
-//! refused a connection that is nothing, of one that timed out all.
+//! A permit records the node and the time since which the request has been in flight there. When the request
+//! leaves, the permit reports it to the page table. If a node failed the request, or the client left, the
+//! node is assumed to have done a part of the work, in proportion to the time spent there. That is nothing
+//! for a refused connection and everything for a timeout.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use crate::edition::Target;
 use crate::pages::Stay;
 use crate::worker::Worker;
 
-/// The right to be inside a node. Dropping it, on whatever way (client gone, task aborted, panic), tells
-/// the engine that the exchange was cut off.
+/// The right to be in flight at a node. Dropping it in any way (client gone, task aborted, panic) tells the
+/// engine that the exchange was cut off.
 #[derive(Debug)]
 pub(crate) struct Permit {
     worker: Rc<Worker>,
@@ -27,12 +28,12 @@ impl Permit {
         Permit { worker: Rc::clone(worker), ticket: Some(ticket), stay }
     }
 
-    /// Moves the right on; what stays behind is none.
+    /// Moves the permit out. The one left behind is empty.
     pub(crate) fn take(&mut self) -> Permit {
         Permit { worker: Rc::clone(&self.worker), ticket: self.ticket.take(), stay: self.stay }
     }
 
-    /// The exchange has ended; returns when the engine was told.
+    /// Ends the exchange. Returns the time at which the engine was told.
     pub(crate) fn finish(&mut self, outcome: Outcome) -> Time {
         match self.ticket.take() {
             Some(ticket) => {
@@ -47,7 +48,8 @@ impl Permit {
         }
     }
 
-    /// The node failed before anything went downstream. A node in the answer is where to try again.
+    /// Reports a node failure before anything was sent downstream. Returns the target to retry on, if there
+    /// is one.
     pub(crate) fn fail(&mut self, retryable: bool) -> (Time, Option<Arc<Target>>) {
         let Some(ticket) = self.ticket.take() else { return (self.worker.timers.now(), None) };
         let (now, target) = self.worker.observe(ticket, Outcome::Failed { retryable });

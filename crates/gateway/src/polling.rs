@@ -1,7 +1,7 @@
-//! What the gateway asks its nodes by itself: active health checks and collectors' reports.
+//! Requests that the gateway itself sends to its nodes: active health checks and collectors' reports.
 //!
-//! A task per node and question, all on one thread. A task lives as long as its node stays in the policy
-//! unchanged. Each question goes over a connection of its own, as a new client's would.
+//! There is one task per node and kind of request, all on one thread. A task lives as long as its node stays
+//! in the policy unchanged. Each request uses its own connection, as a new client would.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,16 +15,16 @@ use crate::edition::Edition;
 use crate::gateway::Shared;
 use crate::{collector, health};
 
-/// The tasks under way.
+/// The running tasks.
 #[derive(Default)]
 pub(crate) struct Polls {
     tasks: HashMap<u64, Vec<JoinHandle<()>>>,
-    /// The version that is followed.
+    /// Version of the configuration that the tasks follow.
     version: u64,
 }
 
 impl Polls {
-    /// Asks the nodes of `edition` and no others.
+    /// Starts and stops tasks so that exactly the nodes of `edition` are polled.
     pub(crate) fn follow(&mut self, edition: &Edition, shared: &Arc<Shared>) {
         if std::mem::replace(&mut self.version, edition.version) == edition.version {
             return;
@@ -51,13 +51,13 @@ impl Polls {
         }
     }
 
-    /// Ends all tasks.
+    /// Stops all tasks.
     pub(crate) fn stop(&mut self) {
         self.tasks.drain().flat_map(|(_, tasks)| tasks).for_each(|task| task.abort());
     }
 }
 
-/// Sends `request` to `address` on a new connection, whose answer can be read then.
+/// Sends `request` to `address` on a new connection, and returns the connection for reading the response.
 pub(crate) async fn send(address: &str, request: &str) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(request.as_bytes()).await?;

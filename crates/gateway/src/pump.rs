@@ -1,9 +1,9 @@
-//! Stage *forward*, the way back: a node's answer on its way to the client.
+//! Stage *forward*, the return path: sends a node's response to the client.
 //!
-//! The node's last byte frees the slot, however slowly the client reads: while hyper has enough to write,
-//! the connection's task reads the answer ahead into a queue, up to a bound per request and one for the
-//! whole process. Past them the node has to wait, and time does not count against it. An answer that is
-//! complete when its head is seen (most are) needs no queue.
+//! The node's last byte frees the slot, however slowly the client reads. While hyper has enough to write, the
+//! connection's task reads the response ahead into a queue, up to a limit per request and one for the whole
+//! process. When a limit is reached, the node has to wait, and its timeouts are suspended. Most responses are
+//! complete when their head is read. They need no queue.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -26,40 +26,40 @@ use crate::permit::Permit;
 use crate::reply::NodeError;
 use crate::upstream::Link;
 
-/// An answer that the connection's task and hyper read in turns.
+/// A response that the connection's task and hyper read in turns.
 pub(crate) type SharedPump = Rc<RefCell<Pump>>;
 
-/// Most bytes that are read at once behind a head before the head is sent on.
+/// Maximum number of bytes read after a head before the head is sent on.
 const BURST: usize = 64 * 1024;
 
-/// Frames that hyper may take in one turn of the connection's task: about a megabyte, so that a fast node
-/// and a fast client leave the others of their thread a turn.
+/// Maximum number of frames that hyper may take in one turn of the connection's task: about a megabyte. So a
+/// fast node with a fast client leaves turns for the other connections of the thread.
 const TURN: u32 = 16;
 
-/// A node's answer being read.
+/// A node's response that is being read.
 #[derive(Debug)]
 pub(crate) struct Pump {
     line: Rc<Line>,
     target: Arc<Target>,
-    /// Gone when the answer is complete.
+    /// The source. `None` when the response is complete.
     source: Option<(Box<Link>, Incoming)>,
     permit: Permit,
     status: u16,
     queue: Queue,
-    /// Bytes of the queue that are counted in the budget of the process.
+    /// Number of queued bytes that are counted in the budget of the process.
     counted: usize,
     ended: Option<Result<Time, NodeError>>,
-    /// hyper has looked for more in this turn of the connection's task.
+    /// Whether hyper has asked for more in this turn of the connection's task.
     looked: bool,
-    /// Frames that hyper has taken in this turn.
+    /// Number of frames that hyper has taken in this turn.
     taken: u32,
-    /// Since when the budget is used up.
+    /// Time since which the budget has been used up.
     stalled: Option<Time>,
-    /// Bytes that may be queued.
+    /// Maximum number of queued bytes.
     bound: usize,
 }
 
-/// Frames in order. The first has a place of its own: most answers have one frame.
+/// Frames in order. The first one is stored separately, because most responses have one frame.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     first: Option<Frame<Bytes>>,
@@ -118,7 +118,7 @@ impl Pump {
         }
     }
 
-    /// Reads what is there already. Afterwards [`Pump::ended`] tells whether that was all.
+    /// Reads the frames that are available. Afterwards [`Pump::ended`] says whether the response is complete.
     pub(crate) fn burst(&mut self, cx: &mut Context<'_>) {
         while self.ended.is_none() && self.queue.bytes < BURST {
             match self.read(cx) {
@@ -128,22 +128,23 @@ impl Pump {
         }
     }
 
-    /// How it ended, if it has: when, or why too early.
+    /// Returns the time at which the response ended, or the error if it ended too early, or `None` if it has
+    /// not ended.
     pub(crate) fn ended(&self) -> Option<Result<Time, NodeError>> {
         self.ended
     }
 
-    /// Takes the permit back after a failure that may be tried again.
+    /// Takes the permit back after a failure that may be retried.
     pub(crate) fn into_permit(mut self) -> Permit {
         self.permit.take()
     }
 
-    /// All frames of an answer that is complete.
+    /// Takes all frames of a complete response.
     pub(crate) fn take_queue(&mut self) -> Queue {
         std::mem::take(&mut self.queue)
     }
 
-    /// One frame from the node. `Ready(None)` when it has ended, one way or the other.
+    /// Reads one frame from the node. Returns `Ready(None)` when the response has ended in any way.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
         let Some((link, incoming)) = &mut self.source else { return Poll::Ready(None) };
         match link.poll_frame(incoming, cx) {
@@ -179,7 +180,7 @@ impl Pump {
         self.stop_clocks();
     }
 
-    /// Leaves the permit to whoever decides about another attempt; [`Pump::share`] settles it.
+    /// Records a failure. The permit stays for the decision about a retry, and [`Pump::share`] settles it.
     fn fail(&mut self, error: NodeError) {
         self.source = None;
         self.ended = Some(Err(error));
@@ -191,7 +192,7 @@ impl Pump {
         self.line.total.set(Time::NEVER);
     }
 
-    /// From now on the head is on its way and the rest follows in turns.
+    /// Shares the pump. From now on the head is on its way and the rest follows in turns.
     pub(crate) fn share(self) -> SharedPump {
         let line = Rc::clone(&self.line);
         let pump = Rc::new(RefCell::new(self));
@@ -206,7 +207,7 @@ impl Pump {
         self.taken = 0;
     }
 
-    /// Ends it: if hyper had enough, reads on for a slow client.
+    /// Ends a turn. If hyper had enough to write, reads ahead for a slow client.
     pub(crate) fn end_turn(&mut self, cx: &mut Context<'_>) {
         if self.looked {
             return;
@@ -234,7 +235,7 @@ impl Pump {
         self.queue.bytes < self.bound && all < shared.buffer_total.load(Ordering::Relaxed)
     }
 
-    /// The client is the one to wait for now: the node's clocks stand still.
+    /// Suspends the node's timeouts while the client is slow.
     fn stall(&mut self) {
         if self.stalled.is_none() {
             self.stalled = Some(self.line.now());
@@ -251,7 +252,7 @@ impl Pump {
         }
     }
 
-    /// Brings the budget of the process up to date with the queue.
+    /// Updates the budget of the process to the present size of the queue.
     fn count(&mut self) {
         let buffered = &self.line.worker.shared.counters.buffered_bytes;
         let bytes = self.queue.bytes;
@@ -263,14 +264,14 @@ impl Pump {
         self.counted = bytes;
     }
 
-    /// The head is on its way: a failure cannot be tried again.
+    /// Settles the permit. The head is on its way, so a failure cannot be retried.
     fn settle(&mut self) {
         if let Some(Err(_)) = self.ended {
             self.permit.finish(Outcome::Failed { retryable: false });
         }
     }
 
-    /// The next frame for hyper.
+    /// Returns the next frame for hyper.
     fn next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, NodeError>>> {
         if self.taken == TURN {
             self.looked = true;
@@ -307,11 +308,11 @@ impl Drop for Pump {
     }
 }
 
-/// What hyper writes to the client. Its end is the end of the request.
+/// Response body for hyper to write to the client. Its end is the end of the request.
 #[derive(Debug)]
 pub(crate) struct ReplyBody {
     source: Source,
-    /// Told when the last byte has left; `None` where another has it.
+    /// Completed when the last byte has been sent. `None` if something else holds it.
     exchange: Option<Box<Exchange>>,
     length: Option<u64>,
     complete: bool,
@@ -323,7 +324,7 @@ enum Source {
     Pump(SharedPump),
 }
 
-/// The node broke off.
+/// The node broke off the response.
 #[derive(Debug)]
 pub(crate) struct BrokenOff(NodeError);
 
@@ -336,7 +337,7 @@ impl fmt::Display for BrokenOff {
 impl std::error::Error for BrokenOff {}
 
 impl ReplyBody {
-    /// A body that is complete.
+    /// A complete body.
     pub(crate) fn whole(bytes: Bytes, exchange: Box<Exchange>) -> ReplyBody {
         let mut queue = Queue::default();
         if !bytes.is_empty() {
@@ -345,19 +346,19 @@ impl ReplyBody {
         ReplyBody::frames(queue, exchange)
     }
 
-    /// A body whose frames are all there.
+    /// A body with all frames available.
     pub(crate) fn frames(queue: Queue, exchange: Box<Exchange>) -> ReplyBody {
         let length = if queue.has_trailers() { None } else { Some(queue.bytes as u64) };
         let complete = queue.is_empty();
         ReplyBody { source: Source::Frames(queue), exchange: Some(exchange), length, complete }
     }
 
-    /// A body that is still being read; `length` is what the node said.
+    /// A body that is still being read. `length` is the length announced by the node.
     pub(crate) fn pumped(pump: SharedPump, length: Option<u64>, exchange: Box<Exchange>) -> ReplyBody {
         ReplyBody { source: Source::Pump(pump), exchange: Some(exchange), length, complete: false }
     }
 
-    /// None, for the answer before a tunnel.
+    /// An empty body, for the response before a tunnel.
     pub(crate) fn none() -> ReplyBody {
         ReplyBody { source: Source::Frames(Queue::default()), exchange: None, length: Some(0), complete: true }
     }

@@ -1,4 +1,4 @@
-//! Stage *observe*, towards people: what is told about each request when it has ended.
+//! Stage *observe*, interface for observers: the record of each finished request.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use http::Method;
 use weirgate_engine::{ShedReason, TemplateId};
 
-/// Told of every request when it has ended, on the thread that served it. It must neither block nor
-/// fail: what cannot be taken at once is dropped and counted.
+/// Observer of finished requests, called on the serving thread. It must neither block nor fail. A record that
+/// it cannot take at once is dropped and counted.
 pub trait Observer: Send + Sync {
-    /// A request has ended.
+    /// Handles the record of a finished request.
     fn observe(&self, record: &AccessRecord<'_>);
 }
 
-/// A class as the policy file names it: what labels of metrics are made from.
+/// A class by its position in the policy file. Metric labels are made from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClassIndex {
     /// Index into `site.policy.classes`.
@@ -29,11 +29,11 @@ pub enum Ending {
     Served,
     /// It became a tunnel (status 101), which has closed.
     Tunnelled,
-    /// It was turned away by the engine.
+    /// The engine shed it.
     Shed(ShedReason),
-    /// It broke the rules of HTTP or a limit (4xx); the word says which.
+    /// It broke a rule of HTTP or exceeded a limit (4xx). The text says which.
     Refused(&'static str),
-    /// The nodes failed it (502, 504, or cut off in the middle); the word is the error of RFC 9209.
+    /// The nodes failed to serve it (502, 504, or broken off). The word is the error type of RFC 9209.
     Failed(&'static str),
     /// The client left before the end.
     Left,
@@ -42,37 +42,37 @@ pub enum Ending {
 /// One request that has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct AccessRecord<'a> {
-    /// Version of the site that it was classified under.
+    /// Version of the configuration under which it was classified.
     pub version: u64,
-    /// Its class; `None` if it was refused before stage *classify*.
+    /// Its class, or `None` if it was refused before stage *classify*.
     pub class: Option<ClassIndex>,
     /// The class's name in the policy file, or `-`.
     pub class_name: &'a str,
     /// How it ended.
     pub ending: Ending,
-    /// Status sent to the client; 0 if none was.
+    /// Status sent to the client, or 0 if none was sent.
     pub status: u16,
-    /// The node that answered (or failed) last.
+    /// The node that answered or failed last.
     pub node: Option<&'a str>,
-    /// Attempts after the first.
+    /// Number of retries.
     pub retries: u8,
-    /// From the end of its head to its release (or shed).
+    /// Time from the end of its head to its release (or shed).
     pub queue_wait: Duration,
-    /// From its release to the node's last byte; zero if it was not released.
+    /// Time from its release to the node's last byte, or zero if it was not released.
     pub service_time: Duration,
-    /// From the end of its head to the last byte handed to the client's socket.
+    /// Time from the end of its head to the last byte handed to the client's socket.
     pub total: Duration,
-    /// Body bytes received from the client.
+    /// Number of body bytes received from the client.
     pub bytes_in: u64,
-    /// Body bytes sent to the client.
+    /// Number of body bytes sent to the client.
     pub bytes_out: u64,
     /// The trace id of `traceparent`, as 32 hex digits.
     pub trace_id: &'a str,
-    /// The method; `None` if the head could not be read.
+    /// The method, or `None` if the head could not be read.
     pub method: Option<&'a Method>,
-    /// The host, lower case, without port; empty if the head could not be read.
+    /// The host, in lower case and without port, or empty if the head could not be read.
     pub host: &'a str,
-    /// Canonical path and query; empty if the head could not be read.
+    /// Canonical path and query, or empty if the head could not be read.
     pub path: &'a str,
     /// The client's address (the rightmost untrusted hop).
     pub client: IpAddr,

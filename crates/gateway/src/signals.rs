@@ -1,4 +1,4 @@
-//! What the operating system asks of the process: `SIGHUP` reloads, `SIGTERM` and `SIGINT` drain.
+//! Signals of the operating system: `SIGHUP` reloads, `SIGTERM` and `SIGINT` drain.
 
 use std::io;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::edition::{Edition, ReloadError};
 use crate::gateway::Gateway;
 
-/// What a signal led to.
+/// Effect of a signal.
 #[derive(Debug)]
 pub enum Signalled {
-    /// Nothing yet: from now on signals are obeyed. Told once, first.
+    /// No effect yet: from now on signals are handled. Reported once, first.
     Obeyed,
-    /// A reload, and what came of it.
+    /// A reload, with its result.
     Reloaded(Result<Arc<Edition>, ReloadError>),
     /// The gateway drains.
     Draining,
-    /// It was told to end once more while it drained: what is left is cut off.
+    /// A second request to end during the drain. The remaining requests are aborted.
     Cut,
 }
 
 impl Gateway {
-    /// Obeys signals until the gateway has ended, by a signal or by [`Gateway::drain`]. Blocks. `tell` hears
-    /// what each signal led to.
+    /// Handles signals until the gateway has ended, by a signal or by [`Gateway::drain`]. Blocks. `tell` is
+    /// called with the effect of each signal.
     ///
     /// # Errors
     /// Signals cannot be received.

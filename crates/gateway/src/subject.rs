@@ -1,8 +1,8 @@
-//! What a request is about: its authority and its path, in the one form that is used from here on.
+//! Normalised target of a request: its authority and path, in the one form used from here on.
 //!
 //! Source: RFC 9112 Sec. 3.2 (the four forms of a request target) and 3.2.2: an absolute target replaces
-//! `Host`. Departure: a `Host` that names another authority than the target is refused, for there is no
-//! telling which of the two the node believes.
+//! `Host`. Departure: a `Host` that differs from the authority in the target is refused, because it is not
+//! known which of the two the node uses.
 
 use http::header::HOST;
 use http::uri::PathAndQuery;
@@ -14,19 +14,19 @@ use crate::path;
 /// Authority and path of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Subject {
-    /// Lower case, without a final dot; with the port if one was sent. Empty for HTTP/1.0 without `Host`.
+    /// In lower case, without a final dot, with the port if one was sent. Empty for HTTP/1.0 without `Host`.
     pub(crate) authority: HeaderValue,
-    /// Where in the authority the port begins.
+    /// Length of the host within the authority.
     host_end: usize,
     /// Canonical path and raw query, or `*`.
     pub(crate) target: PathAndQuery,
 }
 
 impl Subject {
-    /// Reads a head that has passed the framing check.
+    /// Normalises the target of a head that has passed the framing check.
     ///
     /// # Errors
-    /// The target is of a form that this gateway does not serve, or ambiguous.
+    /// The target is ambiguous or has a form that this gateway does not serve.
     pub(crate) fn of(method: &Method, uri: &Uri, version: Version, headers: &HeaderMap) -> Result<Subject, Refusal> {
         if matches!(*method, Method::CONNECT | Method::TRACE) {
             return Err(Refusal::with(StatusCode::METHOD_NOT_ALLOWED, "the method is not served here"));
@@ -62,13 +62,13 @@ impl Subject {
         Ok(Subject { authority, host_end, target })
     }
 
-    /// The host without port.
+    /// Returns the host without port.
     pub(crate) fn host(&self) -> &str {
         std::str::from_utf8(self.authority.as_bytes()).ok().and_then(|a| a.get(..self.host_end)).unwrap_or_default()
     }
 }
 
-/// The canonical form and the length of its host. `sent` is reused when it is canonical.
+/// Returns the canonical form and the length of its host. `sent` is reused if it is canonical.
 fn canonical_authority(text: &[u8], sent: Option<&HeaderValue>) -> Result<(HeaderValue, usize), Refusal> {
     let parts = split(text).ok_or(Refusal::bad("the host is not valid"))?;
     let host_end = parts.host.len();

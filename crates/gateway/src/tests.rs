@@ -1,4 +1,4 @@
-//! Sites for unit tests, and what cannot be brought about from outside.
+//! Policies for unit tests, and tests of cases that cannot be produced from outside.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -11,7 +11,7 @@ use weirgate_engine as engine;
 use crate::edition::ReloadSource;
 use crate::gateway::Gateway;
 
-/// A site with one class and no nodes, which believes proxies in `nets`.
+/// Builds a policy with one class, no nodes, and trusted proxies in `nets`.
 pub(crate) fn site_trusting(nets: &[&str]) -> Site {
     let second = Duration::from_secs(1);
     Site {
@@ -77,7 +77,7 @@ pub(crate) fn site_trusting(nets: &[&str]) -> Site {
     }
 }
 
-/// Threat P1: a panic in one request is a 500 for it and for nobody else.
+/// Threat P1: a panic in one request results in a 500 for that request only.
 #[test]
 fn a_panic_ends_its_own_request_only() {
     let mut site = site_trusting(&[]);
@@ -94,7 +94,7 @@ fn a_panic_ends_its_own_request_only() {
     for _ in 0..3 {
         let answer = ask("X-Panic: 1\r\n");
         assert!(answer.starts_with("HTTP/1.1 500 ") && answer.contains("proxy_internal_error"), "{answer}");
-        // The pool has no node: the engine still answers.
+        // The pool has no node, but the engine still answers.
         assert!(ask("").starts_with("HTTP/1.1 503 "));
     }
     assert_eq!(gateway.counters().panics.load(Ordering::Relaxed), 3);

@@ -1,9 +1,9 @@
 //! Deadlines of connections: one coarse timer per thread instead of one per phase of a request.
 //!
-//! A hashed wheel (Varghese and Lauck, *Hashed and hierarchical timing wheels*, SOSP 1987, scheme 5) with
-//! lazy entries: moving a deadline later costs nothing, the old entry finds out when it comes up. A
-//! request changes its deadline four times and its connection enters the wheel about once in the
-//! shortest of them. Departure: entries further away than one turn come up early and are put back.
+//! This is a hashed wheel (Varghese and Lauck, *Hashed and hierarchical timing wheels*, SOSP 1987, scheme 5)
+//! with lazy entries. Moving a deadline later costs nothing, and the old entry is corrected when it comes up.
+//! A request changes its deadline four times. Its connection enters the wheel about once per shortest
+//! deadline. Departure: entries further away than one turn come up early and are put back.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use weirgate_engine::Time;
 
-/// Between two looks at the wheel: limits are hundreds of milliseconds at least, and fifty wake-ups a
-/// second cost nothing.
+/// Interval between two turns of the wheel. Limits are at least hundreds of milliseconds, and fifty wake-ups
+/// a second have a negligible cost.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
-/// Slots of the wheel: one turn is about ten seconds, the usual header deadline.
+/// Number of slots in the wheel. One turn takes about ten seconds, the usual deadline for a head.
 const SLOTS: usize = 512;
 
 /// The timer of one thread.
@@ -33,11 +33,11 @@ struct Entry {
     due: Time,
 }
 
-/// Wakes one task at one time, which can be moved.
+/// Wakes one task at its due time, which can be changed.
 #[derive(Debug)]
 pub(crate) struct Alarm {
     due: Cell<Time>,
-    /// The earliest entry in the wheel.
+    /// Time of the earliest entry in the wheel.
     armed: Cell<Time>,
     waker: RefCell<Waker>,
 }
@@ -66,19 +66,19 @@ impl Timers {
         }
     }
 
-    /// The time, at most one tick old.
+    /// Returns the time, at most one tick old.
     pub(crate) fn now(&self) -> Time {
         self.now.get()
     }
 
-    /// A better time has come by for free.
+    /// Updates the time with a more recent one that was obtained anyway.
     pub(crate) fn saw(&self, now: Time) {
         if now > self.now.get() {
             self.now.set(now);
         }
     }
 
-    /// Lets `waker` be woken at `due`, in place of what was set before.
+    /// Sets `waker` to be woken at `due`. Replaces the previous setting.
     pub(crate) fn set(&self, alarm: &Rc<Alarm>, due: Time, waker: &Waker) {
         alarm.due.set(due);
         if !alarm.waker.borrow().will_wake(waker) {
@@ -91,7 +91,7 @@ impl Timers {
 
     fn enter(&self, alarm: &Rc<Alarm>, due: Time) {
         alarm.armed.set(due);
-        // Not into the slot that is being emptied now.
+        // Never enter the slot that is being emptied now.
         let tick = tick_of(due).max(self.turned.get() + 1);
         let slot = usize::try_from(tick % SLOTS as u64).unwrap_or(0);
         if let Some(slot) = self.slots.borrow_mut().get_mut(slot) {
@@ -99,13 +99,13 @@ impl Timers {
         }
     }
 
-    /// Moves on to `now` and wakes what is due. Returns how many it woke.
+    /// Advances to `now` and wakes the tasks that are due. Returns the number of woken tasks.
     pub(crate) fn turn(&self, now: Time) -> usize {
         self.saw(now);
         let until = tick_of(self.now.get());
         let from = self.turned.get() + 1;
         let mut woken = 0;
-        // After a long sleep one whole turn sees everything.
+        // After a long sleep, one whole turn covers all slots.
         for tick in from.max((until + 1).saturating_sub(SLOTS as u64))..=until {
             self.turned.set(tick);
             let slot = usize::try_from(tick % SLOTS as u64).unwrap_or(0);
@@ -113,7 +113,7 @@ impl Timers {
             for entry in entries {
                 let Some(alarm) = entry.alarm.upgrade() else { continue };
                 if alarm.armed.get() != entry.due {
-                    // An earlier entry stands for it.
+                    // An earlier entry replaces this one.
                     continue;
                 }
                 alarm.armed.set(Time::NEVER);
@@ -131,7 +131,7 @@ impl Timers {
     }
 }
 
-/// The tick in which `time` is surely over.
+/// Returns the tick to which `time` belongs.
 fn tick_of(time: Time) -> u64 {
     time.as_nanos() / u64::try_from(TICK.as_nanos()).unwrap_or(1)
 }

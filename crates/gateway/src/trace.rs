@@ -1,4 +1,4 @@
-//! Trace ids (W3C Trace Context): the one that came, or a new one.
+//! Trace ids (W3C Trace Context): the one in the request, or a new one.
 
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ impl TraceId {
     }
 }
 
-/// Makes ids that do not repeat. Not secret: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Generates ids that do not repeat. They are not secret: SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 #[derive(Debug)]
 pub(crate) struct TraceIds(Cell<u64>);
 
@@ -36,12 +36,12 @@ impl TraceIds {
         (mixed ^ (mixed >> 31)) | 1
     }
 
-    /// The id of a request; adds `traceparent` if it has none that is valid.
+    /// Returns the id of a request. Adds `traceparent` if the request has no valid one.
     pub(crate) fn of(&self, headers: &mut HeaderMap) -> TraceId {
         self.continue_with(None, headers)
     }
 
-    /// The same for a request that is sent once more: a new id is `known` if there is one.
+    /// Does the same for a request that is sent again. Uses `known`, if given, instead of a new id.
     pub(crate) fn continue_with(&self, known: Option<TraceId>, headers: &mut HeaderMap) -> TraceId {
         if let Some(id) = headers.get(TRACEPARENT).and_then(|v| parse(v.as_bytes())) {
             return id;
@@ -63,7 +63,7 @@ impl TraceIds {
     }
 }
 
-/// `number` as 16 hexadecimal digits.
+/// Writes `number` as 16 hexadecimal digits.
 fn hex(number: u64, place: &mut [u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in place.chunks_exact_mut(2).zip(number.to_be_bytes()) {
@@ -71,7 +71,7 @@ fn hex(number: u64, place: &mut [u8]) {
     }
 }
 
-/// `version-traceid-parentid-flags`, lower case, neither id zero.
+/// Parses `version-traceid-parentid-flags` in lower case, with neither id zero.
 fn parse(text: &[u8]) -> Option<TraceId> {
     let is_hex = |part: &[u8]| part.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     let parts = [text.get(..2)?, text.get(3..35)?, text.get(36..52)?, text.get(53..55)?];

@@ -1,7 +1,7 @@
-//! What follows a 101: bytes in both directions, whatever they mean.
+//! Tunnel after a 101: copies bytes in both directions, without interpreting them.
 //!
-//! The slot was freed when the protocol changed. A tunnel ends when both sides have ended, when either
-//! breaks, or when nothing has moved for the idle time.
+//! The slot was freed when the protocol changed. A tunnel ends when both sides have ended, when either side
+//! fails, or when no bytes have moved for the idle timeout.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,10 +18,10 @@ use crate::exchange::Exchange;
 use crate::line::Line;
 use crate::record::Ending;
 
-/// Bytes of one direction that are under way: a full socket buffer's worth would only add delay.
+/// Buffer size for one direction, in bytes. A whole socket buffer's worth would only add delay.
 const BUFFER: usize = 16 * 1024;
 
-/// The node's side of a tunnel, until the answer before it has left.
+/// The node's side of a tunnel, stored until the response before it has been sent.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
     stream: TcpStream,
@@ -35,7 +35,7 @@ impl Tunnel {
         Tunnel { stream, received, idle, exchange }
     }
 
-    /// Passes bytes until the end. `first` is what the client sent behind its request.
+    /// Copies bytes until the end. `first` has the bytes that the client sent after its request.
     pub(crate) async fn run<T: AsyncRead + AsyncWrite + Unpin>(
         mut self,
         client: &mut T,
@@ -72,14 +72,14 @@ impl Tunnel {
     }
 }
 
-/// One direction.
+/// One direction of a tunnel.
 struct Way {
     pending: Bytes,
     buffer: Box<[u8; BUFFER]>,
     moved: u64,
-    /// The source has ended.
+    /// Whether the source has ended.
     read_all: bool,
-    /// The sink was told.
+    /// Whether the sink has been closed.
     closed: bool,
 }
 
@@ -88,13 +88,13 @@ impl Way {
         Way { pending, buffer: Box::new([0; BUFFER]), moved: 0, read_all: false, closed: false }
     }
 
-    /// Ready when this direction has ended.
+    /// Copies bytes. Ready when this direction has ended.
     fn pass<R, W>(&mut self, from: &mut R, to: &mut W, cx: &mut Context<'_>) -> Poll<io::Result<()>>
     where
         R: AsyncRead + Unpin,
         W: AsyncWrite + Unpin,
     {
-        // A bound, so that two fast sides leave others their turn.
+        // Bounded, so that two fast sides leave turns for other tasks.
         for _ in 0..16 {
             while self.pending.has_remaining() {
                 let written = ready!(Pin::new(&mut *to).poll_write(cx, &self.pending))?;

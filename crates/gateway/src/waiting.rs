@@ -1,7 +1,7 @@
-//! Stage *queue*, on the side of the sockets: requests that wait for the engine's word.
+//! Stage *queue*, on the side of the sockets: requests that wait for the engine's decision.
 //!
-//! The engine knows places; here is who stands on them. Whatever happens to a waiting request (release,
-//! shed, client gone, panic), its place is given back exactly once: [`Place`] does it when dropped.
+//! The engine knows tickets, and this module maps them to tasks. In every case (release, shed, client gone,
+//! panic) a request's wait slot is given back exactly once, because [`Place`] does it when dropped.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -28,7 +28,7 @@ struct Waiter {
 }
 
 impl Waiting {
-    /// The slot that [`Waiting::enter`] will use next.
+    /// Returns the slot that [`Waiting::enter`] will use next.
     pub(crate) fn next_slot(&self) -> usize {
         self.slots.borrow().vacant_key()
     }
@@ -37,7 +37,7 @@ impl Waiting {
         self.slots.borrow_mut().insert(Waiter { ticket, decided: None, waker: None })
     }
 
-    /// Hands a decision to its waiter. False if the waiter is gone; its place was given back then.
+    /// Hands a decision to its waiter. Returns false if the waiter is gone and its slot was given back.
     pub(crate) fn deliver(&self, delivery: Delivery) -> bool {
         let waker = {
             let mut slots = self.slots.borrow_mut();
@@ -54,7 +54,7 @@ impl Waiting {
     }
 }
 
-/// A waiting request's place. Ready with the engine's decision.
+/// Wait slot of a request. It is a future that resolves to the engine's decision.
 #[derive(Debug)]
 pub(crate) struct Place {
     worker: Rc<Worker>,
@@ -64,7 +64,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Takes the place; before anything is delivered on this thread.
+    /// Takes the wait slot. This must happen before anything is delivered on this thread.
     pub(crate) fn enter(worker: &Rc<Worker>, ticket: Ticket) -> Place {
         let slot = worker.waiting.enter(ticket);
         Place { worker: Rc::clone(worker), slot, ticket, left: false }
@@ -108,9 +108,9 @@ impl Drop for Place {
         let waiter = self.worker.waiting.slots.borrow_mut().try_remove(self.slot);
         match waiter.and_then(|w| w.decided) {
             Some((_, Decision::Shed(_))) => {}
-            // Released, but nobody is there any more.
+            // Released, but the request has been dropped.
             Some((_, Decision::Release(_))) => drop(self.worker.observe(self.ticket, Outcome::Reset)),
-            // Still waiting, or the release is under way to this thread, where nobody will take it.
+            // Still waiting, or released to this thread, where the request no longer exists.
             None => {
                 if !self.worker.cancel(self.ticket) {
                     self.worker.observe(self.ticket, Outcome::Reset);

@@ -1,4 +1,4 @@
-//! One thread: its runtime, its listeners, its connections, its part of the engine's outboxes.
+//! One thread: its runtime, its listeners, its connections, and its outbox of the engine.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -33,21 +33,21 @@ use crate::trace::TraceIds;
 use crate::upstream::Pools;
 use crate::waiting::{Place, Waiting};
 
-/// Bytes read from a client at once.
+/// Maximum number of bytes read from a client at once.
 const SCRATCH: usize = 64 * 1024;
 
-/// Ticks between two looks at idle connections to nodes: about a second.
+/// Number of ticks between two checks of idle connections to nodes: about a second.
 const SWEEP: u32 = 50;
 
-/// How long accepting pauses when the process has no file descriptor left: requests end within that time,
-/// and the kernel keeps new connections meanwhile.
+/// Pause in accepting when the process has no file descriptor left. Requests end within that time, and new
+/// connections wait in the kernel.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Idle client connections that are closed at once for want of room: enough for the next
-/// burst, few enough not to send everybody away.
+/// Maximum number of idle client connections closed at once to free capacity: enough for the next burst, and
+/// few enough to keep most of the idle connections.
 const AT_ONCE: usize = 32;
 
-/// What the requests of one thread share.
+/// State shared by the requests of one thread.
 pub(crate) struct Worker {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
@@ -61,7 +61,7 @@ pub(crate) struct Worker {
     hasher: RandomState,
     spare: RefCell<Vec<Delivery>>,
     lines: RefCell<Slab<Rc<Line>>>,
-    /// A connection has ended.
+    /// Signals that a connection has ended.
     left: Notify,
 }
 
@@ -71,20 +71,20 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// The answer to an arrival, with what has to be given back.
+/// Result of an arrival, together with the object that must be given back.
 #[derive(Debug)]
 pub(crate) enum Admitted {
-    /// Forward it there now.
+    /// Forward it to this target now.
     Release(Permit, Arc<Target>),
-    /// Wait here.
+    /// Wait with this wait slot.
     Wait(Place),
-    /// Turn it away.
+    /// Answer it with a refusal.
     Shed(Shed),
     /// Classify it again.
     Stale,
 }
 
-/// Keeps a connection's line in the thread's list for as long as it lives.
+/// Keeps a connection in the thread's list for the lifetime of this guard.
 pub(crate) struct Seat {
     worker: Rc<Worker>,
     key: usize,
@@ -119,7 +119,7 @@ impl Worker {
         })
     }
 
-    /// The site in force.
+    /// Returns the configuration in force.
     pub(crate) fn edition(&self) -> Rc<Hold> {
         let mut edition = self.edition.borrow_mut();
         if edition.version != self.shared.control.version() {
@@ -128,32 +128,32 @@ impl Worker {
         Rc::clone(&edition)
     }
 
-    /// Whom a request comes from, as a keyed hash.
+    /// Returns the source of a request, as a keyed hash.
     pub(crate) fn flow(&self, client: IpAddr) -> u64 {
         self.hasher.hash_one(client::key(client))
     }
 
-    /// What a request asks for, as a keyed hash.
+    /// Returns the requested resource, as a keyed hash.
     pub(crate) fn target(&self, host: &str, path: &str, query: Option<&str>) -> u64 {
         self.hasher.hash_one((host, path, query))
     }
 
-    /// The route of a request and what it costs, by its canonical path and raw query.
+    /// Returns the route of a request and its expected cost, by its canonical path and raw query.
     pub(crate) fn route(&self, path: &str, query: Option<&str>) -> Routed {
         self.lookup.borrow_mut().find(&self.shared.pages, path, query)
     }
 
-    /// A request has been answered well.
+    /// Notes that a request was answered successfully.
     pub(crate) fn answered(&self, path: &str, query: Option<&str>) {
         self.lookup.borrow().answered(&self.shared.pages, path, query);
     }
 
-    /// Enters a connection into the list.
+    /// Adds a connection to the list.
     pub(crate) fn seat(self: &Rc<Self>, line: &Rc<Line>) -> Seat {
         Seat { worker: Rc::clone(self), key: self.lines.borrow_mut().insert(Rc::clone(line)) }
     }
 
-    /// Stage *admit*: a request of `routed` is at the door, from the source `flow` for this target.
+    /// Stage *admit*: reports the arrival of a request of `routed` from the source `flow` for this target.
     pub(crate) fn arrive(
         self: &Rc<Self>,
         version: u64,
@@ -166,7 +166,7 @@ impl Worker {
         let origin = Origin { flow, target, demand: routed.demand };
         let (at, arrived) = self.shared.control.arrive(self.index, version, class, origin, slot, &mut own);
         self.timers.saw(at);
-        // The place must be there before the engine's word about it is delivered.
+        // The wait slot must exist before a decision about it is delivered.
         let admitted = match arrived {
             Arrived::Release(ticket, target) => {
                 Admitted::Release(Permit::new(self, ticket, Stay::new(routed, target.id, at)), target)
@@ -179,7 +179,7 @@ impl Worker {
         (at, admitted)
     }
 
-    /// A waiting request is given up. False if it had been released.
+    /// Gives up a waiting request. Returns false if it has already been released.
     pub(crate) fn cancel(&self, ticket: Ticket) -> bool {
         let mut own = self.spare.take();
         let waited = self.shared.control.cancel(self.index, ticket, &mut own);
@@ -187,7 +187,7 @@ impl Worker {
         waited
     }
 
-    /// Something happened to a released request.
+    /// Reports an outcome of a released request.
     pub(crate) fn observe(&self, ticket: Ticket, outcome: Outcome) -> (Time, Option<Arc<Target>>) {
         let mut own = self.spare.take();
         let (at, target) = self.shared.control.observe(self.index, ticket, outcome, &mut own);
@@ -196,13 +196,13 @@ impl Worker {
         (at, target)
     }
 
-    /// The process has no file descriptors left: closes what nobody is using.
+    /// Closes idle connections because the process has no file descriptors left.
     pub(crate) fn make_room(&self) {
         self.pools.clear();
         self.close_idle(AT_ONCE);
     }
 
-    /// Closes client connections that are idle, so that others get their turn.
+    /// Closes idle client connections to free capacity for others.
     fn close_idle(&self, most: usize) {
         let lines = self.lines.borrow();
         let idle = lines.iter().map(|(_, line)| line).filter(|line| line.calls.get() > 0 && !line.busy.get());
@@ -213,7 +213,7 @@ impl Worker {
 
     fn deliver(&self, mut own: Vec<Delivery>) {
         for delivery in own.drain(..) {
-            // A waiter that is gone has given its place back already.
+            // A waiter that is gone has already given back its wait slot.
             self.waiting.deliver(delivery);
         }
         self.spare.replace(own);
@@ -230,7 +230,7 @@ pub(crate) fn run(
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            // The receiver waits for exactly one message of each thread.
+            // The receiver waits for exactly one message from each thread.
             let _ = ready.send(Err(error));
             return;
         }
@@ -241,7 +241,7 @@ pub(crate) fn run(
         let doors = Doors::default();
         serve(&worker, bell, doors, ready).await;
     });
-    // Dropping the tasks gives back every permit and place that is left.
+    // Dropping the tasks gives back every remaining permit and wait slot.
     drop(local);
 }
 
@@ -262,7 +262,7 @@ async fn serve(
     }
     let clock = worker.shared.control.clock();
     let mut deadline = None;
-    // The listeners of the start are in the mailbox already.
+    // The command queue already has the listeners of the start.
     if doors.obey(worker) != Order::Serve {
         return;
     }
@@ -308,7 +308,7 @@ async fn serve(
     worker.pools.clear();
 }
 
-/// Turns the wheel.
+/// Turns the timer wheel.
 async fn tick(worker: Rc<Worker>) {
     let clock = worker.shared.control.clock();
     let mut ticks = 0;
@@ -316,7 +316,7 @@ async fn tick(worker: Rc<Worker>) {
         Clock::sleep(TICK).await;
         let now = clock.now();
         worker.timers.turn(now);
-        // Connections that wait for a seat may get one from any thread.
+        // A connection that waits for capacity may get it from any thread.
         let unseated = worker.shared.unseated.load(Ordering::Relaxed);
         if unseated > 0 {
             worker.close_idle(unseated.min(AT_ONCE));
@@ -332,7 +332,7 @@ async fn tick(worker: Rc<Worker>) {
     }
 }
 
-/// How a thread goes on.
+/// How a thread continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
     Serve,
@@ -347,7 +347,7 @@ struct Doors {
 }
 
 impl Doors {
-    /// Does what the gateway wants done with listeners; returns how to go on.
+    /// Carries out the commands for this thread. Returns how the thread continues.
     fn obey(&mut self, worker: &Rc<Worker>) -> Order {
         let mut order = Order::Serve;
         for command in worker.shared.commands(worker.index) {
@@ -357,7 +357,7 @@ impl Doors {
                         let task = tokio::task::spawn_local(accept(Rc::clone(worker), listener, address));
                         self.open.push((address, task));
                     }
-                    // The other threads serve it.
+                    // The other threads serve this address.
                     Err(_) => drop(worker.shared.counters.accept_pauses.fetch_add(1, Ordering::Relaxed)),
                 },
                 Command::Close(address) => {
@@ -383,7 +383,7 @@ impl Doors {
     }
 }
 
-/// Accepts connections for as long as it is let.
+/// Accepts connections until the task is aborted.
 async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) {
     let port = listener.local_addr().map_or(address.port(), |a| a.port());
     let counters = &worker.shared.counters;
@@ -391,18 +391,18 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
         match listener.accept().await {
             Ok((stream, peer)) => {
                 counters.accepted.fetch_add(1, Ordering::Relaxed);
-                // Past the bound this one waits here unread, and the others in the kernel.
+                // At the limit, this connection waits here unread, and further ones wait in the kernel.
                 if !take_seat(&worker) {
                     let _unseated = Unseated::new(&worker.shared.unseated);
                     while !take_seat(&worker) {
                         let _ = Clock::within(PAUSE, worker.left.notified()).await;
                     }
                 }
-                // Answers leave at once; hyper writes head and body together.
+                // Responses are sent at once, because hyper writes the head and body together.
                 let _ = stream.set_nodelay(true);
                 let task = connection::drive(Rc::clone(&worker), stream, peer, address, port);
-                // hyper bounds its turns itself, and the connection's parts wait for one another without
-                // wakers, which the runtime's own bound would cut short.
+                // hyper limits its turns itself. The parts of a connection wait for each other without
+                // wakers, and the runtime's own limit would interrupt that.
                 tokio::task::spawn_local(tokio::task::unconstrained(task));
             }
             // The client left before it was accepted.
@@ -416,7 +416,7 @@ async fn accept(worker: Rc<Worker>, listener: TcpListener, address: SocketAddr) 
     }
 }
 
-/// Counts a connection that waits for a seat, until it has one or its listener is closed.
+/// Counts a connection that waits for capacity, until it gets it or its listener is closed.
 struct Unseated<'a>(&'a AtomicUsize);
 
 impl<'a> Unseated<'a> {
@@ -432,7 +432,7 @@ impl Drop for Unseated<'_> {
     }
 }
 
-/// One more connection, if the bound allows it.
+/// Counts one more connection, if the limit allows it. Returns whether it does.
 fn take_seat(worker: &Worker) -> bool {
     if worker.shared.memory.pressure() >= Pressure::Accept {
         return false;

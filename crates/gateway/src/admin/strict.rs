@@ -18,7 +18,7 @@ const READ: usize = 8 * 1024;
 /// A byte with which no request can start.
 const NOT_HTTP: u8 = 0;
 
-/// A stream whose incoming requests are checked.
+/// A stream that checks incoming requests.
 pub(super) struct Strict<S> {
     stream: S,
     scanner: Scanner,

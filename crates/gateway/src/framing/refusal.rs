@@ -5,7 +5,7 @@ use http::StatusCode;
 /// A status, and a text for logs and for the body of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
-    /// 400, 405, 408, 413, 414, 417, 421, 431 or 501.
+    /// 400, 405, 408, 413, 414, 417 or 431.
     pub(crate) status: StatusCode,
     /// The fault, in a few words.
     pub(crate) what: &'static str,

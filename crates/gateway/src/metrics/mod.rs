@@ -1,11 +1,11 @@
-//! Stage *observe*: what is counted about requests, and the page that Prometheus reads.
+//! Stage *observe*: counters of requests, and the page for Prometheus.
 //!
-//! Counting costs a look-up in a table of the thread's own and about ten relaxed additions: no lock, no
-//! allocation. Counters of a class are kept here and not taken from the engine, because classes made
-//! from templates come and go with their counts; gauges are read from the engine when the page is asked
-//! for. Labels are names from the policy file and words from the code, never bytes of a request.
+//! Counting costs a look-up in a thread-local table and about ten relaxed additions, without a lock or an
+//! allocation. The counters of a class are kept here and not in the engine, because classes made from
+//! templates come and go together with their counters. Gauges are read from the engine when the page is
+//! requested. Labels are names from the policy file and words from the code, never bytes of a request.
 //!
-//! Bounded: one tally per class and template of the policy; [`Metrics::retain`] forgets the others.
+//! Memory is bounded: one tally per class and template of the policy. [`Metrics::retain`] removes the others.
 
 mod page;
 
@@ -23,59 +23,61 @@ pub use page::CONTENT_TYPE;
 pub(crate) use page::{Live, Scrape, Single, Value, render};
 
 /// Upper bounds of the buckets of every histogram, in microseconds: 1 ms to 30 s in steps of 2 to 2.5.
-/// Guarantees lie between some ms and some seconds; a queue holds nobody for more than 30 s by default.
+/// Guarantees lie between a few milliseconds and a few seconds. By default no request is queued for more than
+/// 30 s.
 const BOUNDS: [u64; 14] = [
     1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
     10_000_000, 30_000_000,
 ];
 
-/// Most different words for refusals, and for failures. The code has fewer; more are counted as `other`.
+/// Maximum number of distinct words for refusals, and for failures. The code has fewer. More are counted as
+/// `other`.
 const MOST_WORDS: usize = 64;
 
-/// Counts of all requests.
+/// Counters of all requests.
 #[derive(Debug)]
 pub struct Metrics {
-    /// Tells instances apart in the threads' own tables.
+    /// Distinguishes instances in the thread-local tables.
     id: u64,
-    /// Grows when tallies are forgotten: threads drop their tables then.
+    /// Incremented when tallies are removed. Threads then drop their tables.
     generation: AtomicU64,
     classes: Mutex<BTreeMap<String, Arc<Tally>>>,
     refused: Words,
     failed: Words,
 }
 
-/// Counts of one class, or of all classes of one template.
+/// Counters of one class, or of all classes of one template.
 #[derive(Debug, Default)]
 struct Tally {
-    /// By status class: none sent, 1xx, … 5xx.
+    /// Counts by status class: none sent, 1xx, … 5xx.
     requests: [AtomicU64; 6],
     shed: [AtomicU64; ShedReason::ALL.len()],
     left: AtomicU64,
     retries: AtomicU64,
     received_bytes: AtomicU64,
     sent_bytes: AtomicU64,
-    /// Head received to the node's last byte, of what was served.
+    /// From head received to the node's last byte, for served requests.
     response_time: Histogram,
-    /// Head received to release or shed.
+    /// From head received to release or shed.
     queue_wait: Histogram,
 }
 
 /// A histogram of times with fixed buckets.
 #[derive(Debug, Default)]
 struct Histogram {
-    /// One more than the bounds: the last is everything above.
+    /// Counts per bucket. The last one, beyond the bounds, has everything larger.
     buckets: [AtomicU64; BOUNDS.len() + 1],
     micros: AtomicU64,
 }
 
-/// Counts by words that only the code invents, without a lock.
+/// Lock-free counts by word. Only the code chooses the words.
 #[derive(Debug)]
 struct Words {
     slots: [(OnceLock<&'static str>, AtomicU64); MOST_WORDS],
     other: AtomicU64,
 }
 
-/// A thread's own way from the name of a class to its tally.
+/// A thread-local map from class names to tallies.
 #[derive(Default)]
 struct Cache {
     of: (u64, u64),
@@ -93,7 +95,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Everything at zero.
+    /// Creates metrics with all counters at zero.
     #[must_use]
     pub fn new() -> Metrics {
         static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -106,8 +108,8 @@ impl Metrics {
         }
     }
 
-    /// Makes sure that exactly these classes and templates (and `-`, what was refused before stage
-    /// *classify*) are counted. Those that a reload removed are forgotten.
+    /// Counts exactly these classes and templates, and `-` for requests refused before stage *classify*.
+    /// Classes removed by a reload are dropped.
     pub fn retain<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let names: BTreeSet<&str> = names.chain(["-"]).collect();
         let mut classes = self.classes();
@@ -127,7 +129,7 @@ impl Metrics {
         self.classes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does `work` on the tally of `name`; the lock is taken only on a thread's first request of a class.
+    /// Runs `work` on the tally of `name`. Takes the lock only for a thread's first request of a class.
     fn on_tally(&self, name: &str, work: impl FnOnce(&Tally)) {
         let now = (self.id, self.generation.load(Ordering::Relaxed));
         CACHE.with_borrow_mut(|cache| {
@@ -203,12 +205,12 @@ impl Default for Words {
 
 impl Words {
     fn add(&self, word: &'static str) {
-        // Slots fill from the front and never change: the first one that has the word, or takes it.
+        // Slots fill from the front and never change. Use the first slot that has the word or is free.
         let slot = self.slots.iter().find(|(slot, _)| *slot.get_or_init(|| word) == word);
         slot.map_or(&self.other, |(_, count)| count).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Every word with its count.
+    /// Returns every word with its count.
     fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let known = self.slots.iter().filter_map(|(word, n)| Some((*word.get()?, n.load(Ordering::Relaxed))));
         let other = Some(("other", self.other.load(Ordering::Relaxed))).filter(|(_, n)| *n > 0);

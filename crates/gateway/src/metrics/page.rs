@@ -1,7 +1,7 @@
-//! The page that Prometheus reads: OpenMetrics text, every name `weirgate_*`, base units.
+//! The page for Prometheus: OpenMetrics text, with every name `weirgate_*` and base units.
 //!
-//! Source: OpenMetrics 1.0 (names, units, `_total`); what is worth showing: the guarantees of every
-//! class beside what it gets, and the window. `docs/guide/operating.md` lists the names for operators.
+//! Source: OpenMetrics 1.0 (names, units, `_total`). The page shows the guarantee of every class next to its
+//! achieved value, and the window. `docs/guide/operating.md` lists the names for operators.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,24 +18,24 @@ use weirgate_engine::{ClassSnapshot, Contention, NodeState, ShedReason, Snapshot
 use super::{BOUNDS, Histogram, Metrics, Tally};
 use weirgate_config::RESOURCE_NAMES;
 
-/// The media type of the page.
+/// Media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Words of [`Tally::requests`], in its order.
+/// Words for the elements of [`Tally::requests`], in order.
 const STATUS_CLASSES: [&str; 6] = ["none", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// Everything that one page shows.
+/// Data of one page.
 #[derive(Debug)]
 pub(crate) struct Scrape {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: Snapshot,
-    /// What the nodes' collectors said, by the names of pool and node.
+    /// Reports of the nodes' collectors, by the names of pool and node.
     pub(crate) collectors: BTreeMap<(String, String), weirgate_config::admin::Collector>,
-    /// The page table with its busiest routes; `None` without one.
+    /// The page table with its busiest routes. `None` if there is no page table.
     pub(crate) page_table: Option<weirgate_config::admin::PageTable>,
-    /// Live classes, summed up by the names in the policy.
+    /// Live classes, summed by their names in the policy.
     pub(crate) classes: BTreeMap<String, Live>,
-    /// Counters and gauges without labels: name, help, unit, value.
+    /// Counters and gauges without labels.
     pub(crate) process: Vec<Single>,
     /// Version and checksum of the policy in force.
     pub(crate) policy: (u64, String),
@@ -49,7 +49,7 @@ pub(crate) struct Single {
     pub(crate) value: Value,
 }
 
-/// Its value and unit.
+/// Value and unit of a metric.
 #[derive(Debug)]
 pub(crate) enum Value {
     Counter(u64),
@@ -58,7 +58,7 @@ pub(crate) enum Value {
     BytesGauge(u64),
 }
 
-/// The live classes of one name: the class itself, or all that a template made.
+/// Live classes of one name: the class itself, or all classes made from a template.
 #[derive(Debug, Default)]
 pub(crate) struct Live {
     classes: u64,
@@ -66,12 +66,12 @@ pub(crate) struct Live {
     outstanding: u64,
     share: f64,
     unknown_routes: u64,
-    /// Only of a class that the policy names: one value for many keys would say nothing.
+    /// Only for a class named in the policy. One value for many keys would be meaningless.
     single: Option<ClassSnapshot>,
 }
 
 impl Live {
-    /// Adds a live class; `named` if the policy names it.
+    /// Adds a live class. `named` says whether the policy names it.
     pub(crate) fn add(&mut self, class: ClassSnapshot, named: bool) {
         self.classes += 1;
         self.waiting += u64::from(class.waiting);
@@ -84,12 +84,12 @@ impl Live {
     }
 }
 
-/// The page as text.
+/// Renders the page as text.
 pub(crate) fn render(scrape: Scrape) -> String {
     let mut registry = Registry::with_prefix("weirgate");
     registry.register_collector(Box::new(scrape));
     let mut page = String::new();
-    // Writing to a string does not fail; a page cut short is worse than none.
+    // Writing to a string cannot fail. A truncated page would be worse than an empty one.
     match prometheus_client::encoding::text::encode(&mut page, &registry) {
         Ok(()) => page,
         Err(fmt::Error) => String::from("# EOF\n"),
@@ -182,7 +182,7 @@ impl Collector for Scrape {
 }
 
 impl Scrape {
-    /// What was counted request by request.
+    /// Writes the counters of requests.
     fn requests(&self, page: &mut Page<'_>) -> fmt::Result {
         let tallies: Vec<(String, Arc<Tally>)> =
             self.metrics.classes().iter().map(|(name, tally)| (name.clone(), Arc::clone(tally))).collect();
@@ -236,7 +236,7 @@ impl Scrape {
         )
     }
 
-    /// What the engine holds for each class now.
+    /// Writes the engine's present state of each class.
     fn live_classes(&self, page: &mut Page<'_>) -> fmt::Result {
         page.gauges("class_waiting", "Requests that wait", None, self.live(|l| l.waiting))?;
         page.gauges("class_outstanding", "Requests inside the nodes", None, self.live(|l| l.outstanding))?;
@@ -253,7 +253,7 @@ impl Scrape {
         self.classes.iter().map(move |(name, live)| (vec![("class", name.as_str())], read(live)))
     }
 
-    /// Guarantee against achieved, of classes that the policy names.
+    /// Writes the guarantee and the achieved value of classes named in the policy.
     fn guarantees(&self, page: &mut Page<'_>) -> fmt::Result {
         let gauge = |read: fn(&ClassSnapshot) -> Option<f64>| {
             self.classes.iter().filter_map(move |(name, live)| {
@@ -335,8 +335,8 @@ impl Scrape {
         )
     }
 
-    /// One line per group of nodes with a window of its own, or per group and resource: at most as many as there are
-    /// nodes, times the resources.
+    /// Writes one series per machine group with its own window, or per group and resource. So there are at
+    /// most as many as the number of nodes times the number of resources.
     fn groups(&self, page: &mut Page<'_>) -> fmt::Result {
         let names: Vec<String> = self.engine.groups.iter().map(|group| group.pools.join("+")).collect();
         let groups = || {
@@ -409,7 +409,7 @@ impl Scrape {
         self.localities(page)
     }
 
-    /// Pools whose requests go where their targets are.
+    /// Writes the state of pools that dispatch by locality.
     fn localities(&self, page: &mut Page<'_>) -> fmt::Result {
         let localities = || self.engine.localities.iter().map(|l| (vec![("pool", l.pool.as_str())], l));
         page.gauges(
@@ -429,7 +429,8 @@ impl Scrape {
         )
     }
 
-    /// Pools that are divided over sets of services (at most four sets each), and tags.
+    /// Writes the state of pools that are partitioned among sets of services (at most four sets each), and
+    /// tags.
     fn partitions(&self, page: &mut Page<'_>) -> fmt::Result {
         let partitions = || self.engine.partitions.iter().map(|p| (vec![("pool", p.pool.as_str())], p));
         page.gauges(
@@ -457,7 +458,8 @@ impl Scrape {
         )
     }
 
-    /// What routes cost, how that is learned and what is left of the nodes' resources, where there is a page table.
+    /// Writes the costs of routes, the state of learning, and the free resources of nodes, if there is a page
+    /// table.
     fn page_table(&self, page: &mut Page<'_>) -> fmt::Result {
         let Some(table) = &self.page_table else { return Ok(()) };
         let costs = table.routes.iter().flat_map(|route| {
@@ -540,7 +542,7 @@ impl Scrape {
     }
 }
 
-/// The word for a node's state in metrics.
+/// Returns the word for a node's state in metrics.
 fn state_word(state: NodeState) -> &'static str {
     match state {
         NodeState::Up => "up",

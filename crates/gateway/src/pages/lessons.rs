@@ -1,4 +1,4 @@
-//! Learning, away from requests: each report of an agent is a lesson.
+//! Learning of costs, outside the path of requests. Each report of an agent is one learning step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,18 +12,19 @@ use weirgate_pages::{Discovery, Index, Learner, OFTEN, Pattern, RESOURCES, Share
 use super::{Cost, NO_ROUTE, Stayed, Table};
 use crate::edition::Edition;
 
-/// What is learned, and what it is learned from.
+/// State of learning, and its inputs.
 pub(super) struct Lessons {
     stays: Receiver<Stayed>,
     paths: Receiver<Box<str>>,
-    /// Its routes are numbered as the table's.
+    /// The learner. Its routes have the same numbers as in the table.
     study: Option<Study>,
     discovery: Option<Discovery>,
-    /// What a node with several addresses is called: one of them.
+    /// Maps each node to the id that represents its machine, for machines with several nodes: the id of one
+    /// of them.
     machines: BTreeMap<u64, u64>,
-    /// Is there a table at all.
+    /// Whether there is a page table.
     exists: bool,
-    /// What the policy says of each route.
+    /// Cost of each route as declared in the policy.
     given: Vec<Option<Shares>>,
     table: Arc<Table>,
 }
@@ -42,7 +43,7 @@ impl Lessons {
         }
     }
 
-    /// Makes the table of `edition`; what is known of routes that stay is kept.
+    /// Builds the table of `edition`. Knowledge about routes that stay is kept.
     pub(super) fn follow(&mut self, edition: &Edition) -> Arc<Table> {
         let site = edition.site.page_table.as_ref();
         self.exists = site.is_some();
@@ -66,7 +67,7 @@ impl Lessons {
         }
         self.given = given;
         self.follow_nodes(edition, site.capacity);
-        // Requests that are inside keep their routes if these are numbered as before.
+        // Requests in flight keep their routes if the routes have the same numbers as before.
         let renumbered = patterns != self.table.index.patterns();
         self.rebuild(patterns, self.table.epoch + u32::from(renumbered))
     }
@@ -87,7 +88,7 @@ impl Lessons {
         study.follow(weights);
     }
 
-    /// A table of these patterns, with what is known of their costs.
+    /// Builds a table of these patterns with the known costs.
     fn rebuild(&mut self, patterns: Vec<Pattern>, epoch: u32) -> Arc<Table> {
         let cost = |route: usize| match &self.study {
             Some(study) => study.learner.cost(route),
@@ -106,15 +107,15 @@ impl Lessons {
         Arc::clone(&self.table)
     }
 
-    /// Requests that ended were lost.
+    /// Notes that finished requests were lost.
     pub(super) fn spoil(&mut self) {
         self.study.iter_mut().for_each(Study::spoil);
     }
 
-    /// Learns from a report. A new table if routes were found.
+    /// Learns from a report. Returns a new table if routes were found.
     pub(super) fn reported(&mut self, node: u64, now: Time, usage: &Usage) -> Option<Arc<Table>> {
         let study = self.study.as_mut()?;
-        // Not more than were there: others come meanwhile.
+        // Take no more requests than there were, because others arrive meanwhile.
         for stayed in self.stays.try_iter().take(super::MOST_STAYS) {
             let Some(machine) = self.machines.get(&stayed.node) else { continue };
             let route = (stayed.epoch == self.table.epoch && stayed.route != NO_ROUTE).then_some(stayed.route);
@@ -129,8 +130,8 @@ impl Lessons {
         self.discover(now)
     }
 
-    /// Looks at the paths that came since. Of routes that are idle one is replaced at most, the next after the next
-    /// report.
+    /// Examines the paths that arrived since the last report. At most one idle route is replaced. The next
+    /// one can be replaced after the next report.
     fn discover(&mut self, now: Time) -> Option<Arc<Table>> {
         let (discovery, study) = (self.discovery.as_mut()?, self.study.as_mut()?);
         let before = discovery.found().len();
@@ -156,11 +157,11 @@ impl Lessons {
         for route in (before..patterns.len()).chain(replaced) {
             study.learner.saw(route, f64::from(OFTEN), now.as_secs_f64());
         }
-        // Routes that were only added leave those that were there their numbers.
+        // Adding routes leaves the numbers of existing routes unchanged.
         Some(self.rebuild(patterns, self.table.epoch + u32::from(replaced.is_some())))
     }
 
-    /// What operators see.
+    /// Returns the state for operators.
     pub(super) fn view(&self, most: usize) -> Option<shape::PageTable> {
         if !self.exists {
             return None;

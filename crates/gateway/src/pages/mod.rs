@@ -1,10 +1,11 @@
-//! The page table: what a request that arrives is expected to cost, and what is learned of that.
+//! The page table: the expected cost of arriving requests, and how it is learned.
 //!
-//! Source: mQoS, Secs. 3.1 and 3.2, and `weirgate_pages`, which has all that is decided. Here a thread looks a request
-//! up in its own hold on the table; costs in it are atomic figures that the learner writes, so that nothing waits for
-//! anything. What is learned from goes the other way through two bounded queues: which request was inside which node
-//! from when to when, and paths of no route if routes are to be found. A queue that is full loses what comes, and
-//! requests that were lost void the windows that they were in (`lessons.rs`).
+//! Source: mQoS, Secs. 3.1 and 3.2, and `weirgate_pages`, which makes all the decisions. In this module a
+//! thread looks up a request in its own handle to the table. Costs in the table are atomic values written by
+//! the learner, so that no thread waits for another. The data for learning goes the other way through two
+//! bounded queues. One has the node, start and end of each finished request. The other has paths that match
+//! no route, if routes are to be discovered. A full queue drops new entries. Lost requests invalidate their
+//! learning windows (`lessons.rs`).
 
 mod lessons;
 
@@ -20,30 +21,31 @@ use weirgate_pages::{Index, Shares};
 use crate::edition::Edition;
 use lessons::Lessons;
 
-/// Requests that may end between two reports. A gateway of two threads ends some 40,000 a second at most, and each
-/// node's report empties the queue; it takes 1.3 MiB.
+/// Maximum number of requests that may finish between two reports. A gateway with two threads finishes at
+/// most about 40,000 a second, and each node's report empties the queue. It takes 1.3 MiB.
 const MOST_STAYS: usize = 32 * 1024;
 
-/// Paths of no route between two reports: enough to see what is frequent, and nobody waits for the others.
+/// Maximum number of paths without a route between two reports: enough to see the frequent ones. The others
+/// are dropped and delay no request.
 const MOST_PATHS: usize = 256;
 
-/// Paths that are looked at after a report, of those that came: each is compared with a thousand others, which takes
-/// some tenths of a millisecond.
+/// Maximum number of these paths examined after a report. Each is compared with about a thousand others,
+/// which takes some tenths of a millisecond.
 const MOST_LOOKS: usize = 32;
 
-/// Longest path that is kept to be looked at, in bytes.
+/// Maximum length of a path kept for examination, in bytes.
 const LONGEST_PATH: usize = 512;
 
-/// No route.
+/// Number that means "no route".
 const NO_ROUTE: u32 = u32::MAX;
 
-/// The table of the process.
+/// The page table of the process.
 pub(crate) struct Pages {
     table: Mutex<Arc<Table>>,
-    /// Its version, so that threads need no lock to see that theirs is old.
+    /// Version of the table, so that threads can detect an old one without a lock.
     version: AtomicU64,
     stays: SyncSender<Stayed>,
-    /// Some were lost.
+    /// Whether finished requests were lost.
     lost: AtomicBool,
     paths: SyncSender<Box<str>>,
     lessons: Mutex<Lessons>,
@@ -53,19 +55,19 @@ pub(crate) struct Pages {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     version: u64,
-    /// Tables of one epoch number their routes alike, as far as they have them.
+    /// Tables of the same epoch give the same number to the same route.
     epoch: u32,
     index: Index,
     costs: Vec<Cost>,
-    /// What requests use is learned.
+    /// Whether costs are learned.
     learned: bool,
-    /// Routes are found in the traffic.
+    /// Whether routes are discovered in the traffic.
     discovers: bool,
-    /// Per route: it is one of many neighbours, in which others may be found.
+    /// For each route, whether it matches many similar paths, among which other routes may be found.
     wide: Vec<bool>,
 }
 
-/// What a route's requests cost.
+/// Cost of a route's requests.
 #[derive(Debug, Default)]
 struct Cost {
     known: AtomicBool,
@@ -79,7 +81,7 @@ impl Cost {
         cost
     }
 
-    /// Readers may see some resources before and some after: both were right a moment ago.
+    /// Readers may see some resources before the change and some after it. Both were correct a moment ago.
     fn set(&self, demand: Option<Demand>) {
         for (cost, demand) in self.billionths.iter().zip(demand.unwrap_or_default().0) {
             cost.store(demand, Ordering::Relaxed);
@@ -93,17 +95,17 @@ impl Cost {
     }
 }
 
-/// Of which route a request is, and what that costs.
+/// Route of a request, and its expected cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Routed {
     epoch: u32,
     route: Option<u32>,
     learned: bool,
-    /// `None`: no table knows it.
+    /// Expected cost, or `None` if no table has it.
     pub(crate) demand: Option<Demand>,
 }
 
-/// A request that is inside a node.
+/// A service interval that has not ended: a request in flight at a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stay {
     routed: Routed,
@@ -112,18 +114,18 @@ pub(crate) struct Stay {
 }
 
 impl Stay {
-    /// One of `routed` that has been inside the node since `from`.
+    /// A request of `routed` that has been in flight at the node since `from`.
     pub(crate) fn new(routed: Routed, node: u64, from: Time) -> Stay {
         Stay { routed, node, from }
     }
 
-    /// The same request inside another node.
+    /// The same request at another node.
     pub(crate) fn moved(self, node: u64, from: Time) -> Stay {
         Stay { node, from, ..self }
     }
 }
 
-/// A request that was inside a node.
+/// A service interval that has ended.
 #[derive(Clone, Copy, Debug)]
 struct Stayed {
     node: u64,
@@ -135,12 +137,12 @@ struct Stayed {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Plain data, as good as it was.
+    // The lock protects plain data, which stays usable after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pages {
-    /// The table of `edition`.
+    /// Creates the table of `edition`.
     pub(crate) fn new(edition: &Edition) -> Pages {
         let (stays, ended) = sync_channel(MOST_STAYS);
         let (paths, seen) = sync_channel(MOST_PATHS);
@@ -157,26 +159,27 @@ impl Pages {
         }
     }
 
-    /// Follows a reload. What was learned of routes that stay is kept.
+    /// Applies a reload. Knowledge about routes that stay is kept.
     pub(crate) fn follow(&self, edition: &Edition) {
         let mut lessons = lock(&self.lessons);
         let table = lessons.follow(edition);
         self.publish(&lessons, table);
     }
 
-    /// Puts a table in force. With the lock on the lessons that made it: tables must be published in their order.
+    /// Puts a table in force. The caller holds the lock on the `Lessons` that made it, so that tables are
+    /// published in order.
     fn publish(&self, _: &MutexGuard<'_, Lessons>, table: Arc<Table>) {
         let version = table.version;
         *lock(&self.table) = table;
         self.version.store(version, Ordering::Release);
     }
 
-    /// The table in force.
+    /// Returns the table in force.
     pub(crate) fn table(&self) -> Arc<Table> {
         Arc::clone(&lock(&self.table))
     }
 
-    /// A request has left its node at `until`; `whole` unless it was cut off.
+    /// Records that a request left its node at `until`. `whole` is false if it was cut off.
     pub(crate) fn left(&self, stay: Stay, until: Time, whole: bool) {
         let Stay { routed, node, from } = stay;
         if !routed.learned {
@@ -188,7 +191,7 @@ impl Pages {
         }
     }
 
-    /// The agent of a node has reported at `now`. Takes up to some milliseconds.
+    /// Handles a report of a node's agent at `now`. Takes up to a few milliseconds.
     pub(crate) fn reported(&self, node: u64, now: Time, usage: &Usage) {
         let mut lessons = lock(&self.lessons);
         if self.lost.swap(false, Ordering::Relaxed) {
@@ -199,14 +202,14 @@ impl Pages {
         }
     }
 
-    /// What operators see. `None` without a table. Takes some milliseconds.
+    /// Returns the state for operators, or `None` without a table. Takes a few milliseconds.
     pub(crate) fn view(&self, most: usize) -> Option<shape::PageTable> {
         lock(&self.lessons).view(most)
     }
 }
 
 impl Table {
-    /// Looks a request up by its canonical path and raw query.
+    /// Looks up a request by its canonical path and raw query.
     fn find(&self, path: &str, query: Option<&str>) -> Routed {
         let route = self.index.find(path, query);
         let demand = route.and_then(|route| self.costs.get(route)?.get());
@@ -221,7 +224,7 @@ impl Table {
     }
 }
 
-/// One thread's hold on the table in force.
+/// One thread's handle to the table in force.
 #[derive(Debug)]
 pub(crate) struct Lookup(Arc<Table>);
 
@@ -230,7 +233,7 @@ impl Lookup {
         Lookup(pages.table())
     }
 
-    /// Stage *classify*: the route and the cost of a request.
+    /// Stage *classify*: returns the route and the cost of a request.
     pub(crate) fn find(&mut self, pages: &Pages, path: &str, query: Option<&str>) -> Routed {
         if self.0.version != pages.version.load(Ordering::Acquire) {
             *self = Lookup::new(pages);
@@ -238,12 +241,13 @@ impl Lookup {
         self.0.find(path, query)
     }
 
-    /// A request has been answered well. If it is of no route, or one of many neighbours, and routes are found in the
-    /// traffic, it may be of one that is to be found; what a scanner asks for is not.
+    /// Notes that a request was answered successfully. If routes are discovered, the path of a request
+    /// without a route, or with a route of many similar paths, is a candidate for a new route. A scanner's
+    /// failed requests are not.
     pub(crate) fn answered(&self, pages: &Pages, path: &str, query: Option<&str>) {
         let open = |route: u32| self.0.wide.get(route as usize).copied().unwrap_or(false);
         if self.0.discovers && path.len() <= LONGEST_PATH && self.0.find(path, query).route.is_none_or(open) {
-            // A full queue has enough to look at.
+            // If the queue is full, there are enough paths to examine.
             let _ = pages.paths.try_send(path.into());
         }
     }

@@ -17,31 +17,31 @@ use crate::line::Line;
 /// The body of a request on its way to a node.
 #[derive(Debug)]
 pub(crate) enum RequestBody {
-    /// None.
+    /// No body.
     Empty,
-    /// Received already.
+    /// A body that has been received completely.
     Whole(Option<Bytes>),
-    /// Comes as the client sends it.
+    /// A body that is passed on as the client sends it.
     Stream(Upload),
 }
 
-/// A body that is passed on as it comes.
+/// A body that is passed on as it arrives.
 pub(crate) struct Upload {
     incoming: Incoming,
     line: Rc<Line>,
-    /// Bytes that may still come (413).
+    /// Number of bytes that may still arrive (413 beyond it).
     left: Option<u64>,
-    /// How long the node may take for the first byte of its answer, once it has everything.
+    /// Maximum time to the first byte of the node's response after the whole body was sent.
     first_byte: std::time::Duration,
     progress: Rc<Progress>,
 }
 
-/// Whose turn it is while a body is passed on.
+/// Progress of a body that is passed on.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// The client has to send.
+    /// Whether the client has to send.
     pub(crate) awaits_client: std::cell::Cell<bool>,
-    /// All of it has been handed over.
+    /// Whether the whole body has been handed over.
     pub(crate) complete: std::cell::Cell<bool>,
 }
 
@@ -72,7 +72,7 @@ impl Upload {
     }
 }
 
-/// Counts a chunk; the refusal if it is one too many.
+/// Counts a chunk. Returns a refusal if it exceeds the limit.
 pub(crate) fn account(line: &Line, left: &mut Option<u64>, bytes: usize) -> Result<(), Refusal> {
     line.bytes_in.set(line.bytes_in.get() + bytes as u64);
     if let Some(left) = left {
@@ -81,10 +81,10 @@ pub(crate) fn account(line: &Line, left: &mut Option<u64>, bytes: usize) -> Resu
     Ok(())
 }
 
-/// 413.
+/// Refusal with status 413.
 pub(crate) const TOO_LARGE: Refusal = Refusal::with(StatusCode::PAYLOAD_TOO_LARGE, "the request body is too large");
 
-/// Why a body stopped; the line knows more.
+/// A body that stopped. The connection's state has the reason.
 #[derive(Debug)]
 pub(crate) struct Stopped;
 

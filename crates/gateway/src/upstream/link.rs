@@ -1,4 +1,4 @@
-//! One connection to a node: hyper's client, driven by its user.
+//! One connection to a node: hyper's client, driven by the task that uses it.
 
 use std::cell::Cell;
 use std::fmt;
@@ -19,19 +19,19 @@ use tokio::net::TcpStream;
 
 use super::RequestBody;
 
-/// Largest buffer of a connection to a node: response heads up to this size, and no more than this of a
-/// body between two looks at the client's pace.
+/// Maximum buffer size of a connection to a node, in bytes. It limits a response head, and the part of a body
+/// read between two checks of the client's pace.
 const BUFFER: usize = 64 * 1024;
 
-/// A connection to a node. Lives in a box for as long as it is open: it is large, and moves with every
-/// request from the pool to the request, to the answer and back.
+/// A connection to a node. It is boxed while it is open, because it is large and moves with every request:
+/// from the pool to the request, to the response and back.
 pub(crate) struct Link {
     sender: http1::SendRequest<RequestBody>,
     connection: http1::Connection<TokioIo<Counted>, RequestBody>,
-    /// The connection has ended, or changed its protocol.
+    /// Whether the connection has ended or changed its protocol.
     ended: bool,
     received: Rc<Cell<u64>>,
-    /// It has served a request before.
+    /// Whether it has already served a request.
     used: bool,
 }
 
@@ -41,16 +41,16 @@ impl fmt::Debug for Link {
     }
 }
 
-/// What came of a request.
+/// Result of sending a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// The head of a response.
+    /// Head of a response.
     Head(Response<Incoming>),
-    /// Nothing was sent; the request is as it was.
+    /// Nothing was sent. The request is unchanged.
     Unsent(Request<RequestBody>),
     /// The connection failed.
     Broken(hyper::Error),
-    /// It took too long.
+    /// The time limit was exceeded.
     Late,
 }
 
@@ -64,24 +64,24 @@ impl Link {
         Ok(Box::new(Link { sender, connection, ended: false, received, used: false }))
     }
 
-    /// Whether it has served a request before.
+    /// Whether it has already served a request.
     pub(crate) fn is_used(&self) -> bool {
         self.used
     }
 
-    /// Bytes received so far.
+    /// Returns the number of bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received.get()
     }
 
-    /// Whether its last exchange left it ready for another one.
+    /// Whether it is ready for another request after its last exchange.
     pub(crate) fn is_done(&mut self) -> bool {
         self.used = true;
         (!self.ended && self.sender.is_ready()) || self.is_reusable()
     }
 
-    /// Whether it can take a request now: looks whether it has been closed since. Also forgets which task used it last,
-    /// so that nobody is woken for what is not theirs any more.
+    /// Whether it can take a request now. Checks whether it has been closed meanwhile. Also drops the waker
+    /// of the last task that used it, so that this task is not woken for events that no longer concern it.
     pub(crate) fn is_reusable(&mut self) -> bool {
         self.used = true;
         self.drive(&mut Context::from_waker(Waker::noop()));
@@ -100,8 +100,9 @@ impl Link {
         let mut answer = pin!(self.sender.try_send_request(request));
         let mut sent = false;
         poll_fn(|cx| {
-            // What is there already is taken without leaving a waker behind: hyper would wake this task for
-            // each piece that it takes over from hyper. Only when nothing is there it asks to be woken.
+            // First take the available data without registering a waker. Otherwise hyper would wake this task
+            // for each piece that the task takes from hyper. A waker is registered only if nothing is
+            // available.
             let mut idle = Context::from_waker(Waker::noop());
             let mut answered = Poll::Pending;
             if std::mem::replace(&mut sent, true) {
@@ -125,13 +126,14 @@ impl Link {
         .await
     }
 
-    /// The next piece of a response body.
+    /// Returns the next piece of a response body.
     pub(crate) fn poll_frame(
         &mut self,
         body: &mut Incoming,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // As above: first what is there, then what can be had at once, and a waker only in vain.
+        // As above: first take data already parsed, then data that can be read at once, and register a waker
+        // only if there is none.
         let mut idle = Context::from_waker(Waker::noop());
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(&mut idle) {
             return Poll::Ready(frame);
@@ -144,14 +146,14 @@ impl Link {
         Pin::new(body).poll_frame(&mut idle)
     }
 
-    /// Takes the transport back after a change of protocol, with what was received behind the head.
+    /// Takes the transport back after a change of protocol, with the bytes received after the head.
     pub(crate) fn into_transport(self: Box<Self>) -> (TcpStream, Bytes) {
         let parts = self.connection.into_parts();
         (parts.io.into_inner().stream, parts.read_buf)
     }
 }
 
-/// A stream that counts what it receives: a connection on which nothing came back did not answer.
+/// A stream that counts received bytes. On a connection that returned no bytes, the node did not answer.
 #[derive(Debug)]
 pub(super) struct Counted {
     stream: TcpStream,
@@ -178,7 +180,7 @@ impl AsyncWrite for Counted {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         match slices {
-            // A request without a body: cheaper than to describe one slice to the kernel.
+            // A request without a body: a plain write costs less than describing one slice to the kernel.
             [only] => Pin::new(&mut self.stream).poll_write(cx, only),
             _ => Pin::new(&mut self.stream).poll_write_vectored(cx, slices),
         }

@@ -1,8 +1,8 @@
 //! Connections to the nodes: one pool per thread and node.
 //!
-//! A connection is driven by whoever uses it, in the same task, and by nobody while it is idle: no task is
-//! woken to hand a request from one to the other. Whether an idle one has been closed is found out when it
-//! is taken out, and once a second.
+//! The task that uses a connection drives it. An idle connection is not driven, so no task is woken to hand
+//! over a request. Whether an idle connection has been closed is checked when it is taken from the pool, and
+//! once a second.
 
 mod body;
 mod link;
@@ -22,10 +22,11 @@ use weirgate_engine::Time;
 use crate::edition::{Edition, Target};
 use crate::gateway::Counters;
 
-/// The idle connections of one thread.
+/// Idle connections of one thread.
 #[derive(Debug, Default)]
 pub(crate) struct Pools {
-    /// By the node's id. A tree: there are few nodes, and hashing an id costs more than finding it.
+    /// Connections by node id. A tree, because there are few nodes and hashing an id would cost more than the
+    /// search.
     idle: RefCell<BTreeMap<u64, Vec<Idle>>>,
 }
 
@@ -36,7 +37,7 @@ struct Idle {
 }
 
 impl Pools {
-    /// The idle connection to `target` that was used last, if it is still open.
+    /// Returns the most recently used idle connection to `target` that is still open.
     pub(crate) fn take(&self, target: &Target) -> Option<Box<Link>> {
         loop {
             let mut link = self.idle.borrow_mut().get_mut(&target.id)?.pop()?.link;
@@ -46,7 +47,7 @@ impl Pools {
         }
     }
 
-    /// Keeps a connection for the next request, if it can serve one and there is room.
+    /// Keeps a connection for the next request, if it can serve one and the pool is not full.
     pub(crate) fn put(&self, target: &Target, mut link: Box<Link>, now: Time) {
         if target.settings.idle_connections == 0 || !link.is_done() {
             return;
@@ -58,7 +59,8 @@ impl Pools {
         }
     }
 
-    /// Closes what has been idle for too long, was closed by the node, or leads to a node that is gone.
+    /// Closes connections that have been idle for too long, were closed by the node, or lead to a removed
+    /// node.
     pub(crate) fn sweep(&self, edition: &Edition, now: Time) {
         self.idle.borrow_mut().retain(|id, idle| {
             let Some(target) = edition.nodes.iter().find(|t| t.id == *id) else { return false };
@@ -67,7 +69,7 @@ impl Pools {
         });
     }
 
-    /// Closes all.
+    /// Closes all idle connections.
     pub(crate) fn clear(&self) {
         self.idle.borrow_mut().clear();
     }
@@ -76,10 +78,10 @@ impl Pools {
 /// Opens a connection to `target`.
 ///
 /// # Errors
-/// It cannot be resolved or reached.
+/// The address cannot be resolved or reached.
 pub(crate) async fn connect(target: &Arc<Target>, counters: &Counters) -> io::Result<Box<Link>> {
     counters.connects.fetch_add(1, Ordering::Relaxed);
-    // An address parses at once; a name is resolved on a thread of its own.
+    // An address is parsed at once. A name is resolved on another thread.
     let connected = async {
         let stream = TcpStream::connect(target.address.as_str()).await?;
         stream.set_nodelay(true)?;
