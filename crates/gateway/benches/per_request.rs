@@ -1,5 +1,5 @@
-//! What stages *classify* and *observe* cost each request: by the number of rules, with metrics, and with
-//! an access log that goes nowhere. `cargo bench -p weirgate-gateway --bench per_request`.
+//! Cost per request of the stages *classify* and *observe*: by the number of rules, with metrics, and with an
+//! access log that is discarded. Run `cargo bench -p weirgate-gateway --bench per_request`.
 
 use std::hint::black_box;
 use std::net::IpAddr;

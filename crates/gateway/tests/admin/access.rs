@@ -1,4 +1,4 @@
-//! Who may ask: rows A1, A2, A3.
+//! Access control: rows A1, A2, A3.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use weirgate_gateway::metrics::Metrics;
 
 use crate::{Start, TOKEN, exchange, node};
 
-/// Everything that changes something.
+/// All requests that change something.
 const CHANGES: [&str; 4] = ["/reload", "/drain", "/nodes/web/NODE/drain", "/nodes/web/NODE/undrain"];
 
 #[test]

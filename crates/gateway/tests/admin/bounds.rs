@@ -1,4 +1,4 @@
-//! What requests may cost: rows A4, A5.
+//! Limits on the cost of requests: rows A4, A5.
 
 use std::io::{Read, Write};
 
@@ -19,7 +19,7 @@ classes: [{ name: all, queue: { max_waiting: 100 } }]
             stream
         })
         .collect();
-    // 4 are inside, 100 wait, 46 are shed; the answers say when all have arrived.
+    // 4 are in flight, 100 wait and 46 are shed. The counts show when all of them have arrived.
     let counts = || {
         let page = running.get("/snapshot").json();
         let class = &page["classes"][0];
@@ -73,7 +73,7 @@ fn a5_a_head_is_bounded() {
 #[test]
 fn a5_slow_clients_are_cut_and_of_many_connections_some_wait() {
     let running = Start::default().before(node());
-    // 64 connections send a head that never ends; the next one has to wait until they are cut.
+    // 64 connections send a head that never ends. The next one has to wait until they are closed.
     let slow: Vec<_> = (0..64)
         .map(|_| {
             let mut stream = connect(running.admin);
@@ -91,7 +91,7 @@ fn a5_slow_clients_are_cut_and_of_many_connections_some_wait() {
     for mut stream in slow {
         assert!(matches!(read_answer(&mut stream).status, 0 | 408));
     }
-    // An idle connection is cut as well, after its answer.
+    // An idle connection is closed as well, after its response.
     let mut idle = connect(running.admin);
     idle.write_all(b"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
     assert_eq!(read_answer(&mut idle).status, 200);

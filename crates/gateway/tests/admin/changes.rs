@@ -1,4 +1,4 @@
-//! What may be changed, and what a change must not do: rows C1, C2.
+//! Permitted changes, and effects that a change must not have: rows C1, C2.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -58,7 +58,7 @@ fn c1_two_hundred_mutilated_policies_under_load_break_no_request() {
         };
         let mut accepted = 0;
         for _ in 0..200 {
-            // What follows `classes:` is mutilated, so that the node stays.
+            // Only the text after `classes:` is corrupted, so that the node stays.
             let start = sound.find("classes:").expect("classes");
             let mut bytes = sound.clone().into_bytes();
             for _ in 0..=next(4) {

@@ -1,4 +1,4 @@
-//! What is written about requests and about secrets: rows L1, L2, L3.
+//! Log output about requests and about secrets: rows L1, L2, L3.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn l1_whatever_is_requested_is_one_line_and_holds_no_credentials() {
     ];
     let answers: Vec<u16> = requests.iter().map(|request| exchange(running.address(), request).status).collect();
     let log = running.scratch.path("access.log");
-    // Dropping the gateway's threads hands over the last records; closing writes them.
+    // The gateway's threads deliver the last records when they end, and closing the log writes them.
     running.gateway.drain();
     running.gateway.join();
     running.log.close();
@@ -71,7 +71,7 @@ fn l2_a_log_that_cannot_be_written_costs_no_request() {
 #[test]
 fn l2_a_reader_of_the_log_that_has_stopped_costs_no_request() {
     let running = Start { policy: LOGGED, ..Start::default() }.before(node());
-    // From now on the log is a pipe that nobody empties: opening it waits for a reader that never comes.
+    // From now on the log is a pipe without a reader. Opening it blocks for ever.
     let fifo = running.scratch.path("pipe");
     let made = std::process::Command::new("mkfifo").arg(&fifo).status().expect("every system has mkfifo");
     assert!(made.success());

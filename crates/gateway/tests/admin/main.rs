@@ -1,5 +1,5 @@
-//! The admin API of a running gateway, over real sockets. Tests whose names begin with A, C or L and a
-//! number are the rows of the threat model of the admin plane.
+//! Tests of the admin API of a running gateway, over real sockets. A test named after A, C or L and a number
+//! covers that row of the admin plane's threat model.
 
 mod access;
 mod bounds;
@@ -20,13 +20,13 @@ use weirgate_gateway::admin::{AdminListener, AdminServer, Operations};
 use weirgate_gateway::metrics::Metrics;
 use weirgate_gateway::{Gateway, Observer, ReloadSource};
 
-/// 128 bits.
+/// A token with 128 bits.
 pub(crate) const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 
-/// Nothing here takes that long; a test that hangs fails.
+/// Time limit of every operation, longer than any of them needs. A test that hangs fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A gateway with an admin API and one node, gone at the end of its test.
+/// A gateway with an admin API and one node. It is stopped at the end of its test.
 pub(crate) struct Running {
     pub(crate) gateway: Gateway,
     pub(crate) admin: SocketAddr,
@@ -36,7 +36,7 @@ pub(crate) struct Running {
     server: Option<AdminServer>,
 }
 
-/// What to start.
+/// Configuration of a gateway to start.
 pub(crate) struct Start<'a> {
     /// The policy without `listen` and `admin`.
     pub(crate) policy: &'a str,
@@ -55,7 +55,7 @@ impl Default for Start<'_> {
 }
 
 impl Start<'_> {
-    /// Starts it before `node`.
+    /// Starts the gateway in front of `node`.
     pub(crate) fn before(self, node: SocketAddr) -> Running {
         let scratch = Scratch::new();
         let text = format!(
@@ -88,22 +88,22 @@ fn load(name: &str, text: &str) -> Result<weirgate_config::Site, String> {
 }
 
 impl Running {
-    /// Where clients connect.
+    /// Returns the address for clients.
     pub(crate) fn address(&self) -> SocketAddr {
         self.gateway.addresses()[0]
     }
 
-    /// GET from the admin API.
+    /// Sends a GET to the admin API.
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[])
     }
 
-    /// POST of `{}` to the admin API.
+    /// Sends a POST of `{}` to the admin API.
     pub(crate) fn post(&self, path: &str, headers: &[&str]) -> Answer {
         self.ask("POST", path, &[&["Content-Type: application/json", "Content-Length: 2"], headers].concat())
     }
 
-    /// Any request to the admin API; one with a length sends `{}`.
+    /// Sends any request to the admin API, with the body `{}` if it has a length.
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[&str]) -> Answer {
         let host = if headers.iter().any(|h| h.starts_with("Host:")) { "" } else { "Host: localhost\r\n" };
         let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
@@ -114,7 +114,7 @@ impl Running {
         )
     }
 
-    /// The version in force.
+    /// Returns the version in force.
     pub(crate) fn version(&self) -> u64 {
         self.gateway.edition().version
     }
@@ -128,7 +128,7 @@ impl Drop for Running {
     }
 }
 
-/// An answer, taken apart.
+/// A parsed response.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -137,12 +137,12 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// A header's value.
+    /// Returns a header's value.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (n, value) = line.split_once(':')?;
@@ -151,7 +151,7 @@ impl Answer {
     }
 }
 
-/// Opens a connection that gives up rather than hang.
+/// Opens a connection with a read timeout, so that it cannot hang.
 pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("it accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -161,7 +161,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
 /// Sends `request` and reads to the end of the connection.
 pub(crate) fn exchange(address: SocketAddr, request: &[u8]) -> Answer {
     let mut stream = connect(address);
-    // A server that has answered and closed already is fine.
+    // A failed write is fine if the server has already answered and closed.
     let _ = stream.write_all(request);
     read_answer(&mut stream)
 }
@@ -179,7 +179,7 @@ pub(crate) fn read_answer(stream: &mut TcpStream) -> Answer {
     Answer { status, head: head.to_owned(), body: body.to_owned() }
 }
 
-/// A node that answers every request with 200 and `ok`. Its threads end with the process.
+/// Starts a node that answers every request with 200 and `ok`. Its threads end with the process.
 pub(crate) fn node() -> SocketAddr {
     serve(|mut stream| {
         let mut head = Vec::new();
@@ -191,7 +191,7 @@ pub(crate) fn node() -> SocketAddr {
     })
 }
 
-/// A node that takes requests and never answers.
+/// Starts a node that accepts requests and never answers.
 pub(crate) fn silent_node() -> SocketAddr {
     serve(|mut stream| {
         let _ = std::io::copy(&mut stream, &mut std::io::sink());
@@ -209,7 +209,7 @@ fn serve(work: fn(TcpStream)) -> SocketAddr {
     address
 }
 
-/// A directory of one test, gone at its end.
+/// A directory for one test, removed at its end.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
@@ -238,7 +238,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The lines of a file as JSON.
+/// Returns the lines of a file as JSON.
 pub(crate) fn json_lines(path: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(path).expect("the file is there");
     text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()

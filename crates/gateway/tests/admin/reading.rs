@@ -1,4 +1,4 @@
-//! What the pages show.
+//! Tests of the content of the pages.
 
 use std::io::{Read, Write};
 
@@ -57,7 +57,7 @@ fn metrics_are_open_metrics_with_labels_of_the_policy_alone() {
         assert_eq!(exchange(running.address(), request.as_bytes()).status, 200);
     }
     exchange(running.address(), b"GET / HTTP/1.1\nHost: x\n\n");
-    // Records are made when a request has ended, which may be a moment after its answer was read.
+    // A record is made when a request has ended, which may be shortly after its response was read.
     let page = loop {
         let page = running.get("/metrics");
         if page.body.contains("weirgate_requests_total{class=\"-\",status=\"4xx\"} 1") {

@@ -33,7 +33,7 @@ fn too_large_a_body_is_refused() {
     client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 102401\r\n\r\n");
     assert_eq!(client.answer().status, 413);
     assert!(node.has_no_call());
-    // Without a length it is found out on the way.
+    // Without a declared length, the size is found out while the body arrives.
     let mut client = stage.client();
     client.send("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
     for _ in 0..2 {
@@ -55,7 +55,7 @@ fn a_body_is_asked_for_when_the_request_is_forwarded() {
     let mut client = stage.client();
     client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
     wait_until("it waits", || stage.gateway.control().snapshot().waiting == 1);
-    // Nothing is asked for while it waits.
+    // The client is not asked for the body while the request waits.
     client.stream().set_nonblocking(true).expect("a socket");
     let mut byte = [0];
     assert!(client.stream().peek(&mut byte).is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock));
@@ -99,7 +99,7 @@ fn trailers_pass_both_ways() {
 
 #[test]
 fn bytes_flow_before_either_side_is_done() {
-    // The node answers each piece as it comes.
+    // The node answers each piece as it arrives.
     let node = Node::raw(|_, mut stream| {
         let mut all = Vec::new();
         let mut chunk = [0; 4096];

@@ -1,4 +1,4 @@
-//! Whom the gateway believes.
+//! Tests of the client address that the gateway derives from proxy headers.
 
 use crate::stage::{Node, Stage, ok, policy};
 
@@ -22,7 +22,7 @@ fn a_claim_counts_only_from_a_listed_proxy() {
     assert_eq!(class_of("", forged), ("others".into(), "127.0.0.1".into(), "127.0.0.1".into()));
     let trusted = "trusted_proxies: [127.0.0.0/8]\n";
     assert_eq!(class_of(trusted, forged), ("office".into(), "198.51.100.7".into(), "198.51.100.7, 127.0.0.1".into()));
-    // The rightmost hop that is not ours counts, not what it claims about others.
+    // The rightmost hop that is no listed proxy counts, not its claims about other hops.
     assert_eq!(
         class_of(trusted, "X-Forwarded-For: 198.51.100.7, 203.0.113.9\r\n"),
         ("others".into(), "203.0.113.9".into(), "198.51.100.7, 203.0.113.9, 127.0.0.1".into())

@@ -1,4 +1,4 @@
-//! Collectors: what nodes say of themselves, and what becomes of it when they are dead or lie.
+//! Collectors: the nodes' own reports, and the handling of collectors that are dead or report nonsense.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use weirgate_emulator::{Cluster, Health, NodeSpec};
 
 use crate::stage::{Client, Node, PLAIN, Stage, ok, site, wait_until};
 
-/// A gateway before nodes whose collectors are asked every 20 ms.
+/// Builds a policy with nodes that have collectors, which are asked every 20 ms.
 fn policy(nodes: &str, collector: &str) -> String {
     format!(
         "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\nupstreams: {{ web: {{ nodes: [{nodes}], collector: {{ port: \
@@ -22,7 +22,7 @@ fn open(nodes: &str) -> Stage {
     Stage::open(&policy(nodes, ""))
 }
 
-/// What is known of the collector of the node at `address`.
+/// Returns the state of the collector of the node at `address`.
 fn said(stage: &Stage, address: impl ToString) -> Collector {
     *stage.gateway.collectors().get(&("web".to_owned(), address.to_string())).expect("it is asked")
 }
@@ -39,7 +39,7 @@ fn an_emulated_nodes_counts_arrive_and_grow_old_when_it_is_gone() {
     let stage = open(&node.to_string());
     wait_until("it says that it is idle", || said(&stage, node).active == Some(Active::default()));
 
-    // It works on nothing, so that all of these stay inside.
+    // The node makes no progress, so all of these requests stay in flight.
     let mut clients: Vec<Client> = (0..5).map(|_| stage.client()).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         client.get(if number < 2 { "/?content=static&demand=10s" } else { "/?demand=10s" });
@@ -81,7 +81,7 @@ fn liars_are_missed_reports_and_nothing_else() {
         Node::answering(huge),
         Node::answering(ok("{\"version\":1,\"active\":{\"static\":-1,\"dynamic\":0}}")),
         Node::answering("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"),
-        // Never ends, with and without a promise.
+        // Never ends, with and without a declared length.
         Node::answering("HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n{"),
         Node::raw(|_, mut stream| {
             stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n")?;

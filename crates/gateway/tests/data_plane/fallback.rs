@@ -1,11 +1,11 @@
-//! Degraded service: what is turned away is served by another upstream, or gets a body instead of a refusal.
+//! Degraded service: shed requests are served by another upstream, or get a body instead of a refusal.
 
 use weirgate_engine::ShedReason;
 use weirgate_gateway::Ending;
 
 use crate::stage::{Node, Stage, wait_until};
 
-/// A site with room for one request inside and one waiting, and a copy with as much.
+/// Starts a gateway with room for one request in flight and one waiting at the site, and the same at a copy.
 fn stage(site: &Node, copy: &Node, fallback: &str) -> Stage {
     Stage::open(&format!(
         "listen: 127.0.0.1:0\nadmin: off\nthreads: 1\n\
@@ -30,14 +30,14 @@ fn what_is_turned_away_is_served_elsewhere_and_then_gets_a_body() {
     clients[1].get("/waits");
     wait_until("one waits", || waiting(&stage) == 1);
 
-    // The third has a body, which the other upstream gets whole.
+    // The third request has a body, which the other upstream receives completely.
     clients[2].send("POST /copied HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
     let copied = copy.call();
     assert_eq!((copied.line(), copied.body.as_slice()), ("POST /copied HTTP/1.1", &b"hello"[..]));
     clients[3].get("/waits-there");
     wait_until("two wait", || waiting(&stage) == 2);
 
-    // Both are full.
+    // Both upstreams are full.
     clients[4].get("/light");
     let answer = clients[4].answer();
     assert_eq!((answer.status, answer.text().as_str()), (200, "a light page"));

@@ -1,4 +1,4 @@
-//! Plain requests: what the node gets, what the client gets, what is recorded.
+//! Plain requests: the message to the node, the response to the client, and the record.
 
 use weirgate_gateway::Ending;
 
@@ -114,7 +114,7 @@ fn an_answer_that_cannot_be_told_from_the_next_is_not_passed_on() {
         let answer = client.answer();
         assert_eq!(answer.status, 502, "{bad:?}");
         assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_protocol_error"), "{bad:?}");
-        // The next request does not meet what is left of it.
+        // The next request does not receive remains of this response.
         client.get("/");
         assert_eq!(client.answer().status, 502);
         assert_ne!(node.call().connection, node.call().connection);

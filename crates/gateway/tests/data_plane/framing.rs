@@ -1,10 +1,11 @@
-//! The strict check on the wire: what breaks the rules gets a 4xx and an end, and never reaches a node.
+//! The strict check on the wire: input that breaks the rules gets a 4xx, the connection closes, and no node
+//! sees it.
 
 use weirgate_gateway::Ending;
 
 use crate::stage::{Node, PLAIN, Stage, ok, policy};
 
-/// Sends `bytes` on a connection of its own; returns the statuses that came back until it was closed.
+/// Sends `bytes` on a new connection. Returns the statuses received until it was closed.
 fn statuses(stage: &Stage, bytes: &[u8]) -> Vec<u16> {
     let mut client = stage.client();
     client.send(bytes);
@@ -64,7 +65,7 @@ fn a_bad_chunk_ends_the_request_on_both_sides() {
     for body in
         ["5\r\nhello\r\n5\nworld\r\n0\r\n\r\n", "5\r\nhello\r\n0x5\r\nworld\r\n0\r\n\r\n", "5\r\nhelloXX0\r\n\r\n"]
     {
-        // The node must not see an end of the body.
+        // The node must not receive an end of the body.
         let node = Node::raw(|_, stream| {
             let mut all = Vec::new();
             std::io::Read::read_to_end(&mut &*stream, &mut all)?;
@@ -93,7 +94,7 @@ fn bodies_are_framed_anew() {
     assert_eq!(call.body, b"abcde");
     call.ok("");
     assert_eq!(client.answer().status, 200);
-    // A GET with a body of unknown length keeps it.
+    // A GET with a body of unknown length keeps its body.
     client.send("GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n");
     let call = node.call();
     assert_eq!((call.line(), call.body.as_slice()), ("GET / HTTP/1.1", b"abc".as_slice()));

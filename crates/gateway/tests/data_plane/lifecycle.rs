@@ -1,4 +1,4 @@
-//! Reloads lose nothing; drains finish what is inside; health checks decide who is asked.
+//! Reloads lose no request, drains finish the requests in flight, and health checks select the nodes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -56,7 +56,7 @@ fn waiting_requests_survive_a_reload() {
     let text = policy(&[&node], &windowed(2));
     let edition = stage.gateway.reload_site(site(&text), &text).expect("a good policy");
     assert_eq!(edition.version, 2);
-    // The larger window takes it at once.
+    // With the larger window it is released at once.
     let second = node.call();
     assert_eq!(second.line(), "GET /waiting HTTP/1.1");
     second.ok("2");
@@ -85,7 +85,7 @@ fn listeners_come_and_go_with_the_policy() {
         assert_eq!(client.answer().status, 200);
     }
     wait_until("nobody listens there", || std::net::TcpStream::connect(gone).is_err());
-    // An address that somebody else has fails the reload and changes nothing.
+    // An address in use by another process makes the reload fail and changes nothing.
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let taken = text(&format!("\"{}\"", taken.local_addr().expect("an address")));
     let failed = stage.gateway.reload_site(site(&taken), &taken);

@@ -1,4 +1,4 @@
-//! The data plane over real sockets, against nodes that do exactly what a test tells them.
+//! Tests of the data plane over real sockets, against nodes that follow the instructions of a test exactly.
 
 mod bodies;
 mod clients;

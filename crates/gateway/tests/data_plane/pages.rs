@@ -1,4 +1,4 @@
-//! The page table: what requests cost is looked up, and learned from what nodes say that they used.
+//! The page table: costs of requests are looked up, and learned from the resource use that nodes report.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use weirgate_gateway::Clock;
 
 use crate::stage::{Node, Stage, ok, wait_until};
 
-/// Seconds of one of its twenty CPUs, more than the test can fill, that the node uses for each path.
+/// CPU seconds that the node uses for each path. It reports twenty CPUs, more than the test can fill.
 type Costs = Arc<Mutex<BTreeMap<&'static str, f64>>>;
 
-/// A node whose agent counts what requests cost.
+/// Starts a node with an agent that counts the costs of requests.
 fn node(costs: &Costs) -> Node {
     let costs = Arc::clone(costs);
     let used = Mutex::new(0.0);
@@ -46,14 +46,16 @@ fn cpu(stage: &Stage, pattern: &str) -> f64 {
     route(stage, pattern).map_or(f64::NAN, |route| route.cost["cpu"])
 }
 
-/// Windows for which costs must stay where they are found: an estimate that passes by does not count.
+/// Number of windows for which costs must stay correct. An estimate that is correct only in passing does not
+/// count.
 const STEADY: u64 = 8;
 
-/// Seconds in which they must be found. Beside other tests that is longer than they take alone, which is seven.
+/// Maximum time to learn the costs, in seconds. A test that runs alone needs seven, and parallel tests slow
+/// it down.
 const FOUND: f64 = 40.0;
 
-/// Sends requests, now more of one path and now more of the other, until the costs of `expected` are found within 15 %
-/// and stay there.
+/// Sends requests, alternating between more of one path and more of the other, until the costs of `expected`
+/// are learned within 15 % and stay there.
 fn learn(stage: &Stage, node: &Node, paths: [&str; 2], expected: [(&str, f64); 2]) {
     let mut client = stage.client();
     let clock = Clock::start();
@@ -91,7 +93,7 @@ fn a_table_is_learned_from_nothing_but_reports_and_kept_over_a_reload() {
     assert!(windows["cpu"]["learned"] >= dear.windows && windows["cpu"]["requests_lost"] == 0, "{windows:?}");
     assert!(windows["disk"]["learned"] == 0 && windows["disk"]["no_counter"] >= dear.windows, "{windows:?}");
 
-    // What is found counts for arrivals: no more of them are unknown.
+    // Learned costs apply to arrivals: no further request is unknown.
     let unknown = || stage.gateway.control().classes(ClassId(0), 10).iter().map(|class| class.unknown).sum::<u64>();
     let before = unknown();
     let mut client = stage.client();

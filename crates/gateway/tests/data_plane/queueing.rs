@@ -1,4 +1,4 @@
-//! Waiting requests: released in turn, shed with a reason, and gone at once when their client is.
+//! Waiting requests are released in turn, shed with a reason, or removed at once when their client leaves.
 
 use weirgate_engine::ShedReason;
 use weirgate_gateway::Ending;
@@ -47,8 +47,8 @@ fn requests_on_all_threads_are_released() {
 
 #[test]
 fn a_client_that_leaves_frees_its_place_at_once() {
-    // However it leaves, and with whatever it has sent: nothing, part of a body, a body that waits for
-    // 100 Continue, a second request behind the first.
+    // The client may leave in any way and may have sent anything: nothing more, part of a body, a body that
+    // waits for 100 Continue, or a second request after the first.
     let requests = [
         "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\nabc".to_owned(),
@@ -122,7 +122,7 @@ fn what_is_shed_is_told_why_and_when_to_come_back() {
     );
     let record = stage.record();
     assert_eq!((record.ending, record.status), (Ending::Shed(ShedReason::QueueFull), 429));
-    // The connection lives on, and so does the gateway.
+    // The connection and the gateway continue to work.
     call.ok("");
     node.call().ok("");
     assert_eq!((inside.answer().status, queued.answer().status), (200, 200));
@@ -150,7 +150,7 @@ fn what_waits_too_long_is_shed() {
 
 #[test]
 fn a_slow_reader_does_not_hold_its_slot() {
-    // More than the sockets and hyper take, less than the buffer of a request.
+    // More than the sockets and hyper hold, and less than a request's buffer.
     const SIZE: usize = 24 * 1024 * 1024;
     let node = Node::replying(|head, _| if head.contains("/big") { ok(&"x".repeat(SIZE)) } else { ok("small") });
     let rest = format!("{}limits: {{ buffer_per_request: 64MiB, buffer_total: 64MiB }}\n", windowed(1));
@@ -171,7 +171,7 @@ fn a_slow_reader_does_not_hold_its_slot() {
 
 #[test]
 fn past_its_buffer_the_node_has_to_wait() {
-    // More than the kernel takes for a client that reads nothing.
+    // More than the kernel buffers for a client that reads nothing.
     const SIZE: usize = 24 * 1024 * 1024;
     let node = Node::replying(|_, _| ok(&"x".repeat(SIZE)));
     let rest = format!("{}limits: {{ buffer_per_request: 64KiB }}\n", windowed(1));
@@ -181,7 +181,7 @@ fn past_its_buffer_the_node_has_to_wait() {
     let buffered = || stage.gateway.counters().buffered_bytes.load(std::sync::atomic::Ordering::Relaxed);
     wait_until("the buffer is full", || buffered() >= 64 * 1024);
     assert!(!stage.is_empty());
-    // One read may go over the bound, no more.
+    // One read may exceed the limit, and no more than one.
     assert!(buffered() <= 192 * 1024, "{}", buffered());
     assert_eq!(slow.answer().body.len(), SIZE);
     wait_until("the slot is free", || stage.is_empty() && buffered() == 0);

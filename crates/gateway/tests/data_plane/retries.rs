@@ -1,4 +1,4 @@
-//! When a request is tried again, and when not.
+//! Tests of which requests are retried and which are not.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use weirgate_gateway::Ending;
 
 use crate::stage::{Node, PLAIN, Stage, ok, policy, wait_until};
 
-/// Every request brings the token for its own retry.
+/// Every request adds the token for its own retry.
 const GENEROUS: &str = "discipline: none\nclasses: [{ name: all, retry: { ratio: 100% } }]\n";
 
-/// Reads a head and closes without an answer; counts.
+/// Starts a node that reads a head and closes without a response. Counts the attempts.
 fn closing(count: &Arc<AtomicUsize>) -> Node {
     let count = Arc::clone(count);
     Node::raw(move |_, mut stream| {
@@ -65,7 +65,7 @@ fn no_more_retries_than_the_class_allows() {
     let mut client = stage.client();
     client.get("/");
     assert_eq!(client.answer().status, 502);
-    // Linkerd's default: one retry.
+    // Linkerd's default is one retry.
     assert_eq!(tries.load(Ordering::Relaxed), 2);
     assert_eq!(stage.record().retries, 1);
     assert!(stage.is_empty());
@@ -94,7 +94,7 @@ fn nothing_is_tried_again_once_a_byte_went_downstream() {
 
 #[test]
 fn a_kept_connection_that_was_closed_counts_against_nobody() {
-    // Answers one request of a connection, reads the next one, and closes.
+    // Answers the first request of a connection, reads the next one, and closes.
     let node = Node::raw(|_, mut stream| {
         let mut buffer = [0; 4096];
         let _ = stream.read(&mut buffer)?;

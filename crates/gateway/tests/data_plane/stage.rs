@@ -1,4 +1,4 @@
-//! What the tests play on: a gateway, nodes, clients. Everything blocks and has a limit of ten seconds.
+//! Test environment: a gateway, nodes and clients. Every operation blocks, with a limit of ten seconds.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use weirgate_gateway::{AccessRecord, Clock, Ending, Gateway, Observer, ReloadSource};
 
-/// Longer than anything here takes; a test that needs it has failed.
+/// Time limit of every operation, longer than any of them needs. A test that reaches it has failed.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// A gateway that ends with its test.
+/// A gateway that is stopped at the end of its test.
 pub(crate) struct Stage {
     pub(crate) gateway: Gateway,
     records: Mutex<Receiver<Record>>,
 }
 
-/// What an observer was told.
+/// Content of an observed record.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) class: String,
@@ -38,7 +38,7 @@ struct Tell(Sender<Record>);
 
 impl Observer for Tell {
     fn observe(&self, record: &AccessRecord<'_>) {
-        // A test that has ended no longer listens.
+        // A test that has ended has dropped the receiver.
         let _ = self.0.send(Record {
             class: record.class_name.to_owned(),
             ending: record.ending,
@@ -56,7 +56,7 @@ impl Observer for Tell {
     }
 }
 
-/// A policy with one upstream of these nodes; `rest` is appended.
+/// Builds a policy with one upstream of these nodes and appends `rest`.
 pub(crate) fn policy(nodes: &[&Node], rest: &str) -> String {
     let nodes: Vec<_> = nodes.iter().map(|n| n.address.to_string()).collect();
     format!(
@@ -65,10 +65,10 @@ pub(crate) fn policy(nodes: &[&Node], rest: &str) -> String {
     )
 }
 
-/// One best-effort class, no control.
+/// One best-effort class, without load control.
 pub(crate) const PLAIN: &str = "discipline: none\nclasses: [{ name: all }]\n";
 
-/// One best-effort class of which `window` requests may be inside.
+/// One best-effort class with a window of `window` requests in flight.
 pub(crate) fn windowed(window: u32) -> String {
     format!(
         "classes: [{{ name: all }}]\ndiscipline: {{ custom: {{ admit: none, load_control: {{ fixed: {window} }}, precedence: fifo }} }}\n"
@@ -98,12 +98,12 @@ impl Stage {
         Client::connect(self.address())
     }
 
-    /// The next record.
+    /// Returns the next record.
     pub(crate) fn record(&self) -> Record {
         self.records.lock().expect("no panic").recv_timeout(LIMIT).expect("a record")
     }
 
-    /// Nothing waits and nothing is inside.
+    /// Returns whether no request waits and none is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         let snapshot = self.gateway.control().snapshot();
         snapshot.waiting == 0 && snapshot.outstanding == 0
@@ -117,23 +117,23 @@ impl Drop for Stage {
     }
 }
 
-/// Waits until `holds`, at most [`LIMIT`].
+/// Waits until `holds` returns true, for at most [`LIMIT`].
 pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let clock = Clock::start();
     while !holds() {
         assert!(clock.now().as_secs_f64() < LIMIT.as_secs_f64(), "never: {what}");
-        // Leaves the core to what is waited for.
+        // Leaves the core to the threads that the test waits for.
         std::thread::park_timeout(Duration::from_millis(1));
     }
 }
 
-/// A node whose answers the test gives.
+/// A node with responses given by the test.
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
     calls: Receiver<Call>,
 }
 
-/// A request that has reached a node.
+/// A request received by a node.
 pub(crate) struct Call {
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
@@ -144,7 +144,7 @@ pub(crate) struct Call {
 }
 
 impl Node {
-    /// Reads whole requests and hands each to the test.
+    /// Starts a node that reads whole requests and hands each of them to the test.
     pub(crate) fn scripted() -> Node {
         let (sender, calls) = channel();
         let address = serve(move |connection, stream| {
@@ -162,20 +162,21 @@ impl Node {
         Node { address, calls }
     }
 
-    /// Answers every request with `answer`.
+    /// Starts a node that answers every request with `answer`.
     pub(crate) fn answering(answer: impl Into<Vec<u8>>) -> Node {
         let answer = answer.into();
         Node::replying(move |_, _| answer.clone())
     }
 
-    /// Answers every request with what `reply` makes of its head and body.
+    /// Starts a node that answers every request with the result of `reply` for its head and body.
     pub(crate) fn replying(reply: impl Fn(&str, &[u8]) -> Vec<u8> + Send + Sync + 'static) -> Node {
         let (sender, calls) = channel();
         let address = serve(move |connection, stream| {
             let mut wire = Wire::new(stream.try_clone()?);
             while let Some((head, body)) = wire.message(true)? {
                 let answer = reply(&head, &body);
-                // Before the answer: who has seen it may ask for the request at once.
+                // Record the call before the response, because a client that has the response may ask for the
+                // call at once.
                 let (next, _) = channel();
                 let _ = sender.send(Call { head, body, connection, stream: stream.try_clone()?, next });
                 (&stream).write_all(&answer)?;
@@ -185,35 +186,35 @@ impl Node {
         Node { address, calls }
     }
 
-    /// Forgets the requests that came: each holds a socket.
+    /// Drops the recorded requests, because each of them holds a socket.
     pub(crate) fn forget(&self) {
         while self.calls.try_recv().is_ok() {}
     }
 
-    /// Does to each connection what the test says.
+    /// Starts a node that runs `act` on each connection.
     pub(crate) fn raw(act: impl Fn(usize, &TcpStream) -> io::Result<()> + Send + Sync + 'static) -> Node {
         let (_, calls) = channel();
         Node { address: serve(move |connection, stream| act(connection, &stream)), calls }
     }
 
-    /// An address where nobody listens.
+    /// Returns a node with an address on which nothing listens.
     pub(crate) fn absent() -> Node {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let (_, calls) = channel();
         Node { address: listener.local_addr().expect("an address"), calls }
     }
 
-    /// The next request.
+    /// Returns the next request.
     pub(crate) fn call(&self) -> Call {
         self.calls.recv_timeout(LIMIT).expect("a request reaches the node")
     }
 
-    /// No request is there.
+    /// Returns whether no request has arrived.
     pub(crate) fn has_no_call(&self) -> bool {
         matches!(self.calls.try_recv(), Err(std::sync::mpsc::TryRecvError::Empty))
     }
 
-    /// Requests that are there, without waiting.
+    /// Returns the requests that have arrived, without waiting.
     pub(crate) fn calls(&self) -> Vec<Call> {
         let mut calls = Vec::new();
         loop {
@@ -230,18 +231,18 @@ impl Call {
         (&self.stream).write_all(bytes.as_ref()).expect("the gateway takes the answer");
     }
 
-    /// Answers and reads the next request of the connection.
+    /// Answers, and continues with the next request of the connection.
     pub(crate) fn reply(self, bytes: impl AsRef<[u8]>) {
         self.write(bytes);
         let _ = self.next.send(());
     }
 
-    /// `200` with this body.
+    /// Answers `200` with this body.
     pub(crate) fn ok(self, body: &str) {
         self.reply(ok(body));
     }
 
-    /// The value of a header, or `None`.
+    /// Returns the value of a header, or `None`.
     pub(crate) fn header(&self, name: &str) -> Option<String> {
         header(&self.head, name)
     }
@@ -251,7 +252,7 @@ impl Call {
     }
 }
 
-/// A whole answer.
+/// Builds a whole response.
 pub(crate) fn ok(body: &str) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
 }
@@ -266,7 +267,7 @@ fn serve(act: impl Fn(usize, TcpStream) -> io::Result<()> + Send + Sync + 'stati
             let act = Arc::clone(&act);
             std::thread::spawn(move || {
                 let _ = stream.set_nodelay(true);
-                // What a broken connection means is the test's business.
+                // A test checks the effects of a broken connection itself.
                 let _ = act(number, stream);
             });
         }
@@ -279,7 +280,7 @@ pub(crate) struct Client {
     wire: Wire,
 }
 
-/// An answer as the client got it.
+/// A response as the client received it.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -317,12 +318,12 @@ impl Client {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: a.test\r\n\r\n"));
     }
 
-    /// The next answer; panics if the connection ends instead.
+    /// Returns the next response. Panics if the connection ends instead.
     pub(crate) fn answer(&mut self) -> Answer {
         self.try_answer(true).expect("a connection").expect("an answer")
     }
 
-    /// The next answer, to a HEAD request.
+    /// Returns the next response, to a HEAD request.
     pub(crate) fn head_answer(&mut self) -> Answer {
         self.try_answer(false).expect("a connection").expect("an answer")
     }
@@ -334,7 +335,7 @@ impl Client {
         }))
     }
 
-    /// Whether the gateway has closed, with nothing more to say.
+    /// Returns whether the gateway has closed the connection and sent nothing more.
     pub(crate) fn is_closed(&mut self) -> bool {
         let mut byte = [0];
         match self.wire.stream.read(&mut byte) {
@@ -344,10 +345,10 @@ impl Client {
         }
     }
 
-    /// Everything until the end of the connection.
+    /// Returns all bytes up to the end of the connection.
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         let mut all = std::mem::take(&mut self.wire.buffer);
-        // A reset ends it as well.
+        // A reset counts as an end.
         let _ = self.wire.stream.read_to_end(&mut all);
         all
     }
@@ -364,7 +365,7 @@ fn header(head: &str, name: &str) -> Option<String> {
     values.find(|(n, _)| n.eq_ignore_ascii_case(name)).map(|(_, v)| v.trim().to_owned())
 }
 
-/// Reads messages off a socket.
+/// Reads messages from a socket.
 struct Wire {
     stream: TcpStream,
     buffer: Vec<u8>,
@@ -404,7 +405,7 @@ impl Wire {
         }
     }
 
-    /// The next message; `None` at the end of the connection.
+    /// Returns the next message, or `None` at the end of the connection.
     fn message(&mut self, with_body: bool) -> io::Result<Option<(String, Vec<u8>)>> {
         let Some(head) = self.until(b"\r\n\r\n")? else { return Ok(None) };
         let head = String::from_utf8_lossy(&head).into_owned();
@@ -425,7 +426,7 @@ impl Wire {
         Ok(Some((head, body)))
     }
 
-    /// A chunked body; trailers stand behind it as `name: value\n`.
+    /// Reads a chunked body. Trailers are appended to it as `name: value\n`.
     fn chunks(&mut self) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {

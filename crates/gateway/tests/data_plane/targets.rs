@@ -1,8 +1,8 @@
-//! Dispatch by target: what is asked for again goes where it went before.
+//! Dispatch by target: a repeated target goes to the same node as before.
 
 use crate::stage::{Node, Stage, ok, policy};
 
-/// Two nodes that answer with their number, under `lard` with these figures.
+/// Starts a gateway with two nodes that answer with their number, under `lard` with these settings.
 fn stage(figures: &str) -> (Stage, [Node; 2]) {
     let nodes = [Node::answering(ok("0")), Node::answering(ok("1"))];
     let all: Vec<&Node> = nodes.iter().collect();
@@ -26,7 +26,7 @@ fn host_and_path_are_the_target_and_the_query_is_not() {
             assert_eq!(node("A.test", &format!("//x/../{n}?round={round}")), *first, "the canonical path decides");
         }
     }
-    // Another host's /0 is another target, and so the next in turn.
+    // Another host's /0 is another target, and therefore goes to the next node in turn.
     assert_eq!((node("b.test", "/1"), node("c.test", "/1")), ("0".into(), "1".into()));
     let known = &stage.gateway.control().snapshot().localities[0];
     assert_eq!((known.targets, known.hits, known.moves, known.new), (8, 18, 0, 8));
@@ -41,7 +41,7 @@ fn the_query_belongs_to_the_target_if_the_policy_says_so() {
         client.answer().text()
     };
     assert_eq!(["/?q=a", "/?q=b", "/?q=a", "/"].map(&mut node), ["0", "1", "0", "0"]);
-    // Two targets are kept: `/?q=b` is forgotten, and new again.
+    // Two targets are kept. `/?q=b` has been forgotten, and is new again.
     assert_eq!(node("/?q=b"), "1");
     let known = &stage.gateway.control().snapshot().localities[0];
     assert_eq!((known.targets, known.most, known.new), (2, 2, 4));

@@ -1,4 +1,4 @@
-//! Threats: spellings that dodge rules, clients that leave, hogs, exhausted file descriptors.
+//! Threats: spellings that evade rules, clients that leave, clients that flood, exhausted file descriptors.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ fn d2_no_spelling_dodges_a_rule() {
         let mut client = stage.client();
         client.get(path);
         let answer = client.answer();
-        // The node sees the spelling that the rule saw.
+        // The node receives the spelling that the rule saw.
         assert!(answer.text().starts_with("/admin"), "{path}: {}", answer.text());
         assert_eq!(stage.record().class, "admin", "{path}");
     }
@@ -33,7 +33,8 @@ fn d7_ten_thousand_clients_that_leave_lose_no_slot() {
     let node = Node::answering(ok("x"));
     let rest = format!("{}timeouts: {{ header: 1s }}\n", windowed(3));
     let stage = Stage::open(&policy(&[&node], &rest));
-    // Requests cut at every place, and complete ones whose clients leave at once; a deterministic mix.
+    // Requests truncated at every position, and complete ones with clients that leave at once, in a
+    // deterministic mix.
     let request = "POST /x HTTP/1.1\r\nHost: a.test\r\nContent-Length: 5\r\n\r\nhello";
     let mut state = 0x9e37_79b9_u64;
     for _ in 0..10_000 {
@@ -46,7 +47,7 @@ fn d7_ten_thousand_clients_that_leave_lose_no_slot() {
         }
     }
     wait_until("all slots are free", || stage.is_empty());
-    // All three slots still work, and no fourth.
+    // All three slots still work, and there is no fourth.
     let mut clients: Vec<_> = (0..20).map(|_| stage.client()).collect();
     for client in &mut clients {
         client.get("/");
@@ -71,7 +72,7 @@ fn d8_a_hog_does_not_keep_others_out() {
     };
     let mut inside = from("192.0.2.1");
     let call = node.call();
-    // Addresses of one /64 are one source.
+    // All addresses of one /64 are one source.
     let mut hogs: Vec<_> = (0..50).map(|i| from(&format!("2001:db8::{i:x}"))).collect();
     wait_until("the hog has its share of the queue", || {
         let all = stage.gateway.control().classes(weirgate_engine::ClassId(0), 1);
@@ -105,7 +106,7 @@ fn d8_all_connections_are_bounded_and_the_rest_waits_unread() {
         stage.gateway.counters().open.load(std::sync::atomic::Ordering::Relaxed) == 4
     });
     assert!(node.has_no_call());
-    // Whoever is idle makes room.
+    // An idle connection is closed to make room.
     calls.pop().expect("four").ok("");
     let call = node.call();
     assert_eq!(call.line(), "GET /fifth HTTP/1.1");
@@ -126,26 +127,27 @@ fn p2_a_gateway_short_of_memory_turns_requests_away_and_recovers() {
     let mut client = stage.client();
     client.get("/");
     assert_eq!(client.answer().status, 200);
-    // No process is that small.
+    // No process has so little memory.
     let tiny = policy(&[&node], &format!("{PLAIN}limits: {{ memory: 64KiB }}\n"));
     stage.gateway.reload_site(site(&tiny), &tiny).expect("a good policy");
     client.get("/");
     let refused = client.answer();
     assert_eq!(refused.status, 503);
     assert!(refused.header("retry-after").is_some() && refused.header("proxy-status").is_some());
-    // A new connection waits, and is served once there is memory again.
+    // A new connection waits, and is served once memory is available.
     let mut late = stage.client();
     late.get("/late");
     let plain = policy(&[&node], PLAIN);
     stage.gateway.reload_site(site(&plain), &plain).expect("a good policy");
     assert_eq!(late.answer().status, 200);
-    // The first connection was idle meanwhile and may have made room for the one that waited; new ones are served.
+    // The first connection was idle meanwhile and may have been closed for the waiting one. New connections
+    // are served.
     let mut next = stage.client();
     next.get("/");
     assert_eq!(next.answer().status, 200);
 }
 
-/// Tells the child of the next test where its node is.
+/// Environment variable with the node's address for the child process of the next test.
 const NODE: &str = "WEIRGATE_TEST_NODE";
 
 #[test]
@@ -163,8 +165,9 @@ fn p2_a_gateway_without_file_descriptors_recovers() {
     let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines().map_while(Result::ok);
     let address = lines.find_map(|l| l.strip_prefix("listening on ").map(str::to_owned)).expect("it serves");
     let address = address.parse().expect("an address");
-    // More connections than it can have; the kernel accepts them all. Each is answered although none is
-    // closed: those that are idle make room, and there is always one left for a node.
+    // More connections than the gateway has descriptors for. The kernel accepts all of them. Each is served
+    // although the clients close none: the gateway closes idle ones, and one descriptor is always left for a
+    // node.
     let mut clients: Vec<_> = (0..150).map(|_| Client::connect(address)).collect();
     for client in &mut clients {
         client.get("/");

@@ -1,4 +1,4 @@
-//! Every limit of time, and whose fault it was.
+//! Every timeout, and the side that it blames.
 
 use std::io::{Read, Write};
 
@@ -21,7 +21,7 @@ fn a_head_must_be_complete_in_time() {
     assert!(client.is_closed());
     assert!(matches!(stage.record().ending, Ending::Refused(_)));
 
-    // Also after a first request, and drop by drop.
+    // Also after a first request, and when the head arrives in small pieces.
     let mut client = stage.client();
     client.get("/");
     assert_eq!(client.answer().status, 200);
@@ -53,7 +53,7 @@ fn a_silent_node_is_a_504() {
     assert_eq!(answer.header("proxy-status").as_deref(), Some("weirgate; error=http_response_timeout"));
     assert_eq!(stage.record().ending, Ending::Failed("http_response_timeout"));
     assert!(stage.is_empty());
-    // Its connection is not used again.
+    // The connection is not reused.
     let first = node.call();
     client.get("/");
     let second = node.call();
@@ -97,7 +97,7 @@ fn the_whole_must_end_in_time_however_it_trickles() {
 fn a_client_that_stops_sending_gets_a_408() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &class_with("body_progress: 100ms")));
-    // Before it is admitted (a small body) and while it is forwarded (a large one).
+    // Before the request is admitted (a small body) and while it is forwarded (a large body).
     for length in [10, 1_000_000] {
         let mut client = stage.client();
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nabc"));

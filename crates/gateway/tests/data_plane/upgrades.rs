@@ -1,4 +1,4 @@
-//! Changes of protocol: tunnels take no slot.
+//! Changes of protocol: tunnels hold no slot.
 
 use std::io::Read;
 
@@ -15,7 +15,7 @@ fn a_tunnel_carries_bytes_and_holds_no_slot() {
     let node = Node::scripted();
     let stage = Stage::open(&policy(&[&node], &windowed(1)));
     let mut client = stage.client();
-    // Bytes of the new protocol right behind the request are kept for it.
+    // Bytes of the new protocol that follow the request directly are kept for the tunnel.
     client.send(format!("{ASK}first"));
     let call = node.call();
     assert_eq!(
@@ -34,7 +34,7 @@ fn a_tunnel_carries_bytes_and_holds_no_slot() {
     other.get("/other");
     node.call().ok("");
     assert_eq!(other.answer().status, 200);
-    // Both directions, at the same time as requests.
+    // Both directions work, at the same time as requests.
     let mut got = [0; 5];
     (&call.stream).read_exact(&mut got).expect("the tunnel");
     assert_eq!(&got, b"first");
