@@ -1,7 +1,8 @@
-//! What an agent costs a node: CPU time of its thread, in percent of a core, with 100 classes of one real cgroup each
-//! (v1, where it may be changed; else a tree of plain files, which is dearer to write). It reports four windows a
-//! second over a sealed connection; in the second line the manager changes all shares in every window, which is the
-//! most that it ever does. `cargo bench -p weirgate-agent`.
+//! CPU time that an agent takes from its node, in percent of a core, with 100 classes and one real cgroup for
+//! each. It uses cgroup v1 if that may be changed, and otherwise a tree of plain files, which costs more to
+//! write. The agent reports four windows a second over a sealed connection. In the second line of output the
+//! manager changes all shares in every window, the maximum that it ever does. Run `cargo bench -p
+//! weirgate-agent`.
 #![allow(clippy::disallowed_methods, reason = "it measures for a fixed time")]
 
 use std::fs;
@@ -17,13 +18,13 @@ use weirgate_config::{FromManager, Lines, ManagerLink, Token};
 
 const CLASSES: usize = 100;
 
-/// Of each line: 40 windows.
+/// Duration of each measurement, in seconds: 40 windows.
 const SECONDS: u64 = 10;
 
-/// The trees of cgroup v1.
+/// Trees of cgroup v1.
 const TREES: [&str; 2] = ["/sys/fs/cgroup/cpu", "/sys/fs/cgroup/cpuacct"];
 
-/// Groups for all classes, gone at the end.
+/// Groups for all classes, removed at the end.
 struct Groups {
     directories: Vec<PathBuf>,
     root: PathBuf,
@@ -73,13 +74,13 @@ impl Drop for Groups {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(text.split(' ').next().and_then(|nanos| nanos.parse().ok()).unwrap_or(0))
 }
 
-/// Hears the reports and answers each with shares, if they are to change. Gives how many there were.
+/// Receives the reports and answers each with shares, if they are to change. Returns the number of reports.
 fn manage(listener: &TcpListener, token: &Token, change: bool, stop: &AtomicBool) -> std::io::Result<usize> {
     let (mut stream, _) = listener.accept()?;
     let mut lines = Lines::default();
@@ -90,7 +91,7 @@ fn manage(listener: &TcpListener, token: &Token, change: bool, stop: &AtomicBool
             }
             let mut bytes = [0; 16 << 10];
             let read = match stream.read(&mut bytes) {
-                // The agent has gone, with shares that it had not read yet.
+                // The agent has ended, with unread shares.
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => 0,
                 read => read?,
             };
@@ -164,7 +165,7 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
     let (cpu, wall) = receiver.recv()?;
     agent.join().map_err(|_| "the agent panicked")??;
     stop.store(true, Ordering::Relaxed);
-    // The agent has closed the connection, which ends the manager at the latest.
+    // The agent has closed the connection, which ends the manager if nothing else did.
     let reports = manager.join().map_err(|_| "the manager panicked")?;
     let percent = 100.0 * cpu.as_secs_f64() / wall.as_secs_f64();
     let rate = reports? as f64 / wall.as_secs_f64();

@@ -1,26 +1,27 @@
 //! Apache: the pages of mod_status.
 //!
-//! The page for people (`/server-status`) has a line per worker with its mode and, while `ExtendedStatus` is on as it
-//! is by default, its request: so static and dynamic requests can be told apart by their paths. The page for programs
-//! (`?auto`) has the modes alone.
+//! The page for people (`/server-status`) has a line for each worker with its mode. While `ExtendedStatus` is
+//! on, as it is by default, the line also has the request. Static and dynamic requests can then be
+//! distinguished by their paths. The page for programs (`?auto`) has only the modes.
 //!
-//! Counted is who works on a request: sending (`W`, which is all of a request's handling), looking up (`D`), logging
-//! (`L`) and finishing gracefully (`G`). Who reads a request, waits for a next one or closes does not. Requests for
-//! the status page are left out. Two things Apache does not tell: of a request line it keeps 63 bytes, so that a longer
-//! path may lose its ending, and replies that its event module goes on sending without a worker are in no line.
+//! The count includes workers that serve a request: sending (`W`, which covers all handling of a request),
+//! DNS lookup (`D`), logging (`L`) and finishing gracefully (`G`). It excludes workers that read a request,
+//! wait for the next one, or close a connection. Requests for the status page itself are excluded. The page
+//! has two gaps. Apache keeps only 63 bytes of a request line, so a longer path may lose its ending.
+//! Responses that the event module still sends without a worker appear on no line.
 
 use weirgate_config::Active;
 
 use crate::glob::Globs;
 
-/// Modes of workers that work on a request.
+/// Modes of workers that serve a request.
 const BUSY: [&str; 4] = ["W", "D", "L", "G"];
 
-/// Requests being worked on according to the page for people, but for those of `own`, the page's own path. Those
-/// whose path fits `dynamic` are dynamic.
+/// Counts the requests being served, from the page for people, except requests for `own`, the path of the
+/// page itself. Requests with a path that matches `dynamic` are dynamic.
 ///
 /// # Errors
-/// It is not that page.
+/// `page` is not that page.
 pub fn active(page: &str, own: &str, dynamic: &Globs) -> Result<Active, String> {
     let table = page.find("<th>Srv</th>").and_then(|at| page.get(at..)).and_then(|rest| rest.split("</table>").next());
     let mut rows = table.unwrap_or_default().split("<tr>");
@@ -31,7 +32,7 @@ pub fn active(page: &str, own: &str, dynamic: &Globs) -> Result<Active, String> 
     };
     let mut active = Active::default();
     for row in rows {
-        // What comes before the first cell stands for what comes before the first title.
+        // The text before the first cell corresponds to the text before the first title.
         let cells: Vec<&str> = row.split("<td").map(|cell| cell.split_once('>').map_or("", |(_, cell)| cell)).collect();
         let cell = |column: usize| cells.get(column).copied().map_or("", text);
         let path = path(cell(request));
@@ -44,10 +45,10 @@ pub fn active(page: &str, own: &str, dynamic: &Globs) -> Result<Active, String> 
     Ok(active)
 }
 
-/// Requests being worked on according to the page for programs, without the one for this page.
+/// Counts the requests being served, from the page for programs, except the request for this page.
 ///
 /// # Errors
-/// It is not that page.
+/// `page` is not that page.
 pub fn busy(page: &str) -> Result<u32, String> {
     let board = page.lines().find_map(|line| line.strip_prefix("Scoreboard: "));
     let board = board.ok_or("this is not Apache's server-status?auto: it has no Scoreboard")?;
@@ -55,14 +56,14 @@ pub fn busy(page: &str) -> Result<u32, String> {
     Ok(u32::try_from(busy).unwrap_or(u32::MAX).saturating_sub(1))
 }
 
-/// The text of a cell: what stands before its end, without emphasis.
+/// Returns the text of a cell, up to its end tag and without emphasis.
 fn text(cell: &str) -> &str {
     let inner = cell.split("</t").next().unwrap_or_default().trim();
     let inner = inner.strip_prefix("<b>").unwrap_or(inner);
     inner.strip_suffix("</b>").unwrap_or(inner).trim()
 }
 
-/// The path of a request line as it stands in HTML.
+/// Returns the path of a request line in HTML.
 fn path(line: &str) -> String {
     let target = line.split(' ').nth(1).unwrap_or_default();
     let plain = target.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
@@ -73,7 +74,8 @@ fn path(line: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Apache 2.4 with the event module while it sent `/big.bin` to a slow client and ran `/cgi-bin/slow.sh?a=<b>`.
+    /// Apache 2.4 with the event module while it sent `/big.bin` to a slow client and ran
+    /// `/cgi-bin/slow.sh?a=<b>`.
     const PAGE: &str = include_str!("pages/apache.html");
 
     fn globs(patterns: &[&str]) -> Globs {

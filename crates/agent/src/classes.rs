@@ -1,12 +1,13 @@
-//! The classes of a node and their cgroups: which there are, what they used, which shares they have.
+//! Classes of a node and their cgroups: their discovery, their usage and their shares.
 //!
-//! A class may have many groups, as containers come and go. Its share is divided evenly among those that have
-//! processes, and its use is the sum over all. Every second the agent looks which groups there are and what
-//! stands in their knobs: a group that is new gets its part then, and so does one in which somebody else has written.
-//! Shares only mean something among siblings, so that classes whose groups have different parents are pointed out.
+//! A class may have many groups, because containers come and go. Its share is divided evenly among the groups
+//! that have processes, and its usage is the sum over all its groups. Every second the agent checks which
+//! groups exist and which values their knobs have. A new group then gets its part of the share, and a knob
+//! changed by another program is set again. Shares are relative to siblings, so the agent warns about classes
+//! with groups under different parents.
 //!
-//! Disk weights and memory protection follow the same shares where there are knobs for them. Memory that somebody
-//! else has protected by a number of bytes stays as it is.
+//! Disk weights and memory protection follow the same shares if their knobs exist. If another program has
+//! protected a group's memory with a number of bytes, that value is left unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,15 +18,16 @@ use weirgate_reserves::spent;
 use crate::record::Record;
 use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
 
-/// How many groups are named in a line for people, and how many lines tell of troubles with groups of one class.
+/// Maximum number of groups named in a line for people, and of lines about problems with the groups of one
+/// class.
 const MOST_NAMED: usize = 3;
 
-/// The classes of a node.
+/// Classes of a node.
 pub(crate) struct Classes {
     cgroups: Box<dyn Cgroups>,
     record: Record,
     classes: Vec<Class>,
-    /// Bytes of the node's memory.
+    /// Memory of the node, in bytes.
     memory: u64,
 }
 
@@ -35,38 +37,38 @@ struct Class {
     pattern: Option<Pattern>,
     create: bool,
     groups: BTreeMap<String, Group>,
-    /// CPU time used by all groups, in nanoseconds, since the agent first saw each.
+    /// CPU time used by all groups since the agent first saw each of them, in nanoseconds.
     spent: u64,
-    /// In percent of the node; `None` if nobody has said, and then nothing is set.
+    /// Share in percent of the node. If it is `None`, no share has been given yet and nothing is set.
     share: Option<f64>,
 }
 
 struct Group {
-    /// `None` if it cannot be opened.
+    /// Counter of CPU time. `None` if it cannot be opened.
     counter: Option<Counter>,
-    /// What it showed last, in nanoseconds.
+    /// Last value of the counter, in nanoseconds.
     shown: u64,
     occupied: bool,
-    /// What stands in each knob; `None` if the group does not have it.
+    /// Value of each knob. `None` if the group does not have that knob.
     knobs: Vec<Option<String>>,
 }
 
-/// A knob to be set.
+/// A change of a knob.
 struct Change {
     class: usize,
     group: String,
     knob: usize,
     file: PathBuf,
     text: String,
-    /// It is more than what stands there.
+    /// Whether the new value is larger.
     grows: bool,
 }
 
 impl Classes {
-    /// Those of node `node` of the policy. Nothing is set yet. Gives the problems that there are at first.
+    /// Finds the classes of node `node` of the policy. Sets nothing yet. Also returns the initial problems.
     ///
     /// # Errors
-    /// A pattern is none.
+    /// A pattern is invalid.
     pub(crate) fn new(
         reserves: &Reserves,
         node: usize,
@@ -90,7 +92,7 @@ impl Classes {
         let mut classes = Classes { cgroups, record, classes, memory };
         let mut problems = classes.look();
         if classes.record.is_used() {
-            // An agent before this one has set them: they are kept, also in groups that come later.
+            // An earlier agent has set these shares. They stay in force, also for groups that appear later.
             let shares = classes.in_force();
             let there = classes.classes.iter_mut().zip(shares).filter(|(class, _)| !class.groups.is_empty());
             there.for_each(|(class, share)| class.share = Some(share));
@@ -99,11 +101,11 @@ impl Classes {
         Ok((classes, problems))
     }
 
-    /// Looks which groups there are, makes those that are to be made, and sets what is not as it should be. Gives the
-    /// problems that there are now, at most a few lines a class.
+    /// Finds the existing groups, creates those that are to be created, and corrects values. Returns the
+    /// present problems, at most a few lines for each class.
     pub(crate) fn look(&mut self) -> Vec<String> {
         let mut problems = Vec::new();
-        // A group belongs to the first class that it fits.
+        // A group belongs to the first class with a pattern that it matches.
         let mut owners: BTreeMap<String, usize> = BTreeMap::new();
         for index in 0..self.classes.len() {
             let mut own = Vec::new();
@@ -131,7 +133,7 @@ impl Classes {
         problems
     }
 
-    /// The groups of a class that are there.
+    /// Returns the existing groups of a class.
     fn find(&mut self, index: usize, problems: &mut Vec<String>) -> Vec<String> {
         let Class { name, pattern: Some(pattern), create, .. } = &self.classes[index] else { return Vec::new() };
         let found = match cgroup::find(&*self.cgroups, pattern) {
@@ -169,7 +171,7 @@ impl Classes {
         found
     }
 
-    /// A group as it is now.
+    /// Returns the present state of a group.
     fn seen(&mut self, class: usize, name: &str, problems: &mut Vec<String>) -> Group {
         let known = self.classes[class].groups.remove(name);
         let knobs: Vec<Option<String>> =
@@ -177,7 +179,7 @@ impl Classes {
         if knobs.first().is_none_or(Option::is_none) {
             problems.push(format!("class {}: {}", self.classes[class].name, self.cgroups.why_no_share(name)));
         }
-        // A group that was made anew has a new counter, and what was shown is that of the old one.
+        // A recreated group has a new counter, and the known value belongs to the old one.
         let (counter, shown) = match known {
             Some(Group { counter: Some(counter), shown, .. }) if counter.read().is_some() => (Some(counter), shown),
             known => {
@@ -193,7 +195,7 @@ impl Classes {
         Group { counter, shown, occupied: self.cgroups.is_occupied(name), knobs }
     }
 
-    /// Points out groups that are no siblings.
+    /// Returns a warning about groups that are not siblings.
     fn parents(&self) -> Option<String> {
         let mut parents: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for class in &self.classes {
@@ -216,11 +218,11 @@ impl Classes {
         })
     }
 
-    /// CPU time of each class since the agent began, in nanoseconds.
+    /// Returns the CPU time of each class since the agent started, in nanoseconds.
     pub(crate) fn counters(&mut self) -> Vec<u64> {
         for class in &mut self.classes {
             for group in class.groups.values_mut() {
-                // A group that is gone has nothing more to tell; the next look removes it.
+                // The counter of a removed group cannot be read. The next check removes the group.
                 if let Some(shows) = group.counter.as_ref().and_then(Counter::read) {
                     class.spent = class.spent.saturating_add(spent(group.shown, shows));
                     group.shown = shows;
@@ -230,8 +232,8 @@ impl Classes {
         self.classes.iter().map(|class| class.spent).collect()
     }
 
-    /// The shares that are in force: what stands in the cgroups, in percent of what all classes have together. A class
-    /// without a group has none.
+    /// Returns the shares in force: the values in the cgroups, in percent of the sum over all classes. A
+    /// class without a group has a share of zero.
     pub(crate) fn in_force(&self) -> Vec<f64> {
         let weight = |class: &Class| -> f64 {
             let count = |group: &&Group| group.occupied || class.groups.values().all(|group| !group.occupied);
@@ -244,22 +246,22 @@ impl Classes {
         weights.iter().map(|weight| if sum > 0.0 { 100.0 * weight / sum } else { 0.0 }).collect()
     }
 
-    /// Puts shares in force, in percent of the node, one a class. Gives what could not be set.
+    /// Puts shares in force, in percent of the node and one for each class. Returns the problems.
     pub(crate) fn set(&mut self, shares: &[f64]) -> Vec<String> {
         self.classes.iter_mut().zip(shares).for_each(|(class, &share)| class.share = Some(share));
         self.settle()
     }
 
-    /// Whether every group has the share of CPU time that it should have.
+    /// Whether every group has its intended share of CPU time.
     pub(crate) fn is_as_told(&self) -> bool {
         let mut groups =
             self.classes.iter().filter(|class| class.share.is_some()).flat_map(|class| class.groups.values());
-        // The first knob is that of CPU time.
+        // The first knob is the one for CPU time.
         groups.all(|group| group.knobs.first().is_some_and(Option::is_some))
             && self.changes().iter().all(|change| change.knob != 0)
     }
 
-    /// Sets every knob that does not say what it should.
+    /// Sets every knob that does not have its intended value.
     fn settle(&mut self) -> Vec<String> {
         let changes = self.changes();
         for change in &changes {
@@ -280,7 +282,7 @@ impl Classes {
                         *stands = there.then_some(text);
                     }
                 }
-                // One line a class: its other groups have the same trouble.
+                // One line for each class, because its other groups have the same problem.
                 Err(why) => _ = problems.entry(class).or_insert(why),
             }
         }
@@ -304,23 +306,23 @@ impl Classes {
                 }
             }
         }
-        // Who gets less comes first, so that a node never promises more than it has, also if the agent ends in the
-        // middle.
+        // Decreases are made first, so that a node never promises more than it has, even if the agent ends
+        // halfway.
         changes.sort_by_key(|change| change.grows);
         changes
     }
 
-    /// Whether somebody else has protected this group's memory, whose knob says `stands`.
+    /// Whether another program has protected this group's memory. `stands` is the present value of the knob.
     fn is_anothers(&self, file: &Path, stands: &str) -> bool {
         self.record.before(file).unwrap_or(stands) != "0"
     }
 
-    /// How many classes there are, those of other nodes included.
+    /// Returns the number of classes, including those of other nodes.
     pub(crate) fn len(&self) -> usize {
         self.classes.len()
     }
 
-    /// What each class has, in a line for people.
+    /// Returns a line for people about each class and its groups.
     pub(crate) fn summary(&self) -> Vec<String> {
         let line = |class: &Class| {
             let names: Vec<&str> = class.groups.keys().take(MOST_NAMED).map(String::as_str).collect();
@@ -336,7 +338,7 @@ impl Classes {
         self.classes.iter().map(line).collect()
     }
 
-    /// Puts back what was there before. Gives what could not be put back.
+    /// Restores the previous values. Returns a line about each value that could not be restored.
     pub(crate) fn restore(self) -> Vec<String> {
         self.record.restore(&*self.cgroups)
     }

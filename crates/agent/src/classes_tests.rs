@@ -1,4 +1,4 @@
-//! The classes over a v2 tree of plain files, and over cgroup v1 of this machine where there is one.
+//! Tests of the classes on a v2 tree of plain files, and on this machine's cgroup v1 if it has one.
 
 use std::fs;
 
@@ -8,10 +8,11 @@ use super::*;
 use crate::scratch::Scratch;
 use weirgate_cgroup::{V1, V2};
 
-/// Memory of the emulated node: 1 GiB, so that 1 % is 10 MiB and a bit.
+/// Memory of the emulated node: 1 GiB, so that 1 % is a little more than 10 MiB.
 const MEMORY: u64 = 1 << 30;
 
-/// A policy of one node with these classes: name and cgroup; a name with `+` creates it.
+/// Builds a policy with one node and these classes, given by name and cgroup. A name with `+` creates the
+/// cgroup.
 fn policy(classes: &[(&str, &str)]) -> Reserves {
     let class = |(name, cgroup): &(&str, &str)| ReserveClass {
         name: name.trim_end_matches('+').to_owned(),
@@ -25,7 +26,7 @@ fn policy(classes: &[(&str, &str)]) -> Reserves {
     Reserves { classes: classes.iter().map(class).collect(), ..site.reserves.expect("it has them") }
 }
 
-/// A tree of plain files in which groups look like those of cgroup v2.
+/// A tree of plain files with groups that look like those of cgroup v2.
 struct Fake {
     tree: Scratch,
     state: Scratch,
@@ -63,7 +64,7 @@ impl Fake {
         groups.iter().map(|group| self.read(&format!("{group}/cpu.weight"))).collect()
     }
 
-    /// The classes as an agent that starts finds them.
+    /// Returns the classes as found by an agent that starts.
     fn classes(&self, policy: &Reserves) -> (Classes, Vec<String>) {
         let record = Record::open(self.state.path(), "n1").expect("nobody else has it");
         Classes::new(policy, 0, Box::new(V2::new(self.tree.path())), record, MEMORY).expect("sound")
@@ -106,12 +107,12 @@ fn a_killed_agent_leaves_its_shares_and_the_next_knows_what_was_before() {
     assert_eq!(fake.weights(&["gold", "rest", "weirgate/made"]), ["7000", "2000", "1000"]);
     let (mut next, _) = fake.classes(&policy);
     assert_eq!(next.in_force(), [70.0, 20.0, 10.0]);
-    // Also for groups that come only now.
+    // This also applies to groups that appear only now.
     fake.group("rest", "100");
     next.look();
     assert_eq!(fake.weights(&["rest"]), ["2000"]);
     next.set(&[1.0, 98.0, 1.0]);
-    // What a group of plain files holds would keep its directory; the kernel's files do not.
+    // Remaining plain files would keep the directory from being removed. The kernel's files do not.
     fs::read_dir(fake.tree.path().join("weirgate/made")).expect("a list").for_each(|file| {
         let file = file.expect("a file").path();
         if !file.ends_with("cpu.weight") {
@@ -169,7 +170,7 @@ fn a_share_is_divided_among_groups_with_processes_and_use_is_summed() {
     fake.write("docker/a-web/cpu.stat", "usage_usec 1500\n");
     fake.write("docker/b-web/cpu.stat", "usage_usec 1250\n");
     assert_eq!(classes.counters(), [750_000, 0]);
-    // One was made anew and has used 100 µs since, one is gone, one has come.
+    // One group was recreated and has used 100 µs since, one was removed, and one was added.
     fake.write("docker/a-web/cpu.stat", "usage_usec 100\n");
     fs::remove_dir_all(fake.tree.path().join("docker/b-web")).expect("it goes");
     fake.group("docker/d-web", "100");
@@ -247,7 +248,7 @@ fn shares_that_cannot_be_set_are_said_and_not_in_force() {
     let fake = Fake::new(&["gold", "rest"]);
     let file = fake.tree.path().join("rest/cpu.weight");
     fs::remove_file(&file).expect("it goes");
-    // What can be opened and takes nothing.
+    // A file that can be opened and rejects every write.
     std::os::unix::fs::symlink("/dev/full", &file).expect("a link");
     let (mut classes, _) = fake.classes(&policy(&[("gold", "gold"), ("rest", "rest")]));
     let problems = classes.set(&[60.0, 40.0]);
@@ -302,8 +303,8 @@ fn groups_that_are_made_hand_their_controllers_down() {
     assert_eq!(made, [Path::new("weirgate/a"), Path::new("weirgate/a/b")]);
 }
 
-/// A group of cgroup v1 of this machine, gone with all that is in it when the test ends. `None`, said aloud, where
-/// there is no cgroup v1 or where it may not be changed.
+/// A group in this machine's cgroup v1, removed with all its contents at the end of the test. `None`, with a
+/// message, if there is no cgroup v1 or it may not be changed.
 struct Live {
     name: String,
     cgroups: V1,
@@ -320,7 +321,7 @@ impl Live {
         match made {
             Ok(()) => Some(live),
             Err(why) => {
-                // Not held back by the test runner: that nothing was tested must be seen.
+                // Not captured by the test runner, so that a skipped test is visible.
                 let _ = std::io::Write::write_all(
                     &mut std::io::stderr(),
                     format!("skipped: cgroup v1: {why}\n").as_bytes(),
@@ -364,7 +365,7 @@ fn cgroup_v1_of_this_machine_is_shared_and_left_as_it_was() {
     let read = |file: &str| fs::read_to_string(live.path(file)).expect(file).trim().to_owned();
     assert_eq!((read("gold/cpu.shares"), read("made/inner/cpu.shares")), ("196608".into(), "65536".into()));
     assert_eq!(classes.counters(), [0, 0]);
-    // Killed; the next one knows both what is in force and what was before.
+    // The agent was killed. The next one knows both the present and the original values.
     drop(classes);
     let (classes, _) = open();
     assert_eq!(classes.in_force(), [75.0, 25.0]);

@@ -1,4 +1,4 @@
-//! The one place where time and entropy enter the agent.
+//! The only source of time and randomness in the agent.
 #![allow(clippy::disallowed_methods, reason = "the agent's clock")]
 
 use std::fs::File;
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 
 use weirgate_config::Nonce;
 
-/// Monotonic time since it was started.
+/// Monotonic clock with its origin at its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
 impl Clock {
-    /// A clock that starts now.
+    /// Creates a clock that starts now.
     pub(crate) fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// Time since then.
+    /// Returns the time since the start.
     pub(crate) fn now(self) -> Duration {
         self.0.elapsed()
     }
@@ -29,26 +29,27 @@ impl Clock {
     }
 }
 
-/// Waits for `work`, at most `span`; `None` if it took longer.
+/// Waits for `work`, for at most `span`. Returns `None` if it takes longer.
 pub(crate) async fn within<T>(span: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(span, work).await.ok()
 }
 
-/// Waits.
+/// Sleeps for `span`.
 pub(crate) async fn sleep(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-/// A time between half of `span` and all of it, so that those who wait for the same do not all come at once.
+/// Returns a random time between half of `span` and all of it, so that many waiting agents do not act at
+/// once.
 pub(crate) fn jittered(span: Duration) -> Duration {
     let random = RandomState::new().hash_one(0u8) >> 32;
     span.mul_f64(0.5 + 0.5 * random as f64 / f64::from(u32::MAX))
 }
 
-/// Random bytes for a new connection.
+/// Returns random bytes for a new connection.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no random bytes.
 pub(crate) fn nonce() -> Result<Nonce, String> {
     let mut nonce = Nonce::default();
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut nonce));

@@ -1,9 +1,9 @@
-//! The connection to the manager: dialled for as long as the agent lives.
+//! Connection to the manager, re-established for the lifetime of the agent.
 //!
-//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and manager, whose failure leaves the
-//! shares as they are. Lines are sealed as `weirgate_config::Link` says. While the manager is away the agent dials
-//! again, after 50 ms at first and 1 s at most, each time a random part less, so that a thousand agents do not meet a
-//! new manager at once.
+//! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and manager. If it fails,
+//! the shares stay as they are. Lines are sealed as described in `weirgate_config::Link`. While the manager
+//! is not reachable, the agent dials again after a pause of at first 50 ms and at most 400 ms. Each pause is
+//! shortened by a random part, so that a thousand agents do not reach a new manager at once.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,39 +16,40 @@ use weirgate_config::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Toke
 
 use crate::clock::{self, Clock};
 
-/// The first pause before the manager is dialled again, and the longest. A new manager runs when all nodes are there
-/// and have reported for a window of 250 ms: with 400 ms before it shares are managed again within a second of its
-/// start. A thousand agents make it 2,500 refused connections a second, which a loopback or a network card does not
-/// notice.
+/// First and longest pause before the manager is dialled again. A new manager starts its first run after all
+/// nodes have connected and reported a window of 250 ms. With a pause of 400 ms before that, shares are
+/// managed again within a second of its start. A thousand agents then cause 2,500 refused connections a
+/// second, a negligible load for a loopback or a network card.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(400));
 
-/// Longest time for connecting, for each line of the handshake, and for the network to take a report.
+/// Timeout for connecting, for each line of the handshake, and for the network to accept a report.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Reports that may wait for the network: two windows of them. With more the connection is given up, since the manager
-/// counts nodes as down that have not reported for 1 s.
+/// Maximum number of reports that wait for the network: two windows of them. If there are more, the
+/// connection is given up, because the manager counts a node as down after 1 s without a report.
 const MOST_WAITING: usize = 2;
 
-/// Bytes read at once: the shares of 100 classes are 2 KiB.
+/// Maximum number of bytes read at once. The shares of 100 classes are 2 KiB.
 const READ: usize = 4096;
 
-/// What the connection tells the agent.
+/// Event of the connection.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// There is a connection; reports go here. It ends when the sender is dropped.
+    /// A connection is established. The agent sends its reports here, and the connection ends when the sender
+    /// is dropped.
     Up(mpsc::Sender<NodeReport>),
     /// Shares to set.
     Shares {
-        /// The manager's run.
+        /// Number of the manager's run.
         run: u64,
-        /// In percent of the node, one a class if the manager is right.
+        /// Shares in percent of the node. A correct manager sends one for each class.
         shares: Vec<f64>,
     },
-    /// There is none, and why. Not told if the agent itself gave it up.
+    /// The connection has ended or failed, with the reason. Not sent if the agent itself gave it up.
     Down(String),
 }
 
-/// Who is dialled, and who dials.
+/// The manager to dial, and the identity of the agent.
 #[derive(Debug)]
 pub(crate) struct Dial {
     pub(crate) manager: String,
@@ -57,22 +58,22 @@ pub(crate) struct Dial {
     pub(crate) events: mpsc::Sender<Event>,
 }
 
-/// How a connection ended, if not by a fault.
+/// How a connection ended without an error.
 enum End {
-    /// Nobody hears the events any more.
+    /// The receiver of the events is gone.
     Unheard,
     /// The agent dropped the sender of its reports.
     Dropped,
 }
 
-/// Whether words to `address` stay on this machine, as far as the address tells.
+/// Whether messages to `address` stay on this machine, judged by the address alone.
 pub(crate) fn is_local(address: &str) -> bool {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host).trim_matches(['[', ']']);
     host.eq_ignore_ascii_case("localhost") || host.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
 
 impl Dial {
-    /// Keeps a connection for as long as somebody hears the events.
+    /// Keeps a connection until the receiver of the events is gone.
     pub(crate) async fn keep(self) {
         let mut pause = PAUSE.0;
         loop {
@@ -86,7 +87,8 @@ impl Dial {
                     }
                 }
             }
-            // A manager that hangs up at once is not dialled ever faster.
+            // The pause is not reset after a short connection. So a manager that closes connections at once
+            // is not dialled too often.
             if began.now() >= PAUSE.1 {
                 pause = PAUSE.0;
             }
@@ -95,15 +97,16 @@ impl Dial {
         }
     }
 
-    /// One connection.
+    /// Opens one connection and uses it until it ends.
     ///
     /// # Errors
-    /// Why there is none, or none any more.
+    /// The reason why there is no connection, or why it ended.
     async fn talk(&self) -> Result<End, String> {
         let slow = |what: &str| format!("{what} within {} s", PATIENCE.as_secs());
         let connect = clock::within(PATIENCE, TcpStream::connect(self.manager.as_str())).await;
         let mut stream = connect.ok_or_else(|| slow("no connection"))?.map_err(|error| error.to_string())?;
-        // A report is one small write that is wanted now. And a manager whose machine is gone does not say goodbye.
+        // A report is one small write that must be sent at once. A manager's machine that fails does not
+        // close the connection.
         let set = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_user_timeout(Some(PATIENCE)));
         set.map_err(|error| error.to_string())?;
 
@@ -153,7 +156,7 @@ async fn send(stream: &mut TcpStream, line: &str) -> Result<(), String> {
     stream.write_all(line.as_bytes()).await.map_err(|error| error.to_string())
 }
 
-/// Reads what has come. Nothing is lost if it is cancelled.
+/// Reads available bytes. Nothing is lost if the future is cancelled.
 async fn receive(stream: &mut TcpStream, lines: &mut Lines) -> Result<(), String> {
     let mut bytes = [0; READ];
     match stream.read(&mut bytes).await {

@@ -1,16 +1,16 @@
-//! Patterns of paths as people write them: `*.php`, `/cgi-bin/*`.
+//! Path patterns such as `*.php` and `/cgi-bin/*`.
 
 use weirgate_cgroup::fits;
 
-/// A list of patterns. A path fits if it fits one of them.
+/// A list of patterns. A path matches the list if it matches one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Globs(Vec<String>);
 
 impl Globs {
-    /// Patterns in which `*` stands for anything, slashes included, and everything else for itself.
+    /// Creates a list of patterns, in which `*` stands for any text, including slashes.
     ///
     /// # Errors
-    /// A pattern fits no path.
+    /// A pattern can match no path.
     pub fn new(patterns: Vec<String>) -> Result<Globs, String> {
         match patterns.iter().find(|pattern| !pattern.starts_with(['/', '*'])) {
             Some(odd) => Err(format!("{odd:?} fits no path: a path begins with `/`, so write `/{odd}` or `*{odd}`")),
@@ -18,7 +18,7 @@ impl Globs {
         }
     }
 
-    /// Does `path` fit.
+    /// Returns whether `path` matches.
     #[must_use]
     pub fn fit(&self, path: &str) -> bool {
         self.0.iter().any(|pattern| fits(pattern.as_bytes(), path.as_bytes()))
@@ -47,7 +47,7 @@ mod tests {
             assert_eq!(Globs::new(vec![pattern.into()]).expect("sound").fit(path), fit, "{pattern} {path}");
         }
         assert!(!Globs::new(Vec::new()).expect("sound").fit("/"));
-        // Many stars cost no more than the product of the lengths.
+        // Many stars cost no more than the product of the two lengths.
         let many = Globs::new(vec![format!("{}b", "*a".repeat(50))]).expect("sound");
         assert!(!many.fit(&"a".repeat(10_000)));
     }

@@ -1,14 +1,14 @@
-//! What runs beside a node. Two things, which one process may do both:
+//! The agent on a node. It has two functions, and one process may have both:
 //!
-//! - the collector, which says how many requests the node's server is working on. Source: Andreolini et al., "QoS-aware
-//!   switching policies for a locally distributed Web system", Sec. 2. There it is a module inside Apache. Here it is a
-//!   process that reads the server's own status page, so that the server stays as it is; what such a page does not
-//!   tell, the collector does not know (see [`apache`], [`nginx`]). [`Source`] is where the counts come from, [`open`]
-//!   and [`serve()`] hand them to gateways as a [`weirgate_config::Report`], with what [`Meter`] says has been used of
-//!   the node;
-//! - the node's side of Cluster Reserves, which measures what each class uses and sets its share. Source: Aron,
-//!   Druschel and Zwaenepoel, Sec. 4. [`Node`] is the whole, [`weirgate_cgroup`] where the kernel counts and shares,
-//!   [`monitor`] the node's figures.
+//! - The collector reports the number of requests that the node's server is serving. Source: Andreolini et
+//!   al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2. There it is a module
+//!   in Apache. Here it is a process that reads the server's own status page, so that the server stays
+//!   unchanged. The collector knows only what such a page shows (see [`apache`], [`nginx`]). [`Source`]
+//!   provides the counts. [`open`] and [`serve()`] serve them to gateways as a [`weirgate_config::Report`],
+//!   together with the node's resource use from [`Meter`].
+//! - The node's side of Cluster Reserves measures the usage of each class and sets its share. Source: Aron,
+//!   Druschel and Zwaenepoel, Sec. 4. [`Node`] is the whole, [`weirgate_cgroup`] accesses the kernel's
+//!   counters and shares, and [`monitor`] provides the node's figures.
 #![forbid(unsafe_code)]
 
 pub mod apache;

@@ -1,13 +1,13 @@
 //! nginx: the page of its `stub_status` module.
 //!
-//! Of its figures, `Writing` is what the server works on: requests whose answer is being made or sent, those
-//! that wait for an upstream of nginx included. `Active` would add `Waiting`, connections that are kept for a next
-//! request, and `Reading`, those whose request has not come yet. The page knows no paths.
+//! `Writing` is the number of requests being served: nginx is producing or sending the response, or waits for
+//! one of its upstreams. `Active` would add `Waiting`, the idle connections kept for a next request, and
+//! `Reading`, the connections on which a request has not arrived yet. The page has no paths.
 
-/// Requests that nginx is working on, without the one for this page.
+/// Returns the number of requests that nginx is serving, without the one for this page.
 ///
 /// # Errors
-/// It is not that page.
+/// `page` is not that page.
 pub fn active(page: &str) -> Result<u32, String> {
     let is_page = page.starts_with("Active connections:");
     let mut words = page.split_ascii_whitespace().skip_while(|word| *word != "Writing:").skip(1);

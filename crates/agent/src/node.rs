@@ -1,9 +1,10 @@
-//! The node's side of Cluster Reserves as a whole: measures windows, reports them, puts shares in force.
+//! The node's side of Cluster Reserves as a whole: measures windows, reports them, and puts shares in force.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Secs. 4 and 5.4. What is decided is in
-//! [`weirgate_reserves::Tracker`]; here are the clock, the cgroups ([`weirgate_cgroup`]) and the manager. The order
-//! matters in one place: after shares are set, the counters are read and the window begins, so that a report never
-//! mixes what was used under two sets of shares. While the manager is away the last shares stay.
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Secs. 4 and 5.4. [`weirgate_reserves::Tracker`]
+//! makes the decisions. This module adds the clock, the cgroups ([`weirgate_cgroup`]) and the manager. The
+//! order matters in one place: after shares are set, the counters are read and the window begins. So a report
+//! never mixes the usage under two sets of shares. While the manager is not reachable, the last shares stay
+//! in force.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -25,30 +26,31 @@ use crate::record::Record;
 use crate::source::Source;
 use weirgate_cgroup::{self as cgroup, Counter};
 
-/// How often the agent looks for groups that have come or gone.
+/// Interval between checks for added and removed groups.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often the server is asked for its active requests.
+/// Interval between requests to the server for its number of active requests.
 const ASK: Duration = Duration::from_secs(1);
 
-/// Events of the connection that may wait: the manager sends one set of shares in a window.
+/// Maximum number of pending connection events. The manager sends one set of shares in a window.
 const MOST_EVENTS: usize = 4;
 
-/// By how much the shares that a manager sends may exceed 100 % together, in percent: rounding in JSON and in its sums.
+/// Maximum excess of a manager's shares over 100 % in total, in percentage points, due to rounding in JSON
+/// and in sums.
 const ROUNDING: f64 = 0.01;
 
-/// What an agent of a node needs.
+/// Settings of a node's agent.
 #[derive(Debug)]
 pub struct Settings {
     /// The policy.
     pub reserves: Reserves,
     /// Index of the node.
     pub node: usize,
-    /// CPUs that make up the node; `None` is all that the agent may use.
+    /// Number of CPUs of the node. `None` means all CPUs that the agent may use.
     pub cpus: Option<f64>,
-    /// Where groups are; see [`cgroup::open`].
+    /// Root of the cgroups. See [`cgroup::open`].
     pub root: Option<PathBuf>,
-    /// Where the record of what was there before is kept.
+    /// Directory for the record of the original values.
     pub state: PathBuf,
     /// The node's server, if its active requests are to be reported.
     pub source: Option<Source>,
@@ -60,7 +62,7 @@ pub struct Settings {
 pub struct Node {
     classes: Classes,
     cpus: f64,
-    /// What everything on the machine uses, if that is the node.
+    /// Counter of the CPU time of the whole machine, if the machine is the node.
     whole: Option<Counter>,
     clock: Clock,
     source: Option<Source>,
@@ -76,10 +78,11 @@ impl std::fmt::Debug for Node {
 }
 
 impl Node {
-    /// Opens the cgroups and the record. `say` is told what there is, and later whatever people should know.
+    /// Opens the cgroups and the record. `say` is called with the initial state, and later with messages for
+    /// people.
     ///
     /// # Errors
-    /// What is missing, and how to mend it.
+    /// The problem and its remedy.
     pub fn start(settings: Settings, say: impl Fn(&str) + 'static) -> Result<Node, String> {
         let Settings { reserves, node, cpus, root, state, source, token } = settings;
         let name = reserves.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
@@ -95,7 +98,7 @@ impl Node {
             None => monitor::usable_cpus()? as f64,
         };
         let opened = cgroup::open(root.as_deref())?;
-        // Of a part of a machine nobody counts what goes elsewhere.
+        // For a part of a machine, the usage by other parts is not counted.
         let whole = (root.is_none() && cpus_given.is_none()).then(|| opened.cgroups.counter("").ok()).flatten();
         let record = Record::open(&state, &name)?;
         let (classes, problems) = Classes::new(&reserves, node, opened.cgroups, record, monitor::memory())?;
@@ -109,11 +112,12 @@ impl Node {
         Ok(Node { classes, cpus, whole, clock: Clock::start(), source, dial, events, voice })
     }
 
-    /// Runs until `stop`. Then shares and groups are as they were before the first agent of this node, unless they are
-    /// to be kept (`keep`), as an agent that was killed keeps them. Call it on a [`tokio::task::LocalSet`].
+    /// Runs until `stop` resolves. Then shares and groups are restored to their state before the first agent
+    /// of this node. With `keep` they stay, as they do after an agent is killed. Call it on a
+    /// [`tokio::task::LocalSet`].
     ///
     /// # Errors
-    /// Something could not be put back.
+    /// A value could not be restored.
     pub async fn run(mut self, stop: impl Future, keep: bool) -> Result<(), String> {
         let active = Rc::new(Cell::new(None));
         let asking = self.source.take().map(|source| tokio::task::spawn_local(ask(source, Rc::clone(&active))));
@@ -121,12 +125,12 @@ impl Node {
         let dialling = tokio::task::spawn_local(self.dial.keep());
         let (clock, mut classes, mut voice, mut events) = (self.clock, self.classes, self.voice, self.events);
         let (mut monitor, mut sender) = (Monitor::default(), None::<mpsc::Sender<NodeReport>>);
-        // Since when, as long as nobody has been told.
+        // Time of the connection, until it has been announced.
         let mut connected = None;
-        // The run whose shares are in force; none is, as far as this agent knows.
+        // Run of the shares in force. 0 means that this agent knows of none.
         let mut in_force = 0;
         let whole = self.whole;
-        // CPU time of everything but the classes; it counts from somewhere.
+        // CPU time of everything except the classes, from an arbitrary origin.
         let outside = |counters: &[u64]| -> u64 {
             let all = whole.as_ref().and_then(Counter::read).unwrap_or(0);
             all.saturating_sub(counters.iter().sum())
@@ -161,7 +165,7 @@ impl Node {
                                 in_force = run;
                                 shares
                             }
-                            // The manager is told how things are.
+                            // Report the actual shares to the manager.
                             false => classes.in_force(),
                         };
                         let counters = classes.counters();
@@ -194,7 +198,7 @@ impl Node {
             }
             if now >= look {
                 voice.tell(classes.look());
-                // Not at once: a manager may hang up on the first report.
+                // Not at once, because a manager may close the connection after the first report.
                 if connected.is_some_and(|since| now >= since + LOOK) && sender.is_some() {
                     voice.up(&manager);
                     connected = None;
@@ -218,7 +222,7 @@ impl Node {
     }
 }
 
-/// Whether these can be the shares of a node with so many classes.
+/// Checks whether `shares` are valid for a node with this many classes.
 fn check(shares: &[f64], classes: usize) -> Result<(), String> {
     if shares.len() != classes {
         return Err(format!(
@@ -248,7 +252,7 @@ fn report(measured: reserves::Measured, monitor: &mut Monitor, now: Duration, ac
     NodeReport { run, seconds, allocation, usage, sink, wants, node }
 }
 
-/// Asks the server for its active requests, for ever. `None` stands there while it does not tell.
+/// Repeatedly asks the server for its active requests. Stores `None` while the server does not answer.
 async fn ask(source: Source, active: Rc<Cell<Option<Active>>>) {
     loop {
         active.set(source.active().await.ok());
@@ -256,28 +260,28 @@ async fn ask(source: Source, active: Rc<Cell<Option<Active>>>) {
     }
 }
 
-/// Tells people what has changed, and nothing twice.
+/// Messages for people, each of them only once.
 struct Voice {
     say: Box<dyn Fn(&str)>,
-    /// The problems that were said and are still there.
+    /// Problems that were announced and still exist.
     said: BTreeSet<String>,
-    /// Why the manager is away, if it is.
+    /// Why the manager is not reachable. `None` if it is.
     away: Option<String>,
 }
 
 impl Voice {
-    /// These are all problems now.
+    /// Sets the complete list of present problems.
     fn tell(&mut self, problems: Vec<String>) {
         let problems: BTreeSet<String> = problems.into_iter().collect();
         problems.difference(&self.said).for_each(|problem| (self.say)(problem));
-        // One line for all: which of them it was can be seen above.
+        // One line for all of them, because the lines above show which ones they were.
         if problems.is_empty() && !self.said.is_empty() {
             (self.say)("what was said of the cgroups is mended");
         }
         self.said = problems;
     }
 
-    /// These are problems as well.
+    /// Adds problems to the present ones.
     fn add(&mut self, problems: Vec<String>) {
         for problem in problems {
             if !self.said.contains(&problem) {

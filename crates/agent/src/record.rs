@@ -1,9 +1,9 @@
-//! What stood in the cgroups before the agent set anything, on file, so that it can be put back.
+//! Record of the original values in the cgroups, kept in a file so that they can be restored.
 //!
-//! Nothing is set before what it replaces has been written to `agent-NODE.json` in the state directory. So an
-//! agent that was killed leaves its shares in force, and the next one still knows what was there before the first.
-//! `agent-NODE.lock` keeps a second agent of the same node away; the kernel unlocks it when the agent ends, however it
-//! ends.
+//! No value is replaced before the original has been written to `agent-NODE.json` in the state directory. So
+//! an agent that was killed leaves its shares in force, and the next one still knows the values from before
+//! the first agent. `agent-NODE.lock` prevents a second agent for the same node. The kernel releases the lock
+//! when the agent ends in any way.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
@@ -15,18 +15,18 @@ use serde::{Deserialize, Serialize};
 
 use weirgate_cgroup::{self as cgroup, Cgroups};
 
-/// Where state is by default: gone with the cgroups when the machine starts anew.
+/// Default directory for state. Like the cgroups, it does not survive a reboot.
 pub const STATE_DIRECTORY: &str = "/run/weirgate";
 
-/// The version of the file. It grows when a field changes its meaning.
+/// Version of the file format, incremented when a field changes its meaning.
 const VERSION: u32 = 1;
 
-/// What was there before.
+/// Record of the original values.
 #[derive(Debug)]
 pub(crate) struct Record {
     file: PathBuf,
     content: Content,
-    /// Whether the content is not on file yet.
+    /// Whether the content has changed since it was last written.
     changed: bool,
     _lock: File,
 }
@@ -34,17 +34,18 @@ pub(crate) struct Record {
 #[derive(Debug, Serialize, Deserialize)]
 struct Content {
     version: u32,
-    /// Per file of a group what stood in it.
+    /// Original value of each file.
     before: BTreeMap<PathBuf, String>,
-    /// Directories that the agent made, parents first.
+    /// Directories created by the agent, parents first.
     made: Vec<PathBuf>,
 }
 
 impl Record {
-    /// That of `node`, as the agent before left it. No other agent can open it while this one lives.
+    /// Opens the record of `node`, as the previous agent left it. No other agent can open it while this one
+    /// lives.
     ///
     /// # Errors
-    /// Another agent has it, it is damaged, or the directory cannot be used; with what helps.
+    /// Another agent holds it, it is damaged, or the directory cannot be used. The message includes a remedy.
     pub(crate) fn open(directory: &Path, node: &str) -> Result<Record, String> {
         let shown = directory.display();
         let help = "name a directory that the agent may write with --state";
@@ -80,17 +81,17 @@ impl Record {
         Ok(Record { file, content, changed: false, _lock: lock_file })
     }
 
-    /// Whether an agent before has set shares that were not put back.
+    /// Whether an earlier agent has set shares that were not restored.
     pub(crate) fn is_used(&self) -> bool {
         !self.content.before.is_empty()
     }
 
-    /// What stood in `file` before anything was set there, if something was.
+    /// Returns the original value of `file`, if a value was set there.
     pub(crate) fn before(&self, file: &Path) -> Option<&str> {
         self.content.before.get(file).map(String::as_str)
     }
 
-    /// `text` stands in `file`, which is about to be set. Counts the first time only.
+    /// Records that `file`, which is about to be set, has the value `text`. Only the first value counts.
     pub(crate) fn remember(&mut self, file: &Path, text: &str) {
         if !self.content.before.contains_key(file) {
             self.content.before.insert(file.to_owned(), text.to_owned());
@@ -98,7 +99,7 @@ impl Record {
         }
     }
 
-    /// `directory` is about to be made.
+    /// Records that `directory` is about to be created.
     pub(crate) fn makes(&mut self, directory: &Path) {
         if !self.content.made.iter().any(|made| made == directory) {
             self.content.made.push(directory.to_owned());
@@ -106,18 +107,18 @@ impl Record {
         }
     }
 
-    /// Writes the record if it has changed. After that, what it says may be replaced.
+    /// Writes the record if it has changed. After that, the recorded values may be replaced.
     ///
     /// # Errors
-    /// It is not on file.
+    /// The record could not be written.
     pub(crate) fn save(&mut self) -> Result<(), String> {
         if !self.changed {
             return Ok(());
         }
-        // Containers come and go: what is gone needs no restoring, and the file would grow for ever.
+        // Containers come and go. A removed file needs no restoring, and the record would grow for ever.
         self.content.before.retain(|file, _| file.exists());
         let text = serde_json::to_vec(&self.content).map_err(|error| error.to_string())?;
-        // A whole file or the one before, never half of one.
+        // The file is replaced as a whole, so that it is never half written.
         let new = self.file.with_extension("new");
         let mut options = File::options();
         let open = options.write(true).create(true).truncate(true).mode(0o600).open(&new);
@@ -129,8 +130,8 @@ impl Record {
         Ok(())
     }
 
-    /// Puts everything back and removes the directories that were made. Gives what could not be done; if there is
-    /// something, the record stays.
+    /// Restores all values and removes the created directories. Returns a line about each failure. If there
+    /// is one, the record stays.
     pub(crate) fn restore(self, cgroups: &dyn Cgroups) -> Vec<String> {
         let trees = cgroups.trees();
         let inside = |path: &Path| {

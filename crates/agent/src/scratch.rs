@@ -1,9 +1,9 @@
-//! A temporary directory for tests, gone when they end.
+//! A temporary directory for a test, removed at its end.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The directory.
+/// A temporary directory.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,7 +1,8 @@
-//! Hands reports to gateways: `GET /weirgate/report`.
+//! Server of reports for gateways: `GET /weirgate/report`.
 //!
-//! Open to this machine alone, or to whoever shows the token, as the admin API is. Nothing can be changed here, and
-//! an answer has counts and no names, so there is nothing to win by a guess and wrong tokens are not counted.
+//! Like the admin API, it is open only to this machine, or to clients with the token. Nothing can be changed
+//! here, and a response has counts and no names. A guessed token would gain nothing, so wrong tokens are not
+//! counted.
 
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -27,22 +28,23 @@ use crate::clock;
 use crate::source::Source;
 use crate::usage::Meter;
 
-/// Where the report is.
+/// Path of the report.
 pub const REPORT_PATH: &str = "/weirgate/report";
 
-/// Connections at once: a few gateways ask every few seconds. More wait in the kernel.
+/// Maximum number of open connections. A few gateways ask every few seconds. More connections wait in the
+/// kernel.
 const MOST_CONNECTIONS: usize = 32;
 
-/// Longest time for a connection, which is one question: reading the status page takes less.
+/// Timeout of a connection, which serves one request. Reading the status page takes less time.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long accepting pauses when the process has no file descriptor left.
+/// Pause in accepting when the process has no file descriptor left.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Opens the listening socket.
 ///
 /// # Errors
-/// It would be open to others without a token, or cannot be opened.
+/// The socket would be open to other machines without a token, or it cannot be opened.
 pub fn open(address: SocketAddr, has_token: bool) -> io::Result<Listener> {
     if !address.ip().to_canonical().is_loopback() && !has_token {
         let why = format!(
@@ -56,8 +58,8 @@ pub fn open(address: SocketAddr, has_token: bool) -> io::Result<Listener> {
     Ok(listener)
 }
 
-/// Answers on `listener` with what `source` counts and `meter` reads, for ever. `say` is told when the source stops
-/// telling (why), and when it tells again.
+/// Serves the counts of `source` and the readings of `meter` on `listener`, for ever. `say` is called when
+/// the source stops answering, with the reason, and when it answers again.
 ///
 /// # Errors
 /// The socket cannot be used. Call it on a [`tokio::task::LocalSet`].
@@ -88,19 +90,19 @@ pub async fn serve(
                 .keep_alive(false)
                 .header_read_timeout(None)
                 .serve_connection(TokioIo::new(stream), service);
-            // Whoever asked has left or was too slow: there is nobody to tell.
+            // The client has left or was too slow, so an error is ignored.
             let _ = clock::within(PATIENCE, connection).await;
             drop(seat);
         });
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Desk {
     source: Source,
     meter: Meter,
     token: Option<Token>,
-    /// Why the source does not tell, if it does not.
+    /// Reason why the source does not answer, if it does not.
     problem: RefCell<Option<String>>,
     say: Box<dyn Fn(&str)>,
 }
@@ -127,7 +129,7 @@ impl Desk {
         }
     }
 
-    /// Says what has changed.
+    /// Announces a change of the problem.
     fn mind(&self, problem: Option<&String>) {
         let mut before = self.problem.borrow_mut();
         match (before.as_ref(), problem) {

@@ -1,4 +1,5 @@
-//! Where the counts come from: the status page of the server on this machine, or the kernel's list of its connections.
+//! Source of the counts: the status page of the server on this machine, or the kernel's list of its
+//! connections.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use crate::glob::Globs;
 use crate::monitor::connections;
 use crate::{apache, clock, nginx};
 
-/// Longest time for a status page: less than the 2 s that a gateway waits for the report.
+/// Timeout for a status page: less than the 2 s for which a gateway waits for the report.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
-/// Longest status page: Apache's has some 300 bytes a worker, so this is 13,000 workers.
+/// Maximum size of a status page. Apache's has about 300 bytes per worker, so this is enough for 13,000
+/// workers.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// The address of a status page.
@@ -26,34 +28,34 @@ pub struct StatusPage {
     query: Option<String>,
 }
 
-/// What requests ask for.
+/// Kind of content that requests ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
     /// Files.
     Static,
-    /// Pages that are made for the request.
+    /// Pages generated for each request.
     #[default]
     Dynamic,
 }
 
-/// A server that is asked.
+/// A server to query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// Apache's page for people: requests whose path fits are dynamic.
+    /// Apache's page for people. Requests with a matching path are dynamic.
     Apache(StatusPage, Globs),
-    /// Apache's page for programs, on which all requests look alike.
+    /// Apache's page for programs, which does not distinguish requests.
     ApacheAuto(StatusPage, Content),
-    /// nginx, on whose page all requests look alike.
+    /// nginx. Its page does not distinguish requests.
     Nginx(StatusPage, Content),
     /// Any server: established connections to its port, idle ones included.
     Port(u16, Content),
 }
 
 impl StatusPage {
-    /// Reads a URL such as `http://127.0.0.1/server-status`.
+    /// Parses a URL such as `http://127.0.0.1/server-status`.
     ///
     /// # Errors
-    /// It is none of a page that can be asked for.
+    /// It is not the URL of a page that can be requested.
     pub fn parse(url: &str) -> Result<StatusPage, String> {
         let wrong = |why: &str| format!("{url:?} {why}; write one such as http://127.0.0.1/server-status");
         let uri: http::Uri = url.parse().map_err(|_| wrong("is not a URL"))?;
@@ -68,17 +70,17 @@ impl StatusPage {
         Ok(StatusPage { address, path: uri.path().to_owned(), query: uri.query().map(str::to_owned) })
     }
 
-    /// Whether the page is that for programs.
+    /// Whether it is the page for programs.
     #[must_use]
     pub fn is_auto(&self) -> bool {
         self.query.as_deref().is_some_and(|query| query.split('&').any(|word| word == "auto" || word == "auto="))
     }
 
-    /// The page's text.
+    /// Returns the page's text.
     async fn read(&self) -> Result<String, String> {
         let Self { address, path, query } = self;
         let query = query.as_ref().map(|query| format!("?{query}")).unwrap_or_default();
-        // Version 1.0: the answer is not chunked and ends with the connection.
+        // With HTTP/1.0 the response is not chunked and ends with the connection.
         let request = format!("GET {path}{query} HTTP/1.0\r\nHost: {address}\r\nUser-Agent: weirgate-agent\r\n\r\n");
         let exchange = async {
             let mut stream = TcpStream::connect(address.as_str()).await?;
@@ -116,10 +118,10 @@ impl Content {
 }
 
 impl Source {
-    /// Requests that the server is working on now.
+    /// Returns the number of requests that the server is serving now.
     ///
     /// # Errors
-    /// Why it does not tell.
+    /// The reason why the number is not available.
     pub async fn active(&self) -> Result<Active, String> {
         match self {
             Source::Apache(page, dynamic) => apache::active(&page.read().await?, &page.path, dynamic),
@@ -127,7 +129,7 @@ impl Source {
             Source::Nginx(page, content) => nginx::active(&page.read().await?).map(|count| content.all(count)),
             Source::Port(port, content) => {
                 let port = *port;
-                // With many connections it takes the kernel a while.
+                // With many connections, the kernel takes a while to produce the table.
                 let count = tokio::task::spawn_blocking(move || connections(port)).await;
                 count.map_err(|error| error.to_string())?.map(|count| content.all(count))
             }

@@ -1,14 +1,16 @@
-//! What has been used of the node, or of the server alone: the counters of a report.
+//! Resource use of the node, or of the server alone: the counters in a report.
 //!
-//! Source: Feng and Lin's mQoS, Sec. 3.1, where a monitor on the server tells the prober what each request took. The
-//! paper does not say how it counts; a request of a few milliseconds needs finer counters than the 10 ms of
-//! `/proc/stat`, so CPU time is that of a cgroup, in nanoseconds with v1 and microseconds with v2.
+//! Source: Feng and Lin's mQoS, Sec. 3.1, where a monitor on the server reports the cost of each request to
+//! the prober. The paper does not describe its counters. A request of a few milliseconds needs finer counters
+//! than the 10 ms of `/proc/stat`. So CPU time is read from a cgroup, in nanoseconds with v1 and microseconds
+//! with v2.
 //!
-//! Counted is the whole machine, or groups: a server that does not have the machine alone is told apart from its
-//! neighbours by its cgroup (each service of systemd has one), which also keeps the use of processes that have ended.
-//! Disk traffic of a group is its `io.stat` with v2. v1 counts it only under some schedulers and limits, so there it is
-//! what the group's processes say of themselves; of one that comes and goes between two reports nothing is known.
-//! Bandwidth is that of network interfaces: the kernel counts it for no group.
+//! The meter counts the whole machine or some groups. If a server shares its machine with others, its cgroup
+//! separates its use from theirs (each service of systemd has one). A cgroup also keeps the use of processes
+//! that have ended. With v2, disk traffic of a group comes from its `io.stat`. v1 counts it only under some
+//! schedulers and limits, so with v1 the counters of the group's processes are used. The traffic of a process
+//! that starts and ends between two reports is then missed. Bandwidth is that of network interfaces, because
+//! the kernel does not count it for groups.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,23 +22,25 @@ use weirgate_config::Usage;
 
 use crate::monitor::{machine_disk, machine_ticks, sent, usable_cpus};
 
-/// How deep groups below a group are looked through for processes: systemd and container managers nest less.
+/// Maximum depth below a group that is searched for processes. systemd and container managers nest less
+/// deeply.
 const MOST_LEVELS: usize = 8;
 
-/// Most processes that are asked for their disk traffic, at some 5 µs each: a server's pool has hundreds.
+/// Maximum number of processes to read disk traffic from, at about 5 µs each. A server's pool has hundreds.
 const MOST_PROCESSES: usize = 4096;
 
-/// Ticks a second in `/proc/stat`: Linux has had this number for programs, whatever its own, for decades.
+/// Ticks per second in `/proc/stat`. Linux has used this number for programs for decades, whatever its
+/// internal rate.
 const TICKS: f64 = 100.0;
 
-/// Reads what has been used.
+/// Reads the resource use.
 #[derive(Debug)]
 pub struct Meter {
-    /// Groups that are added up; none is the machine.
+    /// Groups to be summed. If there are none, the whole machine is counted.
     groups: Vec<Group>,
-    /// The whole machine's CPU time, where a cgroup counts it.
+    /// The whole machine's CPU time, if a cgroup counts it.
     machine: Option<Counter>,
-    /// `None` is all but `lo`.
+    /// Interface to count. `None` means all but `lo`.
     interface: Option<String>,
     disk: RefCell<Traffic>,
 }
@@ -47,17 +51,18 @@ struct Group {
     directories: Vec<PathBuf>,
 }
 
-/// Disk traffic of processes that come and go.
+/// Disk traffic of processes that start and end.
 #[derive(Debug, Default)]
 struct Traffic {
     total: u64,
-    /// What each process had said, by its number.
+    /// Last known value of each process, by its process id.
     seen: BTreeMap<u32, u64>,
 }
 
 impl Meter {
-    /// A meter of these groups (paths from the root of the tree, or directories of v2), of the machine if there are
-    /// none. `interface` is the one whose bytes count; by default all but `lo` do.
+    /// Opens a meter of these groups (paths from the root of the tree, or directories of v2), or of the
+    /// machine if there are none. `interface` is the network interface to count. By default all but `lo` are
+    /// counted.
     ///
     /// # Errors
     /// There is no such group or interface.
@@ -74,7 +79,7 @@ impl Meter {
         })
     }
 
-    /// The counters now. What cannot be read is unknown.
+    /// Returns the present counters. A counter that cannot be read is `None`.
     #[must_use]
     pub fn read(&self) -> Usage {
         let all = usable_cpus().ok().map(|cpus| cpus as f64);
@@ -85,7 +90,7 @@ impl Meter {
             }
             false => {
                 let nanos = self.groups.iter().map(|group| group.cpu.read()).sum::<Option<u64>>();
-                // A group without a quota may take the whole machine.
+                // A group without a quota may use the whole machine.
                 let quotas = self.groups.iter().map(Group::quota).sum::<Option<f64>>();
                 let cpus = quotas.map_or(all, |quotas| Some(all.map_or(quotas, |all| quotas.min(all))));
                 (nanos.map(|nanos| nanos as f64 / 1e9), cpus, self.groups_disk())
@@ -130,7 +135,7 @@ impl Group {
         Ok(Group { cpu, directories: cgroups.trees().into_iter().map(|tree| tree.join(name)).collect() })
     }
 
-    /// CPUs that a quota leaves to the group; `None` is no quota.
+    /// Returns the number of CPUs allowed by the group's quota, or `None` if it has no quota.
     fn quota(&self) -> Option<f64> {
         let directory = self.directories.first()?;
         let text = |name: &str| fs::read_to_string(directory.join(name)).ok();
@@ -145,7 +150,7 @@ impl Traffic {
         let mut now = BTreeMap::new();
         for (process, bytes) in processes {
             let before = self.seen.get(&process).copied().unwrap_or(0);
-            // A number that has fallen is that of another process.
+            // A smaller value belongs to another process with the same id.
             let more = if bytes >= before { bytes - before } else { bytes };
             self.total = self.total.saturating_add(more);
             now.insert(process, bytes);
@@ -154,7 +159,7 @@ impl Traffic {
     }
 }
 
-/// The processes of a group and of those below it.
+/// Collects the processes of a group and of the groups below it.
 fn members(directory: &Path, levels: usize, found: &mut Vec<u32>) {
     let text = fs::read_to_string(directory.join("cgroup.procs")).unwrap_or_default();
     let room = MOST_PROCESSES.saturating_sub(found.len());
@@ -169,15 +174,15 @@ fn members(directory: &Path, levels: usize, found: &mut Vec<u32>) {
     }
 }
 
-/// Bytes read and written on all devices of a group's `io.stat`. Layers that are stacked count at the lowest only, as
-/// the kernel charges a group there.
+/// Returns the number of bytes read and written on all devices in a group's `io.stat`. Stacked layers count
+/// only at the lowest one, because the kernel charges a group there.
 fn io_stat(text: &str) -> u64 {
     let words = text.split_ascii_whitespace().filter_map(|word| word.split_once('='));
     let bytes = words.filter(|(name, _)| matches!(*name, "rbytes" | "wbytes"));
     bytes.filter_map(|(_, number)| number.parse::<u64>().ok()).fold(0, u64::saturating_add)
 }
 
-/// Bytes that a process made devices read and write (`/proc/PID/io`).
+/// Returns the number of bytes that a process caused devices to read and write (`/proc/PID/io`).
 fn process_io(text: &str) -> Option<u64> {
     let field = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
@@ -186,7 +191,8 @@ fn process_io(text: &str) -> Option<u64> {
     Some(field("read_bytes:")?.saturating_add(field("write_bytes:")?))
 }
 
-/// CPUs of `QUOTA PERIOD`, in microseconds; `None` if there is no quota (`max`, or -1).
+/// Returns the number of CPUs for `QUOTA PERIOD`, in microseconds, or `None` if there is no quota (`max`, or
+/// -1).
 fn quota(text: &str) -> Option<f64> {
     let (quota, period) = text.trim().split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);

@@ -1,21 +1,22 @@
-//! What the files of `/proc` say (proc(5)).
+//! Parsers for files in `/proc` (proc(5)).
 
-/// Bytes of a sector in `diskstats`, whatever the disk's own are.
+/// Size of a sector in `diskstats`, in bytes, for every disk.
 const SECTOR: u64 = 512;
 
-/// Block devices whose traffic is that of others below them, or of none: it would count twice.
+/// Block devices with the traffic of underlying devices, or without any of their own. Their traffic would
+/// count twice.
 const STACKED: [&str; 6] = ["loop", "ram", "zram", "dm-", "md", "sr"];
 
 /// Counters of the whole machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
-    /// Time of all CPUs, in the kernel's ticks.
+    /// Total time of all CPUs, in the kernel's ticks.
     pub(super) ticks: u64,
-    /// Of that, not idle.
+    /// Part of that time that was not idle.
     pub(super) busy: u64,
-    /// Tasks that run or could.
+    /// Number of tasks that run or are ready to run.
     pub(super) runnable: u64,
-    /// Bytes.
+    /// In bytes, like the following fields.
     pub(super) disk_read: u64,
     pub(super) disk_write: u64,
     pub(super) net_in: u64,
@@ -23,16 +24,17 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Reads `stat`, `diskstats` and `net/dev`.
+    /// Parses `stat`, `diskstats` and `net/dev`.
     pub(super) fn parse(stat: &str, disks: &str, net: &str) -> Counters {
         let mut counters = Counters::default();
         for line in stat.lines() {
             if let Some(times) = line.strip_prefix("cpu ") {
-                // user nice system idle iowait irq softirq steal; what follows is in the first two as well.
+                // The fields are user, nice, system, idle, iowait, irq, softirq and steal. The first two
+                // include the later fields.
                 let times: Vec<u64> = numbers(times).take(8).collect();
                 let time = |at: usize| times.get(at).copied().unwrap_or(0);
                 counters.ticks = times.iter().sum();
-                // Time that was stolen was used by another machine.
+                // Stolen time was used by another virtual machine.
                 counters.busy = counters.ticks - time(3) - time(4) - time(7);
             } else if let Some(runnable) = line.strip_prefix("procs_running ") {
                 counters.runnable = numbers(runnable).next().unwrap_or(0);
@@ -64,22 +66,22 @@ impl Counters {
     }
 }
 
-/// Bytes that one interface of `net/dev` has sent.
+/// Returns the number of bytes sent by one interface of `net/dev`.
 pub(super) fn sent(net: &str, interface: &str) -> Option<u64> {
     let mut lines = net.lines().filter_map(|line| line.split_once(':'));
     let (_, fields) = lines.find(|(name, _)| name.trim() == interface)?;
     numbers(fields).nth(8)
 }
 
-/// Whether `name` is a partition of the disk `whole`, which stands before it: `sda1` of `sda`, `nvme0n1p1` of
-/// `nvme0n1`.
+/// Returns whether `name` is a partition of the disk `whole`, which is listed before it: `sda1` of `sda`,
+/// `nvme0n1p1` of `nvme0n1`.
 fn is_partition(name: &str, whole: &str) -> bool {
     let rest = name.strip_prefix(whole).filter(|_| !whole.is_empty());
     let rest = rest.map(|rest| rest.strip_prefix('p').unwrap_or(rest));
     rest.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Total and available bytes of `meminfo`.
+/// Returns the total and the available bytes of `meminfo`.
 pub(super) fn memory(meminfo: &str) -> (u64, u64) {
     let field = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name));
@@ -88,7 +90,7 @@ pub(super) fn memory(meminfo: &str) -> (u64, u64) {
     (field("MemTotal:"), field("MemAvailable:"))
 }
 
-/// How many CPUs a list such as `0-3,8` has.
+/// Returns the number of CPUs in a list such as `0-3,8`.
 pub(super) fn cpus(list: &str) -> Option<usize> {
     list.split(',').try_fold(0usize, |sum, range| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));

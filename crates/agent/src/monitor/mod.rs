@@ -1,10 +1,11 @@
-//! The monitor: the node as a whole, for people to look at. No decision depends on it.
+//! The monitor: figures of the node as a whole, for people. No decision depends on them.
 //!
-//! Source: Feng and Lin's mQoS, which asks each server what its CPU, disk and network do, and Andreolini et al. for the
-//! connections of the server (`source`). Read from the files in which the kernel tells: `/proc/stat`, `meminfo`,
-//! `diskstats` and `net/dev`, and `net/tcp` for [`connections`]. They are read four times a second, a tenth of a
-//! millisecond of CPU time each time on a small machine, by a reader of their few lines that matter rather than a
-//! library for all of `/proc`, which would parse every field of every line.
+//! Sources: Feng and Lin's mQoS, in which each server reports the use of its CPU, disk and network, and
+//! Andreolini et al. for the connections of the server (`source`). The figures come from `/proc/stat`,
+//! `meminfo`, `diskstats` and `net/dev`, and those of [`connections`] from `net/tcp`. The files are read four
+//! times a second, which takes a tenth of a millisecond of CPU time each time on a small machine. A small
+//! parser reads only the few lines needed. A library for all of `/proc` would parse every field of every
+//! line.
 
 mod counters;
 mod sockets;
@@ -18,14 +19,15 @@ pub use sockets::connections;
 
 use counters::Counters;
 
-/// Tells the node's figures between two readings.
+/// Computes the node's figures between two readings.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
     before: Option<(Duration, Counters)>,
 }
 
 impl Monitor {
-    /// The figures since the last call; rates are 0 in the first. What cannot be read is 0.
+    /// Returns the figures since the last call. Rates are 0 in the first call. A figure that cannot be read
+    /// is 0.
     pub(crate) fn measure(&mut self, now: Duration) -> NodeFigures {
         let text = |name: &str| fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
         let counters = Counters::parse(&text("stat"), &text("diskstats"), &text("net/dev"));
@@ -38,7 +40,7 @@ impl Monitor {
         };
         if let Some((at, before)) = self.before.replace((now, counters)) {
             let seconds = now.saturating_sub(at).as_secs_f64();
-            // A counter that goes backwards (a disk was taken out) has no rate.
+            // A counter that decreases (a disk was removed) gives a rate of 0.
             let rate = |after: u64, before: u64| match seconds > 0.0 {
                 true => after.saturating_sub(before) as f64 / seconds,
                 false => 0.0,
@@ -56,20 +58,21 @@ impl Monitor {
     }
 }
 
-/// Ticks in which a CPU of this machine was busy, since its start.
+/// Returns the ticks in which a CPU of this machine was busy since its start.
 pub(crate) fn machine_ticks() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     Some(Counters::parse(&text, "", "").busy)
 }
 
-/// Bytes that this machine's disks have read and written since its start.
+/// Returns the number of bytes that this machine's disks have read and written since its start.
 pub(crate) fn machine_disk() -> Option<u64> {
     let text = fs::read_to_string("/proc/diskstats").ok()?;
     let counters = Counters::parse("", &text, "");
     Some(counters.disk_read.saturating_add(counters.disk_write))
 }
 
-/// Bytes that an interface has sent, or all but `lo` have. `None` if there is no such interface.
+/// Returns the number of bytes sent by an interface, or by all interfaces but `lo`. `None` if there is no
+/// such interface.
 pub(crate) fn sent(interface: Option<&str>) -> Option<u64> {
     let text = fs::read_to_string("/proc/net/dev").ok()?;
     match interface {
@@ -78,15 +81,16 @@ pub(crate) fn sent(interface: Option<&str>) -> Option<u64> {
     }
 }
 
-/// Bytes of memory of this machine; 0 if it does not tell.
+/// Returns the memory of this machine in bytes, or 0 if it cannot be read.
 pub(crate) fn memory() -> u64 {
     counters::memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default()).0
 }
 
-/// CPUs that this process may use, quotas left aside: a quota of the agent's own says nothing about the node.
+/// Returns the number of CPUs that this process may use. Ignores quotas, because the agent's own quota says
+/// nothing about the node.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not provide the number.
 pub fn usable_cpus() -> Result<usize, String> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));

@@ -1,27 +1,27 @@
-//! How many connections a server has, told by the kernel: for servers that have no status page.
+//! Number of connections of a server, from the kernel: for servers without a status page.
 //!
-//! `/proc/net/tcp` and `tcp6` have a line for each socket of this machine (of this network namespace, rather). To write
-//! them the kernel goes over its whole table of sockets, which takes milliseconds even where there are few: it is no
-//! file for every window. Connections that wait for their next request count like those that are being
-//! answered, which a status page tells apart.
+//! `/proc/net/tcp` and `tcp6` have a line for each socket of this machine (more precisely, of this network
+//! namespace). To produce them the kernel walks its whole table of sockets. This takes milliseconds even if
+//! there are few sockets, so it is not done in every window. Idle connections count like connections with a
+//! request being served, which a status page would distinguish.
 
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind};
 
-/// What the state of an established connection is called there.
+/// Code of the state "established".
 const ESTABLISHED: &str = "01";
 
-/// Established connections to `port` of this machine.
+/// Returns the number of established connections to `port` of this machine.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not provide the table.
 pub fn connections(port: u16) -> Result<u32, String> {
-    // The table is read while it changes, and then a line may come twice.
+    // The table may change while it is read, and then a line may occur twice.
     let mut seen = BTreeSet::new();
     for name in ["/proc/net/tcp", "/proc/net/tcp6"] {
         let file = match File::open(name) {
-            // A machine without IPv6.
+            // The machine has no IPv6.
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             file => file.map_err(|error| format!("{name}: {error}"))?,
         };
@@ -31,8 +31,8 @@ pub fn connections(port: u16) -> Result<u32, String> {
     Ok(u32::try_from(seen.len()).unwrap_or(u32::MAX))
 }
 
-/// The two addresses of a line of the table if it is a connection to `port`: `sl: local_address:port
-/// remote_address:port state …`.
+/// Returns the two addresses of a line of the table if it is a connection to `port`. The format of a line is
+/// `sl: local_address:port remote_address:port state …`.
 fn connection(line: &str, port: u16) -> Option<String> {
     let mut words = line.split_ascii_whitespace().skip(1);
     let (local, remote, state) = (words.next()?, words.next()?, words.next()?);
