@@ -1,4 +1,4 @@
-//! Who may speak for which node.
+//! Nodes and the tokens of their agents.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weirgate_config::{Reserves, Token};
 
-/// The tokens of the nodes, read once.
+/// Tokens of the nodes, read once.
 #[derive(Debug)]
 pub(crate) struct Agents {
     nodes: BTreeMap<String, usize>,
@@ -18,7 +18,8 @@ impl Agents {
     /// Reads all tokens.
     ///
     /// # Errors
-    /// One cannot be read or is too weak, or a node has none and the listener is open to others.
+    /// A token cannot be read or is too weak, or a node has no token and the listener is open to other
+    /// machines.
     pub(crate) fn of(reserves: &Reserves) -> io::Result<Agents> {
         let mut read: BTreeMap<&Path, Arc<Token>> = BTreeMap::new();
         let mut tokens = Vec::with_capacity(reserves.nodes.len());
@@ -45,17 +46,17 @@ impl Agents {
         Ok(Agents { nodes, tokens })
     }
 
-    /// The node called `name`.
+    /// Returns the node called `name`.
     pub(crate) fn node(&self, name: &str) -> Option<usize> {
         self.nodes.get(name).copied()
     }
 
-    /// What its agent must have.
+    /// Returns the token that the agent of `node` must have.
     pub(crate) fn token(&self, node: usize) -> Option<&Token> {
         self.tokens.get(node).and_then(Option::as_deref)
     }
 
-    /// Nodes whose agents prove nothing.
+    /// Returns the number of nodes with agents that need no token.
     pub(crate) fn without_token(&self) -> usize {
         self.tokens.iter().filter(|token| token.is_none()).count()
     }

@@ -1,4 +1,4 @@
-//! The one place where time and entropy enter the manager.
+//! The only source of time and randomness in the manager.
 #![allow(clippy::disallowed_methods, reason = "the manager's clock")]
 
 use std::fs::File;
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 
 use weirgate_config::Nonce;
 
-/// Monotonic time since it was started.
+/// Monotonic clock with its origin at its start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 
 impl Clock {
-    /// A clock that starts now.
+    /// Creates a clock that starts now.
     pub(crate) fn start() -> Clock {
         Clock(Instant::now())
     }
 
-    /// Time since then.
+    /// Returns the time since the start.
     pub(crate) fn now(self) -> Duration {
         self.0.elapsed()
     }
@@ -28,20 +28,20 @@ impl Clock {
     }
 }
 
-/// Waits for `work`, at most `span`; `None` if it took longer.
+/// Waits for `work`, for at most `span`. Returns `None` if it takes longer.
 pub(crate) async fn within<T>(span: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(span, work).await.ok()
 }
 
-/// Waits.
+/// Sleeps for `span`.
 pub(crate) async fn sleep(span: Duration) {
     tokio::time::sleep(span).await;
 }
 
-/// Random bytes for a new connection.
+/// Returns random bytes for a new connection.
 ///
 /// # Errors
-/// The system has none.
+/// The system has no random bytes.
 pub(crate) fn nonce() -> io::Result<Nonce> {
     let mut nonce = Nonce::default();
     File::open("/dev/urandom")?.read_exact(&mut nonce)?;

@@ -11,23 +11,24 @@ use weirgate_config::{FromAgent, FromManager, Lines, ManagerLink};
 use crate::clock;
 use crate::desk::Desk;
 
-/// Longest time from the connection to the agent's proof. Agents on the other side of the world need a second.
+/// Maximum time from the connection to the agent's proof. Agents on the other side of the world need a
+/// second.
 const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// A connection on which nothing comes for so long is closed: the node counts as down after 1 s, and the machine at the
-/// other end may be gone without a word.
+/// Maximum time without input before a connection is closed. A silent node counts as down after 1 s, and its
+/// machine may have failed without closing the connection.
 const SILENT: Duration = Duration::from_secs(5);
 
-/// Longest time for the network to take shares. An agent that does not read is of no use.
+/// Timeout for sending shares. An agent that does not read is of no use.
 const WRITE: Duration = Duration::from_secs(2);
 
-/// Bytes read at once: a report of twenty classes is 1 KiB.
+/// Maximum number of bytes read at once. A report of twenty classes is 1 KiB.
 const READ: usize = 4096;
 
-/// Most characters of a name that a stranger gave which are repeated.
+/// Maximum number of characters repeated from a name that an unauthenticated peer sent.
 const MOST_QUOTED: usize = 64;
 
-/// Serves one connection. `place` is given back when the agent has proven who it is.
+/// Serves one connection. `place` is given back after the agent has proven its identity.
 pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, place: OwnedSemaphorePermit) {
     let mut lines = Lines::default();
     let proven = clock::within(HANDSHAKE, handshake(&mut stream, &mut lines, desk)).await;
@@ -57,7 +58,7 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, 
                 Err(_) => {
                     let why = "another connection speaks for this node".to_owned();
                     let line = link.seal(&FromManager::Refused { why: why.clone() });
-                    // The agent that was there first is told why, if it listens.
+                    // Tell the earlier agent the reason, if it still reads.
                     let _ = clock::within(WRITE, stream.write_all(line.as_bytes())).await;
                     break why;
                 }
@@ -72,9 +73,9 @@ pub(crate) async fn serve(mut stream: TcpStream, peer: SocketAddr, desk: &Desk, 
     desk.detach(node, seat.connection, &why);
 }
 
-/// The first three lines: who is there, and does it have the node's token.
+/// Exchanges the first three lines. They identify the node and prove that the agent has the node's token.
 async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Result<(usize, ManagerLink), String> {
-    // Shares are one small write that is wanted now.
+    // Shares are one small write that must be sent at once.
     stream.set_nodelay(true).map_err(|error| error.to_string())?;
     let line = next(stream, lines).await?;
     let greeting = match ManagerLink::greeting(&line) {
@@ -93,14 +94,14 @@ async fn handshake(stream: &mut TcpStream, lines: &mut Lines, desk: &Desk) -> Re
     Ok((node, link))
 }
 
-/// Tells a stranger why not.
+/// Tells an unauthenticated peer why it is refused.
 async fn refuse(stream: &mut TcpStream, why: &str) -> String {
     // It may have left.
     let _ = send(stream, &ManagerLink::refusal(why)).await;
     why.to_owned()
 }
 
-/// Goes over all lines that are there.
+/// Processes all complete lines received so far.
 fn heard(
     lines: &mut Lines,
     link: &mut ManagerLink,
@@ -115,7 +116,7 @@ fn heard(
     Ok(())
 }
 
-/// The next line.
+/// Returns the next line.
 async fn next(stream: &mut TcpStream, lines: &mut Lines) -> Result<Vec<u8>, String> {
     loop {
         if let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
@@ -125,7 +126,7 @@ async fn next(stream: &mut TcpStream, lines: &mut Lines) -> Result<Vec<u8>, Stri
     }
 }
 
-/// Reads what has come. Nothing is lost if it is cancelled.
+/// Reads available bytes. Nothing is lost if the future is cancelled.
 async fn receive(stream: &mut TcpStream, lines: &mut Lines) -> Result<(), String> {
     let mut bytes = [0; READ];
     match stream.read(&mut bytes).await {

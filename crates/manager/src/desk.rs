@@ -1,7 +1,8 @@
-//! What all connections share: the coordinator behind a lock, and the way to each agent.
+//! State shared by all connections: the coordinator behind a lock, and a channel to each agent.
 //!
-//! The lock is held for microseconds per report, and for a millisecond when a page of a large cluster is made. Shares
-//! reach a connection by a cell that holds the newest alone, so that an agent which does not read costs no memory.
+//! The lock is held for microseconds per report, and for a millisecond while a page of a large cluster is
+//! made. The channel to an agent holds only the newest shares, so that an agent that does not read uses no
+//! more memory.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,13 +18,14 @@ use weirgate_reserves::{Cause, Coordinator, Measured, Problem, Settings, Shares,
 use crate::agents::Agents;
 use crate::clock::Clock;
 
-/// Lines a second about connections, and as many at once: strangers must not fill the log. What is left out is counted.
+/// Maximum rate of log lines about connections, per second, and the size of a burst. Unauthenticated peers
+/// must not fill the log. Suppressed lines are counted.
 const LINES_PER_SECOND: f64 = 10.0;
 
-/// Longest sleep: there is nothing to wake up for without a connection.
+/// Maximum sleep. Without a connection there is nothing to wake up for.
 const LONGEST: Duration = Duration::from_secs(3_600);
 
-/// What the manager knows, and where its parts meet.
+/// State of the manager, shared by its parts.
 pub struct Desk {
     clock: Clock,
     policy: Reserves,
@@ -36,27 +38,27 @@ pub struct Desk {
 struct State {
     coordinator: Coordinator,
     nodes: Vec<Agent>,
-    /// Lines that may still be said now, and when that was reckoned.
+    /// Number of log lines still allowed, and the time at which it was computed.
     lines: (f64, Duration),
     left_out: u64,
     refused: u64,
 }
 
-/// The agent of a node.
+/// Agent of a node.
 #[derive(Default)]
 struct Agent {
-    /// Counts connections.
+    /// Number of the present connection.
     connection: u64,
     peer: Option<SocketAddr>,
-    /// Dropping it ends the connection.
+    /// Channel for shares. Dropping it ends the connection.
     shares: Option<watch::Sender<Option<Shares>>>,
     figures: NodeFigures,
 }
 
-/// A connection that speaks for a node.
+/// A connection that represents a node.
 pub(crate) struct Seat {
     pub(crate) connection: u64,
-    /// The newest shares. It closes when another connection takes the node's place.
+    /// The newest shares. The channel closes when another connection takes over the node.
     pub(crate) shares: watch::Receiver<Option<Shares>>,
 }
 
@@ -96,28 +98,28 @@ impl Desk {
         self.clock.now()
     }
 
-    /// Who may speak for which node.
+    /// Returns the nodes and the tokens of their agents.
     pub(crate) fn agents(&self) -> &Agents {
         &self.agents
     }
 
-    /// Nodes whose agents prove nothing, for want of a token.
+    /// Returns the number of nodes with agents that prove nothing, because they have no token.
     #[must_use]
     pub fn without_token(&self) -> usize {
         self.agents.without_token()
     }
 
-    /// Waits until something has happened since [`Self::poll`].
+    /// Waits until something has changed since [`Self::poll`].
     pub(crate) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Waits until `time`, or long.
+    /// Waits until `time`, or for an hour if there is none.
     pub(crate) async fn reach(&self, time: Option<Duration>) {
         self.clock.reach(time.unwrap_or_else(|| self.now() + LONGEST)).await;
     }
 
-    /// A connection has proven that it speaks for `node`. An earlier one ends.
+    /// Registers a connection that has proven that it represents `node`. Ends an earlier one.
     pub(crate) fn attach(&self, node: usize, peer: SocketAddr) -> Seat {
         let (sender, shares) = watch::channel(None);
         let mut state = self.state();
@@ -135,7 +137,7 @@ impl Desk {
         Seat { connection, shares }
     }
 
-    /// A connection has ended, and why.
+    /// Notes that a connection has ended, with the reason.
     pub(crate) fn detach(&self, node: usize, connection: u64, why: &str) {
         let mut state = self.state();
         let name = &self.policy.nodes[node].name;
@@ -151,17 +153,17 @@ impl Desk {
         self.changed.notify_one();
     }
 
-    /// Somebody has not proven to be an agent, and why.
+    /// Notes that a peer was refused, with the reason.
     pub(crate) fn refused(&self, peer: SocketAddr, why: &str) {
         let mut state = self.state();
         state.refused += 1;
         self.line(&mut state, &format!("refused {peer}: {why}"));
     }
 
-    /// A report of `node` came by `connection`.
+    /// Handles a report of `node` that arrived on `connection`.
     ///
     /// # Errors
-    /// It makes no sense, or another connection speaks for the node.
+    /// The report is invalid, or another connection represents the node.
     pub(crate) fn report(&self, node: usize, connection: u64, report: NodeReport) -> Result<(), String> {
         report.check(self.policy.classes.len())?;
         let mut state = self.state();
@@ -177,14 +179,14 @@ impl Desk {
             sink: report.sink,
             wants: report.wants.map(asked),
         };
-        // Under the lock, so that time does not run backwards in there.
+        // Under the lock, so that the coordinator's time never runs backwards.
         state.coordinator.reported(self.now(), node, measured);
         drop(state);
         self.changed.notify_one();
         Ok(())
     }
 
-    /// A problem to solve, or else when to come again.
+    /// Returns a problem to solve, and the time of the next call.
     pub(crate) fn poll(&self) -> (Option<Problem>, Option<Duration>) {
         let mut state = self.state();
         let now = self.now();
@@ -193,7 +195,7 @@ impl Desk {
         (problem, wake)
     }
 
-    /// The answer to the problem whose solution was begun at `began`. Shares go out.
+    /// Applies the solution of the problem that was begun at `began`, and sends the shares.
     pub(crate) fn solved(&self, solution: Result<Solution, reserves::Error>, began: Duration) {
         let mut state = self.state();
         let now = self.now();
@@ -206,13 +208,13 @@ impl Desk {
         }
         while let Some(shares) = state.coordinator.poll_shares() {
             if let Some(sender) = &state.nodes[shares.node].shares {
-                // A connection that is just ending does not take them.
+                // A connection that is about to end does not receive them.
                 let _ = sender.send(Some(shares));
             }
         }
     }
 
-    /// Says a line about connections, if there were not too many.
+    /// Writes a log line about connections, unless there were too many.
     fn line(&self, state: &mut State, line: &str) {
         let now = self.now();
         let (left, at) = state.lines;
@@ -229,7 +231,7 @@ impl Desk {
         }
     }
 
-    /// Everything that page, JSON and metrics show.
+    /// Returns all data for the page, JSON and metrics.
     #[must_use]
     pub fn view(&self) -> view::Reserves {
         let state = self.state();
@@ -315,7 +317,7 @@ fn class_of(cause: Cause) -> Option<usize> {
     }
 }
 
-/// What was asked, in the coordinator's words.
+/// Converts the trigger of a request to the coordinator's type.
 fn asked(trigger: Trigger) -> reserves::Trigger {
     match trigger {
         Trigger::SinkBegan { class } => reserves::Trigger::SinkBegan { class },

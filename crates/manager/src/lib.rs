@@ -1,14 +1,16 @@
-//! The manager of Cluster Reserves as a process: it hears the agents, has shares found, and hands them out.
+//! The manager of Cluster Reserves as a process: it receives the agents' reports, runs the optimiser, and
+//! distributes the shares.
 //!
-//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: a process that keeps a TCP connection with the
-//! tracker of each node, collects what classes used, runs the optimiser and sends the shares. What it decides is in
-//! `weirgate_reserves` ([`weirgate_reserves::Coordinator`]); here are sockets, time and a thread for the optimiser.
-//! Departures: agents prove who they are and lines are sealed (`weirgate_config::Link`), because whoever can speak
-//! for a node decides what others get; and there is a page and metrics.
+//! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves", Sec. 4: a process that keeps a TCP connection
+//! to the tracker of each node, collects the usage of the classes, runs the optimiser and sends the shares.
+//! The decisions are made in `weirgate_reserves` ([`weirgate_reserves::Coordinator`]). This crate adds
+//! sockets, time and a thread for the optimiser. Departures: agents prove their identity and lines are sealed
+//! (`weirgate_config::Link`), because a peer that can represent a node influences the shares of others. There
+//! is also a page, and there are metrics.
 //!
-//! [`Manager`] listens ([`Manager::open`]) and works ([`Manager::serve`]); [`routes`] is what its page, JSON and
-//! metrics answer, for an admin listener that whoever composes it provides. When it ends, however it ends, agents keep
-//! the shares that are in force.
+//! [`Manager`] listens ([`Manager::open`]) and works ([`Manager::serve`]). [`routes`] has the page, JSON and
+//! metrics for an admin listener, which the caller provides. When the manager ends in any way, agents keep
+//! the shares in force.
 #![forbid(unsafe_code)]
 
 mod agents;

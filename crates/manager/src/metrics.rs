@@ -1,7 +1,8 @@
-//! The page that Prometheus reads: OpenMetrics text, every name `weirgate_reserves_*`, base units (a share is 0 to 1).
+//! The page for Prometheus: OpenMetrics text, with every name `weirgate_reserves_*` and base units (a share
+//! is 0 to 1).
 //!
-//! Labels are names of the policy alone, so a policy of 1000 nodes and 100 classes has 300,000 series and none has
-//! more.
+//! Labels are only names from the policy. So a policy with 1000 nodes and 100 classes has 300,000 series, and
+//! no policy has more.
 
 use std::fmt;
 
@@ -11,15 +12,15 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use weirgate_config::reserves_admin::{ClassOnNode, Reserves};
 
-/// The media type of the page.
+/// Media type of the page.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The page as text.
+/// Renders the page as text.
 pub(crate) fn render(view: Reserves) -> String {
     let mut registry = Registry::with_prefix("weirgate_reserves");
     registry.register_collector(Box::new(Scrape(view)));
     let mut page = String::new();
-    // Writing to a string does not fail; a page cut short is worse than none.
+    // Writing to a string cannot fail. A truncated page would be worse than an empty one.
     match prometheus_client::encoding::text::encode(&mut page, &registry) {
         Ok(()) => page,
         Err(fmt::Error) => String::from("# EOF\n"),
@@ -31,7 +32,7 @@ struct Scrape(Reserves);
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// What of a class on a node is shown.
+/// Reads one figure of a class on a node.
 type Figure = fn(&ClassOnNode) -> Option<f64>;
 
 impl Collector for Scrape {
@@ -77,7 +78,7 @@ impl Collector for Scrape {
 }
 
 impl Scrape {
-    /// A figure of every class on every node that has it.
+    /// Returns a figure of every class on every node that has it.
     fn classes(&self, figure: Figure) -> impl Iterator<Item = (Labels<'_>, f64)> {
         self.0.nodes.iter().flat_map(move |node| {
             node.classes.iter().filter_map(move |class| {
@@ -88,7 +89,7 @@ impl Scrape {
     }
 }
 
-/// A percentage as a share of one.
+/// Converts a percentage to a fraction.
 fn ratio(percent: f64) -> f64 {
     percent / 100.0
 }
@@ -97,7 +98,7 @@ fn labels(node: &str) -> Labels<'_> {
     vec![("node", node)]
 }
 
-/// One value without labels.
+/// Returns one value without labels.
 fn one<T>(value: T) -> impl Iterator<Item = (Labels<'static>, T)> {
     std::iter::once((Vec::new(), value))
 }

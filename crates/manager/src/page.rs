@@ -1,21 +1,23 @@
-//! The page at `/`: who is up, what each class uses and is given on each node, and the last runs.
+//! The page at `/`: the state of the nodes, the usage and share of each class on each node, and the last
+//! runs.
 //!
-//! One self-contained file without scripts, made anew for each question: the admin listener's headers let nothing run.
+//! It is one self-contained file without scripts, because the admin listener's headers forbid them. It is
+//! generated for each request.
 
 use std::fmt::Write;
 
 use weirgate_config::reserves_admin::{ClassOnNode, Node, Reserves, Run};
 
-/// Most nodes on the page; `/reserves` has all of them.
+/// Maximum number of nodes on the page. `/reserves` has all of them.
 const MOST_NODES: usize = 100;
 
-/// Most runs on the page.
+/// Maximum number of runs on the page.
 const MOST_RUNS: usize = 20;
 
-/// Seconds after which a browser asks again: a few windows of 250 ms.
+/// Interval after which a browser reloads the page, in seconds: a few windows of 250 ms.
 const REFRESH: u32 = 2;
 
-/// The page.
+/// Renders the page.
 pub(crate) fn render(view: &Reserves) -> String {
     let mut html =
         format!("{HEAD}<meta http-equiv=\"refresh\" content=\"{REFRESH}\">\n{STYLE}<h1>Cluster Reserves</h1>\n");
@@ -64,7 +66,7 @@ fn summary(html: &mut String, view: &Reserves) {
     }
 }
 
-/// What each class is promised, uses and has, over the nodes that are up.
+/// Writes the promised share, the usage and the share in force of each class, over the nodes that are up.
 fn promises(html: &mut String, view: &Reserves) {
     *html += "<h2>Classes</h2>\n<table><tr><th class=\"l\">class<th>promised<th>used<th>in force</tr>\n";
     let up: Vec<&Node> = view.nodes.iter().filter(|node| node.state == "up").collect();
@@ -116,7 +118,7 @@ fn nodes(html: &mut String, view: &Reserves) {
     *html += "</p>\n";
 }
 
-/// A class on a node.
+/// Returns the table cell for a class on a node.
 fn cell(class: &ClassOnNode) -> String {
     let (Some(used), Some(share)) = (class.usage_percent, class.share_percent) else { return "<td>".to_owned() };
     let sink = if class.sink == Some(true) { " class=\"sink\"" } else { "" };
@@ -159,7 +161,7 @@ fn percent(figure: Option<f64>) -> String {
     figure.map_or(String::new(), |figure| format!("{figure:.1} %"))
 }
 
-/// As text of a page.
+/// Escapes text for HTML.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,4 +1,4 @@
-//! What the manager's admin listener answers. Everything reads; nothing changes anything.
+//! Routes of the manager's admin listener. All of them only read.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use http::{HeaderValue, StatusCode};
 use crate::desk::Desk;
 use crate::{metrics, page};
 
-/// The page at `/`, JSON at `/reserves`, metrics at `/metrics`, and what orchestrators ask: `/live`, `/ready`. Who may
-/// ask is the listener's matter.
+/// Returns the routes: the page at `/`, JSON at `/reserves`, metrics at `/metrics`, and health probes for
+/// orchestrators at `/live` and `/ready`. Access control is up to the listener.
 pub fn routes(desk: Arc<Desk>) -> Router {
     Router::new()
         .route("/", get(async |State(desk): State<Arc<Desk>>| html(page::render(&desk.view()))))
@@ -29,7 +29,7 @@ pub fn routes(desk: Arc<Desk>) -> Router {
         .with_state(desk)
 }
 
-/// Ready is a manager that a node is connected to: before that it keeps no promise.
+/// Answers whether the manager is ready: a node is up. Without one it fulfils no promise.
 async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     let up = desk.view().nodes.iter().filter(|node| node.state == "up").count();
     let status = if up > 0 { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -47,7 +47,7 @@ fn html(text: String) -> Response {
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {
     match serde_json::to_string(value) {
         Ok(text) => answer(status, "application/json", text + "\n"),
-        // Only maps with odd keys fail, and the shapes have none.
+        // Serialisation fails only for maps with keys that are not strings, and these types have none.
         Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, "text/plain", error.to_string()),
     }
 }

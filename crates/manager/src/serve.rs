@@ -1,4 +1,5 @@
-//! The manager as a whole: it listens, runs the optimiser when the coordinator wants it, and stops when it is told to.
+//! The manager as a whole: it listens, runs the optimiser when the coordinator requests it, and stops on
+//! request.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,11 +16,12 @@ use crate::clock;
 use crate::connection;
 use crate::desk::Desk;
 
-/// Connections at once that have not proven who they are; more wait in the kernel's backlog. A thousand agents that
-/// dial a new manager are through within a second or two, and strangers that say nothing hold a place for 3 s.
+/// Maximum number of connections that have not yet proven their identity. More wait in the kernel's backlog.
+/// A thousand agents that dial a new manager are accepted within a second or two. A peer that sends nothing
+/// takes up one of these connections for 3 s.
 const MOST_UNPROVEN: usize = 128;
 
-/// A pause when a connection cannot be accepted, for want of file descriptors, say.
+/// Pause after a failure to accept a connection, such as a lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A manager that listens and does not work yet.
@@ -30,11 +32,11 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// Reads the tokens and opens the listener. `say` is told what people should know, a line at a time.
+    /// Reads the tokens and opens the listener. `say` is called with messages for people, one line at a time.
     ///
     /// # Errors
-    /// A token cannot be read or is too weak; the address is open to others and a node has no token; the address is in
-    /// use or cannot be opened.
+    /// A token cannot be read or is too weak, the address is open to other machines and a node has no token,
+    /// or the address is in use or cannot be opened.
     pub fn open(reserves: &Reserves, say: impl Fn(&str) + Send + Sync + 'static) -> io::Result<Manager> {
         let agents = Agents::of(reserves)?;
         let address = reserves.listen;
@@ -53,24 +55,24 @@ impl Manager {
         Ok(Manager { listener, desk: Arc::new(Desk::new(reserves, agents, Box::new(say))) })
     }
 
-    /// Where it listens, with the port that was chosen for port 0.
+    /// Returns the address of the listener, with the actual port if port 0 was configured.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not provide the address.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// What it knows, for [`crate::routes`].
+    /// Returns the shared state, for [`crate::routes`].
     #[must_use]
     pub fn desk(&self) -> Arc<Desk> {
         Arc::clone(&self.desk)
     }
 
-    /// Works until `stop` is done. All connections end with it; agents keep the shares that are in force.
+    /// Works until `stop` resolves. Then all connections end, and agents keep the shares in force.
     ///
     /// # Errors
-    /// The socket cannot be used, or the optimiser broke down.
+    /// The socket cannot be used, or the optimiser crashed.
     pub async fn serve(self, stop: impl Future<Output = ()>) -> io::Result<()> {
         let listener = TcpListener::from_std(self.listener)?;
         tokio::select! {
@@ -100,8 +102,8 @@ async fn accept(listener: &TcpListener, desk: &Arc<Desk>) -> io::Result<()> {
     }
 }
 
-/// Has shares found whenever it is time. The optimiser may take seconds on a thousand nodes: it has a thread of its
-/// own, so that agents are heard meanwhile.
+/// Runs the optimiser whenever it is due. It may take seconds for a thousand nodes, so it runs on another
+/// thread and agents are served meanwhile.
 async fn drive(desk: &Desk) -> io::Result<()> {
     loop {
         let (problem, wake) = desk.poll();

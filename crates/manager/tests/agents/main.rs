@@ -1,4 +1,4 @@
-//! Agents and a manager over real sockets: shares go round, and nobody speaks for another.
+//! Agents and a manager over real sockets: shares are distributed, and no agent can represent another node.
 
 mod page;
 mod stage;
@@ -10,7 +10,7 @@ use weirgate_config::{FromManager, NodeReport};
 
 const NODES: &str = "  nodes: [n1, n2]\n";
 
-/// Nodes with tokens of their own.
+/// Starts a manager of nodes with their own tokens.
 fn guarded(tokens: &Tokens) -> Stage {
     let (one, two) = (tokens.path("one"), tokens.path("two"));
     Stage::two(&format!(
@@ -18,7 +18,7 @@ fn guarded(tokens: &Tokens) -> Stage {
     ))
 }
 
-/// Both agents, after the first shares.
+/// Connects both agents and waits for the first shares.
 fn first_shares(stage: &Stage, secrets: [Option<&str>; 2]) -> [Agent; 2] {
     let agent = |node, secret| Agent::new(stage.address, node, secret).expect("it is let in");
     let mut agents = [agent("n1", secrets[0]), agent("n2", secrets[1])];
@@ -36,7 +36,7 @@ fn shares_follow_what_is_used() {
     let tokens = Tokens::new();
     let stage = guarded(&tokens);
     let [mut one, mut two] = first_shares(&stage, [Some(ONE), Some(TWO)]);
-    // Class `a` uses half of what it has on node 1: it is given the rest on node 2.
+    // Class `a` uses half of its share on node 1, and receives the rest on node 2.
     one.report(1, &[50.0, 50.0], true);
     two.report(1, &[50.0, 50.0], false);
     let [(run, here), (_, there)] = shares([&mut one, &mut two]);
@@ -60,7 +60,7 @@ fn who_has_no_token_or_anothers_is_not_let_in() {
     assert!(refused("n3", Some(ONE)).contains("has no node \"n3\""));
     assert!(stage.hear("no node").starts_with("refused 127.0.0.1:"));
 
-    // Nor is an agent that does not care for what the manager proves.
+    // An agent that ignores the manager's proof is refused as well.
     for proof in
         ["{\"proof\":{\"mac\":\"\"}}\n".to_owned(), format!("{{\"proof\":{{\"mac\":\"{}\"}}}}\n", "0".repeat(64))]
     {
@@ -94,7 +94,7 @@ fn a_repeated_line_ends_the_connection() {
     assert_eq!(one.hear(), None);
     assert!(stage.hear("repeated").contains("node n1"));
     assert_eq!(stage.state(0), "down");
-    // The other stays, and has the cluster for itself once it has measured.
+    // The other agent stays, and has the whole cluster after its next measurement.
     two.report(1, &[50.0, 50.0], false);
     assert_eq!(shares([&mut two])[0].0, 2);
     assert_eq!(stage.desk.view().last_runs[0].cause, "left");
@@ -104,7 +104,7 @@ fn a_repeated_line_ends_the_connection() {
 fn what_is_too_long_or_makes_no_sense_ends_the_connection() {
     let stage = Stage::two(NODES);
     let mut stranger = dial(stage.address);
-    // The manager may hang up before it has taken all.
+    // The manager may close the connection before it has read everything.
     let _ = stranger.get_mut().write_all(&vec![b'x'; weirgate_config::MAX_LINE + 1]);
     stage.hear("longer than 262144 bytes");
     drop(stranger);
@@ -126,7 +126,7 @@ fn who_says_nothing_is_shown_out() {
     let agents = first_shares(&stage, [None, None]);
     assert_eq!(line(&mut silent), None);
     stage.hear("has not said who it is within 3 s");
-    // Agents that fall silent are down soon, and later shown out as well.
+    // Silent agents are soon down, and later disconnected as well.
     stage.hear("has said nothing for 5 s");
     assert_eq!(agents.len(), 2);
 }

@@ -1,4 +1,4 @@
-//! What the page, the JSON and the metrics say of a cluster.
+//! Content of the page, the JSON and the metrics for a cluster.
 
 use axum::body::Body;
 use http::{Request, StatusCode};
@@ -11,7 +11,7 @@ use weirgate_manager::routes;
 use super::stage::Stage;
 use super::{NODES, first_shares};
 
-/// Asks for `path`.
+/// Requests `path`.
 fn get(stage: &Stage, path: &str) -> (StatusCode, String) {
     let service = TowerToHyperService::new(routes(stage.desk.clone()));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

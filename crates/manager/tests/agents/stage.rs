@@ -1,4 +1,4 @@
-//! A manager on a port of its own and agents that speak the wire, for as long as a test lasts.
+//! Test environment: a manager on its own port, and agents that use the real protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 use weirgate_config::{AgentLink, FromAgent, FromManager, NodeReport, Token, Trigger};
 use weirgate_manager::{Desk, Manager};
 
-/// Longest wait for anything: far beyond what it takes.
+/// Time limit of every operation, much longer than any of them needs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How often agents report while they wait for shares, as real ones do.
+/// Interval of reports while agents wait for shares, as with real agents.
 const WINDOW: Duration = Duration::from_millis(250);
 
-/// Tokens, good ones.
+/// Valid tokens.
 pub(crate) const ONE: &str = "9f86d081884c7d659a2feaa0c55ad015";
 pub(crate) const TWO: &str = "a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -47,7 +47,7 @@ impl Drop for Tokens {
     }
 }
 
-/// A manager at work. It is stopped when it goes.
+/// A running manager, stopped when it is dropped.
 pub(crate) struct Stage {
     pub(crate) address: SocketAddr,
     pub(crate) desk: Arc<Desk>,
@@ -57,7 +57,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// A manager of a policy whose `reserves` has these lines besides a listener.
+    /// Starts a manager with a policy in which `reserves` has a listener and these lines.
     pub(crate) fn new(lines: &str) -> Stage {
         let text = format!("reserves:\n  listen: 127.0.0.1:0\n  admin: off\n{lines}");
         let loaded = weirgate_config::load("policy.yaml", &text, false).unwrap_or_else(|errors| panic!("{errors}"));
@@ -73,14 +73,14 @@ impl Stage {
         Stage { address, desk, said, stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Two nodes and two classes, each promised half, with these lines besides.
+    /// Starts a manager with two nodes, two classes with a promised half each, and these lines.
     pub(crate) fn two(lines: &str) -> Stage {
         let classes =
             "  classes:\n    - { name: a, share: 50%, cgroup: a }\n    - { name: b, share: 50%, cgroup: b }\n";
         Stage::new(&format!("{lines}{classes}"))
     }
 
-    /// Waits for a line with `part` in it.
+    /// Waits for a message that contains `part`.
     pub(crate) fn hear(&self, part: &str) -> String {
         let mut heard = Vec::new();
         loop {
@@ -92,12 +92,12 @@ impl Stage {
         }
     }
 
-    /// The state of the node with this index.
+    /// Returns the state of the node with this index.
     pub(crate) fn state(&self, node: usize) -> String {
         self.desk.view().nodes[node].state.clone()
     }
 
-    /// Stops it.
+    /// Stops the manager.
     pub(crate) fn end(&mut self) -> std::io::Result<()> {
         drop(self.stop.take());
         self.thread.take().map_or(Ok(()), |thread| thread.join().expect("it does not panic"))
@@ -113,13 +113,13 @@ impl Drop for Stage {
     }
 }
 
-/// An agent that speaks the wire.
+/// An agent that uses the real protocol.
 pub(crate) struct Agent {
     pub(crate) stream: BufReader<TcpStream>,
     pub(crate) link: AgentLink,
-    /// What it reported last.
+    /// The last report sent.
     last: NodeReport,
-    /// What has come of a line so far.
+    /// The part of the next line received so far.
     line: String,
 }
 
@@ -130,13 +130,13 @@ pub(crate) fn dial(address: SocketAddr) -> BufReader<TcpStream> {
     BufReader::new(stream)
 }
 
-/// The next line without its end; `None` at the end of the stream.
+/// Returns the next line without its end, or `None` at the end of the stream.
 pub(crate) fn line(stream: &mut BufReader<TcpStream>) -> Option<String> {
     let mut line = String::new();
     match stream.read_line(&mut line) {
         Ok(0) => None,
         Ok(_) => Some(line.trim_end().to_owned()),
-        // What was not read by the other side makes the end a reset.
+        // If the other side has left data unread, the end of the stream is a reset.
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => None,
         Err(error) => panic!("no line: {error}"),
     }
@@ -147,7 +147,7 @@ pub(crate) fn token(text: &str) -> Token {
 }
 
 impl Agent {
-    /// Connects as `node`, or says why not.
+    /// Connects as `node`, or returns the reason for a refusal.
     pub(crate) fn new(address: SocketAddr, node: &str, secret: Option<&str>) -> Result<Agent, String> {
         let mut stream = dial(address);
         let secret = secret.map(token);
@@ -160,7 +160,7 @@ impl Agent {
         Ok(Agent { stream, link, last: NodeReport::default(), line: String::new() })
     }
 
-    /// Reports that the shares of `run` are in force and all used, or half of the first.
+    /// Reports the shares of `run` as in force and fully used, or the first one as half used if `idle`.
     pub(crate) fn report(&mut self, run: u64, shares: &[f64], idle: bool) {
         let mut usage = shares.to_vec();
         if idle {
@@ -175,7 +175,7 @@ impl Agent {
     fn say(&mut self, report: &NodeReport) {
         let line = self.link.seal(&FromAgent::Report(report.clone()));
         self.send(&line);
-        // It asks once, and goes on reporting.
+        // The trigger is sent only once, and the reports continue without it.
         self.last = NodeReport { wants: None, ..report.clone() };
     }
 
@@ -183,13 +183,13 @@ impl Agent {
         self.stream.get_mut().write_all(line.as_bytes()).expect("it takes the line");
     }
 
-    /// What the manager says next; `None` if it has closed the connection.
+    /// Returns the manager's next message, or `None` if it has closed the connection.
     pub(crate) fn hear(&mut self) -> Option<FromManager> {
         let line = line(&mut self.stream)?;
         Some(self.link.open(line.as_bytes()).expect("a sealed line"))
     }
 
-    /// The shares that come within a window, if any do.
+    /// Returns the shares that arrive within a window, if any.
     fn shares_soon(&mut self) -> Option<(u64, Vec<f64>)> {
         self.stream.get_ref().set_read_timeout(Some(WINDOW)).expect("a time limit");
         let read = self.stream.read_line(&mut self.line);
@@ -207,7 +207,7 @@ impl Agent {
     }
 }
 
-/// The shares that these agents are given next. As long as they wait, they report what they reported last.
+/// Returns the next shares of these agents. While they wait, they repeat their last reports.
 pub(crate) fn shares<const N: usize>(mut agents: [&mut Agent; N]) -> [(u64, Vec<f64>); N] {
     let mut given = [const { None }; N];
     for _ in 0..PATIENCE.as_millis() / WINDOW.as_millis() {
