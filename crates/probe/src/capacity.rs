@@ -1,73 +1,75 @@
-//! What a server has of each resource: the largest use per second that it could be brought to.
+//! Capacity of a server: the largest use of each resource per second that can be achieved.
 //!
-//! Source: Feng and Lin, Sec. 3.1 (server profiling): many requests at once that use a resource most, until it is fully
-//! used. The paper multiplies the requests inside by their cost; the agent's counters tell what is used in a second
-//! directly, also where the requests inside wait for each other. How many at once is enough is not known beforehand,
-//! so their number doubles until the use no longer grows.
+//! Source: Feng and Lin, Sec. 3.1 (server profiling): many concurrent requests that use a resource the most,
+//! until it is saturated. The paper multiplies the number of requests in flight by their cost. Here the
+//! agent's counters show the use per second directly, which also works if requests in flight wait for each
+//! other. The sufficient concurrency is not known in advance, so it doubles until the use no longer grows.
 //!
-//! What no longer grows is not always full. Another resource may have held the page up, or the prober itself, which is
-//! one thread; then what was measured is only a lower bound. And what pages use by the way (the disk, by a log of
-//! requests) says nothing about what the server has: a resource that no page was aimed at is what the agent says.
+//! Use that no longer grows does not prove saturation. Another resource may be the bottleneck, or the prober
+//! itself, which has one thread. Then the measurement is only a lower bound. Pages also use some resources
+//! incidentally, for example the disk for an access log. Such use says nothing about capacity. For a resource
+//! that no page was chosen to saturate, the agent's own figure is used.
 
 use serde::{Deserialize, Serialize};
 
 use crate::monitor::Used;
 
-/// Requests at once, one step after the other. Four keep two CPUs and a disk busy; what 64 do not saturate, a probe
-/// should not try to.
+/// Concurrency of each step. Four requests keep two CPUs and a disk busy. A probe should not try to saturate
+/// a resource that 64 requests do not saturate.
 const STEPS: [u32; 5] = [4, 8, 16, 32, 64];
 
-/// Growth from one step to the next that is none: less than what two measurements of a second differ by.
+/// Growth between steps below which the use counts as constant: the difference between two measurements of a
+/// second.
 const GROWTH: f64 = 1.05;
 
-/// Part of its capacity at which another resource is what holds a page up.
+/// Fraction of its capacity from which another resource counts as the bottleneck of a page.
 const FULL: f64 = 0.93;
 
-/// CPUs of its own from which on the prober is what holds a page up: its one thread then hardly rests, and what it
-/// misses of a whole one is what a machine's other work takes.
+/// Number of CPUs used by the prober from which it counts as the bottleneck. Its one thread is then almost
+/// never idle. Other work of the machine takes the rest of that CPU.
 const OURS: f64 = 0.9;
 
-/// Part of what the agent says below which a measured capacity needs an explanation: more than two measurements differ
-/// by.
+/// Fraction of the agent's figure below which a measured capacity needs an explanation. The gap is larger
+/// than the difference between two measurements.
 const SHORT: f64 = 0.95;
 
-/// The most that one page used, of all resources at that time.
+/// Maximum use by one page, with the use of all resources at that time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Peak {
     /// The page.
     pub target: String,
-    /// Which resource it was to saturate.
+    /// The resource that the page was chosen to saturate.
     pub resource: usize,
     /// Use per second.
     pub rate: Used,
-    /// Requests at once.
+    /// Number of concurrent requests.
     pub concurrency: u32,
-    /// CPUs that the prober itself used meanwhile.
+    /// Number of CPUs that the prober used at that time.
     pub own: f64,
 }
 
-/// A server's capacity of one resource, per second.
+/// Capacity of a server for one resource, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// In the agent's unit.
     pub amount: f64,
-    /// Whether nothing else held the page up. Otherwise there may be more of it.
+    /// Whether no other bottleneck was found. Otherwise the capacity may be larger.
     pub is_reached: bool,
-    /// Whether it is what the agent says rather than what was measured.
+    /// Whether it is the agent's figure and was not measured.
     pub is_told: bool,
-    /// What the agent says, if much more than this was not to be had.
+    /// The agent's figure, if it is much larger than the measurement.
     pub missed: Option<f64>,
 }
 
 impl Capacity {
-    /// Whether another try may find more.
+    /// Whether another measurement may find a larger capacity.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
         !self.is_reached || self.is_told || self.missed.is_some()
     }
 }
 
-/// How many requests at once are next.
+/// Sequence of concurrencies to try.
 #[derive(Clone, Debug)]
 pub struct Ramp {
     peak: Peak,
@@ -77,14 +79,15 @@ pub struct Ramp {
 }
 
 impl Ramp {
-    /// Saturates a resource with a page, with at most so many requests at once.
+    /// Starts to saturate a resource with a page, with at most `most` concurrent requests.
     #[must_use]
     pub fn new(target: &str, resource: usize, most: u32) -> Ramp {
         let peak = Peak { target: target.to_owned(), resource, rate: [0.0; 3], concurrency: 0, own: 0.0 };
         Ramp { peak, most, step: 0, grows: true }
     }
 
-    /// Requests at once of the next step; `None` if the use no longer grows or the most is reached.
+    /// Returns the concurrency of the next step, or `None` if the use no longer grows or the maximum is
+    /// reached.
     #[must_use]
     pub fn next(&self) -> Option<u32> {
         let next = STEPS.get(self.step).copied()?.min(self.most);
@@ -95,7 +98,7 @@ impl Ramp {
         self.step.checked_sub(1).and_then(|before| STEPS.get(before)).map_or(0, |before| (*before).min(self.most))
     }
 
-    /// What was used per second in that step, also by the prober itself of CPUs.
+    /// Adds the result of a step: the use per second, and the number of CPUs used by the prober itself.
     pub fn add(&mut self, rate: Used, own: f64) {
         let (now, before) = (rate[self.peak.resource], self.peak.rate[self.peak.resource]);
         self.grows = now > before * GROWTH;
@@ -110,15 +113,15 @@ impl Ramp {
         STEPS.get(self.step).copied().unwrap_or(self.most).min(self.most)
     }
 
-    /// The most that was used.
+    /// Returns the peak.
     #[must_use]
     pub fn peak(self) -> Peak {
         self.peak
     }
 }
 
-/// The capacities that some peaks show. `told` is what the agent knows; it counts where no page was aimed at a
-/// resource, and where something else held all pages up.
+/// Computes the capacities from peaks. `told` has the agent's figures. They are used for a resource that no
+/// page was chosen to saturate, or if every page had another bottleneck.
 #[must_use]
 pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 3] {
     let most = [0, 1, 2].map(|at| match peaks.iter().any(|peak| peak.resource == at) {
@@ -141,8 +144,9 @@ pub fn capacities(peaks: &[Peak], told: [Option<f64>; 3]) -> [Option<Capacity>; 
     })
 }
 
-/// The page with which to saturate a resource: of `pages` (with what a request uses) the one that uses most of it; once
-/// there are capacities, beside its use of what else it needs.
+/// Returns the page with which to saturate a resource. Without known capacities it is the one of `pages`
+/// (with the use per request) that uses the most. With them it is the one that uses the most in relation to
+/// its use of other resources.
 #[must_use]
 pub fn heaviest<'a>(
     pages: &[(&'a str, Used)],
@@ -166,7 +170,7 @@ mod tests {
     use super::*;
 
     fn peak(rate: Used) -> Peak {
-        // Aimed at what it uses most of, in these tests' units.
+        // It is chosen to saturate the resource that it uses most, in the units of these tests.
         let resource = if rate[1] > 1e5 {
             1
         } else if rate[2] > 1e5 {
@@ -227,7 +231,7 @@ mod tests {
 
     #[test]
     fn any_peak_at_which_nothing_else_was_full_will_do() {
-        // The page that uses the disk reaches a little more of the CPU than the one that computes.
+        // The page that uses the disk achieves slightly more CPU use than the one that computes.
         let peaks = [peak([0.5, 0.0, 100.0]), peak([0.51, 2e6, 10.0]), peak([0.1, 0.0, 1e6])];
         let [cpu, disk, _] = capacities(&peaks, [Some(2.0), None, None]).map(|some| some.expect("used"));
         assert_eq!((cpu.amount, cpu.is_reached, cpu.is_told), (0.51, true, false));
@@ -236,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_is_used_by_the_way_is_no_capacity() {
-        // A log: 24 kB/s with the page that computes.
+        // An access log: 24 kB/s with the page that computes.
         let peaks = [peak([0.5, 24e3, 9e3]), peak([0.1, 3e3, 5e6])];
         let [cpu, disk, bandwidth] = capacities(&peaks, [Some(0.5), None, None]);
         assert!(cpu.is_some_and(|cpu| cpu.is_reached && !cpu.is_told), "the disk does not hold it up");
@@ -248,14 +252,14 @@ mod tests {
 
     #[test]
     fn where_the_prober_is_the_limit_nothing_is_reached() {
-        // Files from a server of 16 CPUs.
+        // Files from a server with 16 CPUs.
         let mut files = peak([0.6, 0.0, 125.0]);
         files.own = 0.97;
         let cpu = capacities(&[files.clone()], [Some(16.0), None, None])[0].expect("told");
         assert!(cpu.is_told && cpu.amount == 16.0, "{cpu:?}");
         let unsaid = capacities(&[files.clone()], [None; 3])[0].expect("measured");
         assert!(!unsaid.is_reached && unsaid.amount == 0.6);
-        // Eight workers that wait for a database: nothing here knows, but people can.
+        // Eight workers wait for a database. The prober cannot detect it, but people can.
         files.own = 0.2;
         let cpu = capacities(&[files.clone()], [Some(16.0), None, None])[0].expect("measured");
         assert!(cpu.is_reached && cpu.missed == Some(16.0) && cpu.is_doubtful(), "{cpu:?}");

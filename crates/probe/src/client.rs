@@ -1,8 +1,8 @@
-//! Requests to the node, one at a time on a connection that is kept, as a gateway keeps its own.
+//! Client for requests to the node, one at a time on a kept connection, as a gateway keeps its connections.
 //!
-//! Only GET, only to the one address that the policy names; bodies are read to their end and thrown away but for
-//! pages of HTML. Those that are thrown away are asked for as browsers ask, compressed if the server does that: it
-//! costs CPU time and saves bandwidth.
+//! All requests are GET and go to the one address in the policy. Bodies are read to the end, and discarded
+//! unless they are HTML pages. A discarded body is requested as browsers request it: compressed, if the
+//! server supports that. Compression costs CPU time and saves bandwidth.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ use tokio::net::TcpStream;
 
 use crate::clock;
 
-/// The name under which the prober asks, also for `robots.txt`.
+/// User agent of the prober, also used for `robots.txt`.
 pub const AGENT: &str = "weirgate-probe";
 
-/// Longest page that is parsed for links. The largest pages of the web have a few MiB of HTML.
+/// Maximum size of a page that is parsed for links. The largest pages on the web have a few MiB of HTML.
 const MOST_HTML: usize = 8 << 20;
 
-/// Longest body that is read. More is a download, and a route of its own kind.
+/// Maximum size of a body. A larger one is a download and needs a separate route.
 const MOST_BODY: u64 = 256 << 20;
 
-/// Longest time for a request: a page that takes longer is in trouble.
+/// Timeout of a request. A page that takes longer has a problem.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where requests go.
+/// Destination of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// `host:port` of the node.
@@ -38,20 +38,20 @@ pub struct Target {
     pub host: String,
 }
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// The status.
     pub status: u16,
     /// `Location`.
     pub location: Option<String>,
-    /// The body if it is HTML or plain text; what is not UTF-8 in it is replaced.
+    /// The body, if it is HTML or plain text. Invalid UTF-8 is replaced.
     pub text: String,
     /// Whether it is HTML.
     pub html: bool,
 }
 
-/// A connection to the node, opened when it is needed.
+/// A connection to the node, opened on demand.
 #[derive(Debug)]
 pub(crate) struct Connection {
     target: Target,
@@ -63,11 +63,11 @@ impl Connection {
         Connection { target, sender: None }
     }
 
-    /// Asks for `path` (with its query). `keep` keeps the text of the body, whatever type it claims
-    /// to be of: many a `robots.txt` has none.
+    /// Requests `path` (with its query). With `keep` the text of the body is kept for any content type,
+    /// because many servers send `robots.txt` without one.
     ///
     /// # Errors
-    /// There is no whole answer. The next request takes another connection.
+    /// There is no complete response. The next request uses a new connection.
     pub(crate) async fn get(&mut self, path: &str, keep: bool) -> Result<Answer, String> {
         let answer = clock::within(PATIENCE, self.exchange(path, keep)).await;
         let answer = answer.unwrap_or_else(|| Err(format!("no whole answer within {} s", PATIENCE.as_secs())));
@@ -100,7 +100,7 @@ impl Connection {
                     self.sender = Some(sender);
                     break response;
                 }
-                // The server has closed a connection that was kept, which it may do at any time.
+                // The server has closed a kept connection, which it may do at any time.
                 Err(_) if reused => reused = false,
                 Err(error) => return Err(format!("{}: {error}", self.target.address)),
             }
@@ -118,7 +118,7 @@ impl Connection {
         stream.set_nodelay(true).map_err(wrong)?;
         let opened = http1::handshake(TokioIo::new(stream)).await;
         let (sender, connection) = opened.map_err(|error| format!("{}: {error}", self.target.address))?;
-        // It ends with the sender; an error is the sender's as well.
+        // It ends with the sender, which also gets its errors.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }

@@ -1,4 +1,4 @@
-//! The crawl: from the home page on, one request at a time.
+//! The crawl: starts at the home page and sends one request at a time.
 
 use url::Url;
 
@@ -7,24 +7,24 @@ use crate::frontier::{Bounds, Frontier, target};
 use crate::load::Load;
 use crate::robots::Robots;
 
-/// Redirects that are followed to `robots.txt`: as many as RFC 9309, Sec. 2.3.1.2, asks for.
+/// Maximum number of redirects followed to `robots.txt`, as required by RFC 9309, Sec. 2.3.1.2.
 const MOST_REDIRECTS: usize = 5;
 
-/// What a visit of a page found.
+/// Result of a visit of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
-    /// It answers.
+    /// The page answers.
     Page,
-    /// It has no cost, and why.
+    /// The page has no cost, with the reason.
     Bad(String),
-    /// There was no whole answer, and why.
+    /// There was no complete response, with the reason.
     Unanswered(String),
 }
 
-/// What `robots.txt` of the node says.
+/// Fetches and parses the node's `robots.txt`.
 ///
 /// # Errors
-/// Why everything is closed (Sec. 2.3.1.4: the server is in trouble).
+/// The reason why everything is disallowed (Sec. 2.3.1.4: the server has a problem).
 pub(crate) async fn robots(load: &mut Load, home: &Url) -> Result<Robots, String> {
     let closed = |why: String| Err(format!("/robots.txt {why}: nobody knows what is open, so nothing is probed"));
     let mut url = home.join("/robots.txt").map_err(|error| error.to_string())?;
@@ -37,21 +37,21 @@ pub(crate) async fn robots(load: &mut Load, home: &Url) -> Result<Robots, String
             200..300 => return Ok(Robots::parse(&answer.text, AGENT)),
             300..400 => match redirect(&answer, &url).filter(|to| to.origin() == home.origin()) {
                 Some(to) => url = to,
-                // Sec. 2.3.1.2 has it followed, but other servers are not asked.
+                // Sec. 2.3.1.2 requires it to be followed, but other servers are not contacted.
                 None => {
                     let to = answer.location.as_deref().unwrap_or("nowhere");
                     return closed(format!("leads to {to}, which is not asked (let the node answer it itself)"));
                 }
             },
             500.. => return closed(format!("is answered with {}", answer.status)),
-            // None (Sec. 2.3.1.3).
+            // There is no `robots.txt` (Sec. 2.3.1.3).
             _ => return Ok(Robots::default()),
         }
     }
     Ok(Robots::default())
 }
 
-/// Visits a page and offers what it leads to.
+/// Visits a page and offers its links to the frontier.
 pub(crate) async fn visit(
     load: &mut Load,
     page: (&str, u32),

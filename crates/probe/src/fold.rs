@@ -1,39 +1,41 @@
-//! Routes that cost alike become one pattern.
+//! Folding of routes with similar costs into one pattern.
 //!
-//! The paper's page table has a line per page. A site with a page per article needs one line for all of them, also for
-//! those that nobody has seen. So pages whose addresses differ in one value of a parameter, or in one segment of the
-//! path, and that cost alike become one route with `*` in that place; one that costs something else keeps a line of
-//! its own, which is more specific and so counts before the pattern.
+//! The paper's page table has a line for each page. A site with a page for each article needs one line for
+//! all of them, including pages that have not been seen. So pages become one route if their addresses differ
+//! in one parameter's value or in one path segment, and their costs are similar. The route has `*` in that
+//! position. A page with a different cost keeps its own line, which is more specific than the pattern and
+//! therefore takes precedence.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Costs of one kind of page differ by so much of the larger one, with articles of different length.
+/// Maximum difference between costs of similar pages, as a fraction of the larger one. Articles differ in
+/// length.
 const ALIKE: f64 = 0.25;
 
-/// Shares that are small beside what a page costs most may differ by this part of that.
+/// Maximum difference between small shares, as a fraction of the page's largest share.
 const SMALL: f64 = 0.05;
 
-/// So many segments that are words stand for something open (the names of albums). Two may be two programs. Those with
-/// digits that are equal otherwise (`photo1`, `photo2`) need no third.
+/// Minimum number of word segments that stand for a variable (names of albums, for example). Two may be two
+/// programs. Numbered segments that are otherwise equal (`photo1`, `photo2`) need no third.
 const WORDS: usize = 3;
 
-/// A route and what a request for it costs.
+/// A route and the cost of its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     segments: Vec<Option<String>>,
     /// Sorted by name.
     parameters: Vec<(String, Option<String>)>,
-    /// Per resource the share of what the server has in a second.
+    /// Cost for each resource, as a fraction of the server's capacity per second.
     pub share: [f64; 3],
-    /// How well the cost is known, from 0 to 1: the worst fit of its pages.
+    /// Confidence in the cost, from 0 to 1: the minimum over its pages.
     pub confidence: f64,
-    /// Requests that it was measured with.
+    /// Number of requests in the measurement.
     pub samples: u32,
 }
 
 impl Route {
-    /// The route of one page: its path and query, in canonical form.
+    /// Creates the route of one page from its canonical path and query.
     #[must_use]
     pub fn of(target: &str, share: [f64; 3], confidence: f64, samples: u32) -> Route {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
@@ -43,14 +45,14 @@ impl Route {
             .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
             .map(|(name, value)| (name.to_owned(), Some(value.to_owned())))
             .collect();
-        // Of a name that comes twice the first value counts, as for the gateway.
+        // For a repeated name the first value counts, as in the gateway.
         parameters.sort_by(|a, b| a.0.cmp(&b.0));
         parameters.dedup_by(|later, first| later.0 == first.0);
         let segments = path.split('/').map(|segment| Some(segment.to_owned())).collect();
         Route { segments, parameters, share, confidence, samples }
     }
 
-    /// The resource with the largest share, the first of equals.
+    /// Returns the resource with the largest share, or the first of several equal ones.
     #[must_use]
     pub fn tendency(&self) -> usize {
         (1..3).fold(0, |most, at| if self.share[at] > self.share[most] { at } else { most })
@@ -72,12 +74,12 @@ impl Route {
         let parameters = self.parameters.len();
         match at < parameters {
             true => self.parameters.get_mut(at).map(|(_, value)| value),
-            // From the end of the path on: what differs there is least of the site's structure.
+            // Starts at the end of the path, because differences there matter least for the site's structure.
             false => self.segments.iter_mut().rev().nth(at - parameters),
         }
     }
 
-    /// The route with a place opened, and what stood there.
+    /// Returns the route with one position replaced by a wildcard, and the previous value of that position.
     fn opened(&self, at: usize) -> Option<(Route, Option<String>)> {
         let mut route = self.clone();
         let value = route.place(at)?.take();
@@ -113,7 +115,7 @@ pub fn fold(mut routes: Vec<Route>) -> Vec<Route> {
     routes
 }
 
-/// Folds those that differ in one place.
+/// Folds routes that differ in one position.
 fn fold_place(routes: Vec<Route>, place: usize) -> Vec<Route> {
     let mut groups: BTreeMap<String, Vec<(Route, Option<String>)>> = BTreeMap::new();
     let mut folded = Vec::new();
@@ -126,7 +128,7 @@ fn fold_place(routes: Vec<Route>, place: usize) -> Vec<Route> {
     for (_, group) in groups {
         let is_segment = group.first().is_some_and(|(route, _)| place >= route.parameters.len());
         let root = group.first().is_some_and(|(route, _)| route.segments.len() == 1);
-        // The largest set that is like one of its members.
+        // The largest set of routes that are similar to one of its members.
         let like = |one: &Route| group.iter().filter(|(other, _)| one.is_like(other)).count();
         let centre = group.iter().map(|(route, _)| (like(route), route)).rev().max_by_key(|(count, _)| *count);
         let Some((_, centre)) = centre else { continue };
@@ -149,7 +151,7 @@ fn fold_place(routes: Vec<Route>, place: usize) -> Vec<Route> {
     folded
 }
 
-/// Whether segments name things of one kind.
+/// Returns whether segments name things of one kind.
 fn are_one(values: &[&str], at_root: bool) -> bool {
     let stem = |value: &str| value.replace(|c: char| c.is_ascii_digit(), "");
     let numbered = |value: &str| value.bytes().any(|byte| byte.is_ascii_digit());
@@ -159,7 +161,7 @@ fn are_one(values: &[&str], at_root: bool) -> bool {
     stems_equal || (!at_root && endings_equal && values.len() >= WORDS)
 }
 
-/// `open` with the mean cost of those that it stands for.
+/// Returns `open` with the mean cost of the routes that it replaces.
 fn mean<'a>(mut open: Route, of: impl Iterator<Item = &'a Route> + Clone) -> Route {
     let samples: u32 = of.clone().map(|route| route.samples).sum();
     let weight = |route: &Route| f64::from(route.samples) / f64::from(samples.max(1));

@@ -1,12 +1,12 @@
-//! Which pages of a site are to be visited: found, not yet seen, and allowed.
+//! Pages of a site still to be visited: found, not yet seen, and allowed.
 //!
-//! Source: Feng and Lin, Sec. 3.1, which goes over a site until it is traversed. Sites of today have no end: a shop has
-//! a page for each article and each way of sorting them, a calendar one for every day to come. So the number of pages
-//! and the way from the home page are bounded, and of pages that look alike only a few are visited: those whose paths
-//! differ in segments with digits, or whose parameters have the same names. What is learned from them holds for all
-//! (`fold`).
+//! Source: Feng and Lin, Sec. 3.1, which traverses a site completely. Today's sites are unbounded: a shop has
+//! a page for each article and each sort order, a calendar one for every future day. So the number of pages
+//! and the distance from the home page are limited. Of pages that look alike only a few are visited. Pages
+//! look alike if their paths differ only in segments with digits and their parameters have the same names.
+//! Their costs are applied to all such pages (`fold`).
 //!
-//! Links that would end a session or change something are left alone. A GET should do neither, and some do.
+//! Links that would end a session or change something are skipped. A GET should do neither, but some do.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,15 +16,16 @@ use weirgate_pages::Pattern;
 
 use crate::robots::Robots;
 
-/// Pages of a look that are visited: two tell whether they cost the same, more tell it better.
+/// Maximum number of visited pages that look alike. Two show whether they cost the same, and more show it
+/// better.
 const ALIKE: u32 = 4;
 
-/// Longest address that is visited; servers refuse longer ones.
+/// Maximum length of a visited address, in bytes. Servers refuse longer ones.
 const LONGEST: usize = 2048;
 
-/// Words that a link that does something has in its path or its query. Those of two words are also found as such:
-/// `sign-out`, `sign_out`, `signOut`. The names are those of web frameworks' routes and of common shops, forums and
-/// diaries.
+/// Words in the path or the query of links that perform an action. Compound words are also found in the forms
+/// `sign-out`, `sign_out` and `signOut`. The words are from the routes of web frameworks and from common
+/// shops, forums and blogs.
 const DOING: [&str; 20] = [
     "logout",
     "logoff",
@@ -48,38 +49,37 @@ const DOING: [&str; 20] = [
     "reset",
 ];
 
-/// Bounds of a crawl.
+/// Limits of a crawl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Links from the home page to a page.
+    /// Maximum number of links from the home page to a page.
     pub depth: u32,
-    /// Pages that are visited.
+    /// Maximum number of visited pages.
     pub pages: usize,
 }
 
-/// Why an address is not visited.
+/// Reason for not visiting an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Left {
-    /// Of another server, or not http.
+    /// It is on another server, or not http.
     Elsewhere,
-    /// `robots.txt` closes it.
+    /// `robots.txt` disallows it.
     Robots,
-    /// Further from the home page than the bound.
+    /// It is further from the home page than the limit.
     Deep,
     /// Enough pages that look like it are visited.
     Alike,
-    /// It would do something.
+    /// It would perform an action.
     Doing,
-    /// The most pages are reached.
+    /// The maximum number of pages is reached.
     Full,
-    /// Too long, or such that no route could name it: with a `*` of its own, empty segments, a parameter that comes
-    /// twice.
+    /// It is too long, or no route could name it: it has a `*`, empty segments, or a repeated parameter.
     Odd,
 }
 
 impl Left {
-    /// The reason, for people.
+    /// Returns the reason, for people.
     #[must_use]
     pub fn why(self) -> &'static str {
         match self {
@@ -95,7 +95,7 @@ impl Left {
 }
 
 impl Left {
-    /// The reason where a page itself is left, after "the page is".
+    /// Returns the reason for skipping a single page, as the continuation of "the page is".
     #[must_use]
     pub fn of_page(self) -> &'static str {
         match self {
@@ -108,7 +108,7 @@ impl Left {
     }
 }
 
-/// What is found and what is still to be visited.
+/// Pages found, and pages still to be visited.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Frontier {
     queue: VecDeque<(String, u32)>,
@@ -119,13 +119,14 @@ pub struct Frontier {
 }
 
 impl Frontier {
-    /// Offers the address of a page that is `depth` links away from the home page `home`.
+    /// Offers the address of a page, `depth` links away from the home page. `home` is the origin of the home
+    /// page.
     pub fn offer(&mut self, url: &Url, depth: u32, home: &Origin, robots: &Robots, bounds: Bounds) {
         let target = target(url);
         let left = if url.origin() != *home {
             Left::Elsewhere
         } else if let Some(route) = route(&target) {
-            // An address that is written differently is the same page.
+            // A differently written address is the same page.
             if self.seen.contains(&route) {
                 return;
             }
@@ -139,7 +140,7 @@ impl Frontier {
         *self.left.entry(left).or_default() += 1;
     }
 
-    /// Takes a page, or says why not.
+    /// Accepts a page, or returns the reason for skipping it.
     fn accept(&mut self, target: String, route: String, depth: u32, robots: &Robots, bounds: Bounds) -> Option<Left> {
         if depth > bounds.depth {
             return Some(Left::Deep);
@@ -157,7 +158,7 @@ impl Frontier {
         if *visited >= ALIKE {
             return Some(Left::Alike);
         }
-        // Only what is visited, so that it stays as short as the list of pages.
+        // Only visited pages are recorded, so that the set stays as small as the list of pages.
         self.seen.insert(route);
         *visited += 1;
         self.accepted += 1;
@@ -165,30 +166,31 @@ impl Frontier {
         None
     }
 
-    /// The next page to visit: path and query, and how far away it is. Nearest first.
+    /// Returns the next page to visit (path and query) and its distance from the home page. The nearest comes
+    /// first.
     pub fn take(&mut self) -> Option<(String, u32)> {
         self.queue.pop_front()
     }
 
-    /// A page that was taken and not visited after all.
+    /// Puts back a page that was taken but not visited.
     pub fn put_back(&mut self, target: String, depth: u32) {
         self.queue.push_front((target, depth));
     }
 
-    /// Pages that wait.
+    /// Returns the number of pages still to be visited.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// How many addresses were left alone, by reason. One that is linked twice may count twice.
+    /// Returns the number of skipped addresses by reason. An address that is linked twice may count twice.
     #[must_use]
     pub fn left(&self) -> &BTreeMap<Left, u64> {
         &self.left
     }
 }
 
-/// Path and query of an address.
+/// Returns the path and query of an address.
 #[must_use]
 pub fn target(url: &Url) -> String {
     match url.query().filter(|query| !query.is_empty()) {
@@ -197,14 +199,14 @@ pub fn target(url: &Url) -> String {
     }
 }
 
-/// The route of one page, as a page table has it; `None` if no route could say which page that is.
+/// Returns the route of one page as in a page table, or `None` if no route could identify that page.
 #[must_use]
 pub fn route(target: &str) -> Option<String> {
     let plain = target.len() <= LONGEST && !target.contains('*');
     Pattern::parse(target).ok().filter(|_| plain).map(|pattern| pattern.to_string())
 }
 
-/// What pages that look alike have in common.
+/// Returns the part that pages which look alike have in common.
 fn look(target: &str) -> String {
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let open = |segment: &str| segment.bytes().any(|byte| byte.is_ascii_digit());
@@ -215,15 +217,15 @@ fn look(target: &str) -> String {
     format!("{}?{}", segments.join("/"), names.join("&"))
 }
 
-/// Whether an address has one of the words in [`DOING`], alone or made of two that follow each other.
+/// Returns whether an address has one of the words in [`DOING`], also as two consecutive words.
 fn does_something(target: &str) -> bool {
     let words = words(target);
     let is_doing = |word: &str| DOING.contains(&word);
     words.iter().any(|word| is_doing(word)) || words.array_windows().any(|[a, b]| is_doing(&format!("{a}{b}")))
 }
 
-/// The words of an address in lower case. They end where anything but a letter stands, also an encoded one, and before
-/// a capital that follows a small letter.
+/// Returns the words of an address in lower case. A word ends at any character that is no letter, also an
+/// encoded one, and before a capital letter that follows a small one.
 fn words(target: &str) -> Vec<String> {
     let pairs = form_urlencoded::parse(target.as_bytes());
     let decoded: Vec<String> = pairs.map(|(name, value)| format!("{name}={value}")).collect();

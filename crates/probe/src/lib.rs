@@ -1,12 +1,15 @@
-//! The prober: finds the pages of a server, measures what each costs in CPU, disk and bandwidth, finds out how much of
-//! each the server has, and writes the page table by which `mqos` schedules.
+//! The prober finds the pages of a server and measures the cost of each in CPU, disk and bandwidth. It also
+//! measures the server's capacity for each of these resources, and writes the page table by which `mqos`
+//! schedules.
 //!
-//! Source: Feng and Lin, "Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway", Sec. 3.1.
-//! Departures: a page is requested often rather than once, with the idle server's use taken away; pages that cost alike
-//! are folded into patterns; robots.txt is respected; and a probe that was interrupted goes on.
+//! Source: Feng and Lin, "Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway",
+//! Sec. 3.1. Departures: a page is requested many times and not once, and the idle server's use is
+//! subtracted. Pages with similar costs are folded into patterns. robots.txt is respected. An interrupted
+//! probe can be continued.
 //!
-//! [`Probe`] is the whole. Without clock and I/O are [`robots`], [`links`], [`frontier`] (what to visit), [`sample`]
-//! and [`linear`] (what a request uses), [`capacity`] (what the server has), [`fold`] and [`table`].
+//! [`Probe`] is the whole. These modules have no clock and no I/O: [`robots`], [`links`], [`frontier`] (pages
+//! to visit), [`sample`] and [`linear`] (cost of a request), [`capacity`] (capacity of the server), [`fold`]
+//! and [`table`].
 #![forbid(unsafe_code)]
 
 pub mod capacity;

@@ -1,46 +1,48 @@
-//! Linear verification: does a page that is requested by several at once use that many times as much?
+//! Linear verification: whether the use by concurrent requests for a page is proportional to their number.
 //!
-//! Source: Feng and Lin, Sec. 3.1: a probed use counts if the use of n requests at once is n times that of one. What
-//! fails it has no cost per request: a page that one request computes for all, say, or a server that does something
-//! else at the same time. Over one to eight requests at once almost anything that grows lies close to a line, so the
-//! fit alone says little; what a request uses must also be about the same with each number of them.
+//! Source: Feng and Lin, Sec. 3.1: a measured use is valid if the use by n concurrent requests is n times
+//! that of one. A page that fails has no cost per request. For example, one request may compute it for all,
+//! or the server may do other work at the same time. Between one and eight concurrent requests almost any
+//! growing use lies close to a line, so the fit alone says little. The use per request must also be about the
+//! same at each concurrency.
 
 use serde::{Deserialize, Serialize};
 
-/// The fit below which a page has no cost per request: a tenth of how the use varies is not due to the number of
-/// requests.
+/// Minimum fit of a page with a cost per request. At this fit, a tenth of the variance of the use is not
+/// explained by the number of requests.
 pub const LEAST_FIT: f64 = 0.9;
 
-/// By which part of its cost a request may use more or less with some number of requests at once. Many at once save a
-/// server some wakeups, so that cheap pages differ by a fifth; pages that differ by more than a quarter are not folded
-/// into one route either.
+/// Maximum deviation of the use per request at some concurrency, as a fraction of the cost. Concurrent
+/// requests save a server some wake-ups, so that the costs of cheap pages differ by a fifth. Pages with costs
+/// that differ by more than a quarter are not folded into one route either.
 pub const MOST_OFF: f64 = 0.25;
 
-/// What a request uses with some number of them at once.
+/// Use per request at one concurrency.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
-    /// Requests at once.
+    /// Number of concurrent requests.
     pub at_once: f64,
     /// Use per request.
     pub used: f64,
-    /// Its standard error.
+    /// Standard error of the use per request.
     pub error: f64,
 }
 
-/// The line through the origin that is closest to the points.
+/// The line through the origin closest to the points.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Use per request.
     pub slope: f64,
-    /// R²: the part of the variance that the line explains. 1 is a proportion; it has no lower end.
+    /// R²: the fraction of the variance explained by the line. It is 1 for exact proportionality and has no
+    /// lower bound.
     pub fit: f64,
-    /// The largest deviation of a point's use per request from the cost, as a part of that, without two standard
-    /// errors.
+    /// Maximum deviation of a point's use per request from the cost, less two standard errors, as a fraction
+    /// of the cost.
     pub off: f64,
 }
 
-/// The line of points (requests at once, and what all of them use), for a page of this `cost` per request; `None` if
-/// there are fewer than two numbers of requests.
+/// Fits the line to points (concurrency, and the use by all requests) of a page with this `cost` per request.
+/// Returns `None` if there are fewer than two concurrencies.
 #[must_use]
 pub fn line(points: &[Point], cost: f64) -> Option<Line> {
     let count = points.len() as f64;
@@ -55,7 +57,7 @@ pub fn line(points: &[Point], cost: f64) -> Option<Line> {
         points.iter().map(|point| (point.at_once * point.used - of(point)).powi(2)).sum::<f64>()
     };
     let (left, all) = (around(&|point| slope * point.at_once), around(&|_| mean));
-    // Where nothing varies, no line explains it: use that does not grow with the requests.
+    // Without any variance, the use does not grow with the number of requests, so the fit is 0.
     let fit = if all > 0.0 { 1.0 - left / all } else { 0.0 };
     let off =
         |point: &Point| ((point.used - cost).abs() - 2.0 * point.error).max(0.0) / cost.abs().max(f64::MIN_POSITIVE);
@@ -66,12 +68,12 @@ pub fn line(points: &[Point], cost: f64) -> Option<Line> {
 mod tests {
     use super::*;
 
-    /// The line of points whose mean is the cost.
+    /// Fits the line to points with their mean as the cost.
     fn line(points: &[Point]) -> Option<Line> {
         super::line(points, points.iter().map(|point| point.used).sum::<f64>() / points.len() as f64)
     }
 
-    /// Points of exact costs per request.
+    /// Builds points with exact costs per request.
     fn points(used: [f64; 4]) -> Vec<Point> {
         [1.0, 2.0, 4.0, 8.0].into_iter().zip(used).map(|(at_once, used)| Point { at_once, used, error: 0.0 }).collect()
     }

@@ -1,9 +1,10 @@
-//! Where a page of HTML leads: its links and the objects that are embedded in it.
+//! Links of an HTML page, and the objects embedded in it.
 //!
-//! Source: Feng and Lin, Sec. 3.1: from the home page on, every page is parsed for both. A form is not followed, also
-//! not one that is sent with GET: what it asks for depends on who fills it in. Nor is what a script would load. A link
-//! of which the page itself says that robots should not follow it (`rel=nofollow`), or that a script makes it a request
-//! of another kind (`data-method`), is not followed either: that is how sites mark links that do something.
+//! Source: Feng and Lin, Sec. 3.1: starting at the home page, every page is parsed for both. Forms are not
+//! followed, not even with GET, because the request depends on the user's input. Requests made by scripts are
+//! not followed. Sites mark links that perform an action, and these are not followed either: links that
+//! robots should not follow (`rel=nofollow`), and links that a script turns into another kind of request
+//! (`data-method`).
 
 use std::collections::BTreeSet;
 
@@ -11,14 +12,14 @@ use html5gum::emitters::default::{DefaultEmitter, StartTag};
 use html5gum::{Token, Tokenizer};
 use url::Url;
 
-/// Most addresses that are taken from a page; a site map of 5,000 lines is long.
+/// Maximum number of addresses taken from a page. A site map with 5,000 lines is long.
 const MOST_LINKS: usize = 5000;
 
-/// Longest address that is taken, and longest base for those that are relative: servers refuse longer ones, and a page
-/// could have thousands of links each of which takes as much memory as its base.
+/// Maximum length of an address, and of the base of relative ones. Servers refuse longer ones. A page could
+/// also have thousands of links that each take as much memory as the base.
 const LONGEST: usize = 2048;
 
-/// Attributes that hold an address, by element.
+/// Attributes that contain an address, by element.
 const ADDRESSES: [(&str, &str); 15] = [
     ("a", "href"),
     ("area", "href"),
@@ -37,17 +38,18 @@ const ADDRESSES: [(&str, &str); 15] = [
     ("object", "data"),
 ];
 
-/// Elements whose `srcset` lists addresses.
+/// Elements with a list of addresses in `srcset`.
 const LISTS: [&str; 2] = ["img", "source"];
 
-/// Attributes by which scripts of web frameworks make a link something else than a GET.
+/// Attributes with which scripts of web frameworks turn a link into a request other than GET.
 const METHODS: [&str; 4] = ["data-method", "data-turbo-method", "hx-post", "hx-delete"];
 
-/// The addresses in `html`, which was found at `page`: absolute, without fragments, each once, in the page's order.
+/// Returns the addresses in `html`, the page at `page`: absolute, without fragments, without duplicates, in
+/// page order.
 #[must_use]
 pub fn links(html: &str, page: &Url) -> Vec<Url> {
     let mut emitter = DefaultEmitter::default();
-    // What stands in a script is not HTML.
+    // Content of a script is not HTML.
     emitter.naively_switch_states(true);
     let mut base = None;
     let mut texts = Vec::new();
@@ -72,7 +74,7 @@ pub fn links(html: &str, page: &Url) -> Vec<Url> {
             break;
         }
     }
-    // The first `base` holds for the whole page, also for what stands before it.
+    // The first `base` applies to the whole page, including the part before it.
     let base = base.unwrap_or_else(|| page.clone());
     let mut seen = BTreeSet::new();
     let found = texts.into_iter().take(MOST_LINKS).filter_map(|text| {

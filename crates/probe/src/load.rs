@@ -1,4 +1,4 @@
-//! Requests for one page by several at once, and what the server used meanwhile.
+//! Concurrent requests for one page, and the resource use of the server meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,47 +10,48 @@ use crate::client::{Connection, Target};
 use crate::clock::{self, Clock};
 use crate::monitor::{Idle, Monitor, Used, between};
 
-/// How long requests go on before their use is a sustained one: buckets of limiters and caches are then as they stay.
+/// Duration of requests before the use counts as sustained. By then the buckets of limiters and the caches
+/// are stable.
 const SETTLING: Duration = Duration::from_millis(500);
 
-/// How long the sustained use is counted: thirty periods of a CPU quota or a disk's throttle (100 ms), so that one more
-/// or less is no difference.
+/// Duration of a measurement of sustained use: thirty periods of a CPU quota or a disk throttle (100 ms), so
+/// that one period more or less does not matter.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// How long the idle server is watched between rounds where its use matters: as long as a batch.
+/// Duration of a measurement of the idle server between rounds, if its use matters. It is as long as a batch.
 const MOMENT: Duration = Duration::from_millis(250);
 
-/// Share of failed requests from which on a server is overloaded rather than saturated.
+/// Fraction of failed requests from which a server counts as overloaded and not only saturated.
 const MOST_FAILED: f64 = 0.1;
 
-/// Status from which on a request has failed.
+/// Minimum status of a failed request.
 const FAILED: u16 = 400;
 
-/// Connections and the monitor of one node.
+/// Connections to one node, and its monitor.
 #[derive(Debug)]
 pub(crate) struct Load {
     target: Target,
     monitor: Monitor,
     idle: Idle,
-    /// Those that nobody uses now.
+    /// Connections that are not in use.
     connections: Vec<Connection>,
 }
 
-/// What a batch of requests did.
+/// Result of a batch of requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     pub(crate) requests: u32,
-    /// Without what the idle server would have used.
+    /// Without the use by the idle server.
     pub(crate) used: Used,
     pub(crate) seconds: f64,
 }
 
-/// How a worker's requests ended.
+/// Result of a worker's requests.
 struct Done {
     connection: Connection,
     requests: u32,
     failed: u32,
-    /// Of the first that failed.
+    /// Reason for the first failure.
     why: Option<String>,
 }
 
@@ -59,7 +60,7 @@ impl Load {
         Load { target, monitor, idle: Idle::default(), connections: Vec::new() }
     }
 
-    /// A connection for a single request.
+    /// Returns a connection for a single request.
     pub(crate) fn connection(&mut self) -> Connection {
         self.connections.pop().unwrap_or_else(|| Connection::new(self.target.clone()))
     }
@@ -68,7 +69,7 @@ impl Load {
         self.connections.push(connection);
     }
 
-    /// Measures what is used without requests, to be taken away from then on.
+    /// Measures the use without requests, which is subtracted from now on.
     pub(crate) async fn learn_idle(&mut self, questions: u32, wait: Duration) -> Result<Idle, String> {
         let clock = Clock::start();
         let first = self.monitor.read().await?;
@@ -84,11 +85,11 @@ impl Load {
         Ok(self.idle)
     }
 
-    /// After a round of batches: watches the idle server for a moment, if what it uses is no small part of theirs, of a
-    /// resource that `matters`.
+    /// Called after a round of batches. Measures the idle server again if its use is a significant part of
+    /// the round's use, for a resource that `matters`.
     ///
     /// # Errors
-    /// The monitor does not tell.
+    /// The monitor does not answer.
     pub(crate) async fn watch_again(&mut self, used: Used, seconds: f64, matters: [bool; 3]) -> Result<(), String> {
         let large = self.idle.matters(used, seconds);
         if !(0..3).any(|at| matters[at] && large[at]) {
@@ -102,10 +103,10 @@ impl Load {
         Ok(())
     }
 
-    /// `at_once` workers make `each` requests for `path` one after the other.
+    /// Runs `at_once` workers that each make `each` consecutive requests for `path`.
     ///
     /// # Errors
-    /// A request failed, or the monitor does not tell.
+    /// A request failed, or the monitor does not answer.
     pub(crate) async fn batch(&mut self, path: &str, at_once: u32, each: u32) -> Result<Batch, String> {
         let before = self.monitor.read().await?;
         let clock = Clock::start();
@@ -119,10 +120,11 @@ impl Load {
         }
     }
 
-    /// What is used per second while `at_once` workers ask for `path`, and how many CPUs the prober itself uses.
+    /// Returns the use per second while `at_once` workers request `path`, and the number of CPUs that the
+    /// prober uses.
     ///
     /// # Errors
-    /// Too many requests failed, or the monitor does not tell.
+    /// Too many requests failed, or the monitor does not answer.
     pub(crate) async fn sustained(&mut self, path: &str, at_once: u32) -> Result<(Used, f64), String> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut workers = self.start(path, at_once, u32::MAX, &stop);
@@ -180,7 +182,7 @@ async fn work(mut connection: Connection, path: String, each: u32, stop: Arc<Ato
         };
         failed += 1;
         why.get_or_insert(problem);
-        // A server that refuses at once would be asked as fast as it can refuse.
+        // Without a pause, a server that refuses at once would be flooded with requests.
         if each < u32::MAX {
             break;
         }
@@ -189,5 +191,5 @@ async fn work(mut connection: Connection, path: String, each: u32, stop: Arc<Ato
     Done { connection, requests, failed, why }
 }
 
-/// How long a worker rests after a failure.
+/// Pause of a worker after a failure.
 const REST: Duration = Duration::from_millis(20);

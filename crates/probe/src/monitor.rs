@@ -1,7 +1,8 @@
-//! The node's monitor: an agent's counters, and what of them is not the work of requests.
+//! Monitor of the node: an agent's counters, and the part of them not caused by requests.
 //!
-//! Source: Feng and Lin, Sec. 3.1. Their monitor watches each request; ours counts, and is asked before and after many.
-//! An idle server also uses something, and so does each question, so both are measured beforehand and taken away.
+//! Source: Feng and Lin, Sec. 3.1. Their monitor observes each request. Here the counters are read before and
+//! after many requests. An idle server and the readings themselves also use resources. Both are measured in
+//! advance and subtracted.
 
 use std::time::Duration;
 
@@ -12,43 +13,43 @@ use weirgate_config::{MAX_REPORT_BYTES, Report, USAGE_RESOURCES, Usage};
 
 use crate::clock;
 
-/// Part of a use that must not be the idle server's without its being watched again: a fifth of what a cost may be
-/// wrong by.
+/// Maximum fraction of the idle server in a use before the idle server is measured again. It is a fifth of
+/// the tolerated error of a cost.
 const MUCH: f64 = 0.03;
 
-/// Part of the idle server's use that is renewed when it is watched for a moment: four such moments are one second.
+/// Weight of a new measurement in the idle server's use. Four measurements take one second.
 const RENEWED: f64 = 0.25;
 
-/// What was used of CPU, disk and bandwidth, in the agent's units.
+/// Use of CPU, disk and bandwidth, in the agent's units.
 pub type Used = [f64; 3];
 
-/// How an agent is asked.
+/// Address of an agent, and how to query it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
     /// `host:port`.
     pub address: String,
-    /// What is requested.
+    /// Path of the report.
     pub path: String,
-    /// The value of `Authorization`.
+    /// Value of `Authorization`.
     pub authorization: Option<String>,
-    /// A report that takes longer is missed.
+    /// Timeout of a report.
     pub timeout: Duration,
 }
 
-/// What the agent counts although no request is served.
+/// Counted use while no request is served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Idle {
-    /// Per question.
+    /// Use by each reading.
     pub question: Used,
-    /// Per second.
+    /// Use per second.
     pub second: Used,
 }
 
 impl Monitor {
-    /// The counters now.
+    /// Returns the present counters.
     ///
     /// # Errors
-    /// The agent does not tell them, and what helps.
+    /// The agent does not provide them. The message includes a remedy.
     pub async fn read(&self) -> Result<Usage, String> {
         let late = || Err(format!("no whole report within {} s", self.timeout.as_secs_f64()));
         let answer = clock::within(self.timeout, self.ask()).await.unwrap_or_else(late);
@@ -67,7 +68,7 @@ impl Monitor {
             Some(value) => format!("authorization: {value}\r\n"),
             None => String::new(),
         };
-        // Version 1.0: the answer is not chunked and ends with the connection.
+        // With HTTP/1.0 the response is not chunked and ends with the connection.
         let request = format!(
             "GET {} HTTP/1.0\r\nhost: {}\r\nuser-agent: weirgate-probe\r\n{authorization}\r\n",
             self.path, self.address
@@ -91,10 +92,10 @@ impl Monitor {
     }
 }
 
-/// What was used between two reports; 0 of what is not counted.
+/// Returns the use between two reports, or 0 for a resource that is not counted.
 ///
 /// # Errors
-/// A counter has fallen: the agent has started again.
+/// A counter has decreased because the agent was restarted.
 pub fn between(before: &Usage, after: &Usage) -> Result<Used, String> {
     let mut used = [0.0; 3];
     for (at, used) in used.iter_mut().enumerate() {
@@ -108,7 +109,8 @@ pub fn between(before: &Usage, after: &Usage) -> Result<Used, String> {
 }
 
 impl Idle {
-    /// From what some questions in a row used, and then `seconds` without any and one question at their end.
+    /// Computes the idle use from the use by some consecutive readings, and the use in the following
+    /// `seconds` with one reading at their end.
     #[must_use]
     pub fn of(questions: u32, asked: Used, seconds: f64, waited: Used) -> Idle {
         let question = asked.map(|used| used / f64::from(questions.max(1)));
@@ -116,20 +118,20 @@ impl Idle {
         Idle { question, second }
     }
 
-    /// Watched again for some `seconds` with one question at their end.
+    /// Updates the idle use with a measurement of `seconds` with one reading at their end.
     pub fn watched_again(&mut self, seconds: f64, waited: Used) {
         let now = Idle::of(0, [0.0; 3], seconds, [0, 1, 2].map(|at| waited[at] - self.question[at]));
         self.second = [0, 1, 2].map(|at| self.second[at] + RENEWED * (now.second[at] - self.second[at]));
     }
 
-    /// Per resource, whether the idle server's part of `used` in `seconds` is no small one, so that it must be known as
-    /// it is now.
+    /// Returns for each resource whether the idle server's part of `used` in `seconds` is significant, so
+    /// that the present value must be known.
     #[must_use]
     pub fn matters(&self, used: Used, seconds: f64) -> [bool; 3] {
         [0, 1, 2].map(|at| self.second[at] * seconds > MUCH * used[at].max(0.0))
     }
 
-    /// `used` in `seconds` up to one more question, without what was not the requests'.
+    /// Returns `used` in `seconds`, with one reading at the end, without the part not caused by requests.
     #[must_use]
     pub fn taken_from(&self, used: Used, seconds: f64) -> Used {
         [0, 1, 2].map(|at| used[at] - self.question[at] - self.second[at] * seconds)

@@ -21,55 +21,55 @@ use crate::state::{Profile, State};
 use crate::table::{Table, amount};
 use crate::verdict::{Cost, use_of};
 
-/// Questions that tell what one costs.
+/// Number of readings used to measure the cost of one.
 const QUESTIONS: u32 = 20;
 
-/// How long the idle server is watched.
+/// Duration of the measurement of the idle server.
 const IDLE: Duration = Duration::from_secs(2);
 
-/// Part of the time in which the crawl must end, and in which the first look at all pages must: the second look takes
-/// as long or less, and the server is saturated between them.
+/// Fraction of the total time by which the crawl must end, and by which the first look at all pages must end.
+/// The second look takes at most as long, and the server is saturated between the looks.
 const CRAWL_BY: f64 = 0.25;
 const FIRST_LOOK_BY: f64 = 0.6;
 
-/// Status from which on a server is in trouble, rather than a page.
+/// Minimum status that indicates a problem of the server and not of a page.
 const TROUBLE: u16 = 500;
 
-/// What is to be probed, and how much.
+/// Subject and extent of a probe.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The home page.
     pub home: Url,
-    /// The node that is asked.
+    /// The node to send requests to.
     pub target: Target,
-    /// Its agent.
+    /// The node's agent.
     pub monitor: Monitor,
-    /// Bounds of the crawl.
+    /// Limits of the crawl.
     pub bounds: Bounds,
-    /// How much each page is requested.
+    /// Extent of the requests for each page.
     pub effort: Effort,
-    /// Most requests at once when the server is saturated.
+    /// Maximum number of concurrent requests when the server is saturated.
     pub saturate: u32,
-    /// Longest time for all.
+    /// Maximum total time.
     pub time: Duration,
-    /// Where the state is kept; `None` keeps none.
+    /// File for the state. With `None` no state is kept.
     pub state: Option<PathBuf>,
 }
 
-/// What is worth showing.
+/// Progress to be displayed.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
-    /// A part begins, with so many steps if that is known.
+    /// A part begins. Includes the number of its steps, if known.
     Part(&'a str, Option<u64>),
     /// A step begins.
     Step(String),
     /// A step is done.
     Done,
-    /// A line to keep.
+    /// A permanent line of output.
     Line(String),
 }
 
-/// A probe under way.
+/// A running probe.
 pub struct Probe<'a> {
     options: Options,
     state: State,
@@ -85,17 +85,17 @@ impl std::fmt::Debug for Probe<'_> {
 }
 
 impl<'a> Probe<'a> {
-    /// Goes on from `state`. Whoever wants a new probe gives a [`State::new`].
+    /// Continues from `state`. Pass a [`State::new`] to start a new probe.
     #[must_use]
     pub fn new(options: Options, state: State, show: &'a dyn Fn(Progress<'_>)) -> Probe<'a> {
         let load = Load::new(options.target.clone(), options.monitor.clone());
         Probe { options, state, load, clock: Clock::start(), show }
     }
 
-    /// Visits the site. What it found is in the answer and stays in the state.
+    /// Visits the site. The pages found are in the returned state, which is kept.
     ///
     /// # Errors
-    /// There is no page, or what is known cannot be kept.
+    /// There is no page, or the state cannot be saved.
     pub async fn crawl(&mut self) -> Result<&State, String> {
         if self.state.is_crawled {
             return Ok(&self.state);
@@ -146,12 +146,12 @@ impl<'a> Probe<'a> {
         Ok(&self.state)
     }
 
-    /// The whole probe, with what is known already.
+    /// Runs the whole probe, using the results known already.
     ///
     /// # Errors
-    /// It cannot go on: what is known is kept.
+    /// The probe cannot continue. Its results so far are kept.
     pub async fn run(mut self) -> Result<Table, String> {
-        // Before anything is asked of the server: without a monitor there is nothing to learn.
+        // Before any request to the server, because nothing can be learned without a monitor.
         let told = self.options.monitor.read().await?;
         self.crawl().await?;
         (self.show)(Progress::Part("watching the idle server", None));
@@ -169,14 +169,14 @@ impl<'a> Probe<'a> {
             let name = USAGE_RESOURCES[resource];
             return Err(format!("nobody knows how much {name} the server has, of which {path} uses some: {why}"));
         }
-        // What the server did when it was saturated, it may still do.
+        // The effects of saturation may not have ended.
         self.load.learn_idle(QUESTIONS, IDLE).await?;
         self.confirm(&capacity).await?;
         Ok(self.table(capacity))
     }
 
-    /// A page that uses what nobody knows the capacity of, and which resource that is. What the server could not be
-    /// brought to use at all counts as nothing.
+    /// Returns a page that uses a resource of unknown capacity, and that resource. A resource that the server
+    /// could not be made to use at all counts as unused.
     fn without_capacity(&self, capacity: &[Option<Capacity>; 3]) -> Option<(&str, usize)> {
         let is_known = |at: usize| capacity[at].is_some() || self.state.peaks.iter().any(|peak| peak.resource == at);
         let unknown = [0, 1, 2].map(|at| !is_known(at));
@@ -186,11 +186,11 @@ impl<'a> Probe<'a> {
             .next()
     }
 
-    /// Whether agent and server still answer, asked after a request has failed. Without them every page would fail, and
-    /// that is none of the pages' fault.
+    /// Checks after a failed request whether the agent and the server still answer. If they do not, every
+    /// page would fail, and the pages are not the cause.
     ///
     /// # Errors
-    /// Which of them does not.
+    /// Names the one that does not answer.
     async fn is_up(&mut self) -> Result<(), String> {
         self.options.monitor.read().await?;
         let home = frontier::target(&self.options.home);
@@ -232,8 +232,8 @@ impl<'a> Probe<'a> {
         Ok(())
     }
 
-    /// The second look at each page, minutes after the first: what else the machine did then is likely to be over, and
-    /// now it is known what matters.
+    /// Takes the second look at each page, minutes after the first. Other load on the machine is then likely
+    /// to have changed, and the relevant resources are known by now.
     async fn confirm(&mut self, capacity: &[Option<Capacity>; 3]) -> Result<(), String> {
         let open = |profile: &&Profile| !profile.is_confirmed;
         let pages: Vec<Profile> = self.state.profiles.iter().filter(open).cloned().collect();
@@ -274,8 +274,9 @@ impl<'a> Probe<'a> {
         self.state.left_out.push((path, why));
     }
 
-    /// Saturates each resource with the page that uses most of it, and those of which it is doubtful what was found
-    /// once more with the page that uses least else. Says what was in the way of each, if something was.
+    /// Saturates each resource with the page that uses the most of it. If the result is doubtful, tries again
+    /// with the page that uses the least of other resources. Returns the obstacle for each resource, if there
+    /// was one.
     async fn saturate(&mut self, told: [Option<f64>; 3]) -> Result<[Option<String>; 3], String> {
         (self.show)(Progress::Part("saturating the server", None));
         let mut hindered = [None, None, None];
@@ -290,7 +291,8 @@ impl<'a> Probe<'a> {
                 let pages: Vec<(&str, Used)> = costs.map(|cost| (cost.target, cost.used)).collect();
                 let Some(path) = heaviest(&pages, resource, known.as_ref()).map(str::to_owned) else { continue };
                 let was_tried = self.state.peaks.iter().any(|peak| peak.target == path && peak.resource == resource);
-                // Where the agent says much more, the machine may have been busy with others: the same page may do.
+                // If the agent's figure is much larger, other work may have used the machine, so the same
+                // page may be tried again.
                 let is_missed = found.is_some_and(|capacity| capacity.missed.is_some());
                 if (was_tried && !is_missed) || self.is_past(1.0) {
                     continue;
@@ -301,7 +303,7 @@ impl<'a> Probe<'a> {
         Ok(hindered)
     }
 
-    /// Saturates a resource with a page. Says why, if that cannot be.
+    /// Saturates a resource with a page. Returns the reason if that is not possible.
     async fn bring_to_peak(&mut self, path: &str, resource: usize) -> Result<Option<String>, String> {
         let mut ramp = Ramp::new(path, resource, self.options.saturate);
         let mut hindered = None;
@@ -348,7 +350,7 @@ impl<'a> Probe<'a> {
         Table { probed: clock::calendar(), server, capacity, routes: fold(routes), left_out }
     }
 
-    /// Pages of which it is not known what they cost, nor why they cannot be known.
+    /// Returns the pages with neither a known cost nor a known reason for having none.
     fn unknown(&self) -> impl Iterator<Item = &str> {
         let known: BTreeSet<&str> = self
             .state

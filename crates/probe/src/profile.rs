@@ -1,8 +1,9 @@
-//! Request profiling: what one page costs per request, with its linear verification.
+//! Request profiling: the cost per request of one page, with its linear verification.
 //!
-//! Source: Feng and Lin, Sec. 3.1, where a page is requested once, and then by several at once. Here it is requested in
-//! rounds, each with a batch by 1, 2, 4, 8 … at once, so that what else the machine does meanwhile meets all of them
-//! alike; and in two looks, between which all other pages are looked at and the server is saturated.
+//! Source: Feng and Lin, Sec. 3.1, where a page is requested once, and then by several clients at once. Here
+//! a page is requested in rounds. Each round has one batch at each concurrency 1, 2, 4, 8 …, so that other
+//! load on the machine affects all of them equally. There are two looks at each page. Between them all other
+//! pages are looked at and the server is saturated.
 
 use std::time::Duration;
 
@@ -10,65 +11,67 @@ use crate::clock::Clock;
 use crate::load::Load;
 use crate::sample::{Batch, Series};
 
-/// How long a batch should take: long beside the milliseconds of two questions, short beside the time for a page.
+/// Intended duration of a batch in seconds: long compared with the milliseconds of two readings, short
+/// compared with the time for a page.
 const BATCH_SECONDS: f64 = 0.25;
 
-/// Most requests of one worker in a batch. Of the cheapest pages some hundred tell enough.
+/// Maximum number of requests by one worker in a batch. A hundred are enough for the cheapest pages.
 const MOST_IN_A_BATCH: u32 = 100;
 
-/// Rounds of a look: with one alone, nobody would know whether the two looks differ.
+/// Minimum number of rounds of a look. With only one it would be unknown whether the two looks differ.
 const FEWEST_ROUNDS: usize = 2;
 
-/// How much a page may be requested, in both looks together.
+/// Limits on the requests for a page, for both looks together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort {
-    /// Most requests at once.
+    /// Maximum number of concurrent requests.
     pub at_once: u32,
-    /// Most requests for each number of them at once.
+    /// Maximum number of requests at each concurrency.
     pub requests: u32,
-    /// Longest time for each number of them at once; half as much again if the cost is not known well by then.
+    /// Maximum time at each concurrency. It is extended by half if the cost is not known well by then.
     pub time: Duration,
 }
 
 impl Effort {
-    /// Numbers of requests at once.
+    /// Returns the concurrencies.
     fn steps(self) -> Vec<u32> {
         (0..).map(|power| 1u32 << power).take_while(|at_once| *at_once <= self.at_once.min(1 << 16)).collect()
     }
 
-    /// Requests of one look: half of all, or a round of one request by each.
+    /// Returns the number of requests of one look: half of all, or at least one round with one request by
+    /// each worker.
     fn look(self) -> u32 {
         let steps = self.steps();
         (steps.len() as u32 * self.requests / 2).max(steps.iter().sum())
     }
 
-    /// Most requests for a page.
+    /// Returns the maximum number of requests for a page.
     #[must_use]
     pub fn most(self) -> u32 {
-        // The first request of a look is no sample.
+        // The first request of a look is not part of the samples.
         2 * (self.look() + 1)
     }
 
-    /// Longest time for a page, but for what has begun by then.
+    /// Returns the maximum time for a page, not counting a batch already begun by then.
     #[must_use]
     pub fn longest(self) -> Duration {
         self.time * self.steps().len() as u32 * 3 / 2
     }
 }
 
-/// Which look at a page it is.
+/// Number of the look at a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// The first. Nobody knows yet what matters.
+    /// The first one. The relevant resources are not known yet.
     First,
-    /// The second, with the resources whose use must be known.
+    /// The second one, with the resources for which the use must be known.
     Second([bool; 3]),
 }
 
-/// Looks at `path`, and adds what is seen to `series`.
+/// Looks at `path` and adds the results to `series`.
 ///
 /// # Errors
-/// Why it has no cost: requests fail, or the monitor does not tell.
+/// The reason why it has no cost: requests fail, or the monitor does not answer.
 pub(crate) async fn look(
     load: &mut Load,
     path: &str,
@@ -76,18 +79,19 @@ pub(crate) async fn look(
     look: Look,
     series: &mut Series,
 ) -> Result<(), String> {
-    // The first one may fill caches; it is no sample.
+    // The first request may fill caches, so it is not part of the samples.
     let first = load.batch(path, 1, 1).await?;
     let steps = effort.steps();
     let half = effort.time * steps.len() as u32 / 2;
     let (matters, time) = match look {
         Look::First => ([true; 3], half),
-        // As long again where the cost is not known well by then.
+        // The time is doubled if the cost is not known well by then.
         Look::Second(matters) => (matters, 2 * half),
     };
     let (clock, rounds) = (Clock::start(), series.rounds());
     let mut left = effort.look();
-    // Requests of a client in a batch, by number of clients. A slow page is asked for no more than it must be.
+    // Requests by one client in a batch, for each concurrency. A slow page is requested no more often than
+    // necessary.
     let mut each: Vec<u32> =
         steps.iter().map(|at_once| fitting(first.seconds).clamp(1, (4 / at_once).max(1))).collect();
     loop {
@@ -115,7 +119,7 @@ pub(crate) async fn look(
     }
 }
 
-/// Requests in a row that fit into a batch.
+/// Returns the number of consecutive requests that fit into a batch.
 fn fitting(seconds: f64) -> u32 {
     ((BATCH_SECONDS / seconds.max(1e-6)) as u32).clamp(1, MOST_IN_A_BATCH)
 }

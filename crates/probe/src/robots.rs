@@ -1,13 +1,14 @@
-//! Which addresses `robots.txt` leaves open (RFC 9309).
+//! Addresses allowed by `robots.txt` (RFC 9309).
 //!
-//! The groups that name the agent apply together, those of `*` if none does; the longest rule that matches an address
-//! decides, `Allow` among equals. `*` in a rule stands for anything and `$` at its end for the end. What is unknown
-//! (`Crawl-delay`, `Sitemap`) is skipped, as the RFC has it.
+//! All groups that name the agent apply together, or those of `*` if none does. The longest rule that matches
+//! an address decides, and `Allow` wins among equally long ones. In a rule, `*` stands for any text, and `$`
+//! at its end for the end of the address. Unknown lines (`Crawl-delay`, `Sitemap`) are skipped, as the RFC
+//! requires.
 
-/// How much of the file is read: as much as RFC 9309, Sec. 2.5, asks for at least.
+/// Number of bytes of the file that are read: the minimum that RFC 9309, Sec. 2.5, requires.
 pub const MOST_BYTES: usize = 500 * 1024;
 
-/// What the file says to one agent.
+/// Rules of the file for one agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Robots {
     rules: Vec<Rule>,
@@ -16,18 +17,18 @@ pub struct Robots {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
     allow: bool,
-    /// In the form of [`normal`].
+    /// Normalised by [`normal`].
     pattern: String,
 }
 
 impl Robots {
-    /// What `text` says to `agent`.
+    /// Returns the rules of `text` for `agent`.
     #[must_use]
     pub fn parse(text: &str, agent: &str) -> Robots {
         let text = text.get(..text.floor_char_boundary(MOST_BYTES)).unwrap_or_default();
         let (mut own, mut others) = (Vec::new(), Vec::new());
         let (mut is_own, mut is_others, mut named) = (false, false, false);
-        // Whether the last lines named agents: a group may have several such lines in a row.
+        // Whether the last lines named agents. A group may begin with several such lines.
         let mut naming = false;
         for line in text.trim_start_matches('\u{feff}').split(['\r', '\n']) {
             let line = line.split('#').next().unwrap_or_default();
@@ -49,7 +50,7 @@ impl Robots {
                 continue;
             }
             naming = false;
-            // An empty rule says nothing.
+            // An empty rule is ignored.
             if value.is_empty() {
                 continue;
             }
@@ -64,13 +65,14 @@ impl Robots {
         Robots { rules: if named { own } else { others } }
     }
 
-    /// Everything is closed: the file could not be had because the server is in trouble (Sec. 2.3.1.4).
+    /// Returns rules that disallow everything, for a file that is not available because the server has a
+    /// problem (Sec. 2.3.1.4).
     #[must_use]
     pub fn closed() -> Robots {
         Robots { rules: vec![Rule { allow: false, pattern: "/".to_owned() }] }
     }
 
-    /// Whether a path, with its query if it has one, is left open.
+    /// Returns whether a path, with its query if it has one, is allowed.
     #[must_use]
     pub fn allows(&self, target: &str) -> bool {
         if target == "/robots.txt" {
@@ -82,8 +84,8 @@ impl Robots {
     }
 }
 
-/// An address in one form: escapes of letters, digits and `-._~` resolved, others in capitals, what is not ASCII
-/// escaped (Sec. 2.2.2).
+/// Normalises an address: decodes escapes of letters, digits and `-._~`, writes other escapes in capitals,
+/// and escapes characters that are not ASCII (Sec. 2.2.2).
 fn normal(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut normal = String::with_capacity(text.len());
@@ -105,7 +107,7 @@ fn normal(text: &str) -> String {
     normal
 }
 
-/// Whether a rule matches the beginning of an address.
+/// Returns whether a rule matches the beginning of an address.
 fn fits(pattern: &str, target: &str) -> bool {
     let (pattern, whole) = match pattern.strip_suffix('$') {
         Some(pattern) => (pattern, true),
@@ -115,7 +117,7 @@ fn fits(pattern: &str, target: &str) -> bool {
     let Some(mut rest) = target.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let parts: Vec<&str> = parts.collect();
     let Some((last, between)) = parts.split_last() else { return !whole || rest.is_empty() };
-    // The first place for each part leaves the most for those after it.
+    // The first position of each part leaves the most text for the parts after it.
     for part in between {
         let Some(at) = rest.find(part) else { return false };
         rest = rest.get(at + part.len()..).unwrap_or_default();

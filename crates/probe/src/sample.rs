@@ -1,38 +1,41 @@
-//! What a request uses, from rounds of batches of requests: how much, how well that is known, and when that is enough.
+//! Resource use of a request, computed from rounds of batches: the value, its accuracy, and whether that is
+//! enough.
 //!
-//! Source: Feng and Lin, Sec. 3.1 (request profiling). There a page is requested once. A counter of a server that does
-//! other things too is noisy, and what others do on the machine comes and goes by seconds: batches that follow each
-//! other agree, and are all wrong. So there are rounds, each with a batch for each number of requests at once, the
-//! rounds of a page in two looks that lie minutes apart; what counts is the middle of the rounds, and how far they
-//! differ.
+//! Source: Feng and Lin, Sec. 3.1 (request profiling). There a page is requested once. The counters of a
+//! server that does other work too are noisy, and other load on the machine comes and goes within seconds.
+//! Consecutive batches would agree and all be wrong. So there are rounds, each with one batch at each
+//! concurrency. The rounds of a page are split into two looks that are minutes apart. The result is the mean
+//! of the middle half of the rounds, with their spread.
 
 use serde::{Deserialize, Serialize};
 
 use crate::linear::{LEAST_FIT, Line, MOST_OFF, Point, line};
 use crate::monitor::Used;
 
-/// Standard error, relative to the use, that is good enough: what remains is small beside how a page's cost differs
-/// from one user to the next.
+/// Sufficient standard error, relative to the use. The remaining error is small compared with the variation
+/// of a page's cost between users.
 const GOOD: f64 = 0.03;
 
-/// Rounds before their spread says anything.
+/// Minimum number of rounds for a meaningful spread.
 const FEWEST_ROUNDS: usize = 4;
 
-/// Use of a request below which nothing is told from noise: 20 µs of CPU time, a block of a disk, the smallest answer.
+/// Use per request below which it cannot be told from noise: 20 µs of CPU time, a block of a disk, the
+/// smallest response.
 const NOTHING: Used = [20e-6, 512.0, 64.0];
 
-/// Standard error of the mean of the middle half, per median deviation and root of the rounds: for what is distributed
-/// normally the deviation is 1.48 median deviations, and this mean's error is 1.1 times that of the mean of all.
+/// Factor from the median deviation, divided by the square root of the number of rounds, to the standard
+/// error of the mean of the middle half. For a normal distribution the standard deviation is 1.48 median
+/// deviations, and the error of this mean is 1.1 times that of the mean of all values.
 const ERROR: f64 = 1.63;
 
-/// A batch: so many requests by `at_once` clients used so much.
+/// A batch: `requests` requests by `at_once` clients, and their use.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Batch {
-    /// Clients.
+    /// Number of clients.
     pub at_once: u32,
-    /// All their requests.
+    /// Total number of requests.
     pub requests: u32,
-    /// By all of them.
+    /// Total use.
     pub used: Used,
 }
 
@@ -43,38 +46,38 @@ pub struct Series {
 }
 
 impl Series {
-    /// One more round. Batches without requests say nothing.
+    /// Adds a round. A round without requests is ignored.
     pub fn add(&mut self, round: Vec<Batch>) {
         if round.iter().any(|batch| batch.requests > 0) {
             self.rounds.push(round);
         }
     }
 
-    /// How many rounds there are.
+    /// Returns the number of rounds.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds.len()
     }
 
-    /// Requests of all batches.
+    /// Returns the number of requests in all batches.
     #[must_use]
     pub fn requests(&self) -> u32 {
         self.rounds.iter().flatten().map(|batch| batch.requests).sum()
     }
 
-    /// What a request uses: the middle of what it used in each round; 0 without rounds.
+    /// Returns the use per request: the mean of the middle half over the rounds, or 0 without rounds.
     #[must_use]
     pub fn used(&self) -> Used {
         [0, 1, 2].map(|at| middle(self.per_request(at, |_| true)))
     }
 
-    /// The standard error of that. Infinite with one round.
+    /// Returns the standard error of that use. It is infinite with one round.
     #[must_use]
     pub fn error(&self) -> Used {
         [0, 1, 2].map(|at| error(self.per_request(at, |_| true)))
     }
 
-    /// The linear verification, of resources of which a request uses more than noise.
+    /// Returns the linear verification for each resource with a use above noise.
     #[must_use]
     pub fn lines(&self) -> [Option<Line>; 3] {
         let mut steps: Vec<u32> = self.rounds.iter().flatten().map(|batch| batch.at_once).collect();
@@ -84,7 +87,7 @@ impl Series {
         [0, 1, 2].map(|at| {
             let point = |step: &u32| {
                 let rounds = self.per_request(at, |batch| batch.at_once == *step);
-                // What was measured once is taken as it is.
+                // The value of a single measurement is used as it is.
                 let error = Some(error(rounds.clone())).filter(|error| error.is_finite()).unwrap_or(0.0);
                 Point { at_once: f64::from(*step), used: middle(rounds), error }
             };
@@ -93,7 +96,7 @@ impl Series {
         })
     }
 
-    /// Whether the use of the resources that matter is known well enough, and whether it is a proportion.
+    /// Returns whether the use of the relevant resources is known well enough and is proportional.
     #[must_use]
     pub fn is_enough(&self, matters: [bool; 3]) -> bool {
         let (used, error) = (self.used(), self.error());
@@ -103,7 +106,7 @@ impl Series {
         self.rounds.len() >= FEWEST_ROUNDS && (0..3).all(|at| !matters[at] || (known(at) && linear(at)))
     }
 
-    /// Use per request of each round, of some of its batches.
+    /// Returns the use per request of each round, over some of its batches.
     fn per_request(&self, resource: usize, of: impl Fn(&Batch) -> bool) -> Vec<f64> {
         let rounds = self.rounds.iter().filter_map(|round| {
             let batches = round.iter().filter(|batch| of(batch));
@@ -117,7 +120,7 @@ impl Series {
     }
 }
 
-/// The mean of the middle half: what a round had to bear that others had not does not count.
+/// Returns the mean of the middle half. Disturbances of single rounds are ignored.
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let cut = values.len() / 4;
@@ -125,7 +128,7 @@ fn middle(mut values: Vec<f64>) -> f64 {
     middle.iter().sum::<f64>() / middle.len().max(1) as f64
 }
 
-/// Its standard error.
+/// Returns the standard error of that mean.
 fn error(values: Vec<f64>) -> f64 {
     if values.len() < 2 {
         return f64::INFINITY;
@@ -141,7 +144,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(low).zip(values.get(high)).map_or(0.0, |(low, high)| (low + high) / 2.0)
 }
 
-/// Whether a request uses more of a resource than noise.
+/// Returns whether a request uses more of a resource than noise.
 #[must_use]
 pub fn is_something(resource: usize, used: f64) -> bool {
     NOTHING.get(resource).is_some_and(|nothing| used >= *nothing)
@@ -151,7 +154,7 @@ pub fn is_something(resource: usize, used: f64) -> bool {
 mod tests {
     use super::*;
 
-    /// Rounds of one batch each, of CPU time.
+    /// Builds rounds with one batch each, of CPU time.
     fn series(batches: &[(u32, f64)]) -> Series {
         let mut series = Series::default();
         for (requests, cpu) in batches {
@@ -160,7 +163,7 @@ mod tests {
         series
     }
 
-    /// Rounds of four requests by 1, 2, 4 and 8 clients, each with its cost in milliseconds.
+    /// Builds rounds of eight requests by 1, 2, 4 and 8 clients, each with its cost in milliseconds.
     fn rounds(costs: &[[f64; 4]]) -> Series {
         let mut series = Series::default();
         for round in costs {
@@ -194,7 +197,7 @@ mod tests {
 
     #[test]
     fn two_looks_that_differ_are_not_known_well() {
-        // Each of them agrees with itself to a thousandth.
+        // The rounds of each look agree to a thousandth.
         let look = |cost: f64| [[cost; 4], [cost * 1.001; 4], [cost * 0.999; 4], [cost; 4]];
         let both = rounds(&[look(1.0), look(1.3)].concat());
         assert!(rounds(&look(1.0)).is_enough(ALL) && !both.is_enough(ALL));
@@ -209,7 +212,8 @@ mod tests {
 
     #[test]
     fn the_error_is_that_of_the_textbook() {
-        // 101 values of a normal distribution with mean 10 and deviation 1: those that divide it into equal parts.
+        // 101 values of a normal distribution with mean 10 and standard deviation 1: its quantiles at equal
+        // intervals.
         let quantile = |p: f64| 10.0 + (p / (1.0 - p)).ln() / 1.702;
         let values: Vec<f64> = (1..=101).map(|n| quantile(f64::from(n) / 102.0)).collect();
         let (mean, error) = (middle(values.clone()), error(values));

@@ -1,4 +1,4 @@
-//! What a probe has learned so far, kept beside its output so that one that was interrupted goes on.
+//! Results of a probe so far, saved next to its output so that an interrupted probe can be continued.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,54 +10,54 @@ use crate::capacity::Peak;
 use crate::frontier::Frontier;
 use crate::sample::Series;
 
-/// The version that is written and read.
+/// Version of the file format.
 const VERSION: u32 = 2;
 
-/// Longest file that is read: thousands of pages take a megabyte.
+/// Maximum size of the file, in bytes. Thousands of pages take a megabyte.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What is known.
+/// Results of a probe so far.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     version: u32,
     /// The home page and the node.
     probed: String,
-    /// What is still to be visited.
+    /// Pages still to be visited.
     pub frontier: Frontier,
-    /// Whether the crawl is over.
+    /// Whether the crawl is complete.
     pub is_crawled: bool,
     /// Pages that were visited and answered, in that order.
     pub pages: Vec<String>,
-    /// What they cost.
+    /// Cost measurements of the pages.
     pub profiles: Vec<Profile>,
-    /// What the server could be brought to use.
+    /// Maximum uses achieved on the server.
     pub peaks: Vec<Peak>,
-    /// Pages that have no cost, and why.
+    /// Pages without a cost, with the reasons.
     pub left_out: Vec<(String, String)>,
 }
 
-/// What is known of a page's cost, in the agent's units.
+/// Cost measurements of a page, in the agent's units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
     /// Path and query.
     pub target: String,
-    /// What requests for it used.
+    /// Measured use by its requests.
     pub series: Series,
-    /// Whether it was looked at a second time.
+    /// Whether the second look is complete.
     pub is_confirmed: bool,
 }
 
 impl State {
-    /// Of a probe that begins.
+    /// Creates the state of a new probe.
     #[must_use]
     pub fn new(home: &str, node: &str) -> State {
         State { version: VERSION, probed: format!("{home} on {node}"), ..State::default() }
     }
 
-    /// Reads it back.
+    /// Reads the state from a file.
     ///
     /// # Errors
-    /// There is none, or it is of another probe.
+    /// There is no file, or it belongs to another probe.
     pub fn load(path: &Path, home: &str, node: &str) -> Result<State, String> {
         let shown = path.display();
         let length = fs::metadata(path).map_err(|error| format!("{shown}: {error}"))?.len();
@@ -77,7 +77,7 @@ impl State {
         Ok(state)
     }
 
-    /// Writes it.
+    /// Writes the state to a file.
     ///
     /// # Errors
     /// It cannot be written.
@@ -87,7 +87,7 @@ impl State {
     }
 }
 
-/// Where the state of the probe with this output is.
+/// Returns the path of the state file for the probe with this output.
 #[must_use]
 pub fn state_beside(output: &Path) -> PathBuf {
     let mut name = output.as_os_str().to_owned();
@@ -95,7 +95,7 @@ pub fn state_beside(output: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Writes a file as a whole: whoever reads it sees the old text or the new one.
+/// Replaces a file as a whole. A reader sees either the old or the new text.
 ///
 /// # Errors
 /// It cannot be written.

@@ -1,8 +1,8 @@
-//! The page table as it is written: YAML for people to read, check and change.
+//! The page table as written: YAML that people can read, check and change.
 //!
-//! Source: Feng and Lin, Sec. 3.1: the prober records addresses and percentages for the classifier and the scheduler.
-//! Here a line also has how well it is known and, as a comment, the resource that it uses most. Pages that were
-//! left out stand at the end, each with its reason.
+//! Source: Feng and Lin, Sec. 3.1: the prober records addresses and percentages for the classifier and the
+//! scheduler. Here each line also has its confidence and, as a comment, the resource that it uses most. Pages
+//! that were left out are listed at the end, each with its reason.
 
 use std::fmt::Write as _;
 
@@ -11,23 +11,23 @@ use weirgate_config::USAGE_RESOURCES;
 use crate::capacity::Capacity;
 use crate::fold::Route;
 
-/// All that stands in it.
+/// Content of a page table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// Seconds since 1970.
     pub probed: u64,
     /// The address that was probed.
     pub server: String,
-    /// Of CPU, disk and bandwidth.
+    /// Capacity for CPU, disk and bandwidth.
     pub capacity: [Option<Capacity>; 3],
-    /// Sorted.
+    /// Routes, sorted.
     pub routes: Vec<Route>,
-    /// Pages that have no line, and why.
+    /// Pages without a line, with the reasons.
     pub left_out: Vec<(String, String)>,
 }
 
 impl Table {
-    /// The file.
+    /// Returns the text of the file.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = String::from(
@@ -82,7 +82,8 @@ impl Table {
 fn line(route: &Route) -> String {
     let shares = USAGE_RESOURCES.iter().zip(route.share).map(|(name, share)| format!("{name}: {}", percent(share)));
     let shares = shares.collect::<Vec<_>>().join(", ");
-    // Addresses have neither quotes nor backslashes unescaped; the file's reader would say so.
+    // Addresses have neither quotes nor unescaped backslashes. Otherwise the reader of the file would report
+    // an error.
     let pattern = serde_json::Value::String(route.to_string());
     format!(
         "  {pattern}: {{ {shares}, confidence: {:.0}%, samples: {} }}",
@@ -91,16 +92,16 @@ fn line(route: &Route) -> String {
     )
 }
 
-/// Largest share that a page table has, four seconds of the whole server; what takes longer is no request to schedule.
+/// Maximum share in a page table: four seconds of the whole server. A longer request cannot be scheduled.
 const MOST: f64 = 4.0;
 
-/// A share with three digits that say something.
+/// Formats a share with three significant digits.
 #[must_use]
 pub fn percent(share: f64) -> String {
     format!("{}%", digits(share.clamp(0.0, MOST) * 100.0))
 }
 
-/// An amount of a resource in its unit: CPUs, or bytes.
+/// Formats an amount of a resource in its unit: CPUs, or bytes.
 #[must_use]
 pub fn amount(resource: usize, amount: f64) -> String {
     match (resource, amount) {
@@ -112,7 +113,7 @@ pub fn amount(resource: usize, amount: f64) -> String {
 }
 
 fn digits(number: f64) -> String {
-    // Below a millionth of a percent there is nothing to schedule.
+    // Less than a millionth of a percent is irrelevant for scheduling.
     let places = if number <= 0.0 { 0.0 } else { (2.0 - number.log10().floor()).clamp(0.0, 6.0) };
     let text = format!("{number:.0$}", places as usize);
     match text.contains('.') {
@@ -121,7 +122,7 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// A date as in RFC 3339, from seconds since 1970.
+/// Formats seconds since 1970 as a date as in RFC 3339.
 fn date(seconds: u64) -> String {
     let (mut day, second) = (seconds / 86_400, seconds % 86_400);
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));

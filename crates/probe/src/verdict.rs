@@ -1,4 +1,5 @@
-//! What a page costs, from what was measured: whether that makes sense, how sure it is, and how people are told.
+//! Cost of a page, derived from its measurements: its validity, its confidence, and its description for
+//! people.
 
 use weirgate_config::USAGE_RESOURCES;
 
@@ -10,14 +11,14 @@ use crate::monitor::Used;
 use crate::state::Profile;
 use crate::table::{amount, percent};
 
-/// A resource matters for a page if its share is so much of the page's largest one. A smaller share may be noise, which
-/// says nothing against the page.
+/// Minimum share of a resource, relative to the page's largest share, for which the linear verification
+/// matters. A smaller share may be noise, and its failure says nothing against the page.
 const MATTERS: f64 = 0.2;
 
-/// From this part of the largest share on a resource's use is to be known well.
+/// Minimum share, relative to the page's largest share, of a resource that must be measured well.
 const WORTH_KNOWING: f64 = 0.04;
 
-/// What a request for a page uses, in the agent's units, as its profile shows it.
+/// Use per request of a page, in the agent's units, from its profile.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cost<'a> {
     pub(crate) target: &'a str,
@@ -40,7 +41,8 @@ impl<'a> Cost<'a> {
         }
     }
 
-    /// Whether its use of something is proportional to the requests: others saturate nothing.
+    /// Whether its use of some resource is proportional to the requests. Other pages are not used to saturate
+    /// a resource.
     pub(crate) fn is_sound(&self) -> bool {
         self.lines.iter().flatten().any(|line| line.fit >= LEAST_FIT)
     }
@@ -52,17 +54,17 @@ impl<'a> Cost<'a> {
         })
     }
 
-    /// Resources whose use is to be known well.
+    /// Returns the resources for which the use must be measured well.
     pub(crate) fn worth_knowing(&self, capacity: &[Option<Capacity>; 3]) -> [bool; 3] {
         let shares = self.shares(capacity);
         let largest = shares.into_iter().fold(0.0, f64::max);
         shares.map(|share| share > 0.0 && share >= WORTH_KNOWING * largest)
     }
 
-    /// The route of the page, if what was measured makes sense.
+    /// Returns the route of the page, if its measurements are valid.
     ///
     /// # Errors
-    /// Why it does not.
+    /// The reason why they are not valid.
     pub(crate) fn judged(&self, capacity: &[Option<Capacity>; 3]) -> Result<Route, String> {
         let share = self.shares(capacity);
         let largest = share.into_iter().fold(0.0, f64::max);
@@ -86,7 +88,7 @@ impl<'a> Cost<'a> {
                     percent(MOST_OFF)
                 ));
             }
-            // Two standard errors: what one in twenty costs is further off than.
+            // Two standard errors: one cost in twenty deviates by more.
             let known = 1.0 - 2.0 * self.error[at] / self.used[at];
             let known = if known.is_finite() { known.max(0.0) } else { 1.0 };
             confidence = confidence.min(line.fit).min(1.0 - line.off).min(known);
@@ -95,7 +97,7 @@ impl<'a> Cost<'a> {
         Ok(Route::of(&route, share, confidence, self.requests))
     }
 
-    /// A line for people.
+    /// Returns a line for people.
     pub(crate) fn told(&self) -> String {
         let resources = (0..3).filter_map(|at| {
             let line = self.lines[at]?;
@@ -108,7 +110,7 @@ impl<'a> Cost<'a> {
     }
 }
 
-/// A use in a unit for people: CPU time in milliseconds, or bytes.
+/// Formats a use in a unit for people: CPU time in milliseconds, or bytes.
 pub(crate) fn use_of(resource: usize, used: f64) -> String {
     if resource == 0 { format!("{:.2} ms", used * 1e3) } else { amount(resource, used) }
 }
