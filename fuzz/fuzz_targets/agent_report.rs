@@ -1,5 +1,5 @@
-//! What agents report: arbitrary bytes as a report, and reports of any figures to a learner, with the checks that the
-//! tests use. `cargo +nightly fuzz run agent_report`.
+//! Reports of agents: arbitrary bytes as a report, and reports of arbitrary figures to a learner, with the
+//! checks of the tests. Run `cargo +nightly fuzz run agent_report`.
 #![no_main]
 
 #[path = "../../crates/config/tests/support/reports.rs"]

@@ -1,4 +1,4 @@
-//! Arbitrary operations over the engine's whole interface, against the model that the tests use.
+//! Arbitrary operations over the engine's whole interface, compared with the model of the tests. Run
 //! `cargo +nightly fuzz run engine_operations`.
 #![no_main]
 

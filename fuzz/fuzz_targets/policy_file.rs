@@ -1,4 +1,4 @@
-//! Arbitrary text as a policy file: errors, never a panic. `cargo +nightly fuzz run policy_file`.
+//! Arbitrary text as a policy file: errors, and never a panic. Run `cargo +nightly fuzz run policy_file`.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
