@@ -1,8 +1,8 @@
 //! CPU time that an agent takes from its node, in percent of a core, with 100 classes and one real cgroup for
 //! each. It uses cgroup v1 if that may be changed, and otherwise a tree of plain files, which costs more to
 //! write. The agent reports four windows a second over a sealed connection. In the second line of output the
-//! manager changes all shares in every window, the maximum that it ever does. Run `cargo bench -p
-//! weirgate-agent`.
+//! manager changes all shares in every window, the maximum that it ever does. Run
+//! `cargo bench -p weirgate-agent`.
 #![allow(clippy::disallowed_methods, reason = "it measures for a fixed time")]
 
 use std::fs;

@@ -39,8 +39,8 @@ pub(crate) fn client(peer: IpAddr, edition: &Edition, headers: &HeaderMap) -> Ip
     }
 }
 
-/// Returns the number that identifies a client in tables. It is the same for a whole IPv6 /64, because a
-/// client with one IPv6 address usually has the whole /64.
+/// Returns the number that identifies a client in tables: one number for each IPv4 address, and one for each
+/// IPv6 /64, because a client with one IPv6 address has the whole /64.
 pub(crate) fn key(client: IpAddr) -> u64 {
     match client {
         IpAddr::V4(v4) => u64::from(u32::from(v4)),

@@ -1,8 +1,8 @@
 //! Stage *forward*: sends the request to a node, and retries on another one if allowed.
 //!
 //! Sources: RFC 9110 Sec. 9.2.2 (methods that may be repeated), RFC 9112 Sec. 6.3 and 9.3.1 (ends of
-//! messages, retrying on a connection that closed). Departures: the gateway, not the node, answers `Expect:
-//! 100-continue` when it forwards the request, and interim responses (103) are not passed on.
+//! messages, retrying on a connection that closed). Departures: the gateway, not the node, answers
+//! `Expect: 100-continue` when it forwards the request, and interim responses (103) are not passed on.
 
 use std::future::poll_fn;
 use std::io;

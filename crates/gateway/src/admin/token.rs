@@ -13,7 +13,7 @@ use weirgate_engine::Time;
 /// Environment variable with the token, used if no file has one.
 pub const TOKEN_VARIABLE: &str = "WEIRGATE_ADMIN_TOKEN";
 
-/// Number of consecutive wrong tokens that a source may send before it is answered 429.
+/// Maximum number of wrong tokens in a burst that a source may send before it is answered 429.
 const ALLOWANCE: f64 = 10.0;
 /// Rate at which the allowance is restored, in tokens per second.
 const PER_SECOND: f64 = 1.0;

@@ -98,7 +98,7 @@ fn split_at_equals(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((name, rest.get(1..).unwrap_or_default()))
 }
 
-/// Decodes percent escapes and `+`. Text that is not a valid escape stays unchanged.
+/// Decodes percent escapes (`%41`) and `+`. Text that is not a valid escape stays unchanged.
 fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|b| matches!(b, b'%' | b'+')) {
         return Cow::Borrowed(text);

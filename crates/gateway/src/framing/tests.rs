@@ -292,8 +292,9 @@ proptest! {
 const ROUNDS: u32 = 200_000;
 
 /// Checks `input` repeatedly and prints the time of one round. It produced the figures in
-/// `docs/adr/0003-strict-framing.md`. Run `cargo test --release -p weirgate-gateway cost_of -- --ignored
-/// --nocapture`, and each test under `perf stat -e instructions:u` as well.
+/// `docs/adr/0003-strict-framing.md`. Run
+/// `cargo test --release -p weirgate-gateway cost_of -- --ignored --nocapture`, and each test under
+/// `perf stat -e instructions:u` as well.
 fn cost(input: &str) {
     let bounds = Bounds { head_bytes: 65_536, headers: 100 };
     let clock = crate::clock::Clock::start();
