@@ -38,7 +38,7 @@ pub(crate) enum Event {
     /// A connection is established. The agent sends its reports here, and the connection ends when the sender
     /// is dropped.
     Up(mpsc::Sender<NodeReport>),
-    /// Shares to set.
+    /// The manager has sent shares to set.
     Shares {
         /// Number of the manager's run.
         run: u64,

@@ -7,7 +7,7 @@
 //!   provides the counts. [`open`] and [`serve()`] serve them to gateways as a [`weirgate_config::Report`],
 //!   together with the node's resource use from [`Meter`].
 //! - The node's side of Cluster Reserves measures the usage of each class and sets its share. Source: Aron,
-//!   Druschel and Zwaenepoel, Sec. 4. [`Node`] is the whole, [`weirgate_cgroup`] accesses the kernel's
+//!   Druschel and Zwaenepoel, Sec. 4. [`Node`] combines its parts, [`weirgate_cgroup`] accesses the kernel's
 //!   counters and shares, and [`monitor`] provides the node's figures.
 #![forbid(unsafe_code)]
 

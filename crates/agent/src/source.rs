@@ -31,7 +31,7 @@ pub struct StatusPage {
 /// Kind of content that requests ask for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Content {
-    /// Files.
+    /// Static files.
     Static,
     /// Pages generated for each request.
     #[default]

@@ -93,7 +93,7 @@ pub(crate) struct Delivery {
     pub(crate) decision: Decision,
 }
 
-/// Release or shed.
+/// A decision: release or shed.
 #[derive(Clone, Debug)]
 pub(crate) enum Decision {
     /// Forward it to this target.
@@ -118,7 +118,7 @@ pub(crate) struct Origin {
 pub(crate) enum Arrived {
     /// Forward it to this target now.
     Release(Ticket, Arc<Target>),
-    /// It waits.
+    /// The request waits.
     Wait(Ticket),
     /// Answer it with a refusal.
     Shed(Shed),
@@ -153,7 +153,7 @@ impl Control {
         self.clock
     }
 
-    /// The version in force.
+    /// Returns the version in force.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)

@@ -203,11 +203,11 @@ impl fmt::Debug for ReloadSource {
 pub enum ReloadError {
     /// There is no file to read.
     NoSource,
-    /// The file cannot be read.
+    /// The file cannot be read, with the reason.
     Unreadable(String),
     /// The policy has these errors, each with its position.
     Invalid(String),
-    /// A new listener cannot be opened.
+    /// A new listener cannot be opened, with the reason.
     Listen(String),
     /// The gateway is draining.
     Draining,

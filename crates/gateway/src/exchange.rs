@@ -230,7 +230,7 @@ impl Exchange {
 }
 
 impl Classified {
-    /// Stages *admit*, *queue*, *release*, *dispatch*.
+    /// Runs the stages *admit*, *queue*, *release* and *dispatch*.
     async fn admit(self, body: Incoming, mut exchange: Box<Exchange>) -> Response<ReplyBody> {
         let Classified { head, subject, upgrade, trusted } = self;
         let line = Rc::clone(&exchange.line);

@@ -41,7 +41,7 @@ const TURN: u32 = 16;
 pub(crate) struct Pump {
     line: Rc<Line>,
     target: Arc<Target>,
-    /// The source. `None` when the response is complete.
+    /// The source. `None` after the response has ended.
     source: Option<(Box<Link>, Incoming)>,
     permit: Permit,
     status: u16,

@@ -16,9 +16,9 @@ pub trait Observer: Send + Sync {
 /// A class by its position in the policy file. Metric labels are made from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ClassIndex {
-    /// Index into `site.policy.classes`.
+    /// A class, as an index into `site.policy.classes`.
     Class(u32),
-    /// Index into `site.policy.templates`, for all classes made from it.
+    /// All classes made from a template, as an index into `site.policy.templates`.
     Template(TemplateId),
 }
 

@@ -19,7 +19,7 @@ const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 /// Reason why the nodes could not answer: the error types of RFC 9209 Sec. 2.3 that apply to a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NodeError {
-    /// Its address cannot be resolved.
+    /// The node's address cannot be resolved.
     Dns,
     /// The node is not reachable.
     Unavailable,

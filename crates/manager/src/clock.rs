@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weirgate_config::Nonce;
 
-/// Monotonic clock with its origin at its start.
+/// Monotonic clock that starts at zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

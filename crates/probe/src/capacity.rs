@@ -18,8 +18,8 @@ use crate::monitor::Used;
 /// a resource that 64 requests do not saturate.
 const STEPS: [u32; 5] = [4, 8, 16, 32, 64];
 
-/// Growth between steps below which the use counts as constant: the difference between two measurements of a
-/// second.
+/// Growth factor between steps up to which the use counts as constant: the difference between two
+/// measurements of a second.
 const GROWTH: f64 = 1.05;
 
 /// Fraction of its capacity from which another resource counts as the bottleneck of a page.
@@ -51,7 +51,7 @@ pub struct Peak {
 /// Capacity of a server for one resource, per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
-    /// In the agent's unit.
+    /// Amount per second, in the agent's unit.
     pub amount: f64,
     /// Whether no other bottleneck was found. Otherwise the capacity may be larger.
     pub is_reached: bool,

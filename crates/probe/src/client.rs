@@ -34,7 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Target {
     /// `host:port` of the node.
     pub address: String,
-    /// The `Host` field.
+    /// Value of the `Host` field.
     pub host: String,
 }
 
@@ -43,7 +43,7 @@ pub struct Target {
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// `Location`.
+    /// Value of the `Location` field, if there is one.
     pub location: Option<String>,
     /// The body, if it is HTML or plain text. Invalid UTF-8 is replaced.
     pub text: String,

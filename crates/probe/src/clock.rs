@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Monotonic clock with its origin at its start.
+/// Monotonic clock that starts at zero.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock(Instant);
 

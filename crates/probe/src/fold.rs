@@ -24,7 +24,7 @@ const WORDS: usize = 3;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     segments: Vec<Option<String>>,
-    /// Sorted by name.
+    /// Parameters, sorted by name.
     parameters: Vec<(String, Option<String>)>,
     /// Cost for each resource, as a fraction of the server's capacity per second.
     pub share: [f64; 3],

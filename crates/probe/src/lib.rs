@@ -7,7 +7,7 @@
 //! subtracted. Pages with similar costs are folded into patterns. robots.txt is respected. An interrupted
 //! probe can be continued.
 //!
-//! [`Probe`] is the whole. These modules have no clock and no I/O: [`robots`], [`links`], [`frontier`] (pages
+//! [`Probe`] combines all parts. These modules have no clock and no I/O: [`robots`], [`links`], [`frontier`] (pages
 //! to visit), [`sample`] and [`linear`] (cost of a request), [`capacity`] (capacity of the server), [`fold`]
 //! and [`table`].
 #![forbid(unsafe_code)]

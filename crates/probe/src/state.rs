@@ -39,7 +39,7 @@ pub struct State {
 /// Cost measurements of a page, in the agent's units.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Path and query.
+    /// Path and query of the page.
     pub target: String,
     /// Measured use by its requests.
     pub series: Series,
@@ -80,7 +80,7 @@ impl State {
     /// Writes the state to a file.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The file cannot be written.
     pub fn save(&self, path: &Path) -> Result<(), String> {
         let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
         replace(path, &text).map_err(|error| format!("{}: {error}", path.display()))
@@ -98,7 +98,7 @@ pub fn state_beside(output: &Path) -> PathBuf {
 /// Replaces a file as a whole. A reader sees either the old or the new text.
 ///
 /// # Errors
-/// It cannot be written.
+/// The file cannot be written.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

@@ -14,9 +14,9 @@ use crate::fold::Route;
 /// Content of a page table.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
-    /// Seconds since 1970.
+    /// Time of the probe, in seconds since 1970.
     pub probed: u64,
-    /// The address that was probed.
+    /// Address of the probed server.
     pub server: String,
     /// Capacity for CPU, disk and bandwidth.
     pub capacity: [Option<Capacity>; 3],

@@ -23,7 +23,7 @@ const WORTH_KNOWING: f64 = 0.04;
 pub(crate) struct Cost<'a> {
     pub(crate) target: &'a str,
     pub(crate) used: Used,
-    /// Standard error.
+    /// Standard error of `used`.
     pub(crate) error: Used,
     pub(crate) lines: [Option<Line>; 3],
     pub(crate) requests: u32,

@@ -29,8 +29,8 @@ impl Counters {
         let mut counters = Counters::default();
         for line in stat.lines() {
             if let Some(times) = line.strip_prefix("cpu ") {
-                // The fields are user, nice, system, idle, iowait, irq, softirq and steal. The first two
-                // include the later fields.
+                // The fields are user, nice, system, idle, iowait, irq, softirq and steal. The first two already
+                // include the fields after these eight.
                 let times: Vec<u64> = numbers(times).take(8).collect();
                 let time = |at: usize| times.get(at).copied().unwrap_or(0);
                 counters.ticks = times.iter().sum();

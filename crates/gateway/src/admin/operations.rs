@@ -67,7 +67,7 @@ impl Operations {
         Operations { gateway, metrics, log, first, turn: Mutex::new(()) }
     }
 
-    /// The gateway.
+    /// Returns the gateway.
     #[must_use]
     pub fn gateway(&self) -> &Gateway {
         &self.gateway

@@ -7,7 +7,7 @@ use crate::subject::Subject;
 /// Host, path and query in the canonical form that is classified and forwarded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canonical {
-    /// Lower case, without port.
+    /// Host, in lower case and without port.
     pub host: String,
     /// Canonical path, or `*`.
     pub path: String,

@@ -58,7 +58,7 @@ impl Classifier {
         Classifier { rules: rules.to_vec(), index: Index::new(rules) }
     }
 
-    /// The rules, in order.
+    /// Returns the rules, in order.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules

@@ -27,7 +27,7 @@ pub const MAX_PAIRS: usize = 256;
 /// A request as rules see it. All of it is in the canonical form that is also forwarded.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Host without port, lower case.
+    /// Host, in lower case and without port.
     pub host: &'a str,
     /// Canonical path, starting with `/` (or `*`).
     pub path: &'a str,

@@ -131,7 +131,7 @@ impl Scanner {
         self.heads
     }
 
-    /// Whether the next byte is the first of a head.
+    /// Whether the next byte belongs to a head and not to a body.
     pub(crate) fn between_requests(&self) -> bool {
         matches!(self.state, State::Head(_))
     }

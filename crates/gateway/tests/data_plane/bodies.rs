@@ -16,7 +16,7 @@ fn large_bodies_pass_both_ways() {
     assert!(client.answer().text() == body);
     let record = stage.record();
     assert_eq!((record.bytes_in, record.bytes_out), (body.len() as u64, body.len() as u64));
-    // In chunks, on the same connection.
+    // The same body in chunks, on the same connection.
     let chunks: String = body
         .as_bytes()
         .chunks(70_001)
