@@ -1,7 +1,7 @@
-//! Approaches: the ways of keeping promises that are compared, by name and with their knobs.
+//! Approaches: the ways of keeping guarantees that the lab compares, each with a name and its knobs.
 //!
-//! An approach is written `NAME` or `NAME:knob=value,knob=value`. A new one is a [`Kind`] in a module of its own
-//! and a line in [`KINDS`].
+//! You write an approach as `NAME` or `NAME:knob=value,knob=value`. To add one, write a [`Kind`] in a
+//! module of its own and add it to [`KINDS`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use weirgate_experiment::Reload;
 use super::{Gateway, Knob, Setting, envoy, haproxy, nginx, weirgate};
 use crate::programs::Program;
 
-/// Every approach, in the order in which it is told to people: ours, then the paper's.
+/// Every approach in the order of listings: Weirgate's own first, then the paper's.
 const KINDS: &[&Kind] = &[
     &weirgate::WEIRGATE,
     &weirgate::QUORUM,
@@ -33,46 +33,47 @@ const KINDS: &[&Kind] = &[
     &envoy::ADMISSION,
 ];
 
-/// A kind of approach, apart from what its knobs are set to.
+/// A kind of approach, independent of the values of its knobs.
 #[derive(Debug)]
 pub struct Kind {
     /// Its name on the command line and in reports.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A one-line description.
     pub about: &'static str,
-    /// The program that it runs; `None` is Weirgate.
+    /// The program that it runs. `None` means Weirgate.
     pub program: Option<Program>,
-    /// What can be set.
+    /// Its knobs.
     pub knobs: &'static [Knob],
-    /// Settings worth a trial beside the defaults, each as it is written after the colon: what its manual
-    /// leaves to the operator, once smaller and once larger.
+    /// Settings to try in addition to the defaults, each written as after the colon. For each knob that the
+    /// manual leaves to the operator they include a smaller and a larger value.
     pub sweep: &'static [&'static str],
     /// Starts it.
     pub(super) start: Start,
 }
 
-/// Starts an approach on a setting and waits until it serves.
+/// Starts an approach with a setting and waits until it serves.
 type Start = fn(&Setting<'_>, &Approach) -> Result<Box<dyn Gateway>, String>;
 
 /// A kind with its knobs set.
 #[derive(Clone, Debug)]
 pub struct Approach {
     kind: &'static Kind,
-    /// What was set, in the order of the kind's knobs.
+    /// The knobs that were set, in the order of the kind's knobs.
     given: Vec<(&'static str, String)>,
 }
 
 impl Approach {
-    /// Every kind, in the order in which it is told to people.
+    /// Returns every kind, in the order of listings.
     #[must_use]
     pub fn all() -> &'static [&'static Kind] {
         KINDS
     }
 
-    /// Reads `NAME[:knob=value,...]`.
+    /// Parses `NAME[:knob=value,...]`.
     ///
     /// # Errors
-    /// No such name or knob, a knob set twice, or a value that it cannot have: with what can be written.
+    /// The name or knob is unknown, a knob is set twice, or its value is invalid. The error lists the valid
+    /// choices.
     pub fn parse(text: &str) -> Result<Approach, String> {
         let (name, knobs) = text.split_once(':').unwrap_or((text, ""));
         let kind = KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
@@ -82,25 +83,25 @@ impl Approach {
         kind.with(knobs)
     }
 
-    /// Its kind.
+    /// Returns its kind.
     #[must_use]
     pub fn kind(&self) -> &'static Kind {
         self.kind
     }
 
-    /// The approaches of its kind that are worth a trial: the defaults first.
+    /// Returns the approaches of this kind that are worth a trial, the defaults first.
     ///
     /// # Errors
-    /// None, as the tests check every one.
+    /// None in practice: the tests check every setting.
     pub fn sweep(&self) -> Result<Vec<Approach>, String> {
         std::iter::once("").chain(self.kind.sweep.iter().copied()).map(|knobs| self.kind.with(knobs)).collect()
     }
 
-    /// Starts it on `setting` and waits until it serves.
+    /// Starts the approach with `setting` and waits until it serves.
     ///
     /// # Errors
-    /// Its program is not installed, it cannot be told this policy, it refuses its configuration, or it does
-    /// not come up: with its own words.
+    /// Its program is not installed, this policy cannot be expressed in its configuration, it rejects its
+    /// configuration, or it does not come up. The error quotes the program's own message.
     pub fn start(&self, setting: &Setting<'_>) -> Result<Box<dyn Gateway>, String> {
         let other = setting.experiment.reloads.first().filter(|_| !self.kind.is_ours());
         let started =
@@ -108,7 +109,7 @@ impl Approach {
         started.map_err(|why| format!("{self}: {why}"))
     }
 
-    /// What knob `name` is set to.
+    /// Returns the value of knob `name`.
     pub(super) fn knob<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, String> {
         let given = self.given.iter().find(|(knob, _)| *knob == name).map(|(_, value)| value.as_str());
         let default = || self.kind.knobs.iter().find(|knob| knob.name == name).map(|knob| knob.default);
@@ -117,7 +118,7 @@ impl Approach {
     }
 }
 
-/// Why a peer does not play an experiment in which another policy is loaded.
+/// Returns why a peer cannot play an experiment that loads another policy.
 fn loads_no_other(setting: &Setting<'_>, reload: &Reload) -> String {
     let file = setting.source.map(|source| source.file.display().to_string());
     let file = file.unwrap_or_else(|| setting.experiment.name.clone());
@@ -129,7 +130,7 @@ fn loads_no_other(setting: &Setting<'_>, reload: &Reload) -> String {
 }
 
 impl fmt::Display for Approach {
-    /// As it is written: with the knobs that were set, in the order of its kind.
+    /// Writes the approach in its text form, with the knobs that were set in the order of its kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.kind.name)?;
         for (place, (knob, value)) in self.given.iter().enumerate() {
@@ -140,21 +141,21 @@ impl fmt::Display for Approach {
 }
 
 impl Kind {
-    /// Is it one of Weirgate's own?
+    /// Returns whether this is one of Weirgate's own approaches.
     #[must_use]
     pub fn is_ours(&self) -> bool {
         self.program.is_none()
     }
 
-    /// Can it be started here?
+    /// Checks that the approach can be started on this machine.
     ///
     /// # Errors
-    /// Its program is not installed: with the command that installs it.
+    /// Its program is not installed. The error names the command that installs it.
     pub fn installed(&self) -> Result<(), String> {
         self.program.map_or(Ok(()), |program| program.find().map(drop))
     }
 
-    /// This kind with `knobs`, as they are written after the colon.
+    /// Returns this kind with `knobs`, written as after the colon.
     fn with(&'static self, knobs: &str) -> Result<Approach, String> {
         let mut given: Vec<(&'static str, String)> = Vec::new();
         for setting in knobs.split(',').filter(|setting| !setting.is_empty()) {
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn no_peer_that_is_told_the_policy_is_tuned_with_more_effort_than_another() {
         let told = Approach::all().iter().filter(|kind| !kind.is_ours());
-        // Those that only spread load have two knobs, and nothing of the policy in them.
+        // Approaches that only spread load have two knobs, and neither expresses anything of the policy.
         for kind in told.filter(|kind| !["haproxy-leastconn", "partition"].contains(&kind.name)) {
             assert_eq!(kind.sweep.len(), 8, "{}", kind.name);
         }

@@ -1,7 +1,8 @@
-//! What peers are told, held against files: an example policy, and the text that each peer must get for it.
+//! Golden files of the peers' configurations: an example policy, and the text that each peer must get for
+//! it.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p weirgate-lab --lib golden` rewrites the files; read the difference before you commit
-//! it. That a peer accepts its text is for its own checker, at every start.
+//! `UPDATE_GOLDEN=1 cargo test -p weirgate-lab --lib golden` rewrites the files. Read the difference before
+//! you commit it. Every start of a peer checks its text with the peer's own checker.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -10,8 +11,8 @@ use weirgate_experiment::{Experiment, load_experiment};
 
 use super::Setting;
 
-/// A guaranteed class, a class whose load is three times as large, and one without a guarantee, on two servers of
-/// eight workers, the second of half the weight.
+/// A guaranteed class, a class with three times its load, and a class without a guarantee. They share two
+/// servers of eight workers, and the second server has half the weight.
 const EXAMPLE: &str = "
 policy:
   upstreams:
@@ -28,28 +29,28 @@ traffic:
 phases: [{ name: all, until: 10s }]
 ";
 
-/// The example, changed by `overrides`.
+/// Returns the example, changed by `overrides`.
 pub(super) fn example(overrides: &[&str]) -> Experiment {
     let overrides: Vec<_> = overrides.iter().map(|text| text.parse().expect("an override")).collect();
     load_experiment("example.yaml", EXAMPLE, Path::new(""), &overrides).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
-/// Where the example's servers listen.
+/// Returns the addresses of the example's servers.
 pub(super) fn addresses() -> Vec<SocketAddr> {
     vec![([127, 0, 0, 1], 8001).into(), ([127, 0, 0, 1], 8002).into()]
 }
 
-/// A setting that starts nothing.
+/// Returns a setting that starts nothing.
 pub(super) fn setting<'a>(experiment: &'a Experiment, addresses: &'a [SocketAddr]) -> Setting<'a> {
     Setting { experiment, addresses, directory: Path::new("/results"), source: None, cpu: None }
 }
 
-/// Where the peer itself listens.
+/// Returns the address of the peer itself.
 pub(super) fn own_address() -> SocketAddr {
     ([127, 0, 0, 1], 8000).into()
 }
 
-/// Holds `text` against file `name`.
+/// Compares `text` with the golden file `name`.
 pub(super) fn golden(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/gateways/golden").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1") {

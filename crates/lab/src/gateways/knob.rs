@@ -1,28 +1,28 @@
-//! Knobs: the figures of an approach that have no obvious value, and what may be written for them.
+//! Knobs: the parameters of an approach without an obvious value, and the syntax of their values.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A figure of an approach that can be set, as in `haproxy-tuned:maxconn=4`.
+/// A parameter of an approach that you can set, as in `haproxy-tuned:maxconn=4`.
 #[derive(Debug)]
 pub struct Knob {
-    /// What it is called.
+    /// Its name.
     pub name: &'static str,
-    /// What it is unless set.
+    /// Its value unless set.
     pub default: &'static str,
-    /// What it does, in one line.
+    /// Its effect, in one line.
     pub about: &'static str,
-    /// Refuses what cannot be its value.
+    /// Rejects invalid values.
     pub(super) check: fn(&str) -> Result<(), String>,
 }
 
-/// For [`Knob::check`]: what is no `T` is refused in `T`'s words.
+/// For [`Knob::check`]: rejects a text that is no `T`, with the parser's message.
 pub(super) fn is<T: FromStr<Err = String>>(text: &str) -> Result<(), String> {
     text.parse::<T>().map(|_| ())
 }
 
-/// What a class without a guarantee may have in a server of a peer with bounds for each class.
+/// Slots of a class without a guarantee in each server of a peer that has bounds per class.
 pub(super) const REST: Knob = Knob {
     name: "rest",
     default: "1",
@@ -30,7 +30,7 @@ pub(super) const REST: Knob = Knob {
     check: is_rest,
 };
 
-/// For [`Knob::check`] of the places of a class without a guarantee, which has no load that could be multiplied.
+/// For [`Knob::check`] of [`REST`]: a class without a guarantee has no load to multiply.
 fn is_rest(text: &str) -> Result<(), String> {
     match text.parse() {
         Ok(Slots::Times(_)) | Err(_) => Err("write a number such as 1, workers, or off".to_owned()),
@@ -38,24 +38,25 @@ fn is_rest(text: &str) -> Result<(), String> {
     }
 }
 
-/// How many requests: `4`, `2x` (so many times what the guarantees take by Little's law), `workers`, or `off`.
+/// A number of requests: `4`, `2x` (a multiple of the slots that the guarantees need by Little's law),
+/// `workers`, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Slots {
-    /// So many.
+    /// This number.
     Count(u32),
-    /// A multiple, > 0, of the slots that are taken at the guaranteed rates.
+    /// A multiple, above 0, of the slots in use at the guaranteed rates.
     Times(f64),
-    /// As many as the servers work on at once; their operator has configured it.
+    /// The number of requests that the servers work on at once, as configured by their operator.
     Workers,
     /// No bound.
     Off,
 }
 
-/// Most slots that are taken seriously: HAProxy and nginx count connections in 16 to 32 bits, and no server of
-/// ours has more places than this.
+/// Largest accepted number of slots. HAProxy and nginx count connections in 16 to 32 bits, and no server in
+/// the lab has more slots than this.
 const MOST_SLOTS: u32 = 65_535;
 
-/// Largest multiple or share that is taken seriously.
+/// Largest accepted multiple or share.
 const MOST_TIMES: f64 = 1000.0;
 
 impl FromStr for Slots {
@@ -76,7 +77,8 @@ impl FromStr for Slots {
 }
 
 impl Slots {
-    /// The bound where the guaranteed load takes `base` slots and servers have so many `workers`; `None` is no bound.
+    /// Returns the bound if the guaranteed load needs `base` slots and the servers have `workers` workers.
+    /// `None` is no bound.
     ///
     /// # Errors
     /// A multiple of an unknown base.
@@ -85,7 +87,7 @@ impl Slots {
             (Slots::Off, _) => Ok(None),
             (Slots::Workers, _) => Ok(workers),
             (Slots::Count(count), _) => Ok(Some(count)),
-            // Half a request is none: rounded up.
+            // Rounded up, because a fraction of a slot serves no request.
             (Slots::Times(times), Some(base)) => {
                 Ok(Some((times * base).ceil().clamp(1.0, f64::from(MOST_SLOTS)) as u32))
             }
@@ -95,10 +97,10 @@ impl Slots {
     }
 }
 
-/// A share or a factor: `50%`, > 0.
+/// A share or a factor above 0, such as `50%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(
-    /// 1 is 100 %.
+    /// 1 means 100 %.
     pub f64,
 );
 
@@ -112,7 +114,7 @@ impl FromStr for Share {
     }
 }
 
-/// A length of time: `500ms`, `5s`, above 0 and at most an hour.
+/// A duration such as `500ms` or `5s`, from 1 ms to one hour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(
     /// The time.
@@ -123,7 +125,7 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Span, String> {
-        // "ms" ends in "s" as well.
+        // "ms" also ends in "s".
         let number = |unit: &str, scale: f64| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * scale);
         let seconds = number("ms", 1e-3).or_else(|| number("s", 1.0)).filter(|s| (1e-3..=3600.0).contains(s));
         let seconds = seconds.ok_or_else(|| "write a time with its unit, such as 500ms or 5s".to_owned())?;
@@ -131,12 +133,12 @@ impl FromStr for Span {
     }
 }
 
-/// A time as HAProxy, nginx and people write it, in whole milliseconds.
+/// A time in whole milliseconds, in the notation of HAProxy and nginx.
 pub(super) struct Millis(pub(super) Duration);
 
 impl fmt::Display for Millis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is shorter than a millisecond would be no time, which means "for ever" to some of them.
+        // A time below one millisecond would print as 0, which some of them read as unlimited.
         write!(f, "{}ms", self.0.as_millis().max(1))
     }
 }

@@ -1,4 +1,5 @@
-//! How every peer is started: its configuration written and checked by its own checker, a port, patience.
+//! Starts a peer: writes its configuration, runs its own checker on it, finds a port, and waits until it
+//! serves.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,36 +15,40 @@ use super::Setting;
 use crate::process::{Process, cpu_time};
 use weirgate_emulator::clock;
 
-/// Longest start: Envoy waits for its first health checks, on a busy machine that takes seconds.
+/// Maximum time for a start. Envoy waits for its first health checks, which takes seconds on a busy
+/// machine.
 const START: Duration = Duration::from_secs(20);
 
-/// Longest time in which an order must be taken in: nginx starts a worker for it.
+/// Maximum time until a peer has applied a command. nginx starts a worker for it.
 const ORDER: Duration = Duration::from_secs(10);
 
-/// Between two looks at what nothing announces.
+/// Polling interval for a state that no event announces.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Starts before a taken port is given up. The port was free when it was drawn; that somebody takes one of some
-/// 28,000 in the milliseconds until the peer binds it happens, three times running it does not.
+/// Maximum number of starts if the port is taken. The port was free when it was drawn, but another process
+/// can take one of about 28,000 ports in the milliseconds until the peer binds it. Three collisions in a
+/// row do not occur in practice.
 const STARTS: u32 = 3;
 
-/// Bytes of a log that are repeated in an error: its last words.
+/// Number of bytes from the end of a log that an error message quotes.
 const LAST_WORDS: u64 = 2000;
 
-/// A peer's process that serves. Dropped, it is asked to end, and killed if it does not.
+/// A serving process of a peer. Dropping it asks the process to stop, and kills it if it does not.
 #[derive(Debug)]
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     log: PathBuf,
-    /// Always there until it is dropped.
+    /// `Some` until it is dropped.
     process: Option<Process>,
 }
 
 impl Peer {
-    /// Starts what `configure` makes of a free address, and waits until it accepts connections there.
+    /// Starts the command that `configure` returns for a free address, and waits until it accepts
+    /// connections there.
     ///
     /// # Errors
-    /// What `configure` says; or it ended or did not accept in time: with its last words.
+    /// `configure` fails, or the process exits or does not accept in time. The error then quotes the end of
+    /// its log.
     pub(super) fn start(
         name: &str,
         setting: &Setting<'_>,
@@ -65,27 +70,27 @@ impl Peer {
         }
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(super) fn id(&self) -> u32 {
         self.process.as_ref().map_or(0, Process::id)
     }
 
-    /// CPU time of all its processes.
+    /// Returns the CPU time of all its processes.
     pub(super) fn cpu_time(&self) -> Duration {
-        // A process whose times cannot be read has just ended; the trial finds that out by itself.
+        // A process without readable times has just exited, which the trial notices by itself.
         cpu_time(self.id()).unwrap_or_default()
     }
 
-    /// Has it ended by itself? Then why.
+    /// Returns why the process has exited by itself, if it has.
     pub(super) fn ended(&mut self) -> Option<String> {
         let why = self.process.as_mut()?.ended().ok().flatten()?;
         Some(format!("{why}; its last words:\n{}", last_words(&self.log)))
     }
 
-    /// Waits until an order has been taken in.
+    /// Waits until a command has been applied.
     ///
     /// # Errors
-    /// What `done` says; or it ended or was not done in time: with its last words.
+    /// `done` fails, or the process exits or is not done in time. The error then quotes the end of its log.
     pub(super) fn wait_for_order(
         &mut self,
         what: &str,
@@ -118,32 +123,33 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // Killed at once, nginx would leave its worker behind: it is asked first.
+        // It is asked first, because nginx would leave its worker behind if it were killed at once.
         if let Some(process) = self.process.take() {
-            // What does not end is killed all the same; there is nobody to tell.
+            // A process that does not stop is killed anyway, and `drop` has no caller to report an error
+            // to.
             let _ = process.stop();
         }
     }
 }
 
-/// Writes a configuration file into the setting's directory; its absolute path.
+/// Writes a configuration file into the setting's directory and returns its absolute path.
 pub(super) fn write(setting: &Setting<'_>, name: &str, text: &str) -> Result<PathBuf, String> {
     let file = absolute(setting.directory)?.join(name);
     std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
     Ok(file)
 }
 
-/// Makes a directory in the setting's directory; its absolute path.
+/// Makes a directory in the setting's directory and returns its absolute path.
 pub(super) fn subdirectory(setting: &Setting<'_>, name: &str) -> Result<PathBuf, String> {
     let place = absolute(setting.directory)?.join(name);
     std::fs::create_dir_all(&place).map_err(|error| format!("{}: {error}", place.display()))?;
     Ok(place)
 }
 
-/// Lets a peer check its own configuration.
+/// Runs a peer's own check of its configuration.
 ///
 /// # Errors
-/// It refuses it, with its words.
+/// The peer rejects its configuration. The error quotes its message.
 pub(super) fn check(command: &mut Command) -> Result<(), String> {
     let output = command.stdin(Stdio::null()).output();
     let program = command.get_program().display();
@@ -155,20 +161,20 @@ pub(super) fn check(command: &mut Command) -> Result<(), String> {
     Err(format!("{program} refuses its configuration:\n{}", String::from_utf8_lossy(&words).trim()))
 }
 
-/// What a program says of its version: everything on standard output and error.
+/// Returns the program's output for its version option, from standard output and error.
 pub(super) fn version(program: &Path, option: &str) -> Result<String, String> {
     let output = Command::new(program).arg(option).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{} cannot be started: {error}", program.display()))?;
     Ok(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
-/// A path for a Unix socket: in the system's temporary directory, as such a path has at most 107 bytes and that of
-/// results may have more. The file goes with this value.
+/// A path for a Unix socket in the system's temporary directory. Such a path has at most 107 bytes, and the
+/// path of a run directory may be longer. Dropping the value removes the file.
 #[derive(Debug)]
 pub(super) struct SocketPath(pub(super) PathBuf);
 
 impl SocketPath {
-    /// One that nobody else in this process has.
+    /// Returns a path that is unique in this process.
     pub(super) fn new() -> SocketPath {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("weirgate-lab-{}-{}.sock", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -187,21 +193,21 @@ pub(super) fn absolute(directory: &Path) -> Result<PathBuf, String> {
     std::path::absolute(directory).map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// An address on loopback that is free now.
+/// Returns an address on loopback that is free at present.
 fn free_address() -> Result<SocketAddr, String> {
     let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
     bound.map_err(|error| format!("no port is free on loopback: {error}"))
 }
 
-/// Lets this process, and what it starts, open as many files as the system allows: a queue of a few seconds at a few
-/// thousand requests a second takes more than the usual thousand.
+/// Raises the limit on open files of this process and its children as far as the system allows. A queue of
+/// a few seconds at a few thousand requests/s needs more than the usual thousand.
 fn most_descriptors() {
     let limit = getrlimit(Resource::Nofile);
-    // Refused, it stays as it is; a peer that runs out of descriptors says so.
+    // If this fails, the limit stays, and a peer that runs out of descriptors reports it.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// The end of a log.
+/// Returns the end of a log.
 fn last_words(log: &Path) -> String {
     let mut text = Vec::new();
     let read = File::open(log).and_then(|mut file| {

@@ -1,9 +1,9 @@
-//! The gateways that are compared: Weirgate, and what people use today.
+//! The gateways under comparison: Weirgate and the proxies in common use.
 //!
-//! Each is a real process of its own in front of the same nodes, told as much of the experiment's policy as
-//! it can be told: `terms.rs` is the policy in the peers' words, `docs/guide/peers.md` says what each of them
-//! makes of it. Requests carry `x-class: NAME`, which every one of them can read; a request of any other
-//! class is treated as one of the policy's last, as in the policy itself.
+//! Each is a real process in front of the same nodes, configured with as much of the experiment's policy as
+//! it can express. `terms.rs` translates the policy into proxy terms, and `docs/guide/peers.md` describes
+//! each peer's configuration. Requests carry `x-class: NAME`, which every gateway can read. A request of an
+//! unknown class belongs to the policy's last class, as in Weirgate.
 
 mod approach;
 mod envoy;
@@ -27,83 +27,85 @@ use weirgate_spanned_yaml::overrides::Override;
 pub use approach::{Approach, Kind};
 pub use knob::{Knob, Share, Slots, Span};
 
-/// What a gateway is started for.
+/// The setting in which a gateway starts.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting<'a> {
-    /// Its policy: pools, classes, guarantees, nodes with weights and capacities.
+    /// The experiment with the policy: pools, classes, guarantees, and nodes with weights and capacities.
     pub experiment: &'a Experiment,
-    /// Where Weirgate's own policy comes from; peers do not ask.
+    /// Source of Weirgate's own policy file. Peers do not use it.
     pub source: Option<&'a Source>,
-    /// Per node of the policy where it listens.
+    /// Address of each node of the policy.
     pub addresses: &'a [SocketAddr],
-    /// An empty directory for its configuration, which is kept beside the results, and its logs.
+    /// An empty directory for its logs and its configuration, which are kept with the results.
     pub directory: &'a Path,
-    /// The CPU that it must stay on.
+    /// The CPU to which it is pinned.
     pub cpu: Option<usize>,
 }
 
-/// Where the policy of Weirgate comes from.
+/// Source of Weirgate's policy.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The command `weirgate`.
+    /// Path of the `weirgate` program.
     pub program: PathBuf,
     /// The experiment file.
     pub file: PathBuf,
-    /// Changes to it.
+    /// Changes to the experiment file.
     pub overrides: Vec<Override>,
 }
 
-/// The state of a gateway, as far as it tells.
+/// The state of a gateway, as far as it reports it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// Requests that may be inside the nodes.
+    /// Maximum number of requests in flight at the nodes.
     pub window: Option<u32>,
-    /// Requests inside the nodes.
+    /// Number of requests in flight at the nodes.
     pub outstanding: u32,
-    /// Waiting requests per class of the policy; empty if the gateway does not tell its classes apart.
+    /// Waiting requests per class of the policy. Empty if the gateway does not distinguish classes.
     pub waiting: Vec<u32>,
-    /// Routes of its page table, if it learns what they cost; else empty.
+    /// Routes of its page table, if it learns their costs, or empty.
     pub learned: Vec<admin::Route>,
 }
 
-/// A gateway under way. Dropped, its processes are killed.
+/// A running gateway. Dropping it kills its processes.
 pub trait Gateway {
-    /// Where clients connect.
+    /// Returns the address for clients.
     fn address(&self) -> SocketAddr;
 
-    /// What it is, with its version, as in `HAProxy 2.6.12`.
+    /// Returns its name and version, such as `HAProxy 2.6.12`.
     fn version(&self) -> &str;
 
-    /// The operator takes node `node` of the policy out, or puts it back; what is inside finishes. As its
-    /// manual says for planned maintenance; back when the gateway has taken it in.
+    /// Takes node `node` of the policy out of service, or puts it back, in the way that the gateway's
+    /// manual describes for planned maintenance. Requests in flight finish. Returns when the gateway has
+    /// applied the change.
     ///
     /// # Errors
-    /// It refused, with its words.
+    /// The gateway refuses. The error quotes its message.
     fn set_out(&mut self, node: usize, out: bool) -> Result<(), String>;
 
-    /// Its configuration is loaded again, unchanged, as its manual says; back when that is done.
+    /// Loads its unchanged configuration again, as its manual describes. Returns when that is done.
     ///
     /// # Errors
-    /// It refused, with its words, or it cannot do it in one process.
+    /// The gateway refuses, and the error quotes its message, or it cannot reload in one process.
     fn reload(&mut self) -> Result<(), String>;
 
-    /// The policy of number `number` of [`weirgate_experiment::Experiment::reloads`] is put in force; back when that is
-    /// done.
+    /// Loads policy number `number` of [`weirgate_config::Experiment::reloads`]. Returns when it is in
+    /// force.
     ///
     /// # Errors
-    /// It refused, with its words, or it cannot do it: [`Approach::start`] says so before anything is played.
+    /// The gateway refuses, and the error quotes its message, or it cannot load a policy. In the latter
+    /// case [`Approach::start`] fails before anything is played.
     fn load(&mut self, number: usize) -> Result<(), String> {
         Err(format!("it cannot load another policy (number {number})"))
     }
 
-    /// Its state now; `None` if it does not tell.
+    /// Returns its present state, or `None` if it does not report one.
     fn state(&mut self) -> Option<State> {
         None
     }
 
-    /// CPU time that all its processes have used.
+    /// Returns the CPU time that all its processes have used.
     fn cpu_time(&self) -> Duration;
 
-    /// Has it ended by itself? Then why.
+    /// Returns why it has exited by itself, if it has.
     fn ended(&mut self) -> Option<String>;
 }

@@ -1,8 +1,8 @@
-//! The policy in the words of proxies: pools of servers with weights and places, classes with rates and limits.
+//! The policy in proxy terms: pools of servers with weights and slots, classes with rates and limits.
 //!
-//! The one figure that proxies want and policies do not have is how many requests a server shall have inside. It is
-//! reckoned in *slots*: by Little's law, a class at its guaranteed rate keeps rate × service time requests inside the
-//! servers; a server of known capacity is full with as many as its capacity.
+//! Proxies need one number that policies do not state: the number of requests in flight per server. It is
+//! counted in *slots*. By Little's law, a class at its guaranteed rate keeps rate × service time requests
+//! in flight. A server of known capacity has as many slots as its capacity.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,53 +12,53 @@ use weirgate_engine as engine;
 
 use super::Setting;
 
-/// A pool of servers and the classes that it serves; at least one of each.
+/// A pool of servers and the classes that it serves, with at least one of each.
 pub(super) struct Pool<'a> {
     pub(super) name: &'a str,
     pub(super) servers: Vec<Server<'a>>,
     pub(super) classes: Vec<Class<'a>>,
     pub(super) ejection: engine::Ejection,
     pub(super) health: Health,
-    /// Idle connections kept per server, and for how long.
+    /// Number of idle connections kept per server, and how long they are kept.
     pub(super) idle: (usize, Duration),
 }
 
-/// A server.
+/// A server of a pool.
 #[derive(Clone)]
 pub(super) struct Server<'a> {
-    /// Its node of the policy.
+    /// Index of its node in the policy.
     pub(super) node: usize,
-    /// The name of that node.
+    /// Name of that node.
     pub(super) label: &'a str,
     pub(super) address: SocketAddr,
-    /// 1 to [`MOST_WEIGHT`].
+    /// Weight from 1 to [`MOST_WEIGHT`].
     pub(super) weight: u32,
-    /// Slots that are taken when the guarantees, or the whole capacity, are used; `None` is unknown.
+    /// Slots in use when the whole capacity, or else the guarantees, are used. `None` if unknown.
     pub(super) slots: Option<f64>,
-    /// Requests that it works on at once, as its operator has configured it; `None` is no limit.
+    /// Requests that the server works on at once, as configured by its operator. `None` is no limit.
     pub(super) workers: Option<u32>,
 }
 
-/// A class.
+/// A class of the policy.
 pub(super) struct Class<'a> {
     /// Its number in the policy.
     pub(super) index: usize,
     pub(super) name: &'a str,
     /// Guaranteed requests per second.
     pub(super) floor: Option<f64>,
-    /// Agreed service time.
+    /// Declared service time.
     pub(super) service: Option<Duration>,
-    /// Guaranteed response time, whatever the statistic.
+    /// Guaranteed response time, for any statistic.
     pub(super) limit: Option<Duration>,
-    /// Longest wait, whatever is guaranteed.
+    /// Maximum wait, independent of the guarantees.
     pub(super) max_wait: Duration,
     pub(super) retry: engine::RetryBudget,
     pub(super) timeouts: NodeTimeouts,
-    /// Is it the policy's last class, which takes what nobody else does?
+    /// Whether this is the policy's last class, which takes all requests of unknown classes.
     pub(super) last: bool,
 }
 
-/// How servers are asked whether they live.
+/// Parameters of the servers' health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Health {
     pub(super) interval: Duration,
@@ -67,25 +67,27 @@ pub(super) struct Health {
     pub(super) rise: u32,
 }
 
-/// What is asked for: an emulated node answers it without work, and a real one like its home page. Every status below
-/// 500 is a sign of life: a service need not have that page.
+/// Path of health checks. An emulated node answers it without work, and a real service treats it as its
+/// home page. Every status below 500 counts as healthy, because a service need not have that page.
 pub(super) const HEALTH_PATH: &str = "/?demand=0us";
 
-/// Without word of the policy: a dead server is out after a second and a half and back after one. A server that is
-/// merely full has 2 s: the 150 places of the papers' servers, taken twice, turn over in 1.2 s.
+/// Health checks if the policy sets none. A dead server is out after 1.5 s and back after 1 s. A server
+/// that is merely full gets 2 s to answer, because the 150 slots of the papers' servers, filled twice over,
+/// turn over in 1.2 s.
 const HEALTH: Health =
     Health { interval: Duration::from_millis(500), timeout: Duration::from_secs(2), fall: 3, rise: 2 };
 
-/// Largest weight: HAProxy takes 256; 100 is a difference of one percent.
+/// Largest weight. HAProxy accepts up to 256, and with 100 one step is one percent.
 pub(super) const MOST_WEIGHT: u32 = 100;
 
 impl Class<'_> {
-    /// Slots at the guaranteed rate, by Little's law; `None` if rate or service time is not agreed.
+    /// Returns the slots at the guaranteed rate, by Little's law, or `None` if rate or service time is not
+    /// declared.
     pub(super) fn slots(&self) -> Option<f64> {
         Some(self.floor? * self.service?.as_secs_f64())
     }
 
-    /// The part of them in `server` of `pool`, by its weight.
+    /// Returns the share of these slots in `server` of `pool`, by the server's weight.
     pub(super) fn slots_in(&self, server: &Server<'_>, pool: &Pool<'_>) -> Option<f64> {
         let weight: u32 = pool.servers.iter().map(|server| server.weight).sum();
         Some(self.slots()? * f64::from(server.weight) / f64::from(weight))
@@ -93,27 +95,27 @@ impl Class<'_> {
 }
 
 impl Pool<'_> {
-    /// The smallest limit of its classes, or else their shortest longest wait.
+    /// Returns the smallest limit of its classes, or else the smallest maximum wait.
     pub(super) fn strictest(&self) -> Duration {
         let limits = self.classes.iter().filter_map(|class| class.limit).min();
         limits.or_else(|| self.classes.iter().map(|class| class.max_wait).min()).unwrap_or(Duration::MAX)
     }
 
-    /// The servers' workers together; `None` if one has no limit.
+    /// Returns the total of the servers' workers, or `None` if one server has no limit.
     pub(super) fn workers(&self) -> Option<u32> {
         self.servers.iter().map(|server| server.workers).sum()
     }
 
-    /// The servers' slots together; `None` if one is unknown.
+    /// Returns the total of the servers' slots, or `None` if one is unknown.
     pub(super) fn slots(&self) -> Option<f64> {
         self.servers.iter().map(|server| server.slots).sum()
     }
 }
 
-/// The pools of `setting` that serve a class.
+/// Returns the pools of `setting` that serve a class.
 ///
 /// # Errors
-/// A node has no address, or a pool no nodes.
+/// A node has no address, or a pool has no nodes.
 pub(super) fn pools<'a>(setting: &Setting<'a>) -> Result<Vec<Pool<'a>>, String> {
     let site = &setting.experiment.site;
     let policy = &site.policy;
@@ -167,12 +169,13 @@ fn servers<'a>(setting: &Setting<'a>, pool: usize, classes: &[Class<'a>]) -> Vec
     let members = || nodes.iter().enumerate().filter(|(_, node)| node.pool == pool);
     let total: f64 = members().map(|(_, node)| node.weight).sum();
     let heaviest = members().map(|(_, node)| node.weight).fold(0.0, f64::max);
-    // A class without a floor is owed nothing; one with a floor but no service time makes the sum unknown.
+    // A class without a floor needs no slots. If a class has a floor but no service time, the sum is
+    // unknown.
     let owed: Option<f64> = classes.iter().filter(|class| class.floor.is_some()).map(Class::slots).sum();
     let owed = owed.filter(|slots| *slots > 0.0);
     members()
         .map(|(index, node)| {
-            // What a machine has is for all pools that use it.
+            // All pools that use a machine share its capacity.
             let sharing = nodes.iter().filter(|other| other.machine == node.machine).count();
             let full = node.capacity.map(|capacity| capacity / sharing as f64);
             let machine = &experiment.machines[experiment.machine_of[index]];

@@ -1,4 +1,4 @@
-//! Weirgate itself, as operators run it: `weirgate run` on a policy file.
+//! Weirgate itself, as you run it: `weirgate run` with a policy file.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -14,74 +14,75 @@ use weirgate_experiment::{Deployed, Deployment, deployed_policies, under_discipl
 use super::launch::{Peer, SocketPath, absolute, version, write};
 use super::{Approach, Gateway, Kind, Setting, State};
 
-/// Weirgate's own discipline.
+/// Weirgate with its own discipline.
 pub(super) const WEIRGATE: Kind =
     under("weirgate", "Weirgate with its own discipline: windows that measure, tokens, admission at arrival");
 
-/// The published discipline in Weirgate.
+/// Weirgate with the published Quorum discipline.
 pub(super) const QUORUM: Kind = under("quorum", "Weirgate with Quorum's published rules");
 
-/// No discipline in Weirgate.
+/// Weirgate without a discipline.
 pub(super) const NONE: Kind = under("none", "Weirgate without control: a plain proxy with least outstanding requests");
 
-/// SEDA's queues in Weirgate.
+/// Weirgate with SEDA's queues.
 pub(super) const SEDA: Kind = under("seda", "Weirgate with SEDA's differentiated queues");
 
-/// The web switch in Weirgate: refusal by load.
+/// Weirgate as a web switch that refuses requests by load.
 pub(super) const SWITCH_ADM: Kind = under("switch_adm", "Weirgate as a web switch: refusal by load");
 
-/// The same with divided nodes.
+/// The web switch with nodes divided once.
 pub(super) const STATIC_PART: Kind =
     under("static_part", "Weirgate as a web switch: refusal by load, nodes divided once");
 
-/// The same with nodes divided anew.
+/// The web switch with nodes divided again as demand moves.
 pub(super) const DYNAMIC_PART: Kind =
     under("dynamic_part", "Weirgate as a web switch: refusal by load, nodes divided as the demand moves");
 
-/// mQoS in Weirgate.
+/// Weirgate with mQoS.
 pub(super) const MQOS: Kind = under("mqos", "Weirgate with mQoS: several resources shared by deficit round robin");
 
-/// mQoS with another precedence.
+/// Weirgate with mQoS and a different precedence.
 pub(super) const MQOS_DRFQ: Kind =
     under("mqos-drfq", "Weirgate with mQoS by dominant resource fair queueing, as the experiment's `disciplines:` say");
 
-/// mQoS's baseline.
+/// Weirgate with the baseline of mQoS.
 pub(super) const SQOS: Kind =
     under("sqos", "Weirgate with mQoS's baseline: one resource shared by deficit round robin");
 
-/// Weirgate under the discipline `name`.
+/// Returns the approach that runs Weirgate with the discipline `name`.
 const fn under(name: &'static str, about: &'static str) -> Kind {
     let start = |setting: &Setting<'_>, approach: &Approach| start(setting, approach.kind().name);
     Kind { name, about, program: None, knobs: &[], sweep: &[], start }
 }
 
-/// `weirgate run` under way.
+/// A running `weirgate run`.
 #[derive(Debug)]
 struct Weirgate {
     peer: Peer,
     admin: SocketPath,
     version: String,
-    /// Per node of the policy its upstream and name.
+    /// Upstream and name of each node of the policy.
     nodes: Vec<(String, String)>,
-    /// Where its policy files are.
+    /// Directory of its policy files.
     directory: PathBuf,
 }
 
-/// The policy file that it reads.
+/// Name of the policy file that it reads.
 const POLICY: &str = "policy.yaml";
 
-/// Where an experiment loads other policies, the file of policy number `number`; the first is number 1.
+/// Returns the file name of policy number `number`, counted from 1, in an experiment that loads other
+/// policies.
 fn numbered(number: usize) -> String {
     format!("policy-{number}.yaml")
 }
 
-/// How long an answer of the admin API may take. It has a thread of its own, on the gateway's CPU.
+/// Maximum time for an answer of the admin API. It has a thread of its own, on the gateway's CPU.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Longest answer that is read: a page of a few classes is some kilobytes.
+/// Maximum length of an answer in bytes. A page with a few classes has some kilobytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Starts it on `setting` under `discipline`.
+/// Starts it with `setting` under `discipline`.
 fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, String> {
     let source = setting.source.ok_or("it needs the experiment's file, of which its policy is a part")?;
     let admin = SocketPath::new();
@@ -93,7 +94,8 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
         let deployment = Deployment { listen, admin, threads: 1, nodes: nodes.clone() };
         let deployed = deployed_policies(&source.file, &overrides, &deployment).map_err(|errors| errors.to_string())?;
         let Deployed { first, reloads } = deployed;
-        // The one that is read changes meanwhile; these stay for those who look at the run.
+        // The policy file that Weirgate reads changes during the trial. These copies stay for readers of
+        // the run.
         let kept = if reloads.is_empty() { None } else { Some(&first) };
         for (number, text) in kept.into_iter().chain(&reloads).enumerate() {
             write(setting, &numbered(number + 1), text)?;
@@ -105,13 +107,13 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
     let peer = Peer::start("weirgate", setting, configure)?;
     let version = version(&source.program, "--version")?.trim().replacen("weirgate", "Weirgate", 1);
     let mut gateway = Weirgate { peer, admin, version, nodes: Vec::new(), directory: absolute(setting.directory)? };
-    // Its nodes in the order of the policy, under the names that the deployed policy gives them.
+    // Its nodes in the order of the policy, under their names in the deployed policy.
     let page = gateway.page()?;
     gateway.nodes = page.engine.nodes.into_iter().map(|node| (node.pool, node.name)).collect();
     Ok(Box::new(gateway))
 }
 
-/// `/snapshot`.
+/// The answer to `/snapshot`.
 #[derive(Debug, Deserialize)]
 struct Page {
     engine: admin::Snapshot,
@@ -120,13 +122,13 @@ struct Page {
 }
 
 impl Weirgate {
-    /// The engine, its first classes, which are those of the policy, and the page table.
+    /// Returns the engine, its first classes, which are those of the policy, and the page table.
     fn page(&self) -> Result<Page, String> {
         let body = self.ask("GET", "/snapshot?limit=1000")?;
         serde_json::from_str(&body).map_err(|error| format!("admin API: /snapshot: {error}"))
     }
 
-    /// Asks the admin API for what must succeed.
+    /// Sends a request to the admin API and returns the body of its answer, which must be a success.
     fn ask(&self, method: &str, path: &str) -> Result<String, String> {
         let failed = |error: std::io::Error| format!("admin API: {method} {path}: {error}");
         let mut stream = UnixStream::connect(&self.admin.0).map_err(failed)?;

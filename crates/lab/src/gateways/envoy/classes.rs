@@ -1,11 +1,13 @@
-//! A cluster with circuit breakers for each class over the same servers, and a gradient limit on what it measures.
+//! One cluster with circuit breakers per class over the same servers, and a gradient limit with a measured
+//! ideal time.
 //!
-//! Source: envoyproxy.io, "Circuit breaking" and "Adaptive Concurrency". Breakers count per cluster: a class can fill
-//! its own places only. `per_host_thresholds` bounds the connections to each server, and a request that finds none free
-//! waits (`max_pending_requests`). The adaptive filter measures its ideal response time, at the least limit, as Envoy
-//! does by default; nothing of the policy's `service_time` is in it.
+//! Source: envoyproxy.io, "Circuit breaking" and "Adaptive Concurrency". Breakers count per cluster, so a
+//! class can fill only its own slots. `per_host_thresholds` bounds the connections to each server, and a
+//! request that finds none free waits (`max_pending_requests`). The adaptive filter measures its ideal
+//! response time at the minimum limit, which is Envoy's default. It uses nothing of the policy's
+//! `service_time`.
 //!
-//! Departure: a class without a guarantee has no adaptive filter, as its fixed bound is small already.
+//! Departure: a class without a guarantee has no adaptive filter, because its fixed bound is already small.
 
 use std::time::Duration;
 
@@ -14,38 +16,39 @@ use crate::gateways::Approach;
 use crate::gateways::knob::{Share, Slots};
 use crate::gateways::terms::{Class, Pool};
 
-/// Requests of a class without a guarantee that may wait: Envoy's own default.
+/// Maximum number of waiting requests of a class without a guarantee. It is Envoy's default.
 const PENDING: u32 = 1024;
 
-/// What the adaptive filter may find without it being congestion: Envoy's own default.
+/// Relative increase in response time that the adaptive filter does not count as congestion. It is Envoy's
+/// default.
 const BUFFER: f64 = 0.25;
 
-/// Between two steps of its limit: Envoy's own default.
+/// Interval between two steps of the adaptive limit. It is Envoy's default.
 const UPDATE: Duration = Duration::from_millis(100);
 
-/// The filter of the guaranteed classes.
+/// Returns the filter of the guaranteed classes.
 ///
 /// # Errors
-/// A knob that cannot be read.
+/// A knob has an invalid value.
 pub(super) fn filter(approach: &Approach) -> Result<Filter, String> {
     let Share(deadline) = approach.knob("deadline")?;
     if approach.knob::<String>("rtt")? != MEASURED {
         return Ok(Filter::Off { deadline });
     }
-    // While it measures, as many go in as the breakers have places for.
+    // While it measures, its limit is the number of slots that the breakers allow.
     let min = approach.knob("requests")?;
     Ok(Filter::Adaptive { per_class: true, rtt: None, buffer: BUFFER, min, update: UPDATE, deadline: Some(deadline) })
 }
 
-/// A cluster for each class of `pools`.
+/// Returns a cluster for each class of `pools`.
 ///
 /// # Errors
-/// A multiple of the load of a class that has no `service_time`.
+/// A knob is a multiple of the load of a class that has no `service_time`.
 pub(super) fn clusters<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Cluster<'p>>, String> {
     let (requests, rest): (Slots, Slots) = (approach.knob("requests")?, approach.knob("rest")?);
     let Share(pending) = approach.knob("pending")?;
     let cluster = |pool: &'p Pool<'p>, class: &'p Class<'p>| {
-        // One figure for all servers: what the one with the largest part needs.
+        // One number serves all servers: that of the server with the largest share.
         let mut each = Some(0);
         for server in &pool.servers {
             let places = match class.floor {
@@ -54,7 +57,7 @@ pub(super) fn clusters<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result
                     .map_err(|why| format!("class {}: requests: {why}", class.name))?,
                 None => rest.of(None, server.workers).map_err(|why| format!("class {}: rest: {why}", class.name))?,
             };
-            // A server has no more places than workers, whatever the class would need.
+            // A server has no more slots than workers, even if the class needs more.
             let places = places.into_iter().chain(server.workers).min();
             each = each.zip(places).map(|(most, places)| most.max(places));
         }
@@ -77,7 +80,7 @@ mod tests {
     use crate::gateways::golden::{addresses, example, golden, own_address, setting};
     use crate::gateways::terms::pools;
 
-    /// Envoy's text for the example.
+    /// Returns Envoy's configuration for the example.
     fn text(knobs: &str) -> String {
         let (experiment, addresses) = (example(&[]), addresses());
         let pools = pools(&setting(&experiment, &addresses)).unwrap();
@@ -108,7 +111,8 @@ mod tests {
             Ok(clusters.iter().filter_map(|cluster| cluster.breakers).collect())
         };
         let of = |each: u32, pending: u32| Breakers { each: Some(each), pending };
-        // Half of 400 ms at 100/s are 20 that wait; a class without a limit has Envoy's own bound.
+        // In half of 400 ms, 100/s serves 20 waiting requests. A class without a limit has Envoy's own
+        // bound.
         assert_eq!(breakers("", &[]).unwrap(), [of(3, 20), of(8, 1024), of(1, 1024)]);
         assert_eq!(breakers("requests=1x,pending=90%,rest=2", &[]).unwrap(), [of(2, 36), of(4, 1024), of(2, 1024)]);
         let unlimited = breakers("requests=workers,rest=off", &["machines.concurrency=null"]).unwrap();

@@ -1,4 +1,4 @@
-//! Envoy's configuration, with the reason of every setting in it.
+//! Envoy's configuration, with the reason for every setting in it.
 
 use std::fmt::{self, Write as _};
 use std::net::SocketAddr;
@@ -9,42 +9,43 @@ use crate::gateways::Approach;
 use crate::gateways::knob::{Share, Slots, Span};
 use crate::gateways::terms::{Class, HEALTH_PATH, Pool};
 
-/// The value of `rtt` by which Envoy measures the ideal response time itself.
+/// Value of `rtt` with which Envoy itself measures the ideal response time.
 pub(super) const MEASURED: &str = "measured";
 
-/// How the admin interface shows a host that is out by the endpoints file.
+/// Text by which the admin interface shows a host that the endpoints file has taken out.
 pub(super) const DRAINING: &str = "/eds_status_draining";
 
 /// A set of servers with the classes that use it.
 pub(super) struct Cluster<'p> {
-    /// Unique.
+    /// Unique name.
     pub(super) name: String,
     pub(super) pool: &'p Pool<'p>,
     pub(super) classes: Vec<&'p Class<'p>>,
-    /// `None`: a filter decides how much goes in.
+    /// `None` if a filter limits the requests in flight instead.
     pub(super) breakers: Option<Breakers>,
 }
 
 impl Cluster<'_> {
-    /// Places of all servers together; `None` is no bound.
+    /// Returns the number of slots of all servers together, or `None` without a bound.
     fn places(&self) -> Option<u32> {
         let servers = u32::try_from(self.pool.servers.len()).unwrap_or(u32::MAX);
         Some(self.breakers?.each?.saturating_mul(servers))
     }
 }
 
-/// What bounds a cluster.
+/// The bounds of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Breakers {
-    /// Connections to each server, which are requests in it: HTTP/1.1 has one at a time; `None` is no bound.
+    /// Maximum number of connections to each server. With HTTP/1.1 this is the number of requests in flight
+    /// there. `None` is no bound.
     pub(super) each: Option<u32>,
-    /// Requests that wait for a connection.
+    /// Maximum number of requests that wait for a connection.
     pub(super) pending: u32,
 }
 
-/// The filter that is compared, with its figures.
+/// The filter under comparison, with its parameters.
 pub(super) enum Filter {
-    /// None; routes give up what takes longer than so many times the limit.
+    /// No filter. Routes give up after this multiple of the class's limit.
     Off {
         deadline: f64,
     },
@@ -54,7 +55,8 @@ pub(super) enum Filter {
         buffer: f64,
         min: Slots,
         update: Duration,
-        /// Routes of guaranteed classes give up after so many times the limit, and the others have no filter.
+        /// If set, routes of guaranteed classes give up after this multiple of the limit, and the other
+        /// classes have no filter.
         deadline: Option<f64>,
     },
     Admission {
@@ -98,11 +100,11 @@ impl Filter {
         }
     }
 
-    /// The filter by which `class` of `pool` goes, if it goes by one.
+    /// Returns the name of the filter for `class` of `pool`, if one applies.
     fn name(&self, pool: &Pool<'_>, class: &Class<'_>) -> Option<String> {
         let goes = match self {
             Filter::Off { .. } => false,
-            // A class without a guarantee has a small fixed bound already, in its cluster.
+            // A class without a guarantee already has a small fixed bound in its cluster.
             Filter::Adaptive { deadline: Some(_), .. } => class.floor.is_some(),
             Filter::Adaptive { .. } | Filter::Admission { .. } => true,
         };
@@ -110,7 +112,7 @@ impl Filter {
         goes.then_some(name)
     }
 
-    /// From a request's last byte to the last of its answer.
+    /// Returns the time-out from the last byte of a request to the last byte of its answer.
     fn timeout(&self, class: &Class<'_>) -> Duration {
         match (self, class.limit) {
             (Filter::Off { deadline }, Some(limit))
@@ -125,7 +127,7 @@ fn per_class(approach: &Approach) -> Result<bool, String> {
     Ok(approach.knob::<String>("per")? == "class")
 }
 
-/// A time as Envoy writes it.
+/// A time in Envoy's notation.
 struct Seconds(Duration);
 
 impl fmt::Display for Seconds {
@@ -134,13 +136,13 @@ impl fmt::Display for Seconds {
     }
 }
 
-/// The servers of a pool, as Envoy's endpoint discovery knows them.
+/// The servers of a pool, in the form of Envoy's endpoint discovery.
 #[derive(Debug)]
 pub(super) struct Endpoints {
     pub(super) pool: String,
-    /// Where Envoy reads them: a file holds one pool.
+    /// File from which Envoy reads them. A file holds one pool.
     pub(super) file: PathBuf,
-    /// Node of the policy, its name, address and weight.
+    /// Node index in the policy, name, address and weight.
     servers: Vec<(usize, String, SocketAddr, u32)>,
 }
 
@@ -152,13 +154,13 @@ impl Endpoints {
         Endpoints { pool: pool.name.to_owned(), file, servers: servers.collect() }
     }
 
-    /// What the admin interface calls a node's host in `cluster`.
+    /// Returns the names of a node's hosts in `cluster`, as the admin interface writes them.
     pub(super) fn of_node(&self, node: usize, cluster: &str) -> impl Iterator<Item = String> {
         let servers = self.servers.iter().filter(move |(of, ..)| *of == node);
         servers.map(move |(_, _, address, _)| format!("{cluster}::{address}"))
     }
 
-    /// The file's text; who is out drains.
+    /// Returns the text of the file. Nodes marked in `out` drain.
     pub(super) fn text(&self, out: &[bool]) -> String {
         let mut text = format!(
             "# The servers of {pool}. DRAINING gets nothing new and finishes what it has.
@@ -186,7 +188,7 @@ resources:
     }
 }
 
-/// The whole configuration.
+/// Returns the whole configuration.
 pub(super) fn text(
     approach: &Approach,
     filter: &Filter,
@@ -250,7 +252,7 @@ static_resources:
     text
 }
 
-/// Every filter with the classes that go by it.
+/// Returns every filter with the classes that it applies to.
 fn filters<'a, 'p>(filter: &Filter, clusters: &'a [Cluster<'p>]) -> Vec<(String, &'a Cluster<'p>, Vec<&'p Class<'p>>)> {
     let mut filters: Vec<(String, &Cluster<'_>, Vec<&Class<'_>>)> = Vec::new();
     for (cluster, class) in members(clusters) {
@@ -263,7 +265,7 @@ fn filters<'a, 'p>(filter: &Filter, clusters: &'a [Cluster<'p>]) -> Vec<(String,
     filters
 }
 
-/// Every class with its cluster.
+/// Returns every class with its cluster.
 fn members<'a, 'p>(clusters: &'a [Cluster<'p>]) -> impl Iterator<Item = (&'a Cluster<'p>, &'p Class<'p>)> {
     clusters.iter().flat_map(|cluster| cluster.classes.iter().map(move |class| (cluster, *class)))
 }
@@ -289,7 +291,8 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
             let owed =
                 classes.iter().filter(|class| class.floor.is_some()).map(|class| class.slots()).sum::<Option<f64>>();
             let owed = owed.filter(|slots| *slots > 0.0);
-            // What is unknown or not owed has Envoy's own least limit. Breakers have set theirs by the same multiple.
+            // If the load is unknown or nothing is guaranteed, Envoy's own minimum limit applies. Breakers
+            // have set theirs by the same multiple.
             let least = match (cluster.breakers, min.of(owed, cluster.pool.workers())) {
                 (Some(_), _) => cluster.places(),
                 (None, least) => least.ok().flatten(),
@@ -330,7 +333,7 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
               aggression: {{ runtime_key: lab.aggression, default_value: {aggression:?} }}
               max_rejection_probability: {{ runtime_key: lab.rejection, default_value: {{ value: {rejection} }} }}
 ",
-                // Envoy counts whole seconds.
+                // Envoy's window is a whole number of seconds.
                 window = format_args!("{}s", window.as_secs().max(1)),
                 threshold = threshold * 100.0,
                 rejection = rejection * 100.0,
@@ -339,11 +342,12 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
     }
 }
 
-/// The agreed service time of classes together, each as often as its requests are guaranteed; `None` if one has none.
+/// Returns the mean declared service time of `classes`, weighted by guaranteed rate, or `None` if one
+/// declares none.
 fn ideal(classes: &[&Class<'_>]) -> Option<Duration> {
     let (mut time, mut rate) = (0.0, 0.0);
     for class in classes {
-        // Without a floor nothing is known of its rate: one request a second.
+        // Without a floor the rate is unknown, and one request per second is assumed.
         let floor = class.floor.unwrap_or(1.0);
         time += floor * class.service?.as_secs_f64();
         rate += floor;
@@ -462,7 +466,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster<'_>, endpoints: &Path) {
     }
 }
 
-/// The circuit breakers, to which the retry budget is added.
+/// Returns the circuit breakers, to which the retry budget is added.
 fn breakers(cluster: &Cluster<'_>) -> String {
     let Some(Breakers { each, pending }) = cluster.breakers else {
         return "    # The filter decides how much goes in: Envoy's own bound of 1024 must not. Retries as the policy says.

@@ -1,8 +1,8 @@
-//! Envoy, three times: its adaptive concurrency filter, its admission control filter, and a cluster with circuit
-//! breakers for each class.
+//! Envoy in three configurations: with its adaptive concurrency filter, with its admission control filter,
+//! and with one cluster with circuit breakers per class.
 //!
-//! Source: envoyproxy.io, "Adaptive Concurrency", "Admission Control", "Circuit breaking", and "Endpoint discovery
-//! service (EDS)" with file subscriptions, through which nodes are taken out.
+//! Source: envoyproxy.io, "Adaptive Concurrency", "Admission Control", "Circuit breaking", and "Endpoint
+//! discovery service (EDS)" with file subscriptions, through which nodes are taken out.
 
 mod classes;
 mod config;
@@ -21,7 +21,7 @@ use super::terms::{Pool, pools};
 use super::{Approach, Gateway, Kind, Setting};
 use crate::programs::Program;
 
-/// One filter for each class, or one for all classes of a pool.
+/// Selects one filter per class, or one for all classes of a pool.
 const PER: Knob = Knob {
     name: "per",
     default: "class",
@@ -32,7 +32,7 @@ const PER: Knob = Knob {
     },
 };
 
-/// A gradient limiter.
+/// Envoy with a gradient limiter.
 pub(super) const ADAPTIVE: Kind = Kind {
     name: "envoy-adaptive",
     about: "Envoy with its adaptive concurrency filter: a gradient limiter on response times",
@@ -75,7 +75,7 @@ pub(super) const ADAPTIVE: Kind = Kind {
     start: |setting, approach| start(setting, approach, Filter::adaptive(approach)?, pooled),
 };
 
-/// Rejection by success rate.
+/// Envoy with rejection by success rate.
 pub(super) const ADMISSION: Kind = Kind {
     name: "envoy-admission",
     about: "Envoy with its admission control filter: rejects at random as deadlines are missed",
@@ -114,7 +114,7 @@ pub(super) const ADMISSION: Kind = Kind {
     start: |setting, approach| start(setting, approach, Filter::admission(approach)?, pooled),
 };
 
-/// A cluster with circuit breakers for each class.
+/// Envoy with one cluster with circuit breakers per class.
 pub(super) const CLASSES: Kind = Kind {
     name: "envoy-classes",
     about: "Envoy with a cluster and circuit breakers for each class, and a gradient limit that measures its ideal time",
@@ -169,27 +169,27 @@ fn percent(text: &str) -> Result<(), String> {
     }
 }
 
-/// Envoy under way.
+/// A running Envoy.
 #[derive(Debug)]
 struct Envoy {
     peer: Peer,
     version: String,
     socket: SocketPath,
-    /// Per pool.
+    /// One entry per pool.
     endpoints: Vec<Endpoints>,
-    /// Every cluster and the pool that it uses.
+    /// Name of every cluster, and the pool that it uses.
     clusters: Vec<(String, String)>,
-    /// Per node of the policy: is it out?
+    /// Whether each node of the policy is taken out.
     out: Vec<bool>,
 }
 
-/// How long an answer of the admin interface may take: its thread shares the CPU with the one that serves.
+/// Maximum time for an answer of the admin interface. Its thread shares the CPU with the worker thread.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What makes clusters of the policy's pools.
+/// Builds clusters from the policy's pools.
 type Plan = for<'p> fn(&'p [Pool<'p>], &Approach) -> Result<Vec<Cluster<'p>>, String>;
 
-/// A cluster for each pool. The filter decides how much goes in, so nothing bounds it.
+/// Returns one cluster per pool. It has no bound, because the filter limits the requests in flight.
 fn pooled<'p>(pools: &'p [Pool<'p>], _approach: &Approach) -> Result<Vec<Cluster<'p>>, String> {
     let cluster = |pool: &'p Pool<'p>| Cluster {
         name: pool.name.to_owned(),
@@ -204,7 +204,8 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
     let program = Program::Envoy.find()?;
     let pools = pools(setting)?;
     let clusters = plan(&pools, approach)?;
-    // In a directory of its own: Envoy looks whenever something is moved into it.
+    // The files need a directory of their own, because Envoy reads them again whenever a file is moved into
+    // it.
     let directory = subdirectory(setting, "endpoints")?;
     let endpoints: Vec<Endpoints> = pools.iter().map(|pool| Endpoints::new(pool, &directory)).collect();
     let out = vec![false; setting.addresses.len()];
@@ -217,7 +218,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
         let file = write(setting, "envoy.yaml", &text)?;
         check(Command::new(&program).args(["--mode", "validate", "--log-level", "warn", "-c"]).arg(&file))?;
         let mut command = Command::new(&program);
-        // One CPU is the budget of every approach; nothing is handed over between processes.
+        // The budget of every approach is one CPU. Nothing is handed over between processes.
         command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warn", "-c"]).arg(&file);
         Ok(command)
     })?;
@@ -226,19 +227,19 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
     Ok(Box::new(Envoy { peer, version, socket, endpoints, clusters, out }))
 }
 
-/// `Envoy 1.40.0` from `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
+/// Returns `Envoy 1.40.0` for `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
 fn name(words: &str) -> String {
     format!("Envoy {}", words.split('/').rev().nth(3).unwrap_or("of unknown version").trim())
 }
 
-/// Replaces a file in one step, as Envoy wants it: it looks when something is moved into the directory.
+/// Replaces a file in one step by a move, because Envoy reads it when a file is moved into the directory.
 fn replace(file: &Path, text: &str) -> Result<(), String> {
     let fresh = file.with_extension("new");
     let replaced = std::fs::write(&fresh, text).and_then(|()| std::fs::rename(&fresh, file));
     replaced.map_err(|error| format!("{}: {error}", file.display()))
 }
 
-/// Asks the admin interface.
+/// Sends a request to the admin interface and returns the body of its answer.
 fn ask(socket: &Path, path: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("Envoy's admin interface, {path}: {error}");
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
@@ -249,7 +250,8 @@ fn ask(socket: &Path, path: &str) -> Result<String, String> {
     body(&answer).ok_or_else(|| format!("Envoy's admin interface, {path}: the answer is not HTTP"))
 }
 
-/// The body of an HTTP/1.1 answer, in chunks (RFC 9112, Sec. 7.1) or to the end.
+/// Returns the body of an HTTP/1.1 answer, which is chunked (RFC 9112, Sec. 7.1) or ends with the
+/// connection.
 fn body(answer: &[u8]) -> Option<String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);
@@ -267,7 +269,7 @@ fn body(answer: &[u8]) -> Option<String> {
         }
         let end = start.checked_add(usize::try_from(size).ok()?)?;
         body.extend_from_slice(rest.get(start..end)?);
-        // The line end after a chunk.
+        // Skips the line end after a chunk.
         rest = rest.get(end + 2..)?;
     }
 }

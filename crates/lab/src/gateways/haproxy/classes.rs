@@ -1,18 +1,18 @@
-//! A backend for each class over the same servers, with few places in each of them.
+//! One backend per class over the same servers, with a small number of slots in each server.
 //!
-//! Source: HAProxy 2.6, configuration manual, 5.2 (`maxconn`) and 4.2 (`timeout queue`). `maxconn` counts per backend:
-//! a class can fill its own places only, so a class of long requests cannot take the places of another. The price
-//! is that places stand idle when their class has no requests.
+//! Source: HAProxy 2.6, configuration manual, 5.2 (`maxconn`) and 4.2 (`timeout queue`). `maxconn` counts
+//! per backend. A class can fill only its own slots, so a class of long requests cannot take the slots of
+//! another. The price is that slots stay idle when their class has no requests.
 
 use super::config::Backend;
 use crate::gateways::Approach;
 use crate::gateways::knob::{Share, Slots};
 use crate::gateways::terms::{Class, Pool, Server};
 
-/// A backend for each class of `pools`.
+/// Returns one backend for each class of `pools`.
 ///
 /// # Errors
-/// A multiple of the load of a class that has no `service_time`.
+/// A knob is a multiple of the load of a class that has no `service_time`.
 pub(super) fn plan<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'p>>, String> {
     let (maxconn, rest): (Slots, Slots) = (approach.knob("maxconn")?, approach.knob("rest")?);
     let Share(queue) = approach.knob("queue")?;
@@ -24,7 +24,7 @@ pub(super) fn plan<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec
                     .map_err(|why| format!("class {}: maxconn: {why}", class.name)),
                 None => rest.of(None, server.workers).map_err(|why| format!("class {}: rest: {why}", class.name)),
             };
-            // A server has no more places than workers, whatever the class would need.
+            // A server has no more slots than workers, even if the class needs more.
             places.map(|places| (places.into_iter().chain(server.workers).min(), server.clone()))
         };
         Ok(Backend {
@@ -48,7 +48,7 @@ mod tests {
     use crate::gateways::haproxy::config::{self, Style};
     use crate::gateways::terms::pools;
 
-    /// Per class of the example its places in the first and the second server.
+    /// Returns the slots of each class of the example in the first and in the second server.
     fn places(knobs: &str, overrides: &[&str]) -> Result<Vec<[Option<u32>; 2]>, String> {
         let (experiment, addresses) = (example(overrides), addresses());
         let pools = pools(&setting(&experiment, &addresses))?;
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn a_class_gets_a_multiple_of_its_load_in_each_server_and_no_more_than_it_has_workers() {
-        // By Little's law 2 and 6 requests, two thirds of them in the first server.
+        // By Little's law the classes need 2 and 6 slots, two thirds of them in the first server.
         let some = |a, b| [Some(a), Some(b)];
         assert_eq!(places("", &[]).unwrap(), [some(3, 2), some(8, 4), some(1, 1)]);
         assert_eq!(places("maxconn=4x,rest=4", &[]).unwrap(), [some(6, 3), some(8, 8), some(4, 4)]);

@@ -1,4 +1,4 @@
-//! HAProxy's configuration, with the reason of every line in it.
+//! HAProxy's configuration, with the reason for every line in it.
 //!
 //! Sections are those of the configuration manual of HAProxy 2.6: 3 (global), 4.2 (proxies), 5.2 (servers),
 //! 7.3 (samples).
@@ -12,35 +12,35 @@ use crate::gateways::Approach;
 use crate::gateways::knob::Millis;
 use crate::gateways::terms::{Class, HEALTH_PATH, Pool, Server};
 
-/// How much HAProxy is told.
+/// The extent of HAProxy's configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// To spread load.
+    /// Only load balancing.
     Plain,
-    /// Everything that it can be told.
+    /// Every setting that helps to keep the policy.
     Tuned,
 }
 
-/// A set of servers and who uses it.
+/// A set of servers and the classes that use it.
 pub(super) struct Backend<'p> {
-    /// Unique.
+    /// Unique name.
     pub(super) name: String,
     pub(super) pool: &'p Pool<'p>,
     pub(super) classes: Vec<&'p Class<'p>>,
-    /// Servers, each with its `maxconn`.
+    /// The servers, each with its `maxconn`.
     pub(super) servers: Vec<(Option<u32>, Server<'p>)>,
-    /// Longest wait.
+    /// Maximum time in the queue.
     pub(super) queue: Duration,
-    /// Share of a guaranteed rate that goes before all surplus.
+    /// Share of a guaranteed rate that goes ahead of all surplus.
     pub(super) within: f64,
 }
 
-/// A server's name: nodes have names that HAProxy would not take.
+/// Returns a server's name. HAProxy does not accept all names of nodes.
 pub(super) fn server_name(server: &Server<'_>) -> String {
     format!("node{}", server.node + 1)
 }
 
-/// The whole configuration.
+/// Returns the whole configuration.
 pub(super) fn text(
     approach: &Approach,
     style: Style,
@@ -141,7 +141,7 @@ backend {name}
     );
     if style == Style::Tuned {
         tuned_backend(text, backend);
-        // With one class there is nobody to go before, and nobody's surplus to go after.
+        // A single class has no other class's surplus to be ranked against.
         if classes.len() > 1 {
             precedence(text, backend);
         }
@@ -161,7 +161,7 @@ backend {name}
     }
 }
 
-/// What a tuned backend has besides, whoever uses it.
+/// Writes the further settings of a tuned backend, which do not depend on its classes.
 fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
     let longest = |time: fn(&Class<'_>) -> Duration| {
         Millis(backend.classes.iter().map(|class| time(class)).max().unwrap_or_default())
@@ -192,7 +192,7 @@ fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
     }
 }
 
-/// Guaranteed rates before surplus, and the nearer deadline first among equals.
+/// Puts guaranteed rates ahead of surplus, and the nearer deadline first among equals.
 fn precedence(text: &mut String, backend: &Backend<'_>) {
     text.push_str(
         "    # What a class sends within its guaranteed rate goes before all surplus; a request counts as within if in
@@ -210,7 +210,7 @@ fn precedence(text: &mut String, backend: &Backend<'_>) {
                 writeln!(text, "    http-request set-var(txn.within) bool(true) if {is} {{ sc0_gpc0_rate lt {rate} }}");
         }
         if let Some(limit) = class.limit {
-            // HAProxy's queues reckon with at most 524 s.
+            // HAProxy's queues handle offsets of at most 524 s.
             let offset = limit.as_millis().min(500_000);
             let _ = writeln!(
                 text,

@@ -1,8 +1,8 @@
-//! HAProxy, four times: as people start with it, with physical partitions, tuned as far as its manual goes, and with a
-//! backend for each class.
+//! HAProxy in four configurations: the usual first setup, physical partitions, tuned as far as its manual
+//! goes, and one backend per class.
 //!
-//! Source: HAProxy 2.6, configuration manual ([`config`] names the sections) and management guide, Sec. 9.3 (runtime
-//! API); partitions: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.1.
+//! Source: HAProxy 2.6, configuration manual ([`config`] names the sections) and management guide, Sec. 9.3
+//! (runtime API). Source of the partitions: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.1.
 
 mod classes;
 mod config;
@@ -22,7 +22,7 @@ use super::terms::{Class, Pool, Server, pools};
 use super::{Approach, Gateway, Kind, Setting, State};
 use crate::programs::Program;
 
-/// Knobs of the two that only spread load.
+/// Knobs of the two configurations that only spread load.
 const PLAIN: &[Knob] = &[
     Knob {
         name: "maxconn",
@@ -34,7 +34,7 @@ const PLAIN: &[Knob] = &[
     Knob { name: "queue", default: "5s", about: "longest wait for a place (timeout queue)", check: is::<Span> },
 ];
 
-/// Least connections and nothing else.
+/// HAProxy with least connections and nothing else.
 pub(super) const LEASTCONN: Kind = Kind {
     name: "haproxy-leastconn",
     about: "HAProxy, least connections and nothing else: what people start with, and the paper's load balancer",
@@ -44,7 +44,7 @@ pub(super) const LEASTCONN: Kind = Kind {
     start: |setting, approach| start(setting, approach, plain, Style::Plain),
 };
 
-/// Every class on servers of its own.
+/// HAProxy with separate servers for every class.
 pub(super) const PARTITION: Kind = Kind {
     name: "partition",
     about: "HAProxy with servers of its own for each class, in proportion to rate x service time",
@@ -54,7 +54,7 @@ pub(super) const PARTITION: Kind = Kind {
     start: |setting, approach| start(setting, approach, partitioned, Style::Plain),
 };
 
-/// As much as HAProxy can be told.
+/// HAProxy with everything that its configuration can express.
 pub(super) const TUNED: Kind = Kind {
     name: "haproxy-tuned",
     about: "HAProxy with few requests in the servers, guaranteed rates before surplus, deadlines and a short queue",
@@ -92,7 +92,7 @@ pub(super) const TUNED: Kind = Kind {
     start: |setting, approach| start(setting, approach, tuned, Style::Tuned),
 };
 
-/// A backend for every class, each with few places in every server.
+/// HAProxy with one backend per class, each with a small number of slots in every server.
 pub(super) const CLASSES: Kind = Kind {
     name: "haproxy-classes",
     about: "HAProxy with a backend for each class: few places of its own in each server, and a queue timeout of its own",
@@ -125,7 +125,7 @@ pub(super) const CLASSES: Kind = Kind {
     start: |setting, approach| start(setting, approach, classes::plan, Style::Tuned),
 };
 
-/// What makes backends of the policy's pools.
+/// Builds backends from the policy's pools.
 type Plan = for<'p> fn(&'p [Pool<'p>], &Approach) -> Result<Vec<Backend<'p>>, String>;
 
 fn plain<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'p>>, String> {
@@ -145,7 +145,7 @@ fn partitioned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Bac
     Ok(backends)
 }
 
-/// A backend of those that only spread load.
+/// Returns a backend of a configuration that only spreads load.
 fn backend<'p>(
     name: String,
     pool: &'p Pool<'p>,
@@ -171,7 +171,7 @@ fn tuned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'
         .iter()
         .map(|pool| {
             let bounded = |server: &Server<'p>| match maxconn.of(server.slots, server.workers) {
-                // A server has no more places than workers, whatever the policy would need.
+                // A server has no more slots than workers, even if the policy needs more.
                 Ok(places) => Ok((places.into_iter().chain(server.workers).min(), server.clone())),
                 Err(why) => Err(format!("pool {}: maxconn: {why}", pool.name)),
             };
@@ -187,19 +187,19 @@ fn tuned<'p>(pools: &'p [Pool<'p>], approach: &Approach) -> Result<Vec<Backend<'
         .collect()
 }
 
-/// HAProxy under way.
+/// A running HAProxy.
 #[derive(Debug)]
 struct HaProxy {
     peer: Peer,
     version: String,
     socket: SocketPath,
-    /// Per node of the policy every `backend/server` that it is.
+    /// For each node of the policy, every `backend/server` name that stands for it.
     names: Vec<Vec<String>>,
-    /// Per class of the policy its backend, if every one has its own.
+    /// Backend of each class of the policy, if every class has its own.
     own: Option<Vec<String>>,
 }
 
-/// How long an answer of the runtime API may take: it is served in between requests.
+/// Maximum time for an answer of the runtime API, which HAProxy serves between requests.
 const ANSWER: Duration = Duration::from_secs(5);
 
 fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -> Result<Box<dyn Gateway>, String> {
@@ -212,7 +212,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -
         let file = write(setting, "haproxy.cfg", &text)?;
         check(Command::new(&program).arg("-c").arg("-f").arg(&file))?;
         let mut command = Command::new(&program);
-        // In the foreground, one process: it ends when it is told to.
+        // One process in the foreground, which ends when it is told to.
         command.arg("-db").arg("-f").arg(&file);
         Ok(command)
     })?;
@@ -230,12 +230,13 @@ fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -
     Ok(Box::new(HaProxy { peer, version, socket, names, own }))
 }
 
-/// `HAProxy 2.6.12-1+deb12u4` from `HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/`.
+/// Returns `HAProxy 2.6.12-1+deb12u4` for `HAProxy version 2.6.12-1+deb12u4 2026/10/17 -
+/// https://haproxy.org/`.
 fn name(words: &str) -> String {
     format!("HAProxy {}", words.split_whitespace().nth(2).unwrap_or("of unknown version"))
 }
 
-/// Asks the runtime API.
+/// Sends a command to the runtime API and returns its answer.
 fn ask(socket: &Path, order: &str) -> Result<String, String> {
     let failed = |error: std::io::Error| format!("HAProxy's runtime API, `{order}`: {error}");
     let mut stream = UnixStream::connect(socket).map_err(failed)?;
@@ -259,7 +260,7 @@ impl Gateway for HaProxy {
         let names = self.names.get(node).ok_or_else(|| format!("the policy has no node {node}"))?;
         for name in names {
             let order = format!("set server {name} state {}", if out { "drain" } else { "ready" });
-            // Done orders are answered with an empty line.
+            // The answer to a command that succeeded is an empty line.
             match ask(&self.socket.0, &order)?.trim() {
                 "" => {}
                 words => return Err(format!("HAProxy's runtime API, `{order}`: {words}")),
@@ -269,12 +270,12 @@ impl Gateway for HaProxy {
     }
 
     fn reload(&mut self) -> Result<(), String> {
-        // `-sf` starts a second process beside the first, which is a different trial.
+        // `-sf` starts a second process in parallel to the first, which is a different trial.
         Err("HAProxy loads its configuration in a new process, which the lab does not play".into())
     }
 
     fn state(&mut self) -> Option<State> {
-        // All proxies, backends (2) and servers (4).
+        // All proxies (-1), with backends (2) and servers (4).
         let answer = ask(&self.socket.0, "show stat -1 6 -1").ok()?;
         state(&answer, self.own.as_deref())
     }
@@ -288,7 +289,7 @@ impl Gateway for HaProxy {
     }
 }
 
-/// Reads the CSV of `show stat` (management guide, Sec. 9.1).
+/// Parses the CSV of `show stat` (management guide, Sec. 9.1).
 fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
     let mut lines = answer.lines();
     let header: Vec<&str> = lines.next()?.trim_start_matches("# ").split(',').collect();
@@ -307,7 +308,7 @@ fn state(answer: &str, own: Option<&[String]>) -> Option<State> {
             }
         } else {
             state.outstanding += number(inside)?;
-            // One server without a bound is none for all.
+            // If one server has no bound, the sum has none.
             state.window = state.window.zip(number(most)).map(|(sum, most)| sum + most);
         }
     }

@@ -1,15 +1,16 @@
-//! Physical partitioning: which servers of a pool are whose.
+//! Physical partitioning: divides the servers of a pool among its classes.
 //!
-//! Source: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.1: a group of machines is set aside for each class. The
-//! paper does not say how large; here it is in proportion to guaranteed rate × service time, which gives its
-//! Table 3's ten nodes 2 : 5 : 3.
+//! Source: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.1, which sets a group of machines aside for each
+//! class. The paper does not give their sizes. Here they are in proportion to guaranteed rate × service
+//! time, which divides the ten nodes of the paper's Table 3 as 2 : 5 : 3.
 
 use crate::gateways::terms::{Pool, Server};
 
-/// Per class of `pool` its servers, one at least.
+/// Returns the servers of each class of `pool`, at least one per class.
 ///
 /// # Errors
-/// There are fewer servers than classes, or a class with a floor has no service time to compare it by.
+/// There are fewer servers than classes, or a class with a floor has no service time by which to size its
+/// part.
 pub(super) fn divide<'p>(pool: &Pool<'p>) -> Result<Vec<Vec<Server<'p>>>, String> {
     if pool.servers.len() < pool.classes.len() {
         let (servers, classes) = (pool.servers.len(), pool.classes.len());
@@ -18,7 +19,7 @@ pub(super) fn divide<'p>(pool: &Pool<'p>) -> Result<Vec<Vec<Server<'p>>>, String
     let mut owed = Vec::new();
     for class in &pool.classes {
         owed.push(match (class.floor, class.slots()) {
-            // Nothing is owed: one server, as it must be somewhere.
+            // The class has no guarantee and gets one server, because it needs at least one.
             (None, _) => 0.0,
             (Some(_), Some(slots)) => slots,
             (Some(_), None) => return Err(format!("class {} has no `service_time` to size its part by", class.name)),
@@ -26,8 +27,9 @@ pub(super) fn divide<'p>(pool: &Pool<'p>) -> Result<Vec<Vec<Server<'p>>>, String
     }
     let total: f64 = owed.iter().sum();
     let weight: f64 = pool.servers.iter().map(|server| f64::from(server.weight)).sum();
-    // What each class still lacks, in weight. Heavy servers first, as light ones even out what is left; each goes to
-    // whoever lacks most, but the last ones are kept for classes that have none yet.
+    // Each class lacks a share of the weight. Heavy servers are assigned first, because light ones even out
+    // the rest. Each server goes to the class that lacks the largest weight, but the last servers are kept
+    // for classes that have none yet.
     let share = |owed: f64| if total > 0.0 { owed / total * weight } else { weight / pool.classes.len() as f64 };
     let mut lacks: Vec<f64> = owed.into_iter().map(share).collect();
     let mut parts: Vec<Vec<Server<'p>>> = vec![Vec::new(); lacks.len()];
@@ -58,7 +60,7 @@ mod tests {
     use crate::gateways::Setting;
     use crate::gateways::terms::pools;
 
-    /// Per class of the first pool of an experiment the numbers of its nodes.
+    /// Returns the node numbers of each class in the first pool of an experiment.
     fn parts(name: &str, overrides: &[&str]) -> Result<Vec<Vec<usize>>, String> {
         let file = format!("{}/../../experiments/{name}.yaml", env!("CARGO_MANIFEST_DIR"));
         let overrides: Vec<_> = overrides.iter().map(|text| text.parse().expect("an override")).collect();

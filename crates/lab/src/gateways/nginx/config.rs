@@ -1,4 +1,4 @@
-//! nginx's configuration, with the reason of every line in it.
+//! nginx's configuration, with the reason for every line in it.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -9,28 +9,28 @@ use crate::gateways::Approach;
 use crate::gateways::knob::{Millis, Share, Slots};
 use crate::gateways::terms::{Class, Pool, Server};
 
-/// The figures that the knobs make of the policy, per pool.
+/// Numbers derived from the policy and the knobs, per pool.
 pub(super) struct Figures(Vec<PoolFigures>);
 
 struct PoolFigures {
     classes: Vec<ClassFigures>,
-    /// Per server.
+    /// One entry per server.
     max_conns: Vec<Option<u32>>,
 }
 
 struct ClassFigures {
-    /// Requests per second and how many may be early; `None` is no bound.
+    /// Requests per second and burst size. `None` is no bound.
     rate: Option<(f64, u32)>,
-    /// Most requests inside.
+    /// Maximum number of requests in flight.
     conn: Option<u32>,
 }
 
-/// How many requests a second are let in.
+/// Limit on admitted requests per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Rate {
     /// A share of the guaranteed rate.
     Share(f64),
-    /// As many as come.
+    /// No limit.
     Off,
 }
 
@@ -46,12 +46,12 @@ impl FromStr for Rate {
     }
 }
 
-/// Without a guaranteed response time a class may wait so long for its rate.
+/// Assumed response-time limit of a class without a guaranteed response time. The burst is derived from it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Figures {
     /// # Errors
-    /// A multiple of what the policy does not say.
+    /// A multiple of a number that the policy does not state.
     pub(super) fn new(pools: &[Pool<'_>], approach: &Approach) -> Result<Figures, String> {
         let rate: Rate = approach.knob("rate")?;
         let Share(burst) = approach.knob("burst")?;
@@ -72,7 +72,8 @@ impl Figures {
             Ok(ClassFigures { rate, conn })
         };
         let of_pool = |pool: &Pool<'_>| {
-            // A class without a floor has no rate; it gets the places that nobody is promised, one at least.
+            // A class without a floor has no rate. It gets the slots that no guarantee needs, but at least
+            // one.
             let promised: f64 = pool.classes.iter().filter_map(Class::slots).sum();
             let spare = pool.slots().map(|slots| (slots - promised).max(0.0));
             let workers = pool.workers();
@@ -89,7 +90,7 @@ impl Figures {
     }
 }
 
-/// The whole configuration.
+/// Returns the whole configuration.
 pub(super) fn text(approach: &Approach, figures: &Figures, pools: &[Pool<'_>], address: SocketAddr) -> String {
     let mut text = format!("# {approach}: {}.\n{HEAD}", approach.kind().about);
     let classes = || pools.iter().flat_map(|pool| pool.classes.iter().map(move |class| (pool, class)));
@@ -151,12 +152,14 @@ fn map<'p>(text: &mut String, from: &str, to: &str, default: &str, entries: impl
     text.push_str("    }\n");
 }
 
-/// The name by which a class's zones and variable go: names of classes may have characters that a variable's may not.
+/// Returns the name of a class's zones and variable. Class names may contain characters that variable names
+/// may not.
 fn zone(class: &Class<'_>) -> String {
     format!("{}_{}", class.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"), class.index + 1)
 }
 
-/// A class's counters: they count what has a key, and only its requests have one.
+/// Writes a class's counters. They count requests that have a key, and only the requests of this class have
+/// one.
 fn zones(text: &mut String, class: &Class<'_>, figures: &ClassFigures) {
     let (name, zone) = (class.name, zone(class));
     if figures.rate.is_none() && figures.conn.is_none() {
@@ -166,7 +169,7 @@ fn zones(text: &mut String, class: &Class<'_>, figures: &ClassFigures) {
         writeln!(text, "\n    # Class {name}: its requests alone have a key here (limit_req_zone, limit_conn_zone).");
     map(text, "$class", &format!("$of_{zone}"), "", std::iter::once((name, "1")));
     if let Some((rate, _)) = figures.rate {
-        // nginx takes whole numbers, per second or per minute.
+        // nginx accepts whole numbers only, per second or per minute.
         let rate =
             if rate.fract() == 0.0 { format!("{rate}r/s") } else { format!("{}r/m", (rate * 60.0).round().max(1.0)) };
         let _ = writeln!(text, "    limit_req_zone $of_{zone} zone=rate_{zone}:64k rate={rate};");
@@ -204,7 +207,7 @@ fn upstream(text: &mut String, pool: &Pool<'_>, figures: &PoolFigures) {
             server.address,
             server.weight,
             pool.ejection.consecutive_failures,
-            // nginx counts whole seconds here, up from one.
+            // nginx accepts whole seconds here, at least one.
             pool.ejection.base.as_secs().max(1),
             mark(server.node),
             server.label,
@@ -267,12 +270,12 @@ fn server(text: &mut String, pools: &[Pool<'_>], figures: &Figures, address: Soc
     );
 }
 
-/// By what a node's line is known: its address may stand in several pools.
+/// Returns the mark of a node's line. The node's address may occur in several pools.
 fn mark(node: usize) -> String {
     format!("node{}:", node + 1)
 }
 
-/// `text` with the nodes that are out marked as down: nginx's way of planned maintenance.
+/// Returns `text` with the nodes marked in `out` set to down, which is nginx's way of planned maintenance.
 pub(super) fn with_down(text: &str, out: &[bool]) -> String {
     let marks: Vec<String> =
         (0..out.len()).filter(|node| out[*node]).map(|node| format!("; # {} ", mark(node))).collect();
@@ -292,7 +295,7 @@ mod tests {
     use crate::gateways::golden::{addresses, example, golden, own_address, setting};
     use crate::gateways::terms::pools;
 
-    /// nginx's text for the example.
+    /// Returns nginx's configuration for the example.
     fn written(knobs: &str) -> Result<String, String> {
         let (experiment, addresses) = (example(&[]), addresses());
         let pools = pools(&setting(&experiment, &addresses))?;
@@ -311,7 +314,7 @@ mod tests {
         assert!(!off.contains("limit_req zone=") && off.contains("limit_conn conn_rest_3 3;"), "{off}");
         assert!(off.contains("max_conns=8"), "{off}");
         assert!(written("rate=200%").unwrap().contains("zone=rate_gold_1:64k rate=200r/s;"));
-        // All servers together.
+        // The bound covers all servers together.
         assert!(written("conn=workers").unwrap().contains("limit_conn conn_gold_1 16;"));
         assert!(written("rate=none").unwrap_err().contains("or off"));
     }

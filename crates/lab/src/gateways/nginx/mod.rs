@@ -1,7 +1,7 @@
 //! nginx with a rate, a burst and a number of connections per class.
 //!
-//! Source: nginx.org, modules ngx_http_limit_req, ngx_http_limit_conn and ngx_http_upstream, and "Controlling
-//! nginx" for the reload.
+//! Source: nginx.org, modules ngx_http_limit_req, ngx_http_limit_conn and ngx_http_upstream, and
+//! "Controlling nginx" for the reload.
 
 mod config;
 
@@ -19,7 +19,7 @@ use super::terms::pools;
 use super::{Approach, Gateway, Kind, Setting};
 use crate::programs::Program;
 
-/// Rates and connections per class.
+/// nginx with a rate and a number of connections per class.
 pub(super) const NGINX: Kind = Kind {
     name: "nginx",
     about: "nginx with least connections, and a rate, a burst and a number of connections per class",
@@ -71,16 +71,16 @@ pub(super) const NGINX: Kind = Kind {
     start: |setting, approach| start(setting, approach),
 };
 
-/// nginx under way.
+/// A running nginx.
 #[derive(Debug)]
 struct Nginx {
     peer: Peer,
     version: String,
     program: PathBuf,
-    /// The configuration with all nodes in, and its file.
+    /// The configuration with all nodes in service, and its file.
     text: String,
     file: PathBuf,
-    /// Per node of the policy: is it out?
+    /// Whether each node of the policy is taken out.
     out: Vec<bool>,
 }
 
@@ -103,7 +103,8 @@ fn start(setting: &Setting<'_>, approach: &Approach) -> Result<Box<dyn Gateway>,
     Ok(Box::new(Nginx { peer, version, program, text, file, out }))
 }
 
-/// nginx with this configuration; everything that it writes goes beside it, messages to standard error.
+/// Returns the nginx command for this configuration. It writes its files to the same directory and its
+/// messages to standard error.
 fn invoke(program: &Path, file: &Path) -> Command {
     let mut command = Command::new(program);
     command.arg("-p").arg(file.parent().unwrap_or(Path::new("/"))).args(["-e", "stderr", "-c"]).arg(file);
@@ -111,7 +112,8 @@ fn invoke(program: &Path, file: &Path) -> Command {
 }
 
 impl Nginx {
-    /// Lets a new worker serve with the configuration in the file; back when no old one accepts.
+    /// Starts a new worker with the configuration in the file. Returns when no old worker accepts
+    /// connections.
     fn load(&mut self) -> Result<(), String> {
         check(invoke(&self.program, &self.file).arg("-t"))?;
         let before = workers(self.peer.id())?;
@@ -119,25 +121,25 @@ impl Nginx {
         kill_process(master, Signal::HUP).map_err(|error| format!("nginx takes no signal: {error}"))?;
         self.peer.wait_for_order("nginx serves with its new configuration", |peer| {
             let now = workers(peer.id())?;
-            // Workers of before may still finish what they have; then they say so in their titles.
+            // Old workers may still finish their requests. Their titles then say that they shut down.
             Ok(!now.is_empty() && now.iter().all(|worker| !before.contains(worker)))
         })
     }
 }
 
-/// The workers of a master that accept connections.
+/// Returns the workers of a master that accept connections.
 fn workers(master: u32) -> Result<Vec<u32>, String> {
     let failed = |error: std::io::Error| format!("/proc: {error}");
     let mut workers = Vec::new();
     for entry in std::fs::read_dir("/proc").map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let Some(id) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // A process that has ended meanwhile is no worker.
+        // A process that has exited meanwhile is no worker.
         let Ok(status) = std::fs::read_to_string(entry.path().join("status")) else { continue };
         let Ok(title) = std::fs::read_to_string(entry.path().join("cmdline")) else { continue };
         let child =
             status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|of| of.trim() == master.to_string()));
-        // A worker that has just been forked still has its master's title; it is counted when it works.
+        // A worker that has just been forked still has its master's title. It counts once it works.
         if child && title.starts_with("nginx: worker process") && !title.contains("shutting down") {
             workers.push(id);
         }
