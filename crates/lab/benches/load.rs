@@ -1,6 +1,9 @@
-//! What the load generator costs and how far it goes: against one emulated node without demand, on another CPU if
-//! there are two. Then the same closed loop beside wrk and oha, if they are installed. `cargo bench -p weirgate-lab`;
-//! with `-- WORD` only the lines whose names have the word in them.
+//! Measures the CPU cost and the highest rate of the load generator against one emulated node without
+//! demand, on another CPU if there are two. Then runs the same closed loop with wrk and oha, if they are
+//! installed.
+//!
+//! Run it with `cargo bench -p weirgate-lab`. Add `-- WORD` to run only the lines with the word in their
+//! name.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,13 +18,13 @@ use weirgate_lab::process::{self, Process};
 
 const SECONDS: u64 = 3;
 
-/// Most connections: at 70,000 requests a second all of them are in use once a reply takes 15 ms.
+/// Maximum number of connections. At 70,000 requests/s all of them are in use once a reply takes 15 ms.
 const CONNECTIONS: usize = 1024;
 
-/// Users of the closed loop.
+/// Number of users in the closed loop.
 const USERS: usize = 64;
 
-/// An experiment of one traffic.
+/// Returns an experiment with one traffic source.
 fn experiment(traffic: &str) -> Result<Experiment, io::Error> {
     let text = format!(
         "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}]\n\
@@ -31,7 +34,7 @@ fn experiment(traffic: &str) -> Result<Experiment, io::Error> {
     loaded.map(|loaded| loaded.experiment).map_err(|errors| io::Error::other(errors.to_string()))
 }
 
-/// CPU time of the nodes' thread so far.
+/// Returns the CPU time that the nodes' thread has used so far.
 fn nodes_time() -> io::Result<Duration> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let stat = std::fs::read_to_string(task?.path().join("stat"))?;
@@ -44,13 +47,13 @@ fn nodes_time() -> io::Result<Duration> {
     Err(io::Error::other("the nodes have no thread"))
 }
 
-/// Is this line asked for?
+/// Returns whether the command line selects the line `name`.
 fn is_wanted(name: &str) -> bool {
     let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--")).peekable();
     words.peek().is_none() || words.any(|word| name.contains(&word))
 }
 
-/// Plays one traffic and prints a line.
+/// Plays one traffic source and prints a line.
 fn play(name: &str, traffic: &str, target: SocketAddr, cpu: usize) -> io::Result<()> {
     if !is_wanted(name) {
         return Ok(());
@@ -88,7 +91,7 @@ fn play(name: &str, traffic: &str, target: SocketAddr, cpu: usize) -> io::Result
     Ok(())
 }
 
-/// Runs another generator and prints a line; the rate stands behind `mark` in what it says.
+/// Runs another generator and prints a line. The generator prints its rate after `mark`.
 fn peer(name: &str, command: &mut Command, mark: &str, cpu: usize) -> io::Result<()> {
     if !is_wanted(name) {
         return Ok(());
@@ -103,7 +106,7 @@ fn peer(name: &str, command: &mut Command, mark: &str, cpu: usize) -> io::Result
     };
     let (begun, mut used) = (clock::now(), Duration::ZERO);
     while peer.ended()?.is_none() && clock::now() - begun < 4 * SECONDS * clock::SECOND {
-        // The last look before it ends is what counts: it may miss a hundredth.
+        // The last reading before the process exits counts. It may miss a hundredth of the CPU time.
         used = used.max(process::cpu_time(peer.id())?);
         clock::pause(Duration::from_millis(20));
     }
@@ -120,12 +123,12 @@ fn peer(name: &str, command: &mut Command, mark: &str, cpu: usize) -> io::Result
 fn main() -> io::Result<()> {
     let cpus = process::cpus()?;
     let (Some(&first), Some(&last)) = (cpus.first(), cpus.last()) else { return Ok(()) };
-    // What a pinned thread starts is pinned as well.
+    // A thread inherits the CPU of the thread that starts it.
     let start = || process::pin(last).and_then(|()| Cluster::start(vec![NodeSpec::new("node", 4)], 1));
     let cluster = std::thread::scope(|scope| scope.spawn(start).join());
     let cluster = cluster.unwrap_or_else(|_| Err(io::Error::other("the starting thread has panicked")))?;
     let address = cluster.addresses()[0];
-    // Once it answers, its thread has its name.
+    // The nodes' thread has its name by the time it answers.
     cluster.stats()?;
     println!("load on CPU {first}, node on CPU {last}\n");
     println!("                        served/s   CPU/req    node  late avg   late p99     median  conns");

@@ -1,14 +1,15 @@
 //! The load generator: the traffic of an experiment over real sockets, against one address.
 //!
-//! It plays the same [`weirgate_experiment::traffic::Stream`]s with the same seeds as the simulator: open-loop clients,
-//! traces, users who think, patience, retries. Requests leave at their intended instants whatever became of earlier
-//! ones, and everything counts from the *intended* instant, so that neither a slow server nor a slow generator makes
-//! the load lighter or the response times better (Tene, *How NOT to Measure Latency*, 2013, calls the opposite
-//! coordinated omission). How late requests left is a result of its own, [`Sent::lateness`].
+//! It plays the same [`weirgate_experiment::traffic::Stream`]s with the same seeds as the simulator:
+//! open-loop clients, traces, users with think time, patience, retries. Requests leave at their intended
+//! instants whatever the outcome of earlier ones, and all times count from the *intended* instant. A slow
+//! server or a slow generator therefore makes neither the load lighter nor the response times better (Tene,
+//! *How NOT to Measure Latency*, 2013, calls the opposite coordinated omission). The lateness of requests
+//! is a result of its own, [`Sent::lateness`].
 //!
-//! One thread does everything, over [`weirgate_emulator::client::connections`]: [`template`] says what a request looks
-//! like, `play` is the loop, [`sent`] what it leaves behind. The clock is [`weirgate_emulator::clock`], which nodes and
-//! samples use as well: one time axis.
+//! One thread does everything, over [`weirgate_emulator::client::connections`]. [`template`] defines the
+//! form of a request, `play` is the loop, and [`sent`] holds the results. The clock is
+//! [`weirgate_emulator::clock`], as for nodes and samples, so that all share one time axis.
 
 mod play;
 pub mod sent;
@@ -32,67 +33,69 @@ use self::play::Play;
 use self::sent::Books;
 use crate::process;
 
-/// Most attempts of one run: 128 million, as in the simulator; some 7 GB of records.
+/// Maximum number of attempts in one run: 128 million, as in the simulator, with about 7 GB of records.
 pub const MOST_REQUESTS: u64 = 1 << 27;
 
-/// Descriptors beside those of the load's connections: logs, pipes, sockets of nodes and admin in the same process.
+/// Descriptors in addition to the load's connections: logs, pipes, sockets of nodes and admin in the same
+/// process.
 const DESCRIPTORS: u64 = 256;
 
-/// What to send, and where to.
+/// The load to send, and its target.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan<'a> {
-    /// Whose traffic.
+    /// The experiment with the traffic.
     pub experiment: &'a Experiment,
-    /// Names every random draw.
+    /// Seed of every random draw.
     pub seed: u64,
-    /// Where the gateway listens.
+    /// Address of the gateway.
     pub target: SocketAddr,
-    /// What the requests look like, one for each of [`Experiment::traffic`].
+    /// Form of the requests, one for each of [`Experiment::traffic`].
     pub templates: &'a [Template],
-    /// Instant 0 of the run on [`clock::now`], in nanoseconds. A little ahead, so that everybody is ready by then.
+    /// Instant 0 of the run on [`clock::now`], in nanoseconds. It lies slightly in the future, so that all
+    /// parts are ready by then.
     pub start: u64,
-    /// The CPU that the load must stay on.
+    /// The CPU to which the load is pinned.
     pub cpu: Option<usize>,
-    /// Most connections at once for each traffic. A request that finds none free waits for one, which counts as
-    /// [`StreamSent::delayed`] and in its response time.
+    /// Maximum number of concurrent connections for each traffic source. A request that finds none free
+    /// waits for one. It counts as [`StreamSent::delayed`], and the wait is part of its response time.
     pub connections: usize,
-    /// Sending ends after so many attempts; at most [`MOST_REQUESTS`].
+    /// Number of attempts after which sending ends, at most [`MOST_REQUESTS`].
     pub most_requests: u64,
 }
 
-/// How far a run is.
+/// Progress of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// Since its start; nothing before it.
+    /// Time since its start, or zero before it.
     pub elapsed: Duration,
-    /// Per traffic of the experiment.
+    /// Counts of each traffic source of the experiment.
     pub traffic: Vec<Counts>,
 }
 
-/// Attempts of one traffic so far.
+/// Attempts of one traffic source so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Begun.
+    /// Begun attempts.
     pub sent: u64,
-    /// Served.
+    /// Served attempts.
     pub served: u64,
-    /// Turned away by the gateway.
+    /// Attempts that the gateway shed or refused.
     pub shed: u64,
-    /// Failed.
+    /// Failed attempts.
     pub failed: u64,
-    /// Given up by their clients.
+    /// Attempts that their clients gave up.
     pub left: u64,
 }
 
 impl Counts {
-    /// Attempts without an end so far.
+    /// Returns the number of attempts without an outcome so far.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.sent.saturating_sub(self.served + self.shed + self.failed + self.left)
     }
 }
 
-/// A run under way. Dropped, it is stopped.
+/// A running load. Dropping it stops the run.
 #[derive(Debug)]
 pub struct Running {
     start: u64,
@@ -100,12 +103,13 @@ pub struct Running {
     thread: Thread<Sent>,
 }
 
-/// Starts to send, on a thread of its own. It ends after the experiment's last phase, once every reply is here or the
-/// grace is over.
+/// Starts to send on a separate thread. The run ends after the experiment's last phase, once every reply
+/// has arrived or the grace period is over.
 ///
 /// # Errors
-/// A template cannot be sent or there is not one for each traffic, a figure is out of its range, the CPU is not ours
-/// ([`io::ErrorKind::InvalidInput`]), or the system has not so many descriptors or no thread left.
+/// A template cannot be sent or is missing for a traffic source, a number is out of range, the CPU is not
+/// available to this process ([`io::ErrorKind::InvalidInput`]), or the system has too few descriptors or no
+/// thread left.
 pub fn start(plan: &Plan) -> io::Result<Running> {
     let traffic = &plan.experiment.traffic;
     if plan.templates.len() != traffic.len() {
@@ -133,20 +137,20 @@ pub fn start(plan: &Plan) -> io::Result<Running> {
 }
 
 impl Running {
-    /// How far it is.
+    /// Returns the progress of the run.
     #[must_use]
     pub fn progress(&self) -> Progress {
         let elapsed = Duration::from_nanos(clock::now().saturating_sub(self.start));
         Progress { elapsed, traffic: self.books.iter().map(Books::counts).collect() }
     }
 
-    /// Nothing more will come: [`Running::join`] returns at once.
+    /// Returns whether the run has ended, so that [`Running::join`] returns at once.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Ends the run now. What is under way is cut.
+    /// Ends the run now. Attempts in flight are cut off.
     pub fn stop(&self) {
         self.thread.stop();
     }
@@ -154,8 +158,8 @@ impl Running {
     /// Waits for the end of the run.
     ///
     /// # Errors
-    /// This machine ran out of descriptors or ports, so that the load was not what it should be; or what the system's
-    /// poll and timer calls say.
+    /// This machine ran out of descriptors or ports, so that the load was not as planned, or one of the
+    /// system's poll and timer calls failed.
     pub fn join(self) -> io::Result<Sent> {
         self.thread.join()
     }

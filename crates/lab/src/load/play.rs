@@ -1,10 +1,11 @@
-//! The loop that sends: streams, errands of single clients, connections, records.
+//! The sending loop: streams, errands of single clients, connections, records.
 //!
-//! Clients behave as in the simulator's driver: patience counts from each attempt's intended instant, a client tries
-//! again after a shed, a failure or its own leaving, a user thinks after the last attempt, and a client who asks for
-//! pages does what [`weirgate_experiment::traffic::visits`] says. Departures: what is
-//! under way at the end may still be answered for a grace, the time that a client needs to turn around after a reply is
-//! the real one, and all clients have this machine's address.
+//! Clients behave as in the simulator's driver. Patience counts from each attempt's intended instant. A
+//! client retries after a shed, a failure or its own departure. A user thinks after the last attempt. A
+//! client that requests pages follows [`weirgate_experiment::traffic::visits`].
+//!
+//! Departures: replies to attempts in flight at the end still count during a grace period, a client's time
+//! between a reply and its next request is the real one, and all clients have this machine's address.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,19 +29,20 @@ use super::Plan;
 use super::sent::{Answer, Books, Ended, Id, Sent, StreamSent, histogram, histograms, record};
 use super::template::{Filling, Head};
 
-/// How long after the end replies are waited for: longer than the longest limit of the published experiments (3.5 s),
-/// so that what is served in time counts. What takes longer has missed its limit and is cut.
+/// Grace period for replies after the end, in nanoseconds. It exceeds the longest limit of the published
+/// experiments (3.5 s), so that every reply within its limit counts. An attempt that takes longer has
+/// missed its limit and is cut off.
 const GRACE: u64 = 5 * clock::SECOND;
 
-/// Errands run at once before replies are looked at again: a late generator catches up without making the replies
-/// late as well.
+/// Maximum number of errands between two checks for replies, so that a late generator can catch up without
+/// making the replies late as well.
 const BATCH: usize = 256;
 
-/// No client turns around faster after anything but a reply that serves it, as in the simulator: a user who never
-/// thinks must not ask a dead address for ever.
+/// Minimum time in nanoseconds before a client's next request, except after a reply that serves it, as in
+/// the simulator. A user without think time must not ask a dead address in an endless loop.
 const TURNAROUND: u64 = 100_000;
 
-/// What one client wants of one request, through all its attempts. Times are nanoseconds.
+/// One request of one client, through all its attempts. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Request {
     traffic: u32,
@@ -51,11 +53,11 @@ struct Request {
     word: u32,
     document: Option<Document>,
     patience: u64,
-    /// Attempts left.
+    /// Number of attempts left.
     retries: u32,
 }
 
-/// An attempt under way.
+/// An attempt in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
     request: Request,
@@ -63,24 +65,24 @@ pub(super) struct Attempt {
     record: u32,
 }
 
-/// What is to be done at an instant. At equal instants any order will do.
+/// An action that is due at an instant. Errands at the same instant may run in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Errand {
-    /// This stream does what it said it would.
+    /// The next event of this stream is due.
     Stream(u32),
-    /// A user has thought.
+    /// A user has finished thinking.
     User { traffic: u32, user: u32 },
-    /// A client has thought and asks for its next page.
+    /// A client has finished thinking and requests its next page.
     Page(VisitId),
-    /// A client asks for an object of its page.
+    /// A client requests an object of its page.
     Object(VisitId),
-    /// A client tries again.
+    /// A client retries.
     Retry(Request),
     /// A client runs out of patience.
     Leave(Ticket),
 }
 
-/// What needs no experiment to be made, so that its errors are those of the start.
+/// The parts that can be made without an experiment, so that their errors are reported by the start.
 pub(super) struct Prepared {
     connections: Connections<Attempt>,
     heads: Vec<Head>,
@@ -89,12 +91,12 @@ pub(super) struct Prepared {
     most_requests: u64,
 }
 
-/// A run.
+/// A running load.
 pub(super) struct Play<'a> {
     experiment: &'a Experiment,
     prepared: Prepared,
     streams: Vec<Stream<'a>>,
-    /// What each stream does next.
+    /// Next event of each stream.
     coming: Vec<Option<Event>>,
     visits: Visits,
     words: Vec<Random>,
@@ -103,14 +105,14 @@ pub(super) struct Play<'a> {
     ended: Option<(u64, Ended)>,
     records: Vec<Record>,
     ids: Vec<Id>,
-    /// Attempts per traffic.
+    /// Number of attempts per traffic source.
     numbers: Vec<u32>,
     traffic: Vec<StreamSent>,
     lateness: Histogram<u32>,
 }
 
 impl<'a> Play<'a> {
-    /// Opens what a run needs.
+    /// Opens the connections of a run.
     pub(super) fn prepare(plan: &Plan, heads: Vec<Head>, books: Arc<[Books]>) -> io::Result<(Waker, Prepared)> {
         let target = Target { address: plan.target, most: plan.connections };
         let (connections, waker) = Connections::new(heads.iter().map(|_| target))?;
@@ -120,7 +122,7 @@ impl<'a> Play<'a> {
 
     pub(super) fn new(experiment: &'a Experiment, seed: u64, prepared: Prepared) -> Play<'a> {
         let indices = 0..experiment.traffic.len();
-        // The streams' keys have the numbers below.
+        // The numbers below this range belong to the streams' own keys.
         let words = indices.clone().map(|index| generator(seed, Purpose::Keys, experiment.traffic.len() + index));
         let mut play = Play {
             experiment,
@@ -142,7 +144,7 @@ impl<'a> Play<'a> {
         play
     }
 
-    /// Plays the experiment; `stop` becomes true if its owner wants the end.
+    /// Plays the experiment until its end, or until `stop` becomes true.
     pub(super) fn play(mut self, stop: &AtomicBool) -> io::Result<Sent> {
         loop {
             let until = self.prepared.start.saturating_add(self.due());
@@ -171,12 +173,12 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Nanoseconds since the start; 0 before it.
+    /// Returns the nanoseconds since the start, or 0 before it.
     fn now(&self) -> u64 {
         clock::now().saturating_sub(self.prepared.start)
     }
 
-    /// When something is to be done without any event from outside.
+    /// Returns the instant of the next action that needs no outside event.
     fn due(&self) -> u64 {
         let limit = self.ended.map_or(self.end, |(at, _)| at.saturating_add(GRACE));
         self.errands.peek().map_or(limit, |Reverse((at, _))| limit.min(*at))
@@ -192,7 +194,7 @@ impl<'a> Play<'a> {
         self.errands.push(Reverse((at, errand)));
     }
 
-    /// Looks up what a stream does next.
+    /// Looks up the next event of a stream.
     fn expect(&mut self, traffic: u32) {
         let next = self.streams[traffic as usize].next_event();
         self.coming[traffic as usize] = next.map(|(_, event)| event);
@@ -201,10 +203,10 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Does what is due.
+    /// Runs the errands that are due.
     fn run_errands(&mut self) {
         for _ in 0..BATCH {
-            // Before the start nothing is due, not even what is to be done at 0.
+            // Before the start nothing is due, not even errands at instant 0.
             let Some(now) = clock::now().checked_sub(self.prepared.start) else { return };
             if self.errands.peek().is_none_or(|Reverse((at, _))| *at > now) {
                 return;
@@ -216,7 +218,7 @@ impl<'a> Play<'a> {
                         self.close(attempt, Fate::Left, now, None);
                     }
                 }
-                // After the end nobody begins anything.
+                // After the end no new attempt begins.
                 _ if at > self.end || self.ended.is_some() => {}
                 Errand::Stream(traffic) => {
                     match self.coming[traffic as usize].take() {
@@ -250,7 +252,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A new request is due at `at`.
+    /// Sends a new request that is due at `at`.
     fn first_send(&mut self, traffic: u32, user: u32, at: u64) {
         let (draw, visit) = self.visits.first(&mut self.streams[traffic as usize], traffic, at, user);
         self.send_new(traffic, user, visit, draw, at);
@@ -275,7 +277,7 @@ impl<'a> Play<'a> {
         self.send(request, at);
     }
 
-    /// An attempt that is due at `at` leaves now.
+    /// Sends an attempt that is due at `at`.
     fn send(&mut self, request: Request, at: u64) {
         let index = request.traffic as usize;
         let late = self.now().saturating_sub(at) / 1000;
@@ -301,7 +303,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Takes what is over from the connections.
+    /// Takes finished attempts from the connections.
     fn take_over(&mut self) {
         while let Some(Over { request: attempt, at, ending }) = self.prepared.connections.take() {
             let index = attempt.request.traffic as usize;
@@ -311,7 +313,7 @@ impl<'a> Play<'a> {
             let by_node = fate == Fate::Served || matches!(answer, Answer::Node(_));
             let inside = if let Ending::Reply(reply) = ending { reply.inside } else { None };
             let at = at.saturating_sub(self.prepared.start);
-            // A node tells how long it had the request until the first byte of the reply.
+            // A node reports the time from receiving the request to the first byte of its reply.
             let stream = attempt.request.demand.stream;
             let since = |micros: u64| at.saturating_sub(micros.saturating_mul(1000).saturating_add(stream));
             let released = by_node.then(|| inside.map_or(0, since));
@@ -319,7 +321,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// An attempt is over at `at`, which a node answered if it was released. Its client may try again, or think.
+    /// Closes an attempt that ended at `at`. A node answered it if `released` is set. Its client may retry
+    /// or think.
     fn close(&mut self, attempt: Attempt, fate: Fate, at: u64, released: Option<u64>) {
         let Attempt { mut request, record } = attempt;
         let record = &mut self.records[record as usize];
@@ -341,8 +344,8 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// A request is over for good: its client goes on with its page, asks for another, or thinks; `least` nanoseconds
-    /// later at the earliest.
+    /// Continues after the last attempt of a request. Its client goes on with its page, requests another
+    /// one, or thinks, in each case at least `least` nanoseconds later.
     fn go_on(&mut self, request: &Request, fate: Fate, at: u64, least: u64) {
         let (mut traffic, mut user) = (request.traffic, request.user);
         if let Some(visit) = request.visit {
@@ -364,7 +367,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// The end: what is under way is cut.
+    /// Ends the run. Attempts in flight are cut off.
     fn finish(mut self, now: u64) -> Sent {
         self.take_over();
         for attempt in self.prepared.connections.cut() {

@@ -1,4 +1,4 @@
-//! What a load leaves behind.
+//! The results of a load.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,67 +14,67 @@ use weirgate_experiment::{Experiment, Fate, Page, Record, TrafficClass};
 
 use super::Counts;
 
-/// Everything that was sent, and what became of it.
+/// All attempts of a run, with their outcomes.
 #[derive(Clone, Debug)]
 pub struct Sent {
-    /// Every attempt, in order of its intended instant: see [`record`] for what a record means here.
+    /// Every attempt, in order of its intended instant. [`record`] defines the fields.
     pub records: Vec<Record>,
     /// Every page, in order of arrival.
     pub pages: Vec<Page>,
-    /// Per record its id, as sent in `X-Request-Id`.
+    /// Id of each record, as sent in `X-Request-Id`.
     pub ids: Vec<Id>,
-    /// Per traffic of the experiment.
+    /// Results of each traffic source of the experiment.
     pub traffic: Vec<StreamSent>,
-    /// How late after their intended instants attempts were begun, in microseconds: the error of the generator. It is
-    /// part of every response time.
+    /// Lateness of attempts after their intended instants, in microseconds. It is the error of the
+    /// generator and part of every response time.
     pub lateness: Histogram<u32>,
-    /// Per class of the policy, then per template, and per phase of the experiment: response times of the attempts
-    /// sent in it that were served, in microseconds.
+    /// Response times of served attempts in microseconds: per class of the policy, then per template, and
+    /// for each per phase in which they were sent.
     pub histograms: Vec<Vec<Histogram<u32>>>,
-    /// Why sending ended.
+    /// The reason why sending ended.
     pub ended: Ended,
-    /// How long it took.
+    /// Duration of the sending.
     pub elapsed: Duration,
 }
 
-/// What one traffic got.
+/// Results of one traffic source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamSent {
-    /// What came back, and how often. Attempts that left or were cut are not in it.
+    /// Number of attempts per answer, without attempts that left or were cut off.
     pub answers: BTreeMap<Answer, u64>,
-    /// Connections opened over all.
+    /// Total number of opened connections.
     pub connections: u64,
-    /// Attempts that had to wait for a connection of the load's own.
+    /// Attempts that had to wait for a connection of the load generator.
     pub delayed: u64,
 }
 
-/// What came back for an attempt.
+/// The answer to an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Answer {
     /// A reply with `X-Node`.
     Node(u16),
-    /// A reply without: from the gateway, or from a service that does not sign.
+    /// A reply without `X-Node`, from the gateway or from a service that does not sign.
     Unsigned(u16),
     /// No connection could be made.
     NoConnection,
     /// The connection ended before the reply did.
     Reset,
-    /// What came is not HTTP.
+    /// The reply is not HTTP.
     Garbled,
 }
 
-/// Why sending ended.
+/// The reason why sending ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The experiment was over.
     Schedule,
-    /// Someone asked for it.
+    /// A stop was requested.
     Asked,
     /// The plan's number of attempts was reached.
     Count,
 }
 
-/// The id of an attempt: attempt number `number` of a traffic. Written `2-17`.
+/// The id of an attempt: its traffic source and its number, written as `2-17`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id {
     /// Index into [`Experiment::traffic`].
@@ -84,7 +84,7 @@ pub struct Id {
 }
 
 impl Id {
-    /// Appends it as it is written.
+    /// Appends its text form.
     pub(super) fn write(self, out: &mut Vec<u8>) {
         digits(self.traffic.into(), out);
         out.push(b'-');
@@ -98,7 +98,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// A text that is no id.
+/// The error for a text that is no id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoId;
 
@@ -113,7 +113,7 @@ impl FromStr for Id {
 }
 
 impl Answer {
-    /// What this ending is.
+    /// Returns the answer for a connection's ending.
     pub(super) fn of(ending: Ending) -> Answer {
         match ending {
             Ending::Reply(reply) if reply.from_node => Answer::Node(reply.status),
@@ -124,11 +124,11 @@ impl Answer {
         }
     }
 
-    /// What became of the attempt. `signed`: the service's nodes sign their replies.
+    /// Returns the fate of the attempt. `signed` says whether the service's nodes sign their replies.
     ///
-    /// Served is a reply below 500 from a node. 429 and 503 that no node signed are the gateway's shed. Everything
-    /// else has failed: a node's 5xx, a gateway's 4xx or 502, a connection that ended. Where nodes do not sign, every
-    /// status below 500 but 429 is served.
+    /// An attempt is served if a node replies with a status below 500. An unsigned 429 or 503 is a shed by
+    /// the gateway. Everything else has failed: a node's 5xx, a gateway's other 4xx or 502, a connection
+    /// that ended. If nodes do not sign, every status below 500 except 429 counts as served.
     #[must_use]
     pub fn fate(self, signed: bool) -> Fate {
         match self {
@@ -140,12 +140,13 @@ impl Answer {
     }
 }
 
-/// The record of an attempt that is being sent.
+/// Returns the record of an attempt that is being sent.
 ///
-/// `arrived` is the intended instant, `ended` the last byte's at the client (or when it failed, left or was cut).
-/// `demand` is what was drawn. `released` is what a client can know: 0 while no node has answered. An emulated node
-/// says how long the request was inside it: so long before `ended` it was released at the latest. Of other nodes'
-/// replies it is `arrived` (1 at the very start), as waiting and serving look the same from here; a lower bound.
+/// `arrived` is the intended instant. `ended` is the instant of the last byte at the client, or of the
+/// failure, departure or cut. `demand` is as drawn. `released` is 0 until a node has answered, and then
+/// holds as much as a client can know. An emulated node reports how long it had the request, and `released`
+/// is that long before `ended`, which is an upper bound. For replies of other nodes it is `arrived` (1 at
+/// the very start), because waiting and service look the same to a client. This is a lower bound.
 #[must_use]
 pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
     let seconds = |nanos: u64| (nanos as f64 / 1e9) as f32;
@@ -163,11 +164,11 @@ pub fn record(traffic: u32, arrived: u64, demand: Demand) -> Record {
     }
 }
 
-/// What the load counts while it runs, for whoever looks from another thread.
+/// Counters of a running load, readable from other threads.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     sent: AtomicU64,
-    /// Per fate.
+    /// One counter per fate.
     fates: [AtomicU64; 5],
 }
 
@@ -183,20 +184,20 @@ impl Books {
     pub(super) fn counts(&self) -> Counts {
         let of = |fate: Fate| self.fates[fate as usize].load(Ordering::Relaxed);
         let (served, shed, failed, left) = (of(Fate::Served), of(Fate::Shed), of(Fate::Failed), of(Fate::Left));
-        // What is begun is read last: no end is counted without its beginning.
+        // `sent` is read last, so that no end is counted without its beginning.
         Counts { sent: self.sent.load(Ordering::Relaxed), served, shed, failed, left }
     }
 }
 
-/// Longest time that is told apart from longer ones: an hour, more than anybody waits.
+/// Longest time that a histogram distinguishes: one hour, which exceeds every patience.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// A histogram of microseconds, three digits exact.
+/// Returns a histogram of microseconds with three exact digits.
 pub(crate) fn histogram() -> Histogram<u32> {
     Histogram::new_with_bounds(1, LONGEST.as_micros() as u64, 3).expect("constant bounds are valid")
 }
 
-/// Response times of what was served, per class or template and phase.
+/// Returns the response times of served attempts, per class or template and per phase.
 pub(super) fn histograms(experiment: &Experiment, records: &[Record]) -> Vec<Vec<Histogram<u32>>> {
     let policy = &experiment.site.policy;
     let row = || experiment.phases.iter().map(|_| histogram()).collect();
@@ -226,7 +227,7 @@ mod tests {
         id.write(&mut out);
         assert_eq!(id.to_string().as_bytes(), out);
         assert_eq!(id.to_string().parse(), Ok(id));
-        // Emulated nodes log 64 bytes of an id.
+        // Emulated nodes log up to 64 bytes of an id.
         assert!(id.to_string().len() <= 64);
         assert_eq!("7".parse::<Id>(), Err(NoId));
         assert_eq!("7-x".parse::<Id>(), Err(NoId));

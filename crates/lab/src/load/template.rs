@@ -1,4 +1,4 @@
-//! What a request of a traffic looks like on the wire.
+//! The form of a traffic source's requests on the wire.
 
 use weirgate_config::{Key, Target};
 use weirgate_emulator::client::{Text, digits};
@@ -8,12 +8,13 @@ use weirgate_experiment::{Experiment, TrafficClass};
 
 use super::sent::Id;
 
-/// The header that every gateway can classify by.
+/// The header by which every gateway can classify.
 const CLASS: &str = "x-class";
 
-/// A request without a body, with marks that are filled in for each: `{cpu_us}`, `{io_us}`, `{disk_us}`, `{link_us}`
-/// and `{stream_us}` are its demand in whole microseconds, `{id}` its id, `{key}` its key of a template, `{object}` and
-/// `{bytes}` its file and how large that is, `{word}` one of `words`. `X-Request-Id: {id}` is added.
+/// A request without a body, with marks to fill in for each request. `{cpu_us}`, `{io_us}`, `{disk_us}`,
+/// `{link_us}` and `{stream_us}` are its demand in whole microseconds, `{id}` is its id, `{key}` its key of
+/// a template, `{object}` and `{bytes}` its file and the file's size, and `{word}` one of `words`.
+/// `X-Request-Id: {id}` is added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     /// Its method.
@@ -24,19 +25,21 @@ pub struct Template {
     pub host: String,
     /// Further header fields: name, value.
     pub headers: Vec<(String, String)>,
-    /// Drawn for every new request, all equally likely.
+    /// Words to draw from for every new request, all equally likely.
     pub words: Vec<String>,
-    /// The nodes sign their replies with `X-Node`, as emulated ones do. Then what is not signed comes from the gateway
-    /// and serves nobody. Otherwise only 429 and 5xx can come from it.
+    /// Whether the nodes sign their replies with `X-Node`, as emulated ones do. An unsigned reply then
+    /// comes from the gateway and does not serve the request. Without signatures only a 429 or 5xx can be
+    /// the gateway's.
     pub signed: bool,
 }
 
 impl Template {
-    /// Requests of traffic number `traffic` to a service that understands `path`, unless the experiment says another.
-    /// They say their class, and their key where the policy looks for it.
+    /// Returns the form of traffic source number `traffic` for a service that understands `path`, unless
+    /// the experiment sets another path. Requests carry their class, and their key where the policy looks
+    /// for it.
     ///
     /// # Panics
-    /// There is no such traffic.
+    /// There is no such traffic source.
     #[must_use]
     pub fn new(experiment: &Experiment, traffic: usize, path: &str) -> Template {
         let (site, traffic) = (&experiment.site, &experiment.traffic[traffic]);
@@ -53,7 +56,7 @@ impl Template {
             }));
         }
         let shape = &traffic.request;
-        // What the experiment says stands instead of what would be there.
+        // Headers that the experiment sets replace the defaults.
         headers.retain(|(name, _)| !shape.headers.iter().any(|(own, _)| own.eq_ignore_ascii_case(name)));
         headers.extend(shape.headers.iter().cloned());
         Template {
@@ -66,10 +69,10 @@ impl Template {
         }
     }
 
-    /// Requests of traffic number `traffic` to emulated nodes.
+    /// Returns the form of traffic source number `traffic` for emulated nodes.
     ///
     /// # Panics
-    /// There is no such traffic.
+    /// There is no such traffic source.
     #[must_use]
     pub fn emulated(experiment: &Experiment, traffic: usize) -> Template {
         let policy = &experiment.site.policy;
@@ -78,7 +81,7 @@ impl Template {
             TrafficClass::Template { template, .. } => policy.templates[template].class.content,
         };
         if experiment.traffic[experiment.home_of(traffic)].documents.is_some() {
-            // The name stands in the path, which is what a gateway takes for the target.
+            // The path contains the name, because a gateway takes the path as the target.
             let path = "/{object}?object={object}&bytes={bytes}&demand={cpu_us}us&io={io_us}us&content=static";
             return Template { signed: true, ..Template::new(experiment, traffic, path) };
         }
@@ -95,10 +98,10 @@ impl Template {
         Template { signed: true, ..Template::new(experiment, traffic, &path) }
     }
 
-    /// What goes over the wire.
+    /// Returns the text for the wire.
     ///
     /// # Errors
-    /// What cannot be sent, and why.
+    /// A part cannot be sent. The error names the reason.
     pub(super) fn head(&self) -> Result<Head, String> {
         let token = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
         let line = |text: &str| !text.bytes().any(|b| b.is_ascii_control());
@@ -115,7 +118,7 @@ impl Template {
             return Err(format!("the word {word:?} cannot be sent: write it without spaces, percent-encoded"));
         }
         let mut text = format!("{} {} HTTP/1.1\r\nhost: {}\r\n", self.method, self.path, self.host);
-        // A method that means a body without one says so (RFC 9110, Sec. 8.6).
+        // RFC 9110, Sec. 8.6: a method that normally has a body states that there is none.
         if ["POST", "PUT", "PATCH"].contains(&self.method.as_str()) {
             text += "content-length: 0\r\n";
         }
@@ -136,7 +139,7 @@ impl Template {
 /// The marks of a template.
 const MARKS: [&str; 10] =
     ["{cpu_us}", "{io_us}", "{id}", "{key}", "{word}", "{object}", "{bytes}", "{disk_us}", "{link_us}", "{stream_us}"];
-/// Places in [`MARKS`].
+/// Indices into [`MARKS`].
 const ID: usize = 2;
 const WORD: usize = 4;
 const OBJECT: usize = 5;
@@ -145,17 +148,17 @@ const DISK: usize = 7;
 const LINK: usize = 8;
 const STREAM: usize = 9;
 
-/// A template that can be sent.
+/// A template that is ready to send.
 #[derive(Debug)]
 pub(super) struct Head {
     text: Text,
-    /// Empty if the text asks for none.
+    /// Empty if the text uses no word.
     pub(super) words: Vec<Box<[u8]>>,
     pub(super) is_head: bool,
     pub(super) signed: bool,
 }
 
-/// What is filled in.
+/// The values for the marks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Filling {
     pub(super) id: Id,
@@ -163,7 +166,7 @@ pub(super) struct Filling {
     pub(super) key: u32,
     /// Index of a word.
     pub(super) word: u32,
-    /// A file, and its size.
+    /// A file name, and its size in bytes below.
     pub(super) object: u64,
     pub(super) bytes: u64,
 }
