@@ -1,7 +1,7 @@
-//! Two runs side by side: of the lab, or one of the lab and one of the simulator.
+//! A comparison of two runs: both of the lab, or one of the lab and one of the simulator.
 //!
-//! Approaches, phases and classes are matched by their names. What differs by more than two runs of the same thing
-//! do is marked; what only one side has is listed.
+//! Approaches, phases and classes are matched by name. A difference larger than that between two runs of
+//! the same setup is marked, and parts that only one run has are listed.
 
 use std::fs;
 use std::path::Path;
@@ -14,32 +14,33 @@ use weirgate_verdict::report::{PhaseRuns, Spread, Table};
 use super::directory::{from_json, parse, read};
 use super::run_file::RunFile;
 
-/// Percent that served requests per second may differ by. Arrivals are random: over a judged minute at 500/s their
-/// count has a standard deviation of 0.6 %, and two seeds differ by 3 % less than once in a thousand times.
+/// Maximum difference in served requests per second, in percent. Arrivals are random: over a judged minute
+/// at 500/s their count has a standard deviation of 0.6 %, and two seeds differ by 3 % less than once in a
+/// thousand times.
 pub const SERVED_BAND: f64 = 3.0;
 
-/// Percent that the statistic of the response time may differ by. Real processes share their CPU with whatever else
-/// runs, and a percentile under load moves several times as much as the load does: 3 % of load near saturation are
-/// well over 10 % of waiting.
+/// Maximum difference in the response-time statistic, in percent. Real processes share their CPU with other
+/// work, and a percentile under load varies several times as much as the load does. Near saturation, 3 %
+/// more load adds well over 10 % to the wait.
 pub const RESPONSE_BAND: f64 = 15.0;
 
 /// One of two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Side {
-    /// How it is called in the comparison.
+    /// Its name in the comparison.
     pub name: String,
-    /// Approaches (of the simulator: disciplines) and verdicts.
+    /// Approaches and their verdicts. For the simulator, a discipline takes the place of the approach.
     pub verdicts: Vec<(String, Verdict)>,
 }
 
-/// Two runs side by side.
+/// The comparison of two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// What the two are called.
+    /// Names of the two runs.
     pub names: [String; 2],
-    /// Every approach, phase and class that both have.
+    /// Every approach, phase and class that both runs have.
     pub rows: Vec<Row>,
-    /// What only one has.
+    /// Parts that only one run has.
     pub missing: Vec<Missing>,
 }
 
@@ -52,61 +53,61 @@ pub struct Row {
     pub approach: String,
     /// Name of the phase.
     pub phase: String,
-    /// Only what is judged can be out of band: a warm-up cannot.
+    /// Whether the phase is judged. Only a judged phase can be out of band, so a warm-up cannot.
     pub judged: bool,
     /// Name of the class.
     pub class: String,
     /// Requests served per second.
     pub served: Gap,
-    /// Which statistic of the response time: `p95`, …; two with a stroke if the runs have different ones, which are not
-    /// compared.
+    /// Name of the response-time statistic, such as `p95`. If the runs have different ones, both names
+    /// appear with a stroke between them, and they are not compared.
     pub statistic: String,
     /// That statistic, in milliseconds.
     pub response: Option<Gap>,
 }
 
-/// A figure in both runs, over the seeds of each.
+/// A number in both runs, over the seeds of each.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gap {
-    /// In the first run; `None` where there was nothing to measure.
+    /// Value in the first run, or `None` if nothing was measured.
     pub a: Option<Spread>,
-    /// In the second.
+    /// Value in the second run.
     pub b: Option<Spread>,
-    /// Percent that the medians may differ by.
+    /// Maximum difference of the medians, in percent.
     pub band: f64,
 }
 
-/// Something that only one run has.
+/// A part that only one run has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// Index of the run that has it.
     pub side: usize,
-    /// What: `haproxy`, `weirgate, phase surge`, `weirgate, phase surge, class A`.
+    /// Description of the part: `haproxy`, `weirgate, phase surge`, `weirgate, phase surge, class A`.
     pub what: String,
 }
 
 impl Gap {
-    /// By how many percent the second median lies above the first; `None` if only one run has the figure, or the first
-    /// is 0 and the second is not.
+    /// Returns the percentage by which the second median exceeds the first, or `None` if only one run has
+    /// the number, or the first is 0 and the second is not.
     #[must_use]
     pub fn percent(&self) -> Option<f64> {
         let (a, b) = (self.a?.median, self.b?.median);
         if a == b { Some(0.0) } else { (a != 0.0).then(|| (b / a - 1.0) * 100.0) }
     }
 
-    /// Do the runs differ by more than the band, or has only one of them the figure?
+    /// Returns whether the runs differ by more than the band, or only one of them has the number.
     #[must_use]
     pub fn out(&self) -> bool {
         match (self.a, self.b) {
             (None, None) => false,
-            // A difference of exactly the band may come out a rounding error above it.
+            // Rounding may put a difference of exactly the band slightly above it.
             _ => self.percent().is_none_or(|percent| percent.abs() > self.band + 1e-9),
         }
     }
 }
 
 impl Row {
-    /// Is a figure of it out of band?
+    /// Returns whether one of its numbers is out of band.
     #[must_use]
     pub fn out(&self) -> bool {
         self.judged && (self.served.out() || self.response.is_some_and(|gap| gap.out()))
@@ -121,10 +122,10 @@ impl From<&RunFile> for Side {
 }
 
 impl Side {
-    /// A run directory, its `run.json`, or what `weirgate sim --format json` has printed.
+    /// Reads a run directory, its `run.json`, or the output of `weirgate sim --format json`.
     ///
     /// # Errors
-    /// It cannot be read, or is none of these, with path, line and column.
+    /// It cannot be read or is none of these. The error names path, line and column.
     pub fn read(path: &Path) -> Result<Side, String> {
         let name = path.display().to_string();
         if path.is_dir() {
@@ -135,7 +136,7 @@ impl Side {
     }
 
     fn parse(name: &str, text: &str) -> Result<Side, String> {
-        /// What tells a run from a verdict.
+        /// Fields that distinguish a run from a verdict.
         #[derive(Deserialize)]
         struct Looks {
             trials: Option<IgnoredAny>,
@@ -158,7 +159,7 @@ impl Side {
         Ok(Side { name: name.to_owned(), verdicts: verdicts.into_iter().map(|v| (v.discipline.clone(), v)).collect() })
     }
 
-    /// The verdicts by experiment and approach, in order of first appearance.
+    /// Returns the verdicts by experiment and approach, in order of first appearance.
     fn groups(&self) -> Vec<Runs> {
         let mut groups: Vec<Runs> = Vec::new();
         for (approach, verdict) in &self.verdicts {
@@ -187,7 +188,7 @@ impl Runs {
         format!("{}: {}", self.experiment, self.approach)
     }
 
-    /// Phase names with their places, and with them the names of the classes.
+    /// Returns index and name of each phase, with the names of its classes.
     fn phases(&self) -> impl Iterator<Item = (usize, &str, Vec<&str>)> {
         let phases = self.verdicts.first().into_iter().flat_map(|verdict| verdict.phases.iter().enumerate());
         phases.map(|(index, phase)| {
@@ -196,7 +197,7 @@ impl Runs {
     }
 }
 
-/// Two runs side by side.
+/// Compares two runs.
 #[must_use]
 pub fn compare(a: &Side, b: &Side) -> Comparison {
     let sides = [a.groups(), b.groups()];
@@ -215,7 +216,7 @@ pub fn compare(a: &Side, b: &Side) -> Comparison {
 }
 
 impl Comparison {
-    /// Rows that are out of band.
+    /// Returns the rows that are out of band.
     pub fn out(&self) -> impl Iterator<Item = &Row> {
         self.rows.iter().filter(|row| row.out())
     }
@@ -248,7 +249,7 @@ impl Comparison {
         }
     }
 
-    /// The comparison as columns, and what only one side has.
+    /// Returns the comparison as columns, followed by the parts that only one run has.
     #[must_use]
     pub fn text(&self) -> String {
         let head = ["approach", "phase", "class", "served/s A", "B", "B-A", "", "", "response, ms A", "B", "B-A", ""];
@@ -267,7 +268,7 @@ impl Comparison {
         text + &self.result() + "\n"
     }
 
-    /// What it comes to.
+    /// Returns the result in one sentence.
     #[must_use]
     pub fn result(&self) -> String {
         let compared = self.rows.len();
@@ -280,10 +281,10 @@ impl Comparison {
     }
 }
 
-/// Both figures, the difference, and a mark if it is out of band.
+/// Returns both numbers, the difference, and a mark if it is out of band.
 pub(super) fn cells_of(gap: &Gap, judged: bool) -> [String; 4] {
     let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |spread| spread.text(1));
-    // Adding nothing turns a rounded −0 into 0.
+    // Adding 0.0 turns a rounded −0 into 0.
     let percent = gap.percent().map_or(String::new(), |p| format!("{:+.1} %", (p * 10.0).round() / 10.0 + 0.0));
     let mark = match (judged, gap.out()) {
         (false, _) => "not judged",
@@ -293,7 +294,7 @@ pub(super) fn cells_of(gap: &Gap, judged: bool) -> [String; 4] {
     [show(gap.a), show(gap.b), percent, mark.to_owned()]
 }
 
-/// `None` if the class had no requests in either run.
+/// Compares one class in one phase. Returns `None` if the class had no requests in either run.
 fn row((a, phase_a, class_a): (&Runs, usize, usize), (b, phase_b, class_b): (&Runs, usize, usize)) -> Option<Row> {
     let phases = [PhaseRuns::new(&a.verdicts, phase_a), PhaseRuns::new(&b.verdicts, phase_b)];
     let classes = [phases[0].class(class_a), phases[1].class(class_b)];

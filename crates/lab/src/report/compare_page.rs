@@ -1,4 +1,4 @@
-//! A comparison as a page.
+//! A comparison as an HTML page.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use weirgate_verdict::report::html::{document, escape};
 use super::compare::{Comparison, Gap, Row, cells_of};
 
 impl Comparison {
-    /// The comparison as a page that needs no other file.
+    /// Returns the comparison as a page that needs no other file.
     #[must_use]
     pub fn html(&self) -> String {
         let [a, b] = [0, 1].map(|side| escape(&self.names[side]));

@@ -1,4 +1,4 @@
-//! The run directory: written, read, and made again from `run.json`.
+//! The run directory: writes it, reads it, and writes it again from `run.json`.
 
 use std::fs::{self, DirEntry};
 use std::io;
@@ -9,26 +9,27 @@ use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter};
 
 use super::run_file::{ConfigFile, RunFile, VERSION};
 
-/// A configuration beyond this is linked from the page, not shown in it: people write far shorter ones.
+/// Size in bytes above which the page links to a configuration file instead of showing it. Hand-written
+/// files are far shorter.
 const MOST_SHOWN: u64 = 64 << 10;
 
-/// Writes everything but `config/` into `dir`, which is made if it is not there. What is there is replaced: a run may
-/// be written after each trial, and an old one again with the pages of a newer program. Returns the run as it
-/// stands there, figures rounded.
+/// Writes everything except `config/` into `dir`, and creates `dir` if needed. Existing files are replaced,
+/// so that a run can be written after each trial, and an old one again with the pages of a newer program.
+/// Returns the run as written, with its numbers rounded.
 ///
 /// # Errors
-/// A file cannot be written, or the run could not be read back: a figure is no number, say, or a trial is there
-/// twice. Then nothing is written.
+/// A file cannot be written, or the run could not be read back, for example because a number is not finite
+/// or a trial occurs twice. In the latter case nothing is written.
 pub fn write(dir: &Path, run: &RunFile) -> Result<RunFile, String> {
     let json = json(run).map_err(|error| format!("run.json cannot be made: {error}"))?;
-    // Made from what is written, the page is the same when it is made again.
+    // The page is made from the rounded run, so that making it again gives the same page.
     let run = parse("run.json, as it would be written", &json)?;
     fs::create_dir_all(dir).map_err(|error| format!("{} cannot be made: {error}", dir.display()))?;
     let files = [
         ("experiment.yaml", run.experiment_file.clone()),
         ("latency.csv", latency(&run)),
         ("index.html", super::page(&run)),
-        // Last, so that a directory with it is complete.
+        // `run.json` comes last, so that a directory with it is complete.
         ("run.json", json),
     ];
     for (name, text) in files {
@@ -42,15 +43,15 @@ pub fn write(dir: &Path, run: &RunFile) -> Result<RunFile, String> {
 /// Reads `run.json` of a run directory.
 ///
 /// # Errors
-/// It is not there or cannot be read, with the system's words; it is no `run.json` or one of another version, with
-/// its path, line and column.
+/// The file is missing or cannot be read, with the system's message, or it is no `run.json` or has another
+/// version, with path, line and column.
 pub fn read(dir: &Path) -> Result<RunFile, String> {
     let path = dir.join("run.json");
     let text = fs::read_to_string(&path).map_err(|error| format!("{} cannot be read: {error}", path.display()))?;
     parse(&path.display().to_string(), &text)
 }
 
-/// The run that `text` holds; `name` is what messages call it.
+/// Parses the run in `text`. `name` is its name in messages.
 pub(super) fn parse(name: &str, text: &str) -> Result<RunFile, String> {
     #[derive(Deserialize)]
     struct Head {
@@ -73,7 +74,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<RunFile, String> {
     }
 }
 
-/// JSON decoded, or where it cannot be.
+/// Parses JSON. The error names line and column.
 pub(super) fn from_json<'a, T: Deserialize<'a>>(name: &str, text: &'a str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
@@ -83,11 +84,11 @@ pub(super) fn from_json<'a, T: Deserialize<'a>>(name: &str, text: &'a str) -> Re
     })
 }
 
-/// Every file under `config/` of a run directory, in order of their paths. The directory below `config` is the
-/// approach.
+/// Returns every file under `config/` of a run directory, in order of their paths. The directory below
+/// `config` is the approach.
 ///
 /// # Errors
-/// What the system says. Without `config/` there are none.
+/// A file or directory cannot be read. If `config/` is missing, the result is empty.
 pub fn configuration(dir: &Path) -> io::Result<Vec<ConfigFile>> {
     let mut files = Vec::new();
     let mut left = vec![dir.join("config")];
@@ -112,20 +113,20 @@ pub fn configuration(dir: &Path) -> io::Result<Vec<ConfigFile>> {
 fn config_file(dir: &Path, file: &Path, length: u64) -> io::Result<Option<ConfigFile>> {
     let Ok(path) = file.strip_prefix(dir) else { return Ok(None) };
     let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    // Beside the directories of the approaches stands nothing.
+    // Only the directories of approaches have files, so a file at their level is ignored.
     let [_, approach, _, ..] = parts.as_slice() else { return Ok(None) };
     let text = if length <= MOST_SHOWN { String::from_utf8(fs::read(file)?).ok() } else { None };
     Ok(Some(ConfigFile { approach: approach.clone(), path: parts.join("/"), text }))
 }
 
-/// Where a run of `experiment` that began at `date` (RFC 3339) goes by default.
+/// Returns the default directory for a run of `experiment` that began at `date` (RFC 3339).
 #[must_use]
 pub fn default_directory(date: &str, experiment: &str) -> PathBuf {
-    // Colons in paths mean something to too many programs.
+    // Colons in paths have a meaning to many programs.
     Path::new("lab-runs").join(format!("{}-{experiment}", date.replace(':', "")))
 }
 
-/// Objects over several lines, lists of figures in one: a person can read it, and `diff` too.
+/// Writes objects over several lines and lists of numbers in one line, which suits readers and `diff`.
 #[derive(Default)]
 struct Lines(PrettyFormatter<'static>);
 
@@ -162,7 +163,8 @@ fn json(run: &RunFile) -> serde_json::Result<String> {
     String::from_utf8(bytes).map_err(serde::ser::Error::custom)
 }
 
-/// `latency.csv`. Names of classes and phases hold neither commas nor quotes; those of approaches may.
+/// Returns `latency.csv`. Names of classes and phases contain neither commas nor quotes, but those of
+/// approaches may.
 fn latency(run: &RunFile) -> String {
     let mut csv = String::from("approach,seed,phase,class,count,p50_ms,p90_ms,p95_ms,p99_ms,p99.9_ms,max_ms\n");
     let word = |word: &str| {

@@ -1,8 +1,8 @@
-//! Several runs on one page, as the figures of mQoS's paper: what classes used of each resource, throughput, latency
-//! and what it consists of, all approaches side by side, and the printed figures beside ours.
+//! Several runs on one page, as the figures of mQoS's paper: use of each resource by class, throughput,
+//! latency and its composition. All approaches appear side by side, and the paper's figures next to ours.
 //!
-//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
-//! Figs. 9–14, each of which is an experiment of its own here.
+//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway*
+//! (2005), Figs. 9–14, each of which is a separate experiment here.
 
 use std::fmt::Write as _;
 
@@ -11,20 +11,20 @@ use weirgate_verdict::report::{Drawing, Report, drawings};
 
 use super::run_file::RunFile;
 
-/// The page.
+/// Returns the page.
 ///
 /// # Errors
-/// The requests of a run take nothing but CPU time: which run.
+/// The requests of a run use nothing but CPU time. The error names the run.
 pub fn figures(runs: &[RunFile]) -> Result<String, String> {
     let sections: Vec<String> = runs.iter().map(section).collect::<Result<_, String>>()?;
     let names: Vec<&str> = runs.iter().map(|run| run.experiment.name.as_str()).collect();
     Ok(html::document(&names.join(", "), &sections.concat()))
 }
 
-/// The charts of the page, each with a name that begins with its experiment's.
+/// Returns the charts of the page. Each has a name that begins with the name of its experiment.
 ///
 /// # Errors
-/// Two runs are of one experiment, so that their charts have the same names.
+/// Two runs are of one experiment, so their charts have the same names.
 pub fn charts(runs: &[RunFile]) -> Result<Vec<Drawing>, String> {
     let names: Vec<&str> = runs.iter().map(|run| run.experiment.name.as_str()).collect();
     if let Some((_, twice)) = names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|one| one == *name))

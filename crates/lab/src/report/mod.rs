@@ -1,14 +1,16 @@
-//! What a run of the lab leaves behind, for people and programs.
+//! The output of a lab run, for readers and programs.
 //!
 //! A run directory, by default `lab-runs/DATE-EXPERIMENT/`, holds
 //!
-//! - `run.json`, everything below as data: see [`RunFile`];
-//! - `experiment.yaml` as it was run, and under `config/APPROACH/` what each gateway was told;
-//! - `latency.csv`, quantiles of the response times per trial, phase and class;
-//! - `index.html`, a page for people that needs no other file.
+//! - `run.json`: all results as data, see [`RunFile`]
+//! - `experiment.yaml`: the experiment as it was run
+//! - `config/APPROACH/`: the configuration of each gateway
+//! - `latency.csv`: quantiles of the response times per trial, phase and class
+//! - `index.html`: a page that needs no other file
 //!
-//! All but `config/` is made from the [`RunFile`] alone, so that page, [`text()`] and [`compare`] can be made again
-//! long after, on another machine. Tables and figures are those of the simulator, from [`weirgate_verdict::report`].
+//! All but `config/` is made from the [`RunFile`] alone, so that page, [`text()`] and [`compare`] can be
+//! made again long after, on another machine. Tables and figures are those of the simulator, from
+//! [`weirgate_experiment::report`].
 
 mod compare;
 mod compare_page;

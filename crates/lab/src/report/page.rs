@@ -1,5 +1,5 @@
-//! A run as a page: what it comes to, who did how well, the paper's figure once per approach, and what shows that it
-//! was measured. It needs no other file and no script.
+//! A run as an HTML page: the result, the comparison of the approaches, the paper's figure once per
+//! approach, and the evidence of the measurement. It needs no other file and no script.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,7 @@ use super::run_file::{ConfigFile, RunFile, Trial};
 use super::text::late;
 use super::totals::{Against, Total, reference, sentence, totals};
 
-/// The page of a run.
+/// Returns the page of a run.
 #[must_use]
 pub fn page(run: &RunFile) -> String {
     let groups = run.groups();
@@ -93,7 +93,7 @@ fn total_row(total: &Total<'_>) -> String {
     )
 }
 
-/// The first trial of each approach over time.
+/// Returns the first trial of each approach that has a series over time.
 fn drawn(run: &RunFile) -> Vec<(&Trial, &Series)> {
     let mut drawn: Vec<(&Trial, &Series)> = Vec::new();
     for trial in &run.trials {
@@ -145,7 +145,7 @@ fn files(run: &RunFile) -> String {
             <a href=\"run.json\">run.json</a>: everything on this page as data.</p>"
 }
 
-/// A file beside the page: its text, or where it is.
+/// Shows a configuration file: its text, or a link to it.
 fn file(path: &str, text: Option<&str>) -> String {
     let link = format!("<a href=\"{}\">{}</a>", escape(&address(path)), escape(path));
     match text {
@@ -154,7 +154,7 @@ fn file(path: &str, text: Option<&str>) -> String {
     }
 }
 
-/// A relative address: bytes that mean something else in one are written `%XX` (RFC 3986, Sec. 2.1).
+/// Returns a relative address. Bytes with another meaning in addresses become `%XX` (RFC 3986, Sec. 2.1).
 fn address(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/=,:@+".contains(&byte);
     let byte = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };

@@ -1,7 +1,7 @@
-//! `run.json`: everything that one run of the lab has found, as plain data.
+//! `run.json`: all results of one lab run, as plain data.
 //!
-//! Figures of verdicts are rounded to three digits after the point when they are written, as `weirgate sim --format
-//! json` does; all others stay as they are to the last bit.
+//! The numbers of verdicts are rounded to three decimals on writing, as `weirgate sim --format json` does.
+//! All other numbers stay exact to the last bit.
 
 use std::io;
 
@@ -15,109 +15,110 @@ pub const VERSION: u32 = 1;
 /// One run of the lab: one experiment, several approaches, several seeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunFile {
-    /// [`VERSION`].
+    /// Version of the format: [`VERSION`].
     pub version: u32,
-    /// When it began, as in RFC 3339.
+    /// Start of the run, as in RFC 3339.
     pub date: String,
-    /// The command line that it was started with.
+    /// The command line that started it.
     pub command: String,
-    /// What it ran on.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// So many seconds of the experiment took one second; 1 is as the file says.
+    /// Number of seconds of the experiment played per second. 1 plays the file as it is.
     pub time_compression: f64,
-    /// What a reader has to know of the run as a whole.
+    /// Notes on the run as a whole.
     pub notes: Vec<String>,
-    /// The experiment in words and figures.
+    /// Summary of the experiment.
     pub experiment: Outline,
-    /// Every trial. Approaches are shown in the order in which they come here first.
+    /// Every trial. Approaches are shown in the order of their first trial.
     pub trials: Vec<Trial>,
-    /// The experiment's file as it was run.
+    /// Text of the experiment file as it was run.
     pub experiment_file: String,
-    /// What the gateways were told.
+    /// Configuration files of the gateways.
     pub configuration: Vec<ConfigFile>,
 }
 
 /// One approach with one seed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// `weirgate`, `quorum`, `haproxy-tuned:maxconn=4`, …
+    /// The approach, such as `weirgate`, `quorum` or `haproxy-tuned:maxconn=4`.
     pub approach: String,
-    /// The gateway's program and version, as in `HAProxy 2.6.12`.
+    /// The gateway's program and version, such as `HAProxy 2.6.12`.
     pub version: String,
     /// The seed of its traffic.
     pub seed: u64,
-    /// What the judge found.
+    /// The judge's verdict.
     pub verdict: Verdict,
-    /// The run over time. Figures are drawn of the first trial of an approach that has it.
+    /// The run over time. Figures show the first trial of an approach that has it.
     pub series: Option<Series>,
-    /// How far the measurement is to be believed.
+    /// Evidence that the measurement can be trusted.
     pub evidence: Evidence,
     /// Response times of served requests.
     pub latency: Vec<Quantiles>,
-    /// What a reader has to know of this trial.
+    /// Notes on this trial.
     pub notes: Vec<String>,
 }
 
-/// What shows that a trial measured what it says.
+/// Evidence that a trial's measurement can be trusted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Requests that the load generator sent.
+    /// Number of requests that the load generator sent.
     pub sent: u64,
-    /// Of these served,
+    /// Number of them that were served.
     pub served: u64,
-    /// turned away by the gateway,
+    /// Number of them that the gateway shed or refused.
     pub shed: u64,
-    /// failed,
+    /// Number of them that failed.
     pub failed: u64,
-    /// left by their client,
+    /// Number of them that their client gave up.
     pub left: u64,
-    /// cut off by the end of the trial.
+    /// Number of them that the end of the trial cut off.
     pub cut: u64,
-    /// Sent, and nothing is known of what became of them.
+    /// Requests without a known outcome.
     pub lost: Ids,
-    /// Reached nodes more than once.
+    /// Requests that nodes answered more than once.
     pub doubled: Ids,
-    /// Reached a node and were never sent.
+    /// Requests that reached a node without having been sent.
     pub phantom: Ids,
-    /// How much later than planned requests were sent.
+    /// Lateness of sending after the planned instants.
     pub generator_late_ms: Lateness,
-    /// How much later than planned nodes replied.
+    /// Lateness of the nodes' replies after the planned instants.
     pub node_late_ms: Lateness,
-    /// How long after it was to be sent a request that was turned away was told so.
+    /// Time from the planned instant of a shed request to the gateway's refusal.
     #[serde(default)]
     pub shed_after_ms: Lateness,
-    /// CPU time of all the gateway's processes per request sent, in microseconds.
+    /// CPU time of all the gateway's processes per sent request, in microseconds.
     pub gateway_cpu_us: Option<f64>,
 }
 
-/// Requests that something is wrong with.
+/// Requests that violate an invariant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ids {
-    /// How many.
+    /// Number of requests.
     pub count: u64,
-    /// Some of them.
+    /// Ids of some of them.
     pub examples: Vec<String>,
 }
 
-/// Lateness, in milliseconds.
+/// Lateness in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Lateness {
     /// Median.
     pub p50: f64,
     /// 99th percentile.
     pub p99: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// Quantiles of the response times of a class in a phase, in milliseconds: a line of `latency.csv`.
+/// Quantiles of the response times of a class in a phase, in milliseconds. Each is one line of
+/// `latency.csv`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Name of the phase.
     pub phase: String,
     /// Name of the class.
     pub class: String,
-    /// Requests served.
+    /// Number of served requests.
     pub count: u64,
     /// Median.
     pub p50: f64,
@@ -129,18 +130,18 @@ pub struct Quantiles {
     pub p99: f64,
     /// 99.9th percentile.
     pub p99_9: f64,
-    /// Largest.
+    /// Maximum.
     pub max: f64,
 }
 
-/// What the run ran on.
+/// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Model of the CPU.
     pub cpu: String,
-    /// Which core did what.
+    /// Use of each core.
     pub cores: Vec<CoreUse>,
-    /// Kernel.
+    /// Kernel version.
     pub kernel: String,
     /// Memory, in MiB.
     pub memory_mib: u64,
@@ -151,23 +152,23 @@ pub struct Machine {
 pub struct CoreUse {
     /// Number of the core.
     pub core: usize,
-    /// In words, as in `gateway and load`.
+    /// Its use in words, such as `gateway and load`.
     pub used_for: String,
 }
 
-/// A file that a gateway was told.
+/// A configuration file of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConfigFile {
-    /// Which approach.
+    /// The approach.
     pub approach: String,
-    /// Where it is, from the run directory, as in `config/haproxy/haproxy.cfg`.
+    /// Its path from the run directory, such as `config/haproxy/haproxy.cfg`.
     pub path: String,
-    /// Its text; `None` if that is long or no text.
+    /// Its text, or `None` if it is too long or no text.
     pub text: Option<String>,
 }
 
 impl Machine {
-    /// This machine.
+    /// Describes this machine.
     ///
     /// # Errors
     /// `/proc` cannot be read.
@@ -182,7 +183,7 @@ impl Machine {
         let memory = field("/proc/meminfo", "MemTotal")?;
         let kib = memory.and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
         Ok(Machine {
-            // Not every architecture tells its model.
+            // Some architectures do not report a model.
             cpu: field("/proc/cpuinfo", "model name")?.unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
             cores,
             kernel: format!("Linux {}", std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim()),
@@ -192,14 +193,14 @@ impl Machine {
 }
 
 impl Evidence {
-    /// Every request sent was served, shed, failed, left, cut off or lost.
+    /// Returns whether every sent request was served, shed, failed, left, cut off or lost.
     #[must_use]
     pub fn adds_up(&self) -> bool {
         let fates = [self.served, self.shed, self.failed, self.left, self.cut, self.lost.count];
         fates.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count)) == Some(self.sent)
     }
 
-    /// What casts doubt on the trial, in words; empty is good.
+    /// Returns the reasons to doubt the trial, in words. Empty if there are none.
     #[must_use]
     pub fn doubts(&self) -> Vec<String> {
         let ids = [(&self.lost, "lost"), (&self.doubled, "doubled"), (&self.phantom, "phantom")];
@@ -212,7 +213,7 @@ impl Evidence {
 }
 
 impl RunFile {
-    /// The trials by approach.
+    /// Returns the trials grouped by approach.
     #[must_use]
     pub fn groups(&self) -> Vec<Group> {
         let mut groups: Vec<Group> = Vec::new();
@@ -231,7 +232,7 @@ impl RunFile {
         groups
     }
 
-    /// What makes no sense though every field is there, in words.
+    /// Returns a description of the first inconsistency among the fields, if there is one.
     pub(super) fn nonsense(&self) -> Option<String> {
         let mut seen = Vec::new();
         let classes = |verdict: &Verdict| -> Vec<Vec<String>> {

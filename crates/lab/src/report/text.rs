@@ -1,4 +1,4 @@
-//! A run in a terminal.
+//! A run as text for the terminal.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use weirgate_verdict::report::{Report, Spread, Table, text as tables};
 use super::run_file::{Lateness, RunFile};
 use super::totals::{reference, sentence, totals};
 
-/// The tables of a run, what casts doubt on it, and what it comes to.
+/// Returns the tables of a run, the reasons to doubt it, and the result.
 #[must_use]
 pub fn text(run: &RunFile) -> String {
     let groups = run.groups();
@@ -78,7 +78,7 @@ fn evidence_table(run: &RunFile) -> Table {
     table
 }
 
-/// Median, 99th percentile and largest.
+/// Formats median, 99th percentile and maximum.
 pub(super) fn late(late: Lateness) -> String {
     format!("{:.2} / {:.2} / {:.1}", late.p50, late.p99, late.max)
 }

@@ -1,36 +1,38 @@
-//! Who did best: all classes together, every approach against Weirgate, and what a run comes to in a sentence.
+//! Totals over all classes, the comparison of every approach with the reference, and the result in one
+//! sentence.
 //!
-//! Weirgate is the approach of that name; without one the first approach takes its place.
+//! The reference is the approach named `weirgate`, or the first approach if there is none.
 
 use weirgate_verdict::report::{Group, Kept, PhaseRuns, Report, Spread};
 
 use super::compare::SERVED_BAND;
 
-/// All classes of a phase under one approach together.
+/// The total of all classes of a phase under one approach.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Total<'a> {
     pub(super) phase: &'a str,
     pub(super) approach: &'a str,
-    /// Requests served per second, late ones too.
+    /// Requests served per second, late ones included.
     pub(super) served: Spread,
-    /// Arrivals per second that were served in time.
+    /// Arrivals per second that were served within their limit.
     pub(super) in_time: Spread,
-    /// Against the reference; `None` is the reference itself.
+    /// Comparison with the reference, or `None` for the reference itself.
     pub(super) against: Option<Against>,
-    /// Nobody served more in time.
+    /// Whether no approach served more requests within their limit.
     pub(super) most: bool,
     pub(super) utilisation: Option<Spread>,
     pub(super) served_over_oracle: Option<Spread>,
 }
 
-/// How an approach's total stands to the reference's.
+/// Comparison of an approach's total with the reference's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Against {
-    /// More, by so many percent.
+    /// Higher by this percentage.
     More(f64),
-    /// Within [`SERVED_BAND`], which two runs of the same may differ by.
+    /// Different by this percentage, which is within [`SERVED_BAND`], the difference between two runs of
+    /// the same setup.
     Level(f64),
-    /// Less, by so many percent (which are negative).
+    /// Lower by this percentage, which is negative.
     Less(f64),
 }
 
@@ -40,12 +42,12 @@ impl Against {
             percent if percent > SERVED_BAND => Against::More(percent),
             percent if percent < -SERVED_BAND => Against::Less(percent),
             percent if percent.is_finite() => Against::Level(percent),
-            // Of nothing there is no share.
+            // 0 divided by 0 is no number and counts as level.
             _ => Against::Level(0.0),
         }
     }
 
-    /// As in `▲ +4.1 %`; what is level has no arrow.
+    /// Formats it, as in `▲ +4.1 %`. A level total has no arrow.
     pub(super) fn text(self) -> String {
         match self {
             Against::More(percent) if percent.is_infinite() => "▲ from nothing".to_owned(),
@@ -56,12 +58,12 @@ impl Against {
     }
 }
 
-/// The approach that the others are held against.
+/// Returns the approach with which the others are compared.
 pub(super) fn reference(groups: &[Group]) -> Option<&Group> {
     groups.iter().find(|group| group.discipline == "weirgate").or(groups.first())
 }
 
-/// Every judged phase under every approach.
+/// Returns the totals of every judged phase under every approach.
 pub(super) fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
     let Some(reference) = reference(report.groups) else { return Vec::new() };
     let mut totals = Vec::new();
@@ -88,7 +90,7 @@ pub(super) fn totals<'a>(report: &Report<'a>) -> Vec<Total<'a>> {
     totals
 }
 
-/// What it comes to.
+/// Returns the result of a run in one sentence.
 pub(super) fn sentence(report: &Report<'_>) -> String {
     let Some(reference) = reference(report.groups) else { return "Nothing was run.".to_owned() };
     let name = reference.discipline.as_str();
@@ -145,7 +147,7 @@ fn holds(group: &Group) -> bool {
     missed.runs > 0 && missed.missed == 0 && !group.broken()
 }
 
-/// `a`, `a and b`, `a, b and c`.
+/// Formats a list: `a`, `a and b`, `a, b and c`.
 fn listed(all: &[String]) -> String {
     match all {
         [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
