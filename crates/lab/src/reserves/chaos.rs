@@ -1,6 +1,6 @@
-//! Managers, agents and nodes that are killed (SIGKILL) at random, again and again: shares must stay in force, no node
-//! may ever promise more than it has, all must be as before soon after the victim is back, and nothing may be left at
-//! the end.
+//! A test that kills (SIGKILL) managers, agents and nodes at random, again and again. Shares must stay in
+//! force, no node may ever allot more than it has, the old state must return soon after the victim is back,
+//! and nothing may be left at the end.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -19,74 +19,76 @@ use super::report::Finding;
 use super::scenario::Manager;
 use super::{CLASSES, NODES, SHARE};
 
-/// The class that is busy on the first two nodes only, so that shares are not what they were at the start.
+/// Index of the class that is busy on the first two nodes only, so that shares differ from those at the
+/// start.
 const UNEVEN: usize = 0;
 
-/// Weights are whole numbers: five classes' shares may sum to so much more than 100.
+/// Amount in percent by which the shares of five classes may exceed 100 in sum, because weights are whole
+/// numbers.
 const GRAIN: f64 = 0.06;
 
-/// A share that differs by less from another is the same.
+/// Difference in percent below which two shares count as equal.
 const SAME: f64 = 0.1;
 
-/// How long recovery may take, in seconds: as long as a relocation (Sec. 5.4).
+/// Maximum time of recovery in seconds, equal to the duration of a relocation (Sec. 5.4).
 const RECOVERED: f64 = 1.0;
 
-/// What it is called beside the scenarios.
+/// Name of this test next to the scenarios.
 pub const KILLS: &str = "kills";
 
-/// How long a victim is away: from less than a report's interval to longer than any silence that is forgiven, in
-/// seconds.
+/// Range of a victim's absence in seconds, from less than the interval of reports to more than the longest
+/// tolerated silence.
 const AWAY: (f64, f64) = (0.1, 1.6);
 
-/// What has not recovered by then never does.
+/// Time after which a recovery counts as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Who was killed.
+/// The process or node that was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Victim {
     /// The manager.
     Manager,
     /// A node's agent.
     Agent(usize),
-    /// A node: its agent and everything in its groups.
+    /// A node, with its agent and everything in its groups.
     Node(usize),
 }
 
-/// A kill and what followed.
+/// A kill and its consequences.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kill {
-    /// Who.
+    /// The victim.
     pub victim: Victim,
-    /// For so many seconds.
+    /// Duration of its absence in seconds.
     pub away: f64,
-    /// Shares that should have stayed meanwhile did.
+    /// Whether the shares that should have stayed meanwhile did stay.
     pub kept: bool,
-    /// Seconds from the victim's new start until shares of a run with all nodes were in force everywhere; `None` if
-    /// they never were.
+    /// Seconds from the victim's new start until the shares of a run with all nodes were in force
+    /// everywhere, or `None` if they never were.
     pub recovered: Option<f64>,
 }
 
-/// Everything that was found.
+/// All findings of the test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chaos {
-    /// In order.
+    /// The kills, in order.
     pub kills: Vec<Kill>,
-    /// The largest sum of a node's shares that was ever seen, in percent.
+    /// The largest observed sum of a node's shares, in percent.
     pub largest_sum: f64,
-    /// What was not as before once all had been told to stop.
+    /// State that was not restored after everything had been told to stop.
     pub left: Vec<String>,
-    /// What manager and agents said.
+    /// Log of manager and agents.
     pub log: Vec<String>,
 }
 
 impl Chaos {
-    /// Looks at the sums.
+    /// Updates the largest sum of shares.
     fn look(&mut self, cluster: &Cluster) {
         let sums = (0..NODES).map(|node| cluster.shares(node).iter().sum());
         self.largest_sum = sums.fold(self.largest_sum, f64::max);
     }
 
-    /// What must hold of it.
+    /// Returns the requirements and whether they hold.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         let finding = |what: String, ours: String, band: String, holds: bool| {
@@ -117,7 +119,7 @@ impl Chaos {
     }
 }
 
-/// Kills `kills` times, by `seed`; `progress` is told how often it has.
+/// Kills `kills` times, with random draws from `seed`. `progress` gets the number of kills so far.
 ///
 /// # Errors
 /// As [`super::play`].
@@ -128,7 +130,7 @@ pub fn chaos(
     seed: u64,
     mut progress: impl FnMut(usize),
 ) -> Result<Chaos, String> {
-    // Two seconds of being away and ten of patience are more than any kill takes.
+    // No kill takes longer than two seconds of absence and ten of patience.
     let mut cluster = Cluster::new(Duration::from_secs(12) * kills as u32)?;
     let mut busy: Vec<Vec<Busy>> = (0..NODES).map(|node| workers(&cluster, node)).collect::<Result<_, _>>()?;
     cluster.measure()?;
@@ -148,7 +150,7 @@ pub fn chaos(
             agent @ 1..=NODES => Victim::Agent(agent - 1),
             node => Victim::Node(node - 1 - NODES),
         };
-        // One in three is the manager: of all, it is the one that nobody stands in for.
+        // One victim in three is the manager, because it alone has no stand-in.
         let victim = if random.unit() < 0.25 { Victim::Manager } else { victim };
         let away = AWAY.0 + (AWAY.1 - AWAY.0) * random.unit();
         match victim {
@@ -179,12 +181,12 @@ pub fn chaos(
     let admin = managed.admin.clone();
     chaos.log = managed.stop()?;
     for node in 0..NODES {
-        // Agents put back what they found at their first start.
+        // Agents restore the shares that they found at their first start.
         let shares = cluster.shares(node);
         if shares.iter().any(|share| (share - SHARE).abs() > SAME) {
             chaos.left.push(format!("{}: shares {shares:.1?}", name(node)));
         }
-        // An empty lock file stays, as is usual: to remove one is a race.
+        // An empty lock file stays, as is usual, because removing one is a race.
         let record = directory.join(format!("state-{}", name(node)));
         let is_kept =
             |file: std::io::Result<std::fs::DirEntry>| file.and_then(|f| f.metadata()).is_ok_and(|m| m.len() > 0);
@@ -204,8 +206,8 @@ fn workers(cluster: &Cluster, node: usize) -> Result<Vec<Busy>, String> {
     (0..CLASSES).filter(here).map(|class| cluster.start(node, class)).collect()
 }
 
-/// Waits while a victim is away; whether the shares stayed that should: all without a manager, its node's without an
-/// agent.
+/// Waits while a victim is absent. Returns whether the shares stayed: all shares in the absence of the
+/// manager, those of its node in the absence of an agent.
 fn kept(victim: Victim, away: f64, cluster: &Cluster, chaos: &mut Chaos) -> bool {
     let nodes = match victim {
         Victim::Manager => 0..NODES,
@@ -213,7 +215,7 @@ fn kept(victim: Victim, away: f64, cluster: &Cluster, chaos: &mut Chaos) -> bool
     };
     let shares = || -> Vec<Vec<f64>> { nodes.clone().map(|node| cluster.shares(node)).collect() };
     let begun = clock::now();
-    // What was on its way is still set.
+    // Changes already on their way are still set.
     clock::pause(STEP);
     let before = shares();
     let mut kept = true;
@@ -225,7 +227,7 @@ fn kept(victim: Victim, away: f64, cluster: &Cluster, chaos: &mut Chaos) -> bool
     kept
 }
 
-/// Waits until `done`, for [`PATIENCE`] at most, and does `meanwhile`.
+/// Waits until `done`, at most for [`PATIENCE`], and runs `meanwhile` between checks.
 fn until(mut done: impl FnMut() -> bool, mut meanwhile: impl FnMut()) -> bool {
     let begun = clock::now();
     while clock::now() - begun < clock::nanos(PATIENCE) {
@@ -238,7 +240,7 @@ fn until(mut done: impl FnMut() -> bool, mut meanwhile: impl FnMut()) -> bool {
     false
 }
 
-/// Whether the shares of a run after run `before`, with all nodes, are in force on all nodes.
+/// Returns whether the shares of a run later than run `before`, with all nodes, are in force on all nodes.
 fn has_recovered(managed: &Managed, cluster: &Cluster, before: u64) -> bool {
     let Some(page) = page(managed) else { return false };
     let last = &page["last_runs"][0];
@@ -261,7 +263,7 @@ fn last_run(managed: &Managed) -> Option<u64> {
     page(managed)?["last_runs"][0]["number"].as_u64()
 }
 
-/// The manager's page, if there is a manager.
+/// Returns the manager's page, if a manager is running.
 fn page(managed: &Managed) -> Option<Value> {
     let mut stream = UnixStream::connect(&managed.admin).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

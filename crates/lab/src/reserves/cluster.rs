@@ -1,12 +1,13 @@
 //! Four nodes on one machine.
 //!
-//! A node is a control group pinned to a CPU, with the same weight as its neighbours there; its classes are groups
-//! below it, and so is a filler that takes what they leave, with the least weight there is. So a node's idle time is
-//! its own, as on a machine of its own, and nothing but weights decides: a quota would take from a class in one instant
-//! what it lacks in the next (Linux's bandwidth control makes errors of 3 to 25 points here, weights one of 0.1).
+//! A node is a control group pinned to a CPU, with the same weight as its neighbours there. Its classes are
+//! groups below it, and so is a filler with the smallest possible weight that uses the CPU time left over.
+//! A node's idle time is thus its own, as on a separate machine. Only weights decide, because a quota would
+//! take from a class in one instant the time that it lacks in the next. Linux's bandwidth control makes
+//! errors of 3 to 25 points here, and weights make one of 0.1.
 //!
-//! Everything is gone when it is dropped. Should the lab be killed, its processes end by a limit of CPU time that each
-//! has, and the groups, then empty, are removed by the next cluster.
+//! Everything is removed when the cluster is dropped. If the lab is killed, a limit on CPU time ends each
+//! of its processes, and the next cluster removes the groups, which are empty by then.
 
 use std::fs;
 use std::io;
@@ -22,59 +23,59 @@ use weirgate_emulator::clock;
 use super::{CLASSES, NODES, SHARE};
 use crate::process::{cpus, on_cpu};
 
-/// The groups of a lab begin with this; its process id follows.
+/// Prefix of a lab's group names, followed by the lab's process id.
 const PREFIX: &str = "weirgate-lab-";
 
 /// The kernel's default weight on the scale of shares, in percent: 100 of 10,000.
 const ORDINARY: f64 = 1.0;
 
-/// How long nodes are watched to see how large they are.
+/// Time over which the CPU capacity of the nodes is measured.
 const WATCHED: Duration = Duration::from_secs(1);
 
-/// A filler's name among the classes of its node.
+/// Name of a filler among the classes of its node.
 const FILLER: &str = "filler";
 
-/// What a process that never waits runs: it goes into its groups first, and its CPU time is bounded.
+/// Shell program of a process that never waits. It first joins its groups, and its CPU time is bounded.
 const SPIN: &str =
     "ulimit -t \"$1\"; shift; for procs in \"$@\"; do echo $$ > \"$procs\" || exit 1; done; while :; do :; done";
 
 /// CPU time that a process may use beyond the length of a run, in seconds.
 const SPARE: u64 = 30;
 
-/// The nodes, with nobody busy but the fillers.
+/// The nodes, on which only the fillers are busy at first.
 pub(super) struct Cluster {
     cgroups: Box<dyn Cgroups>,
     top: String,
     made: Vec<PathBuf>,
-    /// Per node its CPU.
+    /// CPU of each node.
     cpus: Vec<usize>,
-    /// CPUs of a node.
+    /// Number of CPUs of a node.
     pub(super) size: f64,
     limit: u64,
     fillers: Vec<Busy>,
 }
 
-/// A process that never waits. Dropped, it is gone.
+/// A process that never waits. Dropping it kills the process.
 pub(super) struct Busy(Child);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // It may have ended; then there is nothing to kill.
+        // Killing a process that has already exited fails and is not needed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Cluster {
-    /// Makes the nodes, for a run of `length`: every class has its share of every node.
+    /// Makes the nodes for a run of `length`. Every class has its share of every node.
     ///
     /// # Errors
-    /// Groups cannot be made here, and what helps.
+    /// Groups cannot be made here. The error names a remedy.
     pub(super) fn new(length: Duration) -> Result<Cluster, String> {
         let cgroups = open(None)?.cgroups;
         sweep(&*cgroups);
         let cpus = cpus().map_err(|error| format!("which CPUs there are: {error}"))?;
-        // As many as divide the nodes evenly.
+        // The number of CPUs must divide the nodes evenly.
         let used = [4, 2, 1].into_iter().find(|used| *used <= cpus.len()).unwrap_or(1);
         let mut cluster = Cluster {
             cgroups,
@@ -85,8 +86,8 @@ impl Cluster {
             limit: length.as_secs() + SPARE,
             fillers: Vec::new(),
         };
-        // The cluster has the weight of any process, so that agents and manager are not kept waiting by what they
-        // manage. Its nodes are alike.
+        // The cluster has the weight of an ordinary process, so that it does not delay the agents and the
+        // manager that manage it. Its nodes have equal weights.
         cluster.group(&cluster.top.clone(), ORDINARY)?;
         for node in 0..NODES {
             cluster.group(&cluster.node(node), SHARE)?;
@@ -101,7 +102,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The path of a node's group below the root.
+    /// Returns the path of a node's group below the root.
     pub(super) fn node(&self, node: usize) -> String {
         format!("{}/n{}", self.top, node + 1)
     }
@@ -129,7 +130,7 @@ impl Cluster {
         (knob, tree)
     }
 
-    /// Makes a class busy on a node.
+    /// Starts a process that keeps a class busy on a node.
     ///
     /// # Errors
     /// The process cannot be started.
@@ -138,7 +139,8 @@ impl Cluster {
     }
 
     fn spin(&self, node: usize, group: &str) -> Result<Busy, String> {
-        // The tree of shares comes last: with a small one it would take long to get into the others.
+        // The process joins the tree of shares last, because with a small share it would take long to join
+        // the others.
         let trees = self.cgroups.trees().into_iter().rev();
         let procs = trees.map(|tree| tree.join(group).join("cgroup.procs"));
         let mut command = Command::new("sh");
@@ -148,8 +150,9 @@ impl Cluster {
         child.map(Busy).map_err(|error| format!("a busy process in {group}: {error}"))
     }
 
-    /// Looks how much of a CPU a node really gets while manager and agents idle and the machine's other guests take
-    /// theirs: that is its size from now on. Its processes never wait, so that it gets all it can.
+    /// Measures the CPU capacity that a node really gets while manager and agents idle and other guests of
+    /// the machine take their part. This is the node's size from now on. Its processes never wait, so it
+    /// gets as much as possible.
     ///
     /// # Errors
     /// A group is gone.
@@ -163,7 +166,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Per node the counter of each class and, last, of the filler.
+    /// Returns the counters of each class and, last, of the filler, for each node.
     ///
     /// # Errors
     /// A group is gone.
@@ -176,8 +179,8 @@ impl Cluster {
         (0..NODES).map(of).collect()
     }
 
-    /// The shares that are in force on a node, in percent of the node. They are set one after the other; what is read
-    /// is what stood at one instant.
+    /// Returns the shares in force on a node, in percent of the node. Shares are set one after the other,
+    /// so this reads until two readings agree and returns the state of one instant.
     pub(super) fn shares(&self, node: usize) -> Vec<f64> {
         let read = || (0..CLASSES).map(|class| self.share(node, class)).collect::<Vec<f64>>();
         let mut shares = read();
@@ -190,13 +193,14 @@ impl Cluster {
         }
     }
 
-    /// Removes the nodes, which nobody uses any more; what could not be removed, and why.
+    /// Removes the nodes, which are no longer in use. Returns an error message for each group that could
+    /// not be removed.
     pub(super) fn close(mut self) -> Vec<String> {
         self.fillers.clear();
         self.made.drain(..).rev().filter_map(|directory| remove(&directory).err()).collect()
     }
 
-    /// The share of a class that is in force on a node, in percent of the node.
+    /// Returns the share of a class in force on a node, in percent of the node.
     pub(super) fn share(&self, node: usize, class: usize) -> f64 {
         let (knob, tree) = self.cpu_knob();
         let text = read(&tree.join(self.class(node, class)).join(knob.file));
@@ -207,14 +211,14 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.fillers.clear();
-        // Children first. What stays is removed by the next cluster.
+        // Children come first. The next cluster removes the groups that stay.
         for directory in self.made.iter().rev() {
             let _ = remove(directory);
         }
     }
 }
 
-/// Removes what labs that were killed have left.
+/// Removes the groups of labs that were killed.
 fn sweep(cgroups: &dyn Cgroups) {
     for tree in cgroups.trees() {
         for entry in fs::read_dir(tree).into_iter().flatten().flatten() {

@@ -11,29 +11,29 @@ use super::scenario::Manager;
 use super::{CLASSES, NODES, SHARE};
 use crate::process::Process;
 
-/// The policy's file in a run's directory.
+/// Name of the policy file in a run's directory.
 const POLICY: &str = "policy.yaml";
 
-/// Manager and agents. Dropped, they are killed.
+/// Manager and agents. Dropping it kills them.
 pub(super) struct Managed {
     program: PathBuf,
     directory: PathBuf,
     agents: Vec<Option<Process>>,
     manager: Option<Process>,
-    /// Where the manager's page is.
+    /// Socket of the manager's page.
     pub(super) admin: PathBuf,
     log: Vec<String>,
 }
 
 impl Managed {
-    /// Nobody runs yet.
+    /// Prepares a run. No process is started yet.
     ///
     /// # Errors
     /// The policy cannot be written.
     pub(super) fn new(terms: Manager, program: &Path, directory: &Path) -> Result<Managed, String> {
         let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let port = listener.map_err(|error| format!("a port on loopback: {error}"))?.port();
-        // The path of a socket is at most 107 bytes long: too short for a directory.
+        // The path of a socket has at most 107 bytes, and that of a run directory may be longer.
         let admin = std::env::temp_dir().join(format!("weirgate-lab-{}-manager.sock", std::process::id()));
         let file = directory.join(POLICY);
         fs::write(&file, policy(terms, port, &admin)).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -68,7 +68,7 @@ impl Managed {
     }
 
     fn start(&mut self, name: &str, command: &mut Command) -> Result<Process, String> {
-        // The log of one that was killed is kept.
+        // The log of a killed process is kept.
         self.take_log(name);
         Process::start(name, command, None, &self.log_file(name)).map_err(|error| error.to_string())
     }
@@ -83,15 +83,15 @@ impl Managed {
         self.manager = None;
     }
 
-    /// Whether it was started.
+    /// Returns whether the manager was started and not killed since.
     pub(super) fn has_manager(&self) -> bool {
         self.manager.is_some()
     }
 
-    /// Whether all that were started still run.
+    /// Checks that all started processes still run.
     ///
     /// # Errors
-    /// One has ended, with what it said.
+    /// A process has exited. The error quotes its output.
     pub(super) fn check(&mut self) -> Result<(), String> {
         for process in self.agents.iter_mut().flatten().chain(&mut self.manager) {
             if let Some(words) = process.ended().map_err(|error| error.to_string())? {
@@ -103,10 +103,10 @@ impl Managed {
         Ok(())
     }
 
-    /// Asks all to end and waits; what they have said.
+    /// Asks all processes to stop, waits for their end, and returns their logs.
     ///
     /// # Errors
-    /// What the system says.
+    /// A system call fails.
     pub(super) fn stop(mut self) -> Result<Vec<String>, String> {
         for process in self.agents.iter_mut().filter_map(Option::take).chain(self.manager.take()) {
             process.stop().map_err(|error| error.to_string())?;
@@ -123,15 +123,15 @@ impl Managed {
         let file = self.log_file(name);
         let text = fs::read_to_string(&file).unwrap_or_default();
         self.log.extend(text.lines().map(|line| format!("{name}: {line}")));
-        // It is in `log` now; there may be none to empty.
+        // The text is in `log` now. The file may be missing, and then there is nothing to empty.
         let _ = OpenOptions::new().write(true).truncate(true).open(&file);
     }
 }
 
-/// The manager among the processes.
+/// Name of the manager's process.
 const MANAGER: &str = "manager";
 
-/// A node's name in the policy.
+/// Returns the name of a node in the policy.
 pub(super) fn name(node: usize) -> String {
     format!("n{}", node + 1)
 }

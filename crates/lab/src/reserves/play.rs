@@ -11,23 +11,23 @@ use super::recording::{Recording, Relocation, Sample};
 use super::scenario::Scenario;
 use super::{CLASSES, NODES, SHARE};
 
-/// How often counters are read: half a point of the figures.
+/// Interval between two readings of the counters, half a point of the figures.
 const SAMPLE: Duration = Duration::from_millis(250);
 
-/// How often shares are looked at: a tenth of what is to be told apart of a relocation's 0.3 s.
+/// Polling interval for shares: a tenth of 0.3 s, the shortest relocation time to be resolved.
 pub(super) const STEP: Duration = Duration::from_millis(30);
 
-/// What every class keeps everywhere, in percent.
+/// Minimum share of every class on every node, in percent.
 const FLOOR: f64 = 1.0;
 
-/// Part of its final share from which on a class counts as relocated.
+/// Part of its final share at which a class counts as relocated.
 const ARRIVED: f64 = 0.9;
 
-/// Plays `scenario` with `program`, which is Weirgate, in `directory`, which exists; `progress` is told the seconds
-/// that have gone.
+/// Plays `scenario` with `program`, which is Weirgate, in `directory`, which must exist. `progress` gets
+/// the elapsed time.
 ///
 /// # Errors
-/// Control groups cannot be made, or a program does not start or ends early: with its words.
+/// Control groups cannot be made, or a program does not start or exits early. The error quotes its output.
 pub fn play(
     scenario: &Scenario,
     program: &Path,
@@ -44,7 +44,7 @@ pub fn play(
     cluster.measure()?;
     let mut managed = scenario.manager.map(|terms| Managed::new(terms, program, directory)).transpose()?;
     let mut recording = Recording { scenario: scenario.name.into(), node_cpus: cluster.size, ..Recording::default() };
-    // The process of the request under way, and when it ends.
+    // The process of the present request, and its end.
     let mut request: Option<(Busy, Duration)> = None;
     if let Some(managed) = &mut managed {
         (0..NODES).try_for_each(|node| managed.start_agent(&cluster, node))?;
@@ -76,7 +76,7 @@ pub fn play(
             }
             if request.as_ref().is_none_or(|(_, until)| now >= *until) {
                 let node = recording.relocations.len() % NODES;
-                // The old one ends before the new one begins.
+                // The old request ends before the new one begins.
                 drop(request.take());
                 request = Some((cluster.start(node, 0)?, now + length));
                 recording.relocations.push(Relocation { at: now.as_secs_f64(), node, took: None });
@@ -85,7 +85,7 @@ pub fn play(
         progress(now);
         clock::pause(STEP);
     }
-    // A request that has just begun has no time left.
+    // A request that began shortly before the end has no time left and is not counted.
     if let (Some(length), Some(last)) = (scenario.request, recording.relocations.last())
         && last.at + length.as_secs_f64() > scenario.length.as_secs_f64() + 1.0
     {

@@ -1,54 +1,54 @@
-//! What was used, when, where, and by whom.
+//! CPU use per node and class over time.
 
 use serde::{Deserialize, Serialize};
 
 use super::{CLASSES, NODES};
 
-/// What a run left.
+/// The recording of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recording {
     /// The scenario's name.
     pub scenario: String,
-    /// CPUs of a node.
+    /// Number of CPUs of a node.
     pub node_cpus: f64,
-    /// In order of time.
+    /// Samples in order of time.
     pub samples: Vec<Sample>,
-    /// The first class's requests.
+    /// Requests of the first class.
     pub relocations: Vec<Relocation>,
-    /// What manager and agents said.
+    /// Log of manager and agents.
     pub log: Vec<String>,
 }
 
-/// The counters at an instant.
+/// The counters at one instant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Seconds from the start.
     pub at: f64,
-    /// Per node the CPU time of each class and, last, of the filler, in nanoseconds.
+    /// CPU time of each class and, last, of the filler, per node, in nanoseconds.
     pub used: Vec<Vec<u64>>,
 }
 
-/// A request that went to another node.
+/// A request that moved to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relocation {
     /// Seconds from the start.
     pub at: f64,
-    /// Where it went.
+    /// Its new node.
     pub node: usize,
-    /// Seconds until its class had its share there; `None` if never.
+    /// Seconds until its class had its share there, or `None` if it never did.
     pub took: Option<f64>,
 }
 
 impl Recording {
-    /// A class's part of a node between two samples, in percent of the time that the node had: what the machine's
-    /// other guests took is nobody's.
+    /// Returns a class's part of a node between two samples, in percent of the CPU time that the node had.
+    /// CPU time of the machine's other guests is not included.
     fn part(before: &Sample, after: &Sample, node: usize, class: usize) -> f64 {
         let used = |class: usize| after.used[node][class].saturating_sub(before.used[node][class]) as f64;
         let all: f64 = (0..=CLASSES).map(used).sum();
         if all > 0.0 { used(class) / all * 100.0 } else { 0.0 }
     }
 
-    /// A class's part of all nodes from `from` seconds on, in percent.
+    /// Returns a class's part of all nodes from `from` seconds on, in percent.
     #[must_use]
     pub fn of_cluster(&self, class: usize, from: f64) -> f64 {
         let (Some(first), Some(last)) = (self.samples.iter().find(|s| s.at >= from), self.samples.last()) else {
@@ -57,14 +57,15 @@ impl Recording {
         (0..NODES).map(|node| Recording::part(first, last, node, class)).sum::<f64>() / NODES as f64
     }
 
-    /// Its part of a node, or of all, over time: windows of `window` seconds, each at its middle.
+    /// Returns its part of one node, or of all, over time, in windows of `window` seconds, each at its
+    /// middle.
     #[must_use]
     pub fn over_time(&self, class: usize, node: Option<usize>, window: f64) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
         let mut samples = self.samples.iter();
         let Some(mut before) = samples.next() else { return points };
         for after in samples {
-            // The last sample of a window may be a hair early.
+            // The last sample of a window may be slightly early.
             if after.at - before.at < window * 0.99 {
                 continue;
             }
@@ -77,8 +78,8 @@ impl Recording {
         points
     }
 
-    /// Times that relocations took, sorted; those that never ended are infinite. The first request has nowhere to come
-    /// from, and meets a manager that has just begun.
+    /// Returns the relocation times in seconds, sorted, with infinity for those that never ended. The first
+    /// request is left out, because it comes from no other node and meets a manager that has just started.
     #[must_use]
     pub fn relocation_times(&self) -> Vec<f64> {
         let moved = self.relocations.iter().skip(1);
@@ -92,7 +93,8 @@ impl Recording {
 mod tests {
     use super::*;
 
-    /// Two samples a second: class 1 takes a quarter of node 1 and nothing elsewhere, the filler the rest.
+    /// Returns a recording of two samples per second. Class 1 uses a quarter of node 1 and nothing
+    /// elsewhere, and the filler uses the rest.
     fn recording() -> Recording {
         let sample = |half: u64| {
             let mut used = vec![vec![0; CLASSES + 1]; NODES];

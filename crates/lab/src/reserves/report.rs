@@ -1,4 +1,4 @@
-//! The paper's figures beside ours, and what must hold of ours.
+//! The paper's figures next to ours, and whether ours lie in their bands.
 
 use std::fmt::Write as _;
 
@@ -11,23 +11,23 @@ use super::recording::Recording;
 use super::scenario::{Judged, SCENARIOS, Scenario};
 use super::{CLASSES, NODES};
 
-/// Windows of the figures, in seconds: the paper's are of this order.
+/// Window of the figures in seconds, of the same order as the paper's.
 const WINDOW: f64 = 0.5;
 
-/// A figure of ours against the paper's.
+/// One of our figures, compared with the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The scenario's name.
     pub scenario: String,
-    /// What it is.
+    /// Description of the figure.
     pub what: String,
-    /// The paper's.
+    /// The paper's value.
     pub paper: String,
-    /// Ours.
+    /// Our value.
     pub ours: String,
-    /// Where ours must lie.
+    /// Band in which our value must lie.
     pub band: String,
-    /// Whether it does.
+    /// Whether our value lies in the band.
     pub holds: bool,
 }
 
@@ -35,7 +35,7 @@ fn scenario(recording: &Recording) -> Option<&'static Scenario> {
     SCENARIOS.iter().find(|scenario| scenario.name == recording.scenario)
 }
 
-/// What came of the bands of each recording.
+/// Returns the findings for the bands of each recording.
 #[must_use]
 pub fn findings(recordings: &[Recording]) -> Vec<Finding> {
     let of = |recording| scenario(recording).into_iter().flat_map(move |scenario| found(scenario, recording));
@@ -73,7 +73,7 @@ fn found(scenario: &Scenario, recording: &Recording) -> Vec<Finding> {
     scenario.bands.iter().map(finding).collect()
 }
 
-/// The findings as columns of text.
+/// Returns the findings as columns of text.
 #[must_use]
 pub fn table(findings: &[Finding]) -> String {
     let mut table = Table::new(&["scenario", "what", "paper", "ours", "band", "holds"], &[0, 1, 5]);
@@ -85,7 +85,7 @@ pub fn table(findings: &[Finding]) -> String {
     table.lines("  ")
 }
 
-/// Everything on one page: what was found, and the figures of `recordings`.
+/// Returns one page with all findings and the figures of `recordings`.
 #[must_use]
 pub fn page(findings: &[Finding], recordings: &[Recording]) -> String {
     const TITLE: &str = "Cluster Reserves on real control groups";
@@ -133,7 +133,7 @@ fn section(scenario: &Scenario, recording: &Recording) -> String {
     html
 }
 
-/// The two figures of a scenario: a node or a class on all nodes, and the cluster.
+/// Returns the two figures of a scenario: one node or one class on all nodes, and the cluster.
 #[must_use]
 pub fn figures(scenario: &Scenario, recording: &Recording) -> [String; 2] {
     let length = scenario.length.as_secs_f64();

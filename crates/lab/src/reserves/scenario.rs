@@ -1,64 +1,66 @@
-//! Who is busy where, who manages, and what must come of it.
+//! The scenarios: busy classes per node, the manager, and the bands for the results.
 
 use std::time::Duration;
 
 use super::NODES;
 
-/// One run.
+/// One scenario.
 #[derive(Clone, Copy, Debug)]
 pub struct Scenario {
-    /// In directories and on the command line.
+    /// Its name in directories and on the command line.
     pub name: &'static str,
-    /// What it shows.
+    /// Its subject.
     pub title: &'static str,
-    /// Its figures in the paper: one node or class, and the cluster.
+    /// Its figures in the paper: one for a node or class, and one for the cluster.
     pub figures: [&'static str; 2],
-    /// How long it is.
+    /// Its duration.
     pub length: Duration,
-    /// Without one, shares stay as they are.
+    /// The manager. Without one, shares stay as they are.
     pub manager: Option<Manager>,
     /// Whether a class (from 0) is always busy on a node (from 0).
     pub busy: fn(usize, usize) -> bool,
-    /// The first class has one request at a time, which takes so long, and goes to another node each time.
+    /// Duration of a request of the first class, which has one request at a time and sends each to another
+    /// node.
     pub request: Option<Duration>,
-    /// The class whose use of each node the first figure shows; without, it shows all classes on the first node.
+    /// The class of which the first figure shows the use of each node. If `None`, it shows all classes on
+    /// the first node.
     pub shown: Option<usize>,
-    /// What must come of it.
+    /// The bands in which the results must lie.
     pub bands: &'static [Band],
 }
 
-/// When a manager decides.
+/// The times at which a manager decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Manager {
-    /// It starts so long after everything else.
+    /// Delay of its start after everything else.
     pub from: Duration,
-    /// How often it decides.
+    /// Interval between its decisions.
     pub every: Option<Duration>,
     /// Whether it decides when a node asks.
     pub on_demand: bool,
 }
 
-/// A figure that must lie between two.
+/// A range for a result.
 #[derive(Clone, Copy, Debug)]
 pub struct Band {
-    /// Which.
+    /// The judged result.
     pub judged: Judged,
-    /// The paper's.
+    /// The paper's value.
     pub paper: &'static str,
-    /// Ours must not be below,
+    /// Minimum of our value.
     pub least: f64,
-    /// nor above.
+    /// Maximum of our value.
     pub most: f64,
 }
 
-/// What is judged, from an instant on until the end.
+/// A judged result, from an instant until the end.
 #[derive(Clone, Copy, Debug)]
 pub enum Judged {
     /// A class's part of all nodes, in percent.
     Class(usize, Duration),
-    /// The same of each class but the first: the least and the largest of them.
+    /// The same for each class but the first, as minimum and maximum over them.
     Others(Duration),
-    /// The median time until a request has its share where it is, in seconds.
+    /// The median time in seconds until a request has its share on its node.
     Relocation,
 }
 
@@ -66,14 +68,14 @@ const fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Shares that were just written need a moment, and so do processes that were just started.
+/// Time until newly written shares and newly started processes have settled.
 const SETTLED: Duration = seconds(2);
 
 /// The paper's manager starts after 8 s (Sec. 5.3).
 const LATE: Duration = seconds(8);
 
-/// From here on its shares stand: the shares of a class move by at most five points a run, one run every five seconds,
-/// but the first is made at once and most of the way.
+/// Instant from which the shares of a late manager are stable. A run moves a class's shares by at most five
+/// points and comes every five seconds, but the first run comes at once and moves them most of the way.
 const LATE_SETTLED: Duration = seconds(14);
 
 /// The paper's experiments.
@@ -144,7 +146,8 @@ pub const SCENARIOS: [Scenario; 5] = [
         request: Some(seconds(10)),
         shown: Some(0),
         bands: &[
-            // The 1 % that every class keeps everywhere puts 20 out of reach: 77 of one node is 19.25 of four.
+            // The minimum share of 1 % of every class on every node makes 20 unreachable: 77 % of one node
+            // is 19.25 % of four.
             Band { judged: Judged::Class(0, seconds(10)), paper: "20", least: 17.5, most: 20.0 },
             Band { judged: Judged::Others(seconds(10)), paper: "20", least: 19.5, most: 21.0 },
             Band { judged: Judged::Relocation, paper: "0.3 to 1", least: 0.0, most: 1.0 },
