@@ -1,7 +1,8 @@
 //! Apache in front of a pool of PHP processes.
 //!
-//! The event MPM and a pool beside it rather than prefork and mod_php: a process of prefork belongs to a
-//! connection as long as that is kept, so the idle connections of a gateway would take the places of requests.
+//! It uses the event MPM and a separate pool rather than prefork and mod_php. A prefork process belongs to
+//! a connection for as long as the connection is kept, so the idle connections of a gateway would occupy
+//! the slots of requests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,16 +15,16 @@ use super::guarded::{Guarded, LOOK};
 use super::instance::{Place, Server};
 use weirgate_emulator::clock;
 
-/// Where Debian has it.
+/// Path of Apache in Debian.
 pub(super) const PROGRAM: &str = "/usr/sbin/apache2";
 
-/// Where Debian has PHP's process manager, which has its version in its name.
+/// Directory of PHP's process manager in Debian. The name of the program contains its version.
 const PROGRAMS: &str = "/usr/sbin";
 
-/// How long the pool may take to listen: it forks its processes first.
+/// Maximum time until the pool listens. It forks its processes first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The newest PHP process manager.
+/// Returns the newest PHP process manager.
 pub(super) fn php_fpm() -> Option<PathBuf> {
     let names = fs::read_dir(PROGRAMS).into_iter().flatten().flatten().map(|entry| entry.path());
     let fpm = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("php-fpm"));
@@ -49,7 +50,7 @@ pub(super) fn prepare_loop(place: &Place) -> Result<(), String> {
     prepare(place, "loop.php", include_str!("loop.php"))
 }
 
-/// Starts the pool, and Apache when the pool listens.
+/// Starts the pool, and Apache once the pool listens.
 pub(super) fn start(place: &Place) -> Result<Vec<Server>, String> {
     let program = php_fpm().ok_or_else(|| Kind::ApachePhp.missing("php-fpm"))?;
     // -n: without the system's php.ini and its extensions.
@@ -65,8 +66,8 @@ pub(super) fn start(place: &Place) -> Result<Vec<Server>, String> {
     }
     let words = [PROGRAM, "-d", place.directory.text()?, "-f", "apache.conf", "-D", "FOREGROUND"];
     let apache = Guarded::start("apache", &words, place.cpu, place.directory.path())?;
-    // Requests finish upon SIGWINCH in Apache ("Stopping and Restarting": graceful stop) and upon SIGQUIT in the
-    // pool (php-fpm(8)).
+    // Apache finishes its requests upon SIGWINCH ("Stopping and Restarting": graceful stop), and the pool
+    // upon SIGQUIT (php-fpm(8)).
     Ok(vec![(apache, Signal::WINCH), (pool, Signal::QUIT)])
 }
 

@@ -1,5 +1,5 @@
-//! What a request costs and what an instance can do, here and now, so that an experiment can be scaled to the
-//! machine that it runs on.
+//! Measures the cost of a request and the capacity of an instance on this machine, so that you can scale an
+//! experiment to the machine.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use super::{Instances, Kind};
 use weirgate_emulator::clock;
 
-/// Longest wait for a reply: a minute is the most CPU time that a page burns.
+/// Maximum wait for a reply. A page burns at most one minute of CPU time.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// CPU time of requests that only warm: the loop runs, and they are quickly over.
+/// CPU time of warm-up requests: long enough to run the loop, and quickly over.
 const WARMING: Duration = Duration::from_micros(200);
 
-/// The unloaded service time of requests: one after the other, nothing else inside.
+/// The unloaded service time of requests, sent one after the other with nothing else in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceTime {
-    /// How many were measured.
+    /// Number of measured requests.
     pub requests: usize,
     /// Mean from the request's first byte sent to the reply's last byte.
     pub mean: Duration,
@@ -25,17 +25,17 @@ pub struct ServiceTime {
     pub p50: Duration,
     /// Its 95th percentile.
     pub p95: Duration,
-    /// Mean CPU time of all processes of the service. One request's own cannot be told where each is a program of
-    /// its own: the system counts those in ticks of 10 ms.
+    /// Mean CPU time of all processes of the service. The CPU time of a single request is not known where
+    /// each is a separate program, because the system counts those in ticks of 10 ms.
     pub cpu: Duration,
 }
 
 impl Instances {
-    /// Sends `requests` (at least one), one at a time, to the instances in turn. Each asks for `cpu`, or for the next
-    /// of the words from the first on.
+    /// Sends `requests` (at least one), one at a time, to the instances in turn. Each asks for `cpu`, or
+    /// for the next word, beginning with the first.
     ///
     /// # Errors
-    /// One is not answered with 200.
+    /// A request gets an answer other than 200.
     pub fn measure(&self, requests: usize, cpu: Duration) -> Result<ServiceTime, String> {
         let before = self.cpu_time();
         let mut times = Vec::with_capacity(requests);
@@ -54,18 +54,20 @@ impl Instances {
         })
     }
 
-    /// Requests per second that all instances together complete for `span` when `clients` (at least one) per instance
-    /// send one after the other: their capacity, if the clients are enough.
+    /// Returns the requests per second that all instances complete together during `span`, with `clients`
+    /// (at least one) clients per instance that send one request after the other. This is their capacity,
+    /// if there are enough clients.
     ///
     /// # Errors
-    /// One is not answered with 200.
+    /// A request gets an answer other than 200.
     pub fn capacity(&self, clients: usize, cpu: Duration, span: Duration) -> Result<f64, String> {
         let all = self.addresses().len() * clients.max(1);
         let start = clock::now();
         let end = start + clock::nanos(span);
         let client = |number: usize, address: SocketAddr| {
             let mut done = 0_u32;
-            // Every client begins elsewhere among the words, and no two meet soon.
+            // Every client begins at a different word, so that no two clients send the same words for a
+            // long time.
             let mut turn = number * self.words().len() / all;
             while clock::now() < end {
                 self.ask(address, cpu, turn)?;
@@ -82,13 +84,13 @@ impl Instances {
         Ok(f64::from(done?.iter().sum::<u32>()) / Duration::from_nanos(clock::now() - start).as_secs_f64())
     }
 
-    /// Sends each instance requests until another one makes no difference: Tomcat until its code is compiled, the
-    /// others until their files are in memory.
+    /// Sends requests to each instance until further requests make no difference: for Tomcat until its code
+    /// is compiled, for the others until their files are in memory.
     pub(super) fn warm(&self) -> Result<(), String> {
         let requests = match self.kind() {
-            // The JVM's quick compiler takes up a method after some hundred calls.
+            // The JVM's quick compiler compiles a method after some hundred calls.
             Kind::Tomcat => 1000,
-            // Two for every process of the pool, which take turns.
+            // Two for every process of the pool, because its processes take turns.
             Kind::ApachePhp | Kind::Xapian => 2 * self.workers,
         };
         for address in self.addresses() {
@@ -108,9 +110,9 @@ impl Instances {
     }
 }
 
-/// Fetches `path` over a connection of its own: the status, and the time from the first byte sent to the last one
-/// received, which may be `patience` apart from one another. Connecting is not counted, as a gateway's connections
-/// are there already.
+/// Fetches `path` over a new connection. Returns the status and the time from the first byte sent to the
+/// last byte received. `patience` bounds each wait for more bytes. Connecting is not counted, because a
+/// gateway's connections already exist.
 pub(super) fn fetch(address: SocketAddr, path: &str, patience: Duration) -> Result<(u16, Duration), String> {
     let mut reply = Vec::new();
     let mut exchange = || -> io::Result<Duration> {

@@ -1,30 +1,30 @@
-//! A directory that goes when its owner does, and the files in it; and a Unix socket that does.
+//! A directory and a Unix socket that are removed when their owner is dropped.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// A directory of our own. Dropped, it is removed with all that is in it.
+/// A directory of one instance. Dropping it removes the directory with its content.
 #[derive(Debug)]
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes `path`, which must not be there yet.
+    /// Makes `path`, which must not exist yet.
     pub(super) fn new(path: PathBuf) -> Result<Directory, String> {
         std::fs::create_dir(&path).map_err(|error| format!("{} cannot be made: {error}", path.display()))?;
-        // Servers that run elsewhere in the file system need the whole path.
+        // A server with another working directory needs the absolute path.
         match path.canonicalize() {
             Ok(path) => Ok(Directory(path)),
             Err(error) => Err(format!("{}: {error}", path.display())),
         }
     }
 
-    /// Where it is.
+    /// Returns its path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes `template` as file `name` in it, with the directories that it needs, and with the words between
-    /// `%` replaced.
+    /// Writes `template` as file `name` into it, with the directories that it needs, and replaces the words
+    /// between `%`.
     pub(super) fn write(&self, name: &str, template: &str, words: &[(&str, &str)]) -> Result<(), String> {
         let mut text = template.to_owned();
         for (word, value) in words {
@@ -36,39 +36,40 @@ impl Directory {
         written.map_err(|error| format!("{} cannot be written: {error}", file.display()))
     }
 
-    /// Its path as text for configuration files.
+    /// Returns its path as text for configuration files.
     pub(super) fn text(&self) -> Result<&str, String> {
         text(&self.0)
     }
 }
 
-/// A path as text for configuration files.
+/// Returns a path as text for configuration files.
 fn text(path: &Path) -> Result<&str, String> {
-    // What would end a quoted word there, or mean something else in one of the formats.
+    // These characters would end a quoted word, or have a meaning in one of the formats.
     let plain = |text: &&str| !text.contains(['"', '\'', '\\', '\n', '%', '<', '&', '$', ';', '`']);
     let fault = || format!("{}: this path has characters that configuration files cannot hold", path.display());
     path.to_str().filter(plain).ok_or_else(fault)
 }
 
-/// The longest name of a Unix socket (unix(7): 108 bytes, the last one zero).
+/// Maximum length of the path of a Unix socket (unix(7): 108 bytes, the last one zero).
 const LONGEST_SOCKET: usize = 107;
 
-/// The path of a Unix socket of an instance: in the system's directory for temporary files, as that of the results,
-/// which has the approach with its knobs in it, may be longer than a socket's name. Dropped, the socket is removed.
+/// Path of an instance's Unix socket, in the system's temporary directory. The run directory contains the
+/// approach with its knobs, so its path may be too long for a socket. Dropping it removes the socket.
 #[derive(Debug)]
 pub(super) struct Socket(PathBuf);
 
 impl Socket {
-    /// That of the instance that listens at `address`: no other has it meanwhile.
+    /// Returns the socket of the instance that listens at `address`, which no other instance uses
+    /// meanwhile.
     pub(super) fn of(address: SocketAddr) -> Socket {
         let name = format!("weirgate-{}-{}.sock", std::process::id(), address.port());
         Socket(std::env::temp_dir().join(name))
     }
 
-    /// Its path as text for configuration files.
+    /// Returns its path as text for configuration files.
     ///
     /// # Errors
-    /// It is too long for a socket, or cannot stand there.
+    /// It is too long for a socket, or has characters that configuration files cannot hold.
     pub(super) fn text(&self) -> Result<&str, String> {
         let text = text(&self.0)?;
         if text.len() > LONGEST_SOCKET {
@@ -82,14 +83,14 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // A server that has ended in good order has removed it itself.
+        // A server that stops in good order removes it itself.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // What cannot be removed does no harm.
+        // A directory that cannot be removed does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

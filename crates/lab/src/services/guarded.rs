@@ -1,9 +1,10 @@
-//! A server with all its children, which are gone when the lab is, however that comes about.
+//! A server with all its child processes, which ends with the lab in every case.
 //!
-//! Servers are families: Apache has a parent and a child, PHP a master and a pool. The family runs in a process
-//! group of its own, led by a shell that reads from a pipe. Nothing is ever written to the pipe. The read
-//! ends when the lab drops the value, fails, is interrupted or is killed; then the shell kills the group,
-//! itself included. When the server ends first, its status is written down and the group ends too.
+//! Servers consist of several processes: Apache has a parent and a child, PHP a master and a pool. They run
+//! in a process group of their own, led by a shell that reads from a pipe to which nothing is ever written.
+//! The read ends when the lab drops the value, fails, is interrupted or is killed. The shell then kills the
+//! group, including itself. If the server exits first, its status is written to a file and the group ends
+//! too.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,8 +21,9 @@ use weirgate_emulator::clock;
 
 use crate::process;
 
-/// The shell's words. Its `$0` is the file that gets the server's process id and, when it ends, its status. A
-/// server may have made a group of its own, as PHP's process manager does: that is killed first.
+/// The shell program. Its `$0` is the file for the server's process id and, when the server exits, its
+/// status. A server may have made a process group of its own, as PHP's process manager does, and that group
+/// is killed first.
 const GUARD: &str = r#"
 end() { kill -s KILL -- "-$1" 2>/dev/null; kill -s KILL 0; }
 { "$@" & echo $! >"$0"; wait $!; echo $? >>"$0"; end $!; } &
@@ -30,26 +32,28 @@ read -r server <"$0"
 end "$server"
 "#;
 
-/// Between two looks at what nothing announces: far below what anybody notices.
+/// Polling interval for a state that no event announces, short enough to go unnoticed.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
-/// How long a server may take to end when it is asked to: its last requests, which the lab has mostly waited
-/// for, and a virtual machine's clearing up. Also how long killed processes may take to be gone.
+/// Maximum time for a server to stop when asked to. It covers its last requests, for which the lab has
+/// usually waited already, and the clean-up of a virtual machine. Also the maximum time until killed
+/// processes are gone.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A server under way. Dropped, it and all its children are killed, and have ended.
+/// A running server. Dropping it kills it with all its child processes and waits for their end.
 #[derive(Debug)]
 pub(super) struct Guarded {
     name: String,
     guard: Child,
-    /// Process id and status of the server.
+    /// File with process id and status of the server.
     state: PathBuf,
-    /// Standard output and error.
+    /// File with standard output and error.
     pub(super) log: PathBuf,
 }
 
 impl Guarded {
-    /// Starts `words` in `directory` on `cpu` (anywhere without one). What it says goes to `name.out` there.
+    /// Starts `words` in `directory` on `cpu`, or anywhere if it is `None`. Its output goes to `name.out`
+    /// there.
     pub(super) fn start<S: AsRef<OsStr>>(
         name: &str,
         words: &[S],
@@ -71,7 +75,7 @@ impl Guarded {
         }
     }
 
-    /// Has it ended by itself? Then with which words.
+    /// Returns a message with its status if it has exited by itself.
     pub(super) fn ended(&mut self) -> Option<String> {
         match self.guard.try_wait() {
             Ok(None) => None,
@@ -83,26 +87,26 @@ impl Guarded {
         }
     }
 
-    /// Did it end by itself, and well?
+    /// Returns whether it exited by itself with status 0.
     pub(super) fn succeeded(&self) -> bool {
         self.lines().nth(1).is_some_and(|status| status == "0")
     }
 
-    /// User and system time of it and its children.
+    /// Returns the user and system time of the server and its child processes.
     pub(super) fn cpu_time(&self) -> Duration {
-        // A `/proc` that cannot be read has been an error long before.
+        // An unreadable `/proc` causes an error much earlier.
         process::cpu_time(self.guard.id()).unwrap_or_default()
     }
 
-    /// Sends `signal` to the server alone, the one that makes it finish what it has begun, and waits until it
-    /// has ended.
+    /// Sends `signal` to the server process alone and waits for its end. The signal must be the one upon
+    /// which the server finishes its requests.
     pub(super) fn stop(&mut self, signal: Signal) -> Result<(), String> {
         let id = self.lines().next().and_then(|id| Pid::from_raw(id.parse().ok()?));
         let id = id.ok_or_else(|| format!("{} has not told its process id in {}", self.name, self.state.display()))?;
         let start = clock::now();
         if self.ended().is_none() {
             match kill_process(id, signal) {
-                // It has just ended by itself.
+                // `SRCH`: it has just exited by itself.
                 Ok(()) | Err(Errno::SRCH) => {}
                 Err(error) => return Err(format!("{} cannot be asked to stop: {error}", self.name)),
             }
@@ -116,7 +120,7 @@ impl Guarded {
         Ok(())
     }
 
-    /// The guard's group, and the server's if it has made one.
+    /// Returns the guard's process group, and the server's if it has made one.
     fn groups(&self) -> Vec<String> {
         self.lines().take(1).chain([self.guard.id().to_string()]).collect()
     }
@@ -131,9 +135,9 @@ impl Drop for Guarded {
     fn drop(&mut self) {
         let groups = self.groups();
         drop(self.guard.stdin.take());
-        // The guard ends at once; what it said is of no interest.
+        // The guard ends at once, and its output is of no interest.
         let _ = self.guard.wait();
-        // The others die by the same signal, a moment later; until then they may still write files.
+        // The other processes die by the same signal a moment later. Until then they may still write files.
         let start = clock::now();
         while lives(&groups) && clock::now() - start < clock::nanos(PATIENCE) {
             clock::pause(LOOK);
@@ -141,11 +145,12 @@ impl Drop for Guarded {
     }
 }
 
-/// Is there a living process in one of these groups? Zombies are dead: they wait for the system's first process.
+/// Returns whether one of these groups has a living process. Zombies count as dead, because they only wait
+/// for init.
 fn lives(groups: &[String]) -> bool {
     let living = |entry: io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;
-        // After the name in parentheses: state, parent, group (proc(5)).
+        // The fields after the name in parentheses are state, parent and group (proc(5)).
         let mut fields = stat.rsplit_once(") ")?.1.split(' ');
         let state = fields.next()?;
         let group = fields.nth(1)?;

@@ -1,8 +1,9 @@
-//! The index that Xapian searches, and what to search in it for.
+//! The index that Xapian searches, and the searches in it.
 //!
-//! It is built once from Debian's `linux-doc`, the documentation of Linux (in Debian 12 3185 pages of HTML), and
-//! kept in the user's cache. Searches are drawn from its own words: neither so rare that nothing is
-//! found nor on every page. The seed is fixed, so that the same documentation gives the same searches.
+//! It is built once from Debian's `linux-doc`, the documentation of Linux (in Debian 12 3185 pages of
+//! HTML), and kept in the user's cache. Searches are drawn from its own words, without those that are too
+//! rare to be found or that occur on every page. The seed is fixed, so that the same documentation gives
+//! the same searches.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,45 +18,49 @@ use super::Kind;
 use super::guarded::Guarded;
 use weirgate_emulator::clock;
 
-/// What builds it.
+/// The program that builds the index.
 pub(super) const INDEXER: &str = "/usr/bin/omindex";
 
-/// What lists its words.
+/// The program that lists the words of the index.
 pub(super) const READER: &str = "/usr/bin/xapian-delve";
 
-/// What is searched: real text in quantity, well compressed for the way, in every Debian.
+/// The documents to search: a large amount of real text, compressed well for download, that every Debian
+/// offers.
 pub(super) const DOCUMENTS: &str = "/usr/share/doc/linux-doc/html";
 
-/// Counts up when the index or the searches are made differently.
+/// Version of the index and the searches. Increase it when either is made differently.
 const FORMAT: u32 = 1;
 
-/// Different searches. An experiment repeats them; the pages of the index that they need fit into memory anyway.
+/// Number of different searches. An experiment repeats them, and the index pages that they need fit into
+/// memory anyway.
 const QUERIES: usize = 1000;
 
-/// A search has up to so many words: people's have two or three.
+/// Maximum number of words in a search. Searches by people have two or three.
 const MOST_WORDS: u64 = 3;
 
-/// On how many pages of a hundred words of searches stand, at least and at most: rarer words are misspellings and
-/// symbols, which cost no more than the start of the program; more frequent ones are on every page's margin.
+/// Minimum and maximum percentage of pages that contain a word of a search. Rarer words are misspellings
+/// and symbols, and searching for them costs no more than the start of the program. More frequent words are
+/// in the margin of every page.
 const FREQUENCY: (usize, usize) = (1, 30);
 
-/// Letters of a word: shorter ones are mostly names of variables, longer ones symbols.
+/// Number of letters of a word. Shorter words are mostly names of variables, longer ones symbols.
 const LETTERS: std::ops::RangeInclusive<usize> = 4..=12;
 
-/// Between two looks at the indexer's progress.
+/// Polling interval for the indexer's progress.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// An index on disk.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// It has the database `docs`.
+    /// Directory with the database `docs`.
     pub(super) directory: PathBuf,
-    /// Searches, as they stand in a URL.
+    /// Searches in URL form.
     pub(super) queries: Vec<String>,
 }
 
 impl Index {
-    /// The index of the documentation that is installed; built if there is none, while others wait.
+    /// Returns the index of the installed documentation. Builds it first if there is none, while other
+    /// processes wait.
     pub(super) fn open() -> Result<Index, String> {
         let cache = cache()?;
         fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
@@ -65,7 +70,7 @@ impl Index {
         let locked = File::create(&lock).and_then(|file| file.lock().map(|()| file));
         let _locked = locked.map_err(|error| format!("{}: {error}", lock.display()))?;
         if !list.exists() {
-            // What another build left that did not get to its end.
+            // Removes the remains of a build that was interrupted.
             let building = cache.join("xapian-building");
             let _ = fs::remove_dir_all(&building);
             let fault = |error: std::io::Error| format!("{}: {error}", building.display());
@@ -79,8 +84,8 @@ impl Index {
     }
 }
 
-/// Where what is built once is kept. Root's own cache is closed to `www-data`, the user of root's servers, so
-/// for root it is the system's.
+/// Returns the directory of the cache. Root's own cache is closed to `www-data`, the user of root's
+/// servers, so root uses the system's.
 fn cache() -> Result<PathBuf, String> {
     if rustix::process::geteuid().is_root() {
         return Ok(PathBuf::from("/var/cache/weirgate"));
@@ -90,7 +95,7 @@ fn cache() -> Result<PathBuf, String> {
     Ok(base.ok_or("neither XDG_CACHE_HOME nor HOME says where to keep the index")?.join("weirgate"))
 }
 
-/// The version of the installed documentation.
+/// Returns the version of the installed documentation.
 fn version() -> Result<String, String> {
     let output = Command::new("dpkg-query").args(["--show", "--showformat=${Version}", "linux-doc"]).output();
     let output = output.map_err(|error| format!("dpkg-query, which knows the version of linux-doc: {error}"))?;
@@ -102,10 +107,11 @@ fn version() -> Result<String, String> {
 fn build(directory: &Path) -> Result<(), String> {
     let pages = pages(Path::new(DOCUMENTS)).map_err(|error| format!("{DOCUMENTS}: {error}"))?;
     let bar = ProgressBar::new(pages).with_message("indexing the documentation of Linux, once");
-    // The template is a constant; the bar's own is as good.
+    // The template is a constant, and the bar's own style serves as well.
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} pages, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    // The sources of the pages stand beside them as text: everything would be found twice.
+    // The sources of the pages are next to them as text files, and would make every search find everything
+    // twice.
     let words = [INDEXER, "--verbose", "--db", "docs", "--url", "/", "--mime-type", "txt:ignore", DOCUMENTS];
     let mut indexer = Guarded::start("omindex", &words, None, directory)?;
     let mut seen = 0;
@@ -125,7 +131,7 @@ fn build(directory: &Path) -> Result<(), String> {
     Err(format!("{INDEXER} failed: {}", log.lines().last().unwrap_or("it said nothing")))
 }
 
-/// How many pages there are.
+/// Returns the number of pages.
 fn pages(directory: &Path) -> std::io::Result<u64> {
     let mut count = 0;
     for entry in fs::read_dir(directory)? {
@@ -139,7 +145,7 @@ fn pages(directory: &Path) -> std::io::Result<u64> {
     Ok(count)
 }
 
-/// What xapian-delve lists about the index: its size, and each term with the number of its pages.
+/// Returns the size of the index, and each term with the number of its pages, as listed by xapian-delve.
 fn terms(directory: &Path) -> Result<(usize, Vec<(String, usize)>), String> {
     let read = |words: &[&str]| {
         let output = Command::new(READER).args(words).arg(directory.join("docs")).output();
@@ -160,7 +166,7 @@ fn terms(directory: &Path) -> Result<(usize, Vec<(String, usize)>), String> {
     Ok((size, list.lines().filter_map(term).collect()))
 }
 
-/// Searches: one to three of the words that are neither rare nor everywhere.
+/// Returns the searches: one to three words each that are neither rare nor on every page.
 fn queries((size, terms): &(usize, Vec<(String, usize)>)) -> Result<Vec<String>, String> {
     let words: Vec<&str> = terms
         .iter()
@@ -171,7 +177,7 @@ fn queries((size, terms): &(usize, Vec<(String, usize)>)) -> Result<Vec<String>,
         })
         .map(|(term, _)| term.as_str())
         .collect();
-    // Pairs alone make more searches than that.
+    // Pairs alone must give enough different searches.
     if words.len() * words.len() < 2 * QUERIES {
         return Err(format!("the index has only {} words to search for, of {} terms", words.len(), terms.len()));
     }

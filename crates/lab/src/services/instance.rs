@@ -12,46 +12,46 @@ use super::guarded::{Guarded, LOOK};
 use super::{Kind, apache, tomcat};
 use weirgate_emulator::clock;
 
-/// How long an instance may take to answer first. A JVM needs 3 s of CPU time, and several start at once on one
-/// CPU of a busy machine.
+/// Maximum time until an instance answers for the first time. A JVM needs 3 s of CPU time, and several
+/// start at once on one CPU of a busy machine.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// How long one reply is waited for meanwhile, before it is seen whether the servers have ended.
+/// Maximum wait for one reply meanwhile, before the next check whether the servers have exited.
 const GLANCE: Duration = Duration::from_secs(2);
 
-/// What is shown of a log when something goes wrong.
+/// Number of lines from the end of a log that an error message quotes.
 const LAST_LINES: usize = 12;
 
-/// Where an instance runs.
+/// The place and the resources of an instance.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub(super) name: String,
-    /// Its own.
+    /// Its own directory.
     pub(super) directory: Directory,
-    /// Where its servers meet, if there are two.
+    /// The socket between its servers, if it has two.
     pub(super) socket: Socket,
-    /// Where it is to listen.
+    /// The address to listen at.
     pub(super) address: SocketAddr,
-    /// The most requests inside.
+    /// Maximum number of requests in flight.
     pub(super) workers: usize,
     /// Its CPU.
     pub(super) cpu: Option<usize>,
 }
 
-/// A server of an instance, and the signal upon which it finishes what it has begun.
+/// A server of an instance, and the signal upon which it finishes its requests and stops.
 pub(super) type Server = (Guarded, Signal);
 
-/// An instance under way.
+/// A running instance.
 #[derive(Debug)]
 pub(super) struct Instance {
-    /// In the order in which they are stopped. They end before the directory goes.
+    /// Its servers in the order in which they are stopped. They end before the directory is removed.
     servers: Vec<Server>,
     place: Place,
 }
 
 impl Instance {
-    /// Starts the servers of an instance of `kind` in `place`, where everything is prepared.
+    /// Starts the servers of an instance of `kind` in `place`, where all files are prepared.
     pub(super) fn start(kind: Kind, place: Place) -> Result<Instance, String> {
         let servers = match kind {
             Kind::ApachePhp | Kind::Xapian => apache::start(&place)?,
@@ -60,7 +60,7 @@ impl Instance {
         Ok(Instance { servers, place })
     }
 
-    /// Waits until a request for `path` has been answered with 200, and by this instance: its log has it.
+    /// Waits until a request for `path` is answered with 200 by this instance, which its log proves.
     pub(super) fn await_reply(&mut self, path: &str) -> Result<(), String> {
         let start = clock::now();
         let mut answered = false;
@@ -86,22 +86,23 @@ impl Instance {
         Err(self.fault(&format!("it does not serve after {} s: {whose}", PATIENCE.as_secs())))
     }
 
-    /// CPU time of all its processes.
+    /// Returns the CPU time of all its processes.
     pub(super) fn cpu_time(&self) -> Duration {
         self.servers.iter().map(|(server, _)| server.cpu_time()).sum()
     }
 
-    /// Has one of its servers ended by itself? Then with which words.
+    /// Returns a message if one of its servers has exited by itself.
     pub(super) fn ended(&mut self) -> Option<String> {
         self.servers.iter_mut().find_map(|(server, _)| server.ended())
     }
 
-    /// Lets it finish what is inside, and ends it.
+    /// Lets its requests in flight finish, and stops it.
     pub(super) fn stop(&mut self) -> Result<(), String> {
         self.servers.iter_mut().try_for_each(|(server, signal)| server.stop(*signal))
     }
 
-    /// Ids of complete replies with a status of 2xx in its log, whose lines are status, connection and id.
+    /// Returns the ids of complete replies with a 2xx status in its log. The fields of a line are status,
+    /// connection and id.
     pub(super) fn answered(&self) -> Result<Vec<String>, String> {
         let log = self.access_log();
         let text = std::fs::read_to_string(&log).map_err(|error| format!("{}: {error}", log.display()))?;
@@ -112,7 +113,7 @@ impl Instance {
         self.place.directory.path().join("access.log")
     }
 
-    /// What went wrong, with the last lines of the logs.
+    /// Returns the error message `what` with the last lines of the logs.
     fn fault(&self, what: &str) -> String {
         let mut message = format!("{} at {}: {what}", self.place.name, self.place.address);
         let error_log = self.place.directory.path().join("error.log");
@@ -130,7 +131,7 @@ impl Instance {
     }
 }
 
-/// The id in a line of an access log, if its reply is a complete 2xx and has one.
+/// Returns the id in a line of an access log, if the reply is a complete 2xx and has one.
 fn complete(line: &str) -> Option<&str> {
     let mut words = line.split(' ');
     let (status, connection, id) = (words.next()?, words.next()?, words.next()?);

@@ -1,14 +1,15 @@
-//! Real services for the lab: programs that the gateway knows nothing about, doing real work.
+//! Real services for the lab: unmodified programs that do real work and that the gateway knows nothing
+//! about.
 //!
-//! An experiment's machines are emulated nodes (see [`nodes`](crate::nodes)) or instances of one of the [`Kind`]s
-//! here. Two burn exactly the CPU time that a request asks for: Apache with PHP, whose page can also wait and send a
-//! stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.2 and
-//! following. The third searches: Xapian's Omega over the documentation of Linux, in place of the Teoma index search of
-//! its Sec. 4.1, which cannot be had.
+//! An experiment's machines are emulated nodes (see [`nodes`](crate::nodes)) or instances of one of the
+//! [`Kind`]s here. Two of them burn exactly the CPU time that a request asks for: Apache with PHP, whose
+//! page can also wait and send a stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al.,
+//! *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches the documentation of Linux with
+//! Xapian's Omega. It replaces the Teoma index search of the paper's Sec. 4.1, which is not available.
 //!
-//! Programs are Debian's, unmodified. Each instance has a directory of its own with its configuration, its logs
-//! and nothing of the system's instance, and listens on a loopback port that the system chose. Everything
-//! ends with the [`Instances`].
+//! The programs are Debian's. Each instance has its own directory with its configuration and logs, shares
+//! nothing with the system's instance, and listens on a loopback port that the system chose. All processes
+//! end with the [`Instances`].
 
 mod apache;
 mod calibration;
@@ -30,14 +31,14 @@ use directory::{Directory, Socket};
 use index::Index;
 use instance::{Instance, Place};
 
-/// The most requests that one instance may work on at once: enough for any experiment on one machine, and few
-/// enough that all threads or processes fit into its memory.
+/// Maximum number of requests that one instance may work on at once. It is enough for any experiment on one
+/// machine, and few enough that all threads or processes fit into its memory.
 const MOST_WORKERS: usize = 1000;
 
-/// The most instances: a Tomcat takes 150 MB.
+/// Maximum number of instances. A Tomcat uses 150 MB.
 const MOST_INSTANCES: usize = 64;
 
-/// What a service is.
+/// The kind of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A page that burns CPU time, PHP behind Apache.
@@ -49,10 +50,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Kind; 3] = [Kind::ApachePhp, Kind::Tomcat, Kind::Xapian];
 
-    /// Its name in experiments and on command lines.
+    /// Returns its name in experiments and on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -62,7 +63,7 @@ impl Kind {
         }
     }
 
-    /// What it is, in one line.
+    /// Returns a one-line description.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -74,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// The Debian packages that it needs, without those that come with them.
+    /// Returns the Debian packages that it needs, without those that they install as dependencies.
     #[must_use]
     pub fn packages(self) -> &'static [&'static str] {
         match self {
@@ -84,23 +85,24 @@ impl Kind {
         }
     }
 
-    /// The request, from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the time to wait
-    /// without a CPU and `{stream_us}` for the time to send events, in microseconds; `{word}` for one of the service's
-    /// [words](Instances::words).
+    /// Returns the request from its path on. `{cpu_us}` stands for the CPU time to burn, `{io_us}` for the
+    /// time to wait without a CPU and `{stream_us}` for the time to send events, in microseconds, and
+    /// `{word}` for one of the service's [words](Instances::words).
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
             Kind::ApachePhp => "/loop.php?us={cpu_us}&wait={io_us}&stream={stream_us}",
             Kind::Tomcat => "/loop?us={cpu_us}",
-            // Any of the words, ten best pages with excerpts, and words that would narrow the search.
+            // A search for any of the words. The reply has the ten best pages with excerpts, and words to
+            // narrow the search.
             Kind::Xapian => "/search.php?DB=docs&DEFAULTOP=or&FMT=topterms&P={word}",
         }
     }
 
-    /// Can it be started here?
+    /// Checks that it can be started on this machine.
     ///
     /// # Errors
-    /// Something is not installed: what, and the command that installs it.
+    /// A part is not installed. The error names the part and the command that installs it.
     pub fn check(self) -> Result<(), String> {
         let needs: &[&str] = match self {
             Kind::ApachePhp => &[apache::PROGRAM],
@@ -139,27 +141,30 @@ impl FromStr for Kind {
     }
 }
 
-/// Instances of one service under way, warm. Dropped, all their processes end and their directories go.
+/// Running, warm instances of one service. Dropping them ends all their processes and removes their
+/// directories.
 #[derive(Debug)]
 pub struct Instances {
     kind: Kind,
     addresses: Vec<SocketAddr>,
     words: Vec<String>,
-    /// The most requests in each.
+    /// Maximum number of requests in flight in each.
     workers: usize,
     instances: Vec<Instance>,
 }
 
 impl Instances {
-    /// Starts `count` instances of `kind`, each with its own new directory in `directory` (which must exist, and which
-    /// the user `www-data` must be able to enter if the lab runs as root), all on `cpu` (anywhere without one). Each
-    /// works on at most `workers` requests at once; more wait in the system's queue of connections. Returns when all
-    /// have answered and are warm.
+    /// Starts `count` instances of `kind`, all on `cpu`, or anywhere if it is `None`. Each has its own new
+    /// directory in `directory`, which must exist, and which the user `www-data` must be able to enter if
+    /// the lab runs as root. Each works on at most `workers` requests at once, and more requests wait in
+    /// the system's queue of connections. Returns when all have answered and are warm.
     ///
-    /// The first start of [`Kind::Xapian`] on a machine builds its index, which takes a minute or so and is shown.
+    /// The first start of [`Kind::Xapian`] on a machine builds its index, which takes about a minute and
+    /// shows its progress.
     ///
     /// # Errors
-    /// A program is missing; an instance does not start, or answers anything but 200: with what its logs say.
+    /// A program is missing, or an instance does not start or gives an answer other than 200. The error
+    /// quotes its logs.
     pub fn start(
         kind: Kind,
         count: usize,
@@ -174,7 +179,8 @@ impl Instances {
         }
         kind.check()?;
         let index = if kind == Kind::Xapian { Some(Index::open()?) } else { None };
-        // A port is held until just before its instance is started, so that no two get the same.
+        // A port is held until just before its instance is started, so that no two instances get the same
+        // port.
         let port = || -> std::io::Result<_> {
             let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             Ok((held.local_addr()?, held))
@@ -205,53 +211,54 @@ impl Instances {
         Ok(started)
     }
 
-    /// Which service they are.
+    /// Returns the kind of the service.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Where they listen.
+    /// Returns their addresses.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// The request, with the marks of [`Kind::path`] to be filled in.
+    /// Returns the request, with the marks of [`Kind::path`] to fill in.
     #[must_use]
     pub fn path(&self) -> &'static str {
         self.kind.path()
     }
 
-    /// What `{word}` may be, as it stands in a URL; none for services that do not search. They are in no
-    /// particular order, the same ones on every machine with the same documentation.
+    /// Returns the values for `{word}` in URL form, or none for services that do not search. They are in no
+    /// particular order, but the same on every machine with the same documentation.
     #[must_use]
     pub fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// CPU time of all their processes since they started, children that have ended included
+    /// Returns the CPU time of all their processes since the start, including children that have exited
     /// ([`process::cpu_time`](crate::process::cpu_time)).
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
         self.instances.iter().map(Instance::cpu_time).sum()
     }
 
-    /// Has one of them ended by itself? Then with which words.
+    /// Returns a message if one of them has exited by itself.
     pub fn ended(&mut self) -> Option<String> {
         self.instances.iter_mut().find_map(Instance::ended)
     }
 
-    /// Lets them finish what is inside, and ends them. Logs are complete afterwards.
+    /// Lets their requests in flight finish, and stops them. Their logs are complete afterwards.
     ///
     /// # Errors
-    /// One does not end in time; it is killed when this is dropped.
+    /// One does not stop in time. Dropping this value kills it.
     pub fn stop(&mut self) -> Result<(), String> {
         self.instances.iter_mut().try_for_each(Instance::stop)
     }
 
-    /// The request ids (`X-Request-Id`) of all replies with a status of 2xx that they have sent to the end, in the
-    /// order of their logs, one instance after the other. Ids must be without spaces. It [stops](Instances::stop) them.
+    /// [Stops](Instances::stop) them and returns the request ids (`X-Request-Id`) of all complete replies
+    /// with a 2xx status, in the order of their logs, one instance after the other. Ids must not contain
+    /// spaces.
     ///
     /// # Errors
     /// They do not stop, or their logs cannot be read.
@@ -264,7 +271,7 @@ impl Instances {
         Ok(ids)
     }
 
-    /// The path of a request for `cpu`, or for the word of this `turn`.
+    /// Returns the path of a request for `cpu`, or for the word of this `turn`.
     fn request(&self, cpu: Duration, turn: usize) -> String {
         let word = self.words.get(turn % self.words.len().max(1)).map_or("", String::as_str);
         let cpu = cpu.as_micros().to_string();

@@ -1,28 +1,28 @@
 //! Tomcat with a page that burns CPU time.
 //!
-//! The page is a JSP: Tomcat compiles it itself when it is first asked for, so no JDK is needed. As root, Tomcat
-//! runs as root; it listens on loopback and has this one page.
+//! The page is a JSP. Tomcat compiles it at the first request for it, so no JDK is needed. If the lab runs
+//! as root, so does Tomcat, but it listens only on loopback and has only this page.
 
 use rustix::process::Signal;
 
 use super::guarded::Guarded;
 use super::instance::{Place, Server};
 
-/// Where Debian has Tomcat.
+/// Home directory of Tomcat in Debian.
 const HOME: &str = "/usr/share/tomcat10";
 
-/// What starts it.
+/// The classes that start it.
 const CLASSES: [&str; 2] = ["/usr/share/tomcat10/bin/bootstrap.jar", "/usr/share/tomcat10/bin/tomcat-juli.jar"];
 
-/// Where Debian has Java.
+/// Path of Java in Debian.
 const PROGRAM: &str = "/usr/bin/java";
 
-/// What must be there.
+/// The files that must exist.
 pub(super) const NEEDS: [&str; 3] = [CLASSES[0], CLASSES[1], PROGRAM];
 
-/// One CPU is what an instance has: a collector without threads of its own, and only the compiler that is soon done
-/// (the other one takes CPU time beside the requests for minutes). Room for a thousand connections, which need some
-/// 16 kB each, and little else.
+/// Options of the JVM for an instance with one CPU: a collector without threads of its own, and only the
+/// compiler that finishes soon, because the other one competes with requests for the CPU for minutes. The
+/// heap has room for a thousand connections of about 16 kB each, and little else.
 const MACHINE: [&str; 6] = [
     "-Xms32m",
     "-Xmx128m",
@@ -32,7 +32,7 @@ const MACHINE: [&str; 6] = [
     "-Djava.awt.headless=true",
 ];
 
-/// Without this a Tomcat whose port is taken runs on and serves nobody.
+/// Without this option, a Tomcat with a taken port would go on without serving.
 const EXIT: &str = "-Dorg.apache.catalina.startup.EXIT_ON_INIT_FAILURE=true";
 
 /// Writes its configuration and the page.
@@ -44,11 +44,11 @@ pub(super) fn prepare(place: &Place) -> Result<(), String> {
         ("conf/server.xml", include_str!("tomcat-server.xml")),
         ("conf/web.xml", include_str!("tomcat-web.xml")),
         ("webapps/ROOT/WEB-INF/web.xml", include_str!("tomcat-application.xml")),
-        // For the JVM's and Tomcat's own files.
+        // Directory for the files of the JVM and of Tomcat.
         ("temp/README", "Tomcat's temporary files.\n"),
     ];
     files.iter().try_for_each(|(name, text)| place.directory.write(name, text, &words))?;
-    // As it is: what stands between % there is Java.
+    // Written unchanged, because `%` is Java code there.
     place.directory.write("webapps/ROOT/loop.jsp", include_str!("loop.jsp"), &[])
 }
 
@@ -67,6 +67,6 @@ pub(super) fn start(place: &Place) -> Result<Vec<Server>, String> {
         "org.apache.catalina.startup.Bootstrap".to_owned(),
         "start".to_owned(),
     ]);
-    // Upon SIGTERM it stops its connector, finishes, and closes its log.
+    // Upon SIGTERM it stops its connector, finishes its requests, and closes its log.
     Ok(vec![(Guarded::start("tomcat", &words, place.cpu, place.directory.path())?, Signal::TERM)])
 }

@@ -1,13 +1,14 @@
 //! Xapian's Omega, a program that a page of PHP runs once for each search.
 //!
-//! Apache can run it itself, as a CGI. But `mod_cgi` waits some 50 ms for a program that has written all and is
-//! about to end, and nobody waits for the programs of `mod_cgid`, so that their CPU time is lost.
+//! Apache could run it as a CGI program. But `mod_cgi` waits about 50 ms for a program that has written all
+//! its output and is about to exit. `mod_cgid` waits for none of its programs, so that their CPU time would
+//! not be counted.
 
 use super::apache;
 use super::index::Index;
 use super::instance::Place;
 
-/// Where Debian has it.
+/// Path of Omega in Debian.
 pub(super) const PROGRAM: &str = "/usr/lib/cgi-bin/omega/omega";
 
 /// Writes the configuration of Apache and Omega, and the page.
