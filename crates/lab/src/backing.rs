@@ -1,7 +1,7 @@
-//! What stands behind the gateway: emulated machines, or real services.
+//! The servers behind the gateway: emulated machines or real services.
 //!
-//! Emulated machines are exact and do whatever a fault wants. Real services are what they are: they can be
-//! taken out of the gateway, and nothing else. Each node of the policy is an instance.
+//! Emulated machines work exactly as specified and can play every fault. Real services can only be removed
+//! from the gateway. Each node of the policy is one instance of its service.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,45 +14,45 @@ use crate::load::Template;
 use crate::nodes::Nodes;
 use crate::services::{Instances, Kind};
 
-/// Requests inside a real machine whose experiment names no limit: as many as Apache takes by default.
+/// Concurrency of a real machine if the experiment sets no limit. 150 is Apache's default.
 const WORKERS: usize = 150;
 
-/// The machines of an experiment under way. Dropped, they are gone.
+/// The machines of a running experiment. Dropping it stops them.
 #[derive(Debug)]
 pub enum Backing {
-    /// Emulated.
+    /// Emulated machines.
     Emulated(Nodes),
     /// Instances of real services.
     Real {
         /// One entry per service.
         services: Vec<Running>,
-        /// Per node of the policy.
+        /// Address of each node of the policy.
         addresses: Vec<SocketAddr>,
-        /// How many machines there are.
+        /// Number of machines.
         machines: usize,
     },
 }
 
-/// A real service under way: an instance for each of its nodes.
+/// A running real service, with one instance for each of its nodes.
 #[derive(Debug)]
 pub struct Running {
     instances: Instances,
-    /// Indices of the policy's nodes.
+    /// Indices of its nodes in the policy.
     nodes: Vec<usize>,
-    /// The first of its machines, in whose name the work of all is counted.
+    /// Its first machine, to which the work of all its instances is attributed.
     machine: usize,
 }
 
-/// What the machines tell at the end.
+/// The records of the machines at the end of a trial.
 #[derive(Debug)]
 pub struct Books {
-    /// Ids per machine, or per service.
+    /// Request ids per machine, or per real service.
     pub logs: Vec<IdLog>,
-    /// What emulated machines have counted.
+    /// Counters of the emulated machines.
     pub stats: Vec<NodeStats>,
 }
 
-/// What the lab puts in the place of a service of the experiment.
+/// Returns the real program for a service of the experiment, or `None` if the service is emulated.
 fn kind(service: Service) -> Option<Kind> {
     match service {
         Service::Emulated => None,
@@ -63,12 +63,12 @@ fn kind(service: Service) -> Option<Kind> {
 }
 
 impl Backing {
-    /// Starts the machines of `experiment` on CPU number `cpu` (anywhere without one). Real services live in
-    /// `directory` while they run.
+    /// Starts the machines of `experiment`, on CPU number `cpu` if one is given. Real services keep their
+    /// files in `directory` while they run.
     ///
     /// # Errors
-    /// A machine cannot be started; emulated and real machines are mixed; a fault asks a real one for what it cannot
-    /// do.
+    /// A machine cannot be started, emulated and real machines are mixed, or a fault needs something that a
+    /// real machine cannot do.
     pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>, directory: &Path) -> Result<Backing, String> {
         if experiment.machines.iter().all(|machine| machine.service == Service::Emulated) {
             return Nodes::start(experiment, seed, cpu).map(Backing::Emulated);
@@ -93,7 +93,7 @@ impl Backing {
         Ok(Backing::Real { services, addresses, machines: experiment.machines.len() })
     }
 
-    /// Per node of the policy where it listens.
+    /// Returns the address of each node of the policy.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         match self {
@@ -102,8 +102,8 @@ impl Backing {
         }
     }
 
-    /// Per traffic of `experiment` what its requests look like: what the machines of its class understand, unless the
-    /// experiment says another.
+    /// Returns the form of the requests of each traffic source in `experiment`. Unless the experiment sets
+    /// another form, it is one that the machines of the class understand.
     ///
     /// # Errors
     /// A class has no node.
@@ -124,10 +124,10 @@ impl Backing {
         experiment.traffic.iter().enumerate().map(template).collect()
     }
 
-    /// Says what is wrong with machine number `machine` from now on; that it is removed is the gateway's business.
+    /// Sets the condition of machine `machine` from now on. Removing a machine is left to the gateway.
     ///
     /// # Errors
-    /// As [`Nodes::set_condition`]. Real machines refuse.
+    /// As [`Nodes::set_condition`]. Real machines refuse every condition.
     pub fn set_condition(&self, machine: usize, condition: Condition) -> Result<(), String> {
         match self {
             Backing::Emulated(nodes) => nodes.set_condition(machine, condition),
@@ -135,11 +135,12 @@ impl Backing {
         }
     }
 
-    /// Per machine the work done since the start, in seconds of a CPU, of a disk and of a link, as in
-    /// [`weirgate_experiment::Sample`]. The instances of a real service count as one, and only their CPU time is known.
+    /// Returns the work of each machine since the start, in seconds of CPU, disk and link time, as in
+    /// [`weirgate_experiment::Sample`]. The instances of a real service count as one machine, and only
+    /// their CPU time is known.
     ///
     /// # Errors
-    /// The machines have ended early.
+    /// The machines have stopped early.
     pub fn done(&self) -> Result<Vec<[f64; 3]>, String> {
         match self {
             Backing::Emulated(nodes) => nodes.done(),
@@ -153,11 +154,12 @@ impl Backing {
         }
     }
 
-    /// Per machine what it was occupied with since the start. Of real services the CPU time is known, and not how many
-    /// of their workers are held: where these are limited nothing counts as idle.
+    /// Returns how long each machine's resources were busy since the start. For real services only the CPU
+    /// time is known and the number of busy workers is not. If the workers are limited, nothing counts as
+    /// idle.
     ///
     /// # Errors
-    /// The machines have ended early.
+    /// The machines have stopped early.
     pub fn occupied(&self) -> Result<Vec<Occupied>, String> {
         match self {
             Backing::Emulated(nodes) => nodes.occupied(),
@@ -168,10 +170,10 @@ impl Backing {
         }
     }
 
-    /// What the machines have written down. Real ones end.
+    /// Stops real machines and returns the records of all machines.
     ///
     /// # Errors
-    /// The machines have ended early, or a log cannot be read.
+    /// The machines have stopped early, or a log cannot be read.
     pub fn close(self) -> Result<Books, String> {
         match self {
             Backing::Emulated(nodes) => {
@@ -182,7 +184,7 @@ impl Backing {
             Backing::Real { mut services, .. } => {
                 let log = |service: &mut Running| {
                     let answered: Vec<Arc<str>> = service.instances.answered()?.into_iter().map(Into::into).collect();
-                    // Their logs have what was answered; that something was received and not answered they do not say.
+                    // Their logs list only answered requests, not requests that arrived and got no answer.
                     Ok(IdLog { received: answered.clone(), answered, unlogged: 0 })
                 };
                 let logs = services.iter_mut().map(log).collect::<Result<_, String>>()?;
@@ -192,7 +194,7 @@ impl Backing {
     }
 }
 
-/// Can real machines play this?
+/// Checks that real machines can play `experiment`.
 fn possible(experiment: &Experiment) -> Result<(), String> {
     if let Some(machine) = experiment.machines.iter().find(|machine| machine.service == Service::Emulated) {
         return Err(format!(

@@ -1,7 +1,7 @@
-//! A campaign: one experiment under several approaches, with several seeds, into one run directory.
+//! A campaign: one experiment under several approaches and several seeds, written to one run directory.
 //!
-//! Approaches take turns within each seed, so that what the machine does to one it does to its neighbours
-//! too. The directory is written after every trial: what was measured is there, whatever happens next.
+//! The approaches take turns within each seed, so that a disturbance of the machine affects all of them
+//! alike. The directory is written after every trial, so that an abort loses no finished trial.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,24 +14,24 @@ use crate::gateways::{Approach, Source};
 use crate::report::{self, Machine, RunFile, Trial as Entry};
 use crate::trial::{Cpus, Outcome, Progress, Trial, play};
 
-/// What is played.
+/// The plan of a campaign.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The experiment file.
     pub file: PathBuf,
-    /// Changes to it.
+    /// Changes to the experiment file.
     pub overrides: Vec<Override>,
-    /// All its instants are divided by this.
+    /// Time compression: all instants of the experiment are divided by this factor.
     pub compression: f64,
-    /// Which approaches, in order.
+    /// The approaches, in order.
     pub approaches: Vec<Approach>,
-    /// With which seeds, in order.
+    /// The seeds, in order.
     pub seeds: Vec<u64>,
-    /// Where results go.
+    /// The run directory.
     pub directory: PathBuf,
-    /// The command `weirgate`, for its own approaches.
+    /// Path of the `weirgate` program, for Weirgate's own approaches.
     pub program: PathBuf,
-    /// Who runs on which CPU.
+    /// The CPU of each process.
     pub cpus: Cpus,
     /// The command line, for the record.
     pub command: String,
@@ -39,34 +39,34 @@ pub struct Campaign {
     pub date: String,
 }
 
-/// What happens while a campaign runs.
+/// An event during a campaign.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
-    /// A trial begins: its number from 0 on, of how many, whose, with which seed.
+    /// A trial begins: its number counted from 0, the number of trials, its approach, and its seed.
     Begins(usize, usize, &'a Approach, u64),
-    /// A trial is under way.
+    /// A trial is running.
     Goes(&'a Progress),
     /// A trial is over.
     Ends(&'a Entry),
-    /// A trial could not be played, with the reason. The next one begins.
+    /// A trial could not be played, for this reason. The campaign goes on with the next one.
     Failed(&'a str),
 }
 
 impl Campaign {
-    /// The experiment, compressed.
+    /// Returns the experiment with its time compressed.
     ///
     /// # Errors
-    /// All errors of the file; or it cannot be compressed so much.
+    /// All errors of the file, or the experiment cannot be compressed by this factor.
     pub fn experiment(&self) -> Result<Experiment, String> {
         let loaded = load_experiment_file(&self.file, &self.overrides).map_err(|errors| errors.to_string())?;
         compressed(&loaded.experiment, self.compression).map_err(|why| format!("{}: {why}", self.file.display()))
     }
 
-    /// Plays everything; the run as it is written.
+    /// Plays all trials and returns the run as it is written.
     ///
     /// # Errors
-    /// The experiment is not sound, or the directory cannot be written. A trial that could not be played is noted in
-    /// [`RunFile::notes`].
+    /// The experiment is invalid, or the directory cannot be written. A trial that could not be played is
+    /// noted in [`RunFile::notes`] and is no error.
     pub fn run(&self, mut watch: impl FnMut(Event<'_>)) -> Result<RunFile, String> {
         let experiment = self.experiment()?;
         let text = fs::read_to_string(&self.file).map_err(|error| format!("{}: {error}", self.file.display()))?;
@@ -103,7 +103,8 @@ impl Campaign {
         Ok(run)
     }
 
-    /// One trial. Configuration and logs of the last seed are kept; those of the others are the same but for ports.
+    /// Plays one trial. Only the configuration and logs of the last seed are kept, because those of the
+    /// other seeds differ only in ports.
     pub(crate) fn trial(
         &self,
         experiment: &Experiment,
@@ -127,7 +128,7 @@ impl Campaign {
     }
 }
 
-/// The approach as the name of a folder.
+/// Returns the approach as a folder name.
 fn folder(approach: &Approach) -> String {
     approach.to_string().replace([':', ','], "-").replace('%', "pc")
 }

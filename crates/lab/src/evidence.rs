@@ -1,5 +1,5 @@
-//! What shows that the figures of a trial can be trusted: that every request is accounted for, that the load left
-//! and the nodes answered when they should, and what the gateway itself took.
+//! Evidence that the figures of a trial can be trusted: every request is accounted for, requests left and
+//! nodes answered on time, and the gateway's own CPU use is known.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use crate::load::{Sent, histogram};
 use crate::proof::{Attempt, Found, Proof, Watch};
 use crate::report::{Evidence, Ids, Lateness, Quantiles};
 
-/// An attempt without an end after so long is lost: longer than any limit and any gateway's time-out of an experiment.
-/// What was sent later and cut off is merely cut.
+/// Time after which an attempt without an end counts as lost. It exceeds every limit of an experiment and
+/// every time-out of a gateway. An attempt that is younger when the trial ends counts as cut off, not as
+/// lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The account of a trial. `used` is the gateway's CPU time.
+/// Returns the evidence of a trial. `used` is the gateway's CPU time.
 ///
 /// # Errors
-/// Nothing can be proved: ids were sent twice, or a node's log was too short.
+/// Nothing can be proved, because an id was sent twice or a node's log was too short.
 pub fn evidence(sent: &Sent, books: &Books, used: Duration) -> Result<(Evidence, Proof), String> {
     let ids: Vec<String> = sent.ids.iter().map(ToString::to_string).collect();
     let signed = !books.stats.is_empty();
@@ -58,7 +59,7 @@ pub fn evidence(sent: &Sent, books: &Books, used: Duration) -> Result<(Evidence,
     Ok((evidence, proof))
 }
 
-/// What the judge should know of it.
+/// Returns lost, doubled and phantom requests as violations for the judge.
 #[must_use]
 pub fn violations(proof: &Proof, end: Duration) -> Vec<Violation> {
     let found = [("lost", &proof.lost), ("doubled", &proof.doubled), ("phantom", &proof.phantom)];
@@ -67,7 +68,7 @@ pub fn violations(proof: &Proof, end: Duration) -> Vec<Violation> {
     found.map(|(invariant, found)| Violation { at, invariant, what: format!("requests {found}") }).collect()
 }
 
-/// Quantiles of the response times per phase and class.
+/// Returns quantiles of the response times per phase and class.
 #[must_use]
 pub fn quantiles(experiment: &Experiment, sent: &Sent) -> Vec<Quantiles> {
     let policy = &experiment.site.policy;
@@ -99,7 +100,7 @@ fn named(found: &Found) -> Ids {
     Ids { count: found.count, examples: found.first.clone() }
 }
 
-/// Lateness in milliseconds; `unit` of the histogram's make one.
+/// Converts lateness to milliseconds. `unit` is the number of histogram units in a millisecond.
 fn lateness<C: hdrhistogram::Counter>(histogram: &Histogram<C>, unit: f64) -> Lateness {
     let at = |quantile| histogram.value_at_quantile(quantile) as f64 / unit;
     Lateness { p50: at(0.5), p99: at(0.99), max: histogram.max() as f64 / unit }

@@ -1,11 +1,11 @@
 //! The lab: an experiment on real sockets and real processes.
 //!
-//! A [`trial`] is one experiment under one approach (Weirgate with a discipline, or a peer) with one
-//! seed: machines ([`backing`]: emulated [`nodes`], or real [`services`]) stand behind a gateway from
-//! [`gateways`], [`load`] sends the experiment's traffic, and what comes back is a
-//! [`weirgate_experiment::Run`], judged by the judge that the simulator uses. [`proof`] holds the ids that
-//! clients saw against those that nodes answered. Several trials make a [`campaign`], whose directory
-//! [`report`] writes, prints and compares; [`provision`] asks how many CPUs an approach needs.
+//! A [`trial`] is one experiment under one approach (Weirgate with a discipline, or a peer) with one seed.
+//! Machines ([`backing`]: emulated [`nodes`], or real [`services`]) stand behind a gateway from
+//! [`gateways`], and [`load`] sends the experiment's traffic. The result is a [`weirgate_experiment::Run`],
+//! and the judge of the simulator judges it. [`proof`] compares the ids that clients saw with those that
+//! nodes answered. Several trials make a [`campaign`], and [`report`] writes, prints and compares its
+//! directory. [`provision`] finds the number of CPUs that an approach needs.
 
 pub mod backing;
 pub mod campaign;

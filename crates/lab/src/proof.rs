@@ -1,8 +1,9 @@
 //! The account of every request by its id, from the client through the gateway to the nodes and back.
 //!
-//! A gateway may refuse, and nodes may fail, but nothing may be answered that nobody worked on, be worked on
-//! twice, vanish, or come out of nowhere. The client gives every attempt an id of its own; the nodes log the
-//! ids that reached them and those that they answered 200 to the end. This holds one against the other.
+//! A gateway may refuse and nodes may fail. But no request may be answered without a node's work, be served
+//! twice, be lost, or reach a node without having been sent. The client gives every attempt a unique id.
+//! The nodes log the ids that they received and the ids that they answered with 200 to the end. The proof
+//! compares the two.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -11,57 +12,57 @@ use std::time::Duration;
 use weirgate_emulator::IdLog;
 use weirgate_experiment::Fate;
 
-/// One attempt of one request, as its client saw it.
+/// One attempt of one request, from its client's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attempt<'a> {
-    /// Its id, unlike that of every other attempt, those of the same request included.
+    /// Its id, unique among all attempts, including those of the same request.
     pub id: &'a str,
-    /// When it was sent, from the start of the run.
+    /// Time from the start of the run to its sending.
     pub sent: Duration,
-    /// What became of it.
+    /// Its outcome.
     pub fate: Fate,
-    /// Its reply says which node it is from.
+    /// Whether its reply names the node that sent it.
     pub from_node: bool,
 }
 
-/// Until when the client listened.
+/// How long the client listened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {
-    /// The end of the run, from its start.
+    /// Time from the start of the run to its end.
     pub ended: Duration,
-    /// An attempt that has no end after so long should have had one.
+    /// Time after which an attempt without an end counts as lost.
     pub patience: Duration,
 }
 
-/// What the account of a run says.
+/// The account of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Attempts.
+    /// Number of attempts.
     pub sent: u64,
-    /// Attempts that a node answered to the end.
+    /// Number of attempts that a node answered to the end.
     pub answered: u64,
-    /// Attempts that were served although no node answered them, whose reply claims a node that never received
-    /// them, or that never ended although the client waited long enough.
+    /// Attempts that were served although no node answered them, that have a reply of a node which never
+    /// received them, or that never ended although the client waited long enough.
     pub lost: Found,
     /// Ids that nodes answered to the end more than once.
     pub doubled: Found,
-    /// Ids that nodes received and no client sent.
+    /// Ids that nodes received but no client sent.
     pub phantom: Found,
 }
 
-/// Ids that should not be.
+/// Ids that violate an invariant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// How many.
+    /// Number of such ids.
     pub count: u64,
-    /// The first few.
+    /// The first of them, at most five.
     pub first: Vec<String>,
 }
 
-/// Ids that are named: enough to look for in the logs, few enough to print.
+/// Maximum number of ids to name: enough to search the logs for, and few enough to print.
 const NAMED: usize = 5;
 
-/// What the nodes' logs say of an id.
+/// Number of entries of an id in the nodes' logs.
 #[derive(Clone, Copy, Debug, Default)]
 struct Traces {
     received: u32,
@@ -69,10 +70,11 @@ struct Traces {
 }
 
 impl Proof {
-    /// Holds what the client saw against the logs of the nodes.
+    /// Compares the clients' attempts with the nodes' logs.
     ///
     /// # Errors
-    /// Two attempts have the same id, or a log was too short for its node's ids: then nothing can be proved.
+    /// Two attempts have the same id, or a log was too short for its node's ids. Then nothing can be
+    /// proved.
     pub fn of<'a>(
         attempts: impl IntoIterator<Item = Attempt<'a>>,
         watch: Watch,
@@ -110,7 +112,7 @@ impl Proof {
             proof.sent += 1;
             proof.answered += u64::from(answered > 0);
         }
-        // In the order of the ids: that of a hash map is another one in every run.
+        // Sorted by id, because the order of a hash map differs in every run.
         let mut of_nodes: Vec<(&str, Traces)> = traces.into_iter().collect();
         of_nodes.sort_unstable_by_key(|(id, _)| *id);
         for (id, traces) in of_nodes {
@@ -124,7 +126,7 @@ impl Proof {
         Ok(proof)
     }
 
-    /// Is everything accounted for?
+    /// Returns whether every request is accounted for.
     #[must_use]
     pub fn holds(&self) -> bool {
         [&self.lost, &self.doubled, &self.phantom].iter().all(|found| found.count == 0)
@@ -194,7 +196,8 @@ mod tests {
             refused,
             late,
         ];
-        // One node failed the retried one and the other served it; the one that left was answered in vain.
+        // One node failed the retried request and the other served it. The request that left was answered
+        // in vain.
         let logs = [
             log(&["served", "retried", "refused"], &["served"]),
             log(&["retried", "left", "late"], &["retried", "left"]),

@@ -1,11 +1,11 @@
-//! How many CPUs an approach needs to keep the guarantees: the over-provisioning question.
+//! The number of CPUs that an approach needs to keep the guarantees.
 //!
 //! Source: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4.4, which adds nodes behind a plain load balancer
-//! until the guarantees hold. Here for any approach, by bisection over trials on real processes, with
-//! machines added and taken away in proportion ([`weirgate_experiment::scale`]).
+//! until the guarantees hold. This module does it for any approach, by bisection over trials on real
+//! processes. It adds and removes machines in proportion ([`weirgate_experiment::scale`]).
 //!
-//! A floor that the judge calls infeasible on a small cluster counts as missed: the cluster is too small. One
-//! trial each decides, so that right at the edge the answer may be off by a machine.
+//! A floor that the judge calls infeasible on a small cluster counts as missed, because the cluster is too
+//! small. One trial decides each size, so the answer may be off by one machine at the edge.
 
 use weirgate_experiment::Experiment;
 use weirgate_experiment::scale::{groups, scale_cluster};
@@ -15,50 +15,50 @@ use crate::campaign::Campaign;
 use crate::gateways::Approach;
 use crate::trial::Progress;
 
-/// How many times the present machines are tried: past it the approach does not keep the guarantees by capacity.
+/// Largest cluster to try, as a multiple of the present machines. Beyond it, more capacity does not help
+/// the approach.
 const MOST_TIMES: usize = 4;
 
-/// What an approach needs.
+/// The needs of an approach.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Provision {
-    /// CPUs of the smallest cluster that held, and how many machines they are in; `None` if four times the present
-    /// machines did not.
+    /// The smallest cluster that held, or `None` if four times the present machines did not hold.
     pub needed: Option<Size>,
-    /// What the largest cluster that did not hold missed first.
+    /// The first guarantee that the largest failing cluster missed.
     pub missed: Option<String>,
 }
 
 /// The size of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Machines.
+    /// Number of machines.
     pub machines: usize,
-    /// CPUs in them.
+    /// Total number of their CPUs.
     pub cpus: u64,
 }
 
-/// What happens meanwhile.
+/// An event during the search.
 #[derive(Clone, Copy, Debug)]
 pub enum Step<'a> {
-    /// A size is tried.
+    /// A trial of this size begins.
     Tries(Size),
-    /// It is under way.
+    /// The trial is running.
     Goes(&'a Progress),
-    /// It held, or not.
+    /// The trial has ended, and the guarantees held (`true`) or not.
     Ends(Size, bool),
 }
 
-/// The size of the cluster of `experiment`.
+/// Returns the size of the cluster of `experiment`.
 #[must_use]
 pub fn size(experiment: &Experiment) -> Size {
     let cpus = experiment.machines.iter().map(|machine| u64::from(machine.cpus) * u64::from(machine.servers)).sum();
     Size { machines: experiment.machines.len(), cpus }
 }
 
-/// What `approach` needs for the experiment of `campaign`, with its first seed.
+/// Returns the needs of `approach` for the experiment of `campaign`, with its first seed.
 ///
 /// # Errors
-/// The experiment is not sound, or a trial could not be played.
+/// The experiment is invalid, or a trial could not be played.
 pub fn provision(
     campaign: &Campaign,
     approach: &Approach,
@@ -77,7 +77,7 @@ pub fn provision(
         watch(Step::Ends(size, missed.is_none()));
         Ok((size, missed))
     };
-    // Grow until it holds, then close in from below.
+    // Grow the cluster until it holds, then narrow the gap from below.
     let (mut small, mut large) = (0, total);
     let mut missed = None;
     let needed = loop {
@@ -91,7 +91,7 @@ pub fn provision(
         large = (large * 3).div_ceil(2).min(total * MOST_TIMES);
     };
     let Some(mut needed) = needed else { return Ok(Provision { needed: None, missed }) };
-    // Groups of several machines shrink together, so that steps below one of each would change nothing.
+    // Each group keeps at least one machine, so totals below the number of groups change nothing.
     let least = present.len();
     while large - small > 1 && large > least {
         let middle = small.midpoint(large).max(least);
@@ -103,7 +103,7 @@ pub fn provision(
     Ok(Provision { needed: Some(needed), missed })
 }
 
-/// `machines` in all, over groups in proportion to `present`, at least one in each.
+/// Distributes `machines` machines over groups in proportion to `present`, with at least one in each.
 fn proportional(present: &[usize], machines: usize) -> Vec<usize> {
     let total: usize = present.iter().sum();
     let mut below = 0;
@@ -120,7 +120,7 @@ fn proportional(present: &[usize], machines: usize) -> Vec<usize> {
         .collect()
 }
 
-/// The first guarantee that was not held, also where the judge calls it infeasible.
+/// Returns the first guarantee that was missed, including those that the judge calls infeasible.
 fn first_miss(verdict: &Verdict) -> Option<String> {
     verdict.phases.iter().filter(|phase| phase.judged).find_map(|phase| {
         phase.classes.iter().find_map(|class| {

@@ -1,13 +1,13 @@
 //! A trial: one experiment, one approach, one seed, on real processes.
 //!
-//! The axis of time is the experiment's: everything counts from the instant at which the first request may
-//! leave. The thread that calls [`play`] waits for the next thing to do on it: a fault begins or ends, a
-//! sample is due. Machines get their faults from the lab; a node that the operator takes out is taken out of
-//! the gateway, in the gateway's own way.
+//! All times count from the instant at which the first request may leave, as in the experiment. The thread
+//! that calls [`play`] waits for the next event on this axis: a fault begins or ends, or a sample is due.
+//! The lab applies faults to the machines. If the operator removes a node, the lab removes it from the
+//! gateway in the gateway's own way.
 //!
-//! Departures from the simulator: response times count from the instant at which a client meant to send
-//! until its last byte (Weirgate's own share of the CPU included), and a gateway learns of a removal when
-//! its manual's way is done.
+//! Departures from the simulator: response times count from the client's intended instant to the last byte
+//! at the client, which includes Weirgate's own CPU time. A removal is known to a gateway only after the
+//! procedure in its manual is complete.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,24 +28,24 @@ use crate::gateways::{Approach, Gateway, Setting, Source};
 use crate::load::{self, Plan};
 use crate::report::{CoreUse, Evidence, Quantiles};
 
-/// What is played, and where.
+/// The parameters of a trial.
 #[derive(Clone, Copy, Debug)]
 pub struct Trial<'a> {
     /// The experiment.
     pub experiment: &'a Experiment,
     /// The approach.
     pub approach: &'a Approach,
-    /// Where the approach's policy comes from, if it is Weirgate's.
+    /// Source of the approach's policy, if the approach is Weirgate's.
     pub source: &'a Source,
     /// The seed of the traffic.
     pub seed: u64,
     /// An empty directory for configuration and logs.
     pub directory: &'a Path,
-    /// Who runs on which CPU.
+    /// The CPU of each process.
     pub cpus: Cpus,
 }
 
-/// Who runs on which CPU; `None` is on any.
+/// The CPU of each process. `None` means any CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpus {
     /// The gateway.
@@ -57,12 +57,12 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// A CPU for each where there are three. With two, nodes have the last, gateway and load the first: as many
-    /// requests as pass the gateway reach the nodes, and what is shed costs gateway and load only. All are free on a
-    /// machine with one CPU.
+    /// Assigns a CPU to each process if there are at least three. With two, the nodes get the last, and
+    /// gateway and load share the first, because the nodes receive as many requests as pass the gateway,
+    /// and shed requests cost only gateway and load. With one CPU nothing is pinned.
     ///
     /// # Errors
-    /// The system does not say which CPUs there are.
+    /// The system does not report its CPUs.
     pub fn of_this_machine() -> Result<Cpus, String> {
         Ok(match *usable()? {
             [gateway, load, .., nodes] => Cpus { gateway: Some(gateway), load: Some(load), nodes: Some(nodes) },
@@ -71,7 +71,7 @@ impl Cpus {
         })
     }
 
-    /// Which CPU is used for what.
+    /// Returns the use of each CPU.
     #[must_use]
     pub fn uses(&self) -> Vec<CoreUse> {
         let mut uses: Vec<CoreUse> = Vec::new();
@@ -86,7 +86,7 @@ impl Cpus {
     }
 }
 
-/// Three CPUs, as in `0,1,1`: the gateway's, the load generator's, the nodes'.
+/// Parses three CPUs, as in `0,1,1`: those of the gateway, the load generator and the nodes.
 impl FromStr for Cpus {
     type Err = String;
 
@@ -107,56 +107,57 @@ fn usable() -> Result<Vec<usize>, String> {
     crate::process::cpus().map_err(|error| format!("which CPUs there are: {error}"))
 }
 
-/// What a trial leaves.
+/// The result of a trial.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What became of every request.
+    /// The outcome of every request.
     pub run: Run,
-    /// Which guarantees held.
+    /// The judge's verdict on each guarantee.
     pub verdict: Verdict,
     /// The gateway's version.
     pub version: String,
-    /// What shows that the figures can be trusted.
+    /// Evidence that the figures can be trusted.
     pub evidence: Evidence,
     /// Response times per phase and class.
     pub latency: Vec<Quantiles>,
 }
 
-/// How far a trial is.
+/// Progress of a trial.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Progress {
     /// Time since its start.
     pub elapsed: Duration,
-    /// Of so long.
+    /// Total length of the trial.
     pub length: Duration,
-    /// Requests sent.
+    /// Number of requests sent.
     pub sent: u64,
 }
 
-/// From the end of all preparations to the first request: threads must have been started by then.
+/// Time from the end of all preparations to the first request, in which all threads must start.
 const LEAD: Duration = Duration::from_millis(200);
 
-/// Between two samples, as in the simulator.
+/// Interval between two samples, as in the simulator.
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// Shortest pause between two looks at what the machines are occupied with: the emulated ones are interrupted by them.
+/// Minimum interval between two readings of the machines' use, because each reading interrupts the emulated
+/// machines.
 const SHORTEST_TICK: Duration = Duration::from_millis(50);
 
-/// Most connections of one stream of requests. More requests than that wait in the gateway only if it queues
-/// for longer than any limit of ours.
+/// Maximum number of connections of one stream of requests. More requests wait in the gateway only if it
+/// queues for longer than any limit in the experiments.
 const CONNECTIONS: usize = 4096;
 
-/// How many connections each of so many streams may have: half of the descriptors that the system allows are for them,
-/// the rest for what the nodes, in this process too, accept.
+/// Returns the number of connections that each of `streams` streams may have. Half of the descriptors that
+/// the system allows are for them, and the rest for the connections that the nodes in this process accept.
 fn connections(streams: usize) -> usize {
     let allowed = getrlimit(Resource::Nofile).maximum.map_or(usize::MAX, |most| most as usize);
     CONNECTIONS.min(allowed / 2 / streams.max(1))
 }
 
-/// Plays `trial`; `watch` is told now and then how far it is.
+/// Plays `trial`. `watch` gets its progress from time to time.
 ///
 /// # Errors
-/// Something could not be started, ended early, or refused an order: with its words.
+/// A part could not be started, stopped early, or refused a command. The error quotes its message.
 pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outcome, String> {
     let experiment = trial.experiment;
     let backing = Backing::start(experiment, trial.seed, trial.cpus.nodes, trial.directory)?;
@@ -207,7 +208,7 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
             continue;
         }
         samples.push(stage.sample()?);
-        // A sample that came late is the one that was due.
+        // A late sample counts as the one that was due.
         let now = stage.now();
         next_sample = (next_sample + SAMPLE).max(whole_steps(now));
         let sent = load.progress().traffic.iter().map(|counts| counts.sent).sum();
@@ -238,24 +239,24 @@ pub fn play(trial: &Trial<'_>, mut watch: impl FnMut(&Progress)) -> Result<Outco
     Ok(Outcome { run, verdict, version, evidence, latency })
 }
 
-/// The next multiple of [`SAMPLE`] not before `at`.
+/// Returns the smallest multiple of [`SAMPLE`] that is not before `at`.
 fn whole_steps(at: Duration) -> Duration {
     SAMPLE.mul_f64((at.as_secs_f64() / SAMPLE.as_secs_f64()).ceil())
 }
 
-/// What faults and samples act on.
+/// The objects that faults and samples act on.
 struct Stage<'a> {
     experiment: &'a Experiment,
     backing: &'a Backing,
     gateway: &'a mut dyn Gateway,
-    /// On the clock.
+    /// Instant 0 on [`clock::now`], in nanoseconds.
     start: u64,
     active: Vec<usize>,
     beliefs: Beliefs,
 }
 
 impl Stage<'_> {
-    /// A fault begins or ends, or a machine has another speed.
+    /// Applies the begin or end of a fault, or a new speed of a machine.
     fn turn(&mut self, turn: Turn) -> Result<(), String> {
         let experiment = self.experiment;
         let fault = match turn.what {
@@ -291,7 +292,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Time since the start.
+    /// Returns the time since the start.
     fn now(&self) -> Duration {
         Duration::from_nanos(clock::now().saturating_sub(self.start))
     }
@@ -324,7 +325,7 @@ impl Stage<'_> {
     }
 }
 
-/// What the gateway takes a request of a route to cost at `at`, in nanoseconds.
+/// Returns the gateway's estimate at `at`, in nanoseconds, of the cost of a request of a route.
 fn belief(at: u64, route: &admin::Route) -> Belief {
     let of = |figures: &BTreeMap<String, f64>| RESOURCE_NAMES.map(|name| figures.get(name).copied());
     Belief { at, cost: of(&route.cost).map(Option::unwrap_or_default), error: of(&route.error) }

@@ -1,5 +1,5 @@
-//! The everyday cases over real sockets, `experiments/everyday-sockets/`: each is there twice, on emulated nodes and on
-//! Apache with few workers, and its guaranteed classes ask for no more than they are guaranteed.
+//! The everyday cases over real sockets, `experiments/everyday-sockets/`. Each exists twice, on emulated
+//! nodes and on Apache with few workers. Its guaranteed classes send no more than their guarantees.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use weirgate_experiment::{
     under_discipline,
 };
 
-/// The file and what it says, by its name.
+/// Returns the file and the experiment of each case, by its name.
 fn cases() -> BTreeMap<String, (PathBuf, Experiment)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/everyday-sockets");
     let files = std::fs::read_dir(folder).expect("it is there").map(|entry| entry.expect("readable").path());
@@ -71,7 +71,7 @@ fn guaranteed_classes_ask_for_no_more_than_they_are_guaranteed() {
     }
 }
 
-/// What `weirgate run` is handed is a policy by itself.
+/// The policy for `weirgate run` is valid by itself.
 #[test]
 fn every_policy_can_be_deployed() {
     for (name, (path, experiment)) in cases() {

@@ -1,6 +1,6 @@
-//! Every peer as a real process before real sockets: what it forwards, whom it leaves out, what it limits.
+//! Every peer as a real process on real sockets: forwarding, removal of nodes, and limits.
 //!
-//! A peer whose program is not installed is left out, and the test says so.
+//! A peer whose program is not installed is skipped, and the test prints a note.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -14,10 +14,10 @@ use weirgate_emulator::{Cluster, Distribution, NodeSpec};
 use weirgate_experiment::{Experiment, load_experiment};
 use weirgate_lab::gateways::{Approach, Gateway, Setting};
 
-/// No answer of a peer takes longer, also on a busy machine.
+/// Maximum time for an answer of a peer, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A directory that goes with this value. There is a space in its path: a user's may have one.
+/// A directory that is removed when dropped. Its path contains a space, as a user's may.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -34,7 +34,7 @@ impl Drop for Directory {
     }
 }
 
-/// Two classes on two nodes, and a third on a node of its own.
+/// Two classes on two nodes, and a third class on a separate node.
 fn experiment(a: &str, b: &str) -> Experiment {
     let text = format!(
         "
@@ -63,11 +63,12 @@ phases: [{{ name: all, until: 10s }}]
     load_experiment("gateways-test.yaml", &text, Path::new(""), &[]).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
-/// The approaches whose programs are here.
+/// Returns the approaches whose programs are installed.
 fn available() -> Vec<Approach> {
     let mut approaches = Vec::new();
     for kind in Approach::all() {
-        // Weirgate's own need its program, which this crate does not have: the command's tests play them.
+        // Weirgate's own approaches need its program, which this crate does not have. The tests of the
+        // command play them.
         if kind.is_ours() {
             continue;
         }
@@ -79,9 +80,9 @@ fn available() -> Vec<Approach> {
     approaches
 }
 
-/// Prints a line that the test runner does not hold back.
+/// Prints a line past the output capture of the test runner.
 fn say(line: &str) {
-    // A test goes on if nobody listens.
+    // A test goes on if the line cannot be printed.
     let _ = writeln!(std::io::stderr(), "gateways: {line}");
 }
 
@@ -90,14 +91,14 @@ fn start(approach: &Approach, experiment: &Experiment, addresses: &[SocketAddr],
     approach.start(&setting).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// A node that keeps the heads of requests that have an id; health checks have none.
+/// A node that records the heads of requests with an id. Health checks have no id.
 struct Recorder {
     address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Recorder {
-    /// Its threads end with their connections, and the last with the test.
+    /// Starts the node. Its threads end with their connections, and the last one with the test.
     fn start() -> Recorder {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -118,13 +119,13 @@ impl Recorder {
         (nodes, addresses)
     }
 
-    /// What came since the last call.
+    /// Returns the heads recorded since the last call.
     fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.heads.lock().expect("nobody panics with it"))
     }
 }
 
-/// The next message head of a connection; `None` at its end.
+/// Returns the next message head of a connection, or `None` at its end.
 fn head(reader: &mut impl BufRead) -> Option<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -153,7 +154,7 @@ fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     fields.find(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
 }
 
-/// Sends one request on a connection of its own; the status.
+/// Sends one request on a new connection and returns the status of the reply.
 fn get(address: SocketAddr, class: &str, id: &str) -> u16 {
     let mut stream = TcpStream::connect(address).expect("it accepts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -205,7 +206,7 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
         assert_eq!(nodes[0].take(), Vec::<String>::new(), "{approach}");
         let reached = nodes[1].take().len();
         if approach.kind().name == "partition" {
-            // Half of them have no node left.
+            // Half of the requests have no node left.
             assert_eq!((reached, statuses.iter().filter(|status| **status == 503).count()), (20, 20), "{statuses:?}");
         } else {
             assert_eq!((reached, statuses), (40, vec![200; 40]), "{approach}");
@@ -223,7 +224,8 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
     }
 }
 
-/// What became of 60/s of A and 400/s of B, each guaranteed 80/s, of nodes that do 200/s together.
+/// Returns the outcomes of 60/s of A and 400/s of B, each guaranteed 80/s, on nodes that serve 200/s
+/// together.
 fn overload(approach: &Approach) -> (Tally, Tally) {
     let experiment = experiment("80", "80");
     let spec = |name: &str| NodeSpec { concurrency: Some(50), ..NodeSpec::new(name, 1) };
@@ -242,7 +244,7 @@ fn overload(approach: &Approach) -> (Tally, Tally) {
     plan.settle = Duration::from_secs(1);
     let report = plan.start().expect("it starts").join().expect("it ends");
     if let Some(state) = gateway.state() {
-        // Each of the three nodes has a bounded number of places, and nothing is inside any more.
+        // Each of the three nodes has a bounded number of slots, and no request is in flight any more.
         assert!(state.window.is_some_and(|window| window >= 3) && state.outstanding == 0, "{approach}: {state:?}");
     }
     let tally = |class: usize| report.classes[class].phases[0].settled.clone();
@@ -266,7 +268,7 @@ fn an_overloaded_class_is_limited_where_the_peer_claims_to() {
         );
         println!("{figures}");
         match approach.kind().name {
-            // It claims nothing: A waits in B's queue.
+            // It has no limit per class, so A waits behind B's requests.
             "haproxy-leastconn" => assert!(p95(&a) > 300.0, "{figures}"),
             "haproxy-tuned" => {
                 assert!(served(&a) > 0.98 && p95(&a) < 300.0, "{figures}");
@@ -275,11 +277,11 @@ fn an_overloaded_class_is_limited_where_the_peer_claims_to() {
             "partition" | "haproxy-classes" | "nginx" => {
                 assert!(served(&a) > 0.98 && p95(&a) < 300.0 && served(&b) < 0.8, "{figures}")
             }
-            // It has a least limit for each, and no queue in which a burst of A could wait.
+            // It has a minimum limit for each class, and no queue in which a burst of A could wait.
             "envoy-adaptive" => assert!(b.shed > 0 && served(&a) > 1.5 * served(&b), "{figures}"),
-            // Places and queue are of the class. While it measures, a burst of A finds no more than these.
+            // Slots and queue belong to the class. While it measures, a burst of A has only these slots.
             "envoy-classes" => assert!(b.shed > 0 && served(&a) > 0.9 && served(&b) < 0.8, "{figures}"),
-            // It rejects whoever misses a deadline, whatever he is owed.
+            // It rejects any class that misses its deadline, whatever its guarantee.
             "envoy-admission" => assert!(b.shed > 0 && p95(&b) < 500.0, "{figures}"),
             other => panic!("nothing is known of {other}"),
         }
@@ -299,7 +301,7 @@ fn nothing_is_left_of_a_peer_that_is_dropped_also_in_a_panic() {
             panic!("this is meant");
         }));
         assert!(panicked.is_err());
-        // Any process of it would hold the listener open.
+        // Any of its processes would keep the listener open.
         assert!(TcpStream::connect(address).is_err(), "{approach} still accepts at {address}");
     }
 }
@@ -307,7 +309,7 @@ fn nothing_is_left_of_a_peer_that_is_dropped_also_in_a_panic() {
 #[test]
 fn what_a_peer_says_of_its_configuration_is_passed_on() {
     let mut experiment = experiment("50", "50");
-    // HAProxy counts time in 31 bits of milliseconds: 24 days.
+    // HAProxy counts milliseconds in 31 bits, which is 24 days.
     experiment.site.classes[0].timeouts.first_byte = Duration::from_secs(3_000_000);
     let addresses = [SocketAddr::from((Ipv4Addr::LOCALHOST, 1)); 3];
     let directory = Directory::new("refused");

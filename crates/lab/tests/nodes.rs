@@ -1,4 +1,4 @@
-//! The machines of an experiment over real sockets, held against what an experiment file says of them.
+//! The machines of an experiment over real sockets, compared with their description in an experiment file.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -14,10 +14,11 @@ use weirgate_lab::nodes::Nodes;
 use weirgate_lab::process::cpus;
 use weirgate_lab::proof::{Attempt, Proof, Watch};
 
-/// Longer than any test may take: a reply that never comes fails the test instead of hanging it.
+/// More time than any test takes, so that a missing reply fails the test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Three nodes on two machines: `slow`, twice and at half speed, and `pair`, two servers with a short queue.
+/// Returns an experiment with three nodes on two machines: `slow`, used by two nodes at half speed, and
+/// `pair`, two servers with a short queue.
 fn experiment() -> Experiment {
     let text = "
 policy:
@@ -44,7 +45,7 @@ fn send(address: SocketAddr, target: &str) -> BufReader<TcpStream> {
     BufReader::new(stream)
 }
 
-/// Reads the head of a reply: its status and the node that it names.
+/// Reads the head of a reply and returns its status and the node that it names.
 fn reply(stream: &mut BufReader<TcpStream>) -> (u16, String) {
     let mut lines = stream.lines().map(|line| line.unwrap()).take_while(|line| !line.is_empty());
     let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
@@ -68,7 +69,7 @@ fn nodes_of_a_machine_share_it_and_it_works_at_its_speed() {
     let start = clock::now();
     let mut streams = [left, right, left, right].map(|address| send(address, "/?demand=20000us&io=0us"));
     assert!(streams.iter_mut().all(|stream| reply(stream).0 == 200));
-    // 80 ms of work on two CPUs at half speed.
+    // The requests are 80 ms of work, on two CPUs at half speed.
     assert!(clock::now() - start >= 80_000_000);
     let done = nodes.done().unwrap();
     assert!((done[0][0] - 0.080).abs() < 1e-6 && done[1] == [0.0; 3], "{done:?}");
@@ -77,7 +78,7 @@ fn nodes_of_a_machine_share_it_and_it_works_at_its_speed() {
     assert!(stats[0].lateness.len() >= 4);
 }
 
-/// What the node at `address` reports.
+/// Returns the report of the node at `address`.
 fn report(address: SocketAddr) -> Active {
     let mut answer = String::new();
     let mut stream = send(address, "/weirgate/report");
@@ -97,7 +98,7 @@ fn a_machine_reports_what_is_inside_it_by_content() {
     let busy = Active { static_content: 1, dynamic_content: 2 };
     assert_eq!((report(left), report(right)), (busy, busy), "both are on one machine");
     assert_eq!(report(pair), Active::default());
-    // Nor are answers that are on their way forgotten: this one is larger than any socket's buffer.
+    // A reply in transmission counts as well. This one is larger than any socket's buffer.
     held.push(send(pair, "/?bytes=100000000&content=static"));
     wait_for(|| report(pair) == Active { static_content: 1, dynamic_content: 0 });
     assert_eq!(nodes.stats().unwrap()[1].inside, 0);
@@ -119,7 +120,7 @@ fn servers_behind_a_node_are_full_one_by_one() {
     assert_eq!(reply(&mut send(pair, "/")).0, 503);
     let stats = &nodes.stats().unwrap()[1];
     assert_eq!((stats.inside, stats.waiting, stats.refused), (2, 2, 1));
-    // The gateway cuts them: the machine drops what nobody waits for.
+    // The gateway closes the connections, and the machine drops the abandoned requests.
     drop(held);
     wait_for(|| nodes.stats().unwrap()[1].inside == 0);
     assert_eq!(reply(&mut send(pair, "/")).0, 200);

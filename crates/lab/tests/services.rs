@@ -1,5 +1,6 @@
-//! Real services as the lab starts them: every request is answered and logged once, costs what it asks for, and
-//! nothing is left behind. A service that is not installed is skipped, with the command that installs it.
+//! Real services as the lab starts them: every request is answered and logged once and costs its demand,
+//! and nothing is left behind. A service that is not installed is skipped with a note that names the
+//! command to install it.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -11,24 +12,24 @@ use std::time::Duration;
 use weirgate_lab::process;
 use weirgate_lab::services::{Instances, Kind};
 
-/// One service at a time: CPU time and processes are looked at.
+/// Lets one test run at a time, because the tests read CPU times and processes.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The machine for one test: alone, and with a directory that goes.
+/// The machine for one test: exclusive, with a directory that is removed at the end.
 struct Bench {
     directory: PathBuf,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl Bench {
-    /// None if `kind` is not installed here.
+    /// Returns `None` if `kind` is not installed here.
     fn new(kind: Kind) -> Option<Bench> {
         if let Err(why) = kind.check() {
             say(&format!("skipped: {why}"));
             return None;
         }
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        // As the directory of an approach with a knob: its name has a `=` in it.
+        // The name contains a `=`, as the directory of an approach with a knob does.
         let directory = std::env::temp_dir().join(format!("weirgate-services-{}-{kind}-a=b", std::process::id()));
         std::fs::create_dir(&directory).expect("the directory is new");
         Some(Bench { directory, _alone: alone })
@@ -41,13 +42,13 @@ impl Drop for Bench {
     }
 }
 
-/// Prints a line that the test runner does not hold back.
+/// Prints a line past the output capture of the test runner.
 fn say(line: &str) {
-    // A test goes on if nobody listens.
+    // A test goes on if the line cannot be printed.
     let _ = writeln!(std::io::stderr(), "services: {line}");
 }
 
-/// The reply to a request that is called `id`, head and all.
+/// Returns the reply to a request with the id `id`, including its head.
 fn ask(address: SocketAddr, path: &str, id: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
@@ -58,12 +59,12 @@ fn ask(address: SocketAddr, path: &str, id: &str) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// The status of such a reply.
+/// Returns the status of such a reply.
 fn status(reply: &str) -> &str {
     reply.get(9..12).unwrap_or(reply)
 }
 
-/// Living descendants of this process.
+/// Returns the living descendants of this process.
 fn descendants() -> BTreeSet<u32> {
     let entries = std::fs::read_dir("/proc").expect("this is Linux");
     let stats: Vec<(u32, u32)> = entries
@@ -84,7 +85,7 @@ fn descendants() -> BTreeSet<u32> {
     family.into_iter().skip(1).collect()
 }
 
-/// No process of `family` lives, and no file is there.
+/// Asserts that no process of `family` lives and no file is left.
 fn nothing_is_left(bench: &Bench, family: &BTreeSet<u32>) {
     let living = |id: &&u32| std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|s| !s.contains(") Z "));
     let left: Vec<&u32> = family.iter().filter(living).collect();
@@ -92,13 +93,13 @@ fn nothing_is_left(bench: &Bench, family: &BTreeSet<u32>) {
     assert_eq!(std::fs::read_dir(&bench.directory).expect("it is there").count(), 0, "files are left");
 }
 
-/// Starts two instances, sends twenty requests to each, and counts what they have logged.
+/// Starts two instances, sends twenty requests to each, and compares their logs with the requests.
 fn each_request_is_answered_once(kind: Kind) {
     let Some(bench) = Bench::new(kind) else { return };
     let mut instances = Instances::start(kind, 2, 8, None, &bench.directory).expect("they start");
     assert_eq!(instances.addresses().len(), 2);
     let mut asked = Vec::new();
-    // All at once, more than there are workers.
+    // All requests are sent at once, more than there are workers.
     std::thread::scope(|scope| {
         for number in 0..20 {
             for (instance, &address) in instances.addresses().iter().enumerate() {
@@ -115,7 +116,7 @@ fn each_request_is_answered_once(kind: Kind) {
             }
         }
     });
-    // What fails is no answer that counts.
+    // A failed request does not count as answered.
     for &address in instances.addresses() {
         assert_eq!(status(&ask(address, "/no/such/page", "lost")), "404");
     }
@@ -130,7 +131,7 @@ fn each_request_is_answered_once(kind: Kind) {
     nothing_is_left(&bench, &family);
 }
 
-/// Asks for 20 ms and for 80 ms of CPU time, and looks at what is used.
+/// Requests 20 ms and 80 ms of CPU time, and compares the use.
 fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
     const REQUESTS: usize = 25;
     let Some(bench) = Bench::new(kind) else { return };
@@ -140,7 +141,7 @@ fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
         let asked = Duration::from_millis(ms);
         let used = instances.measure(REQUESTS, asked).expect("all are answered");
         assert_eq!(used.requests, REQUESTS);
-        // Over all requests the system's ticks are 10 ms for each of the few processes.
+        // Each of the few processes may add a tick of 10 ms, over all requests.
         assert!(used.cpu >= asked.mul_f64(0.95), "{kind}: {used:?} for {asked:?}");
         assert!(used.cpu <= asked.mul_f64(1.5), "{kind}: {used:?} for {asked:?}");
         assert!(used.mean >= asked && used.p95 >= used.p50, "{kind}: {used:?} for {asked:?}");
@@ -158,7 +159,7 @@ fn the_cpu_time_that_is_asked_for_is_used(kind: Kind) {
         let reply = ask(instances.addresses()[0], &format!("{page}?{bad}"), "bad");
         assert_eq!(status(&reply), "400", "{kind} {bad}: {reply}");
     }
-    // Without a stop before.
+    // This time without a stop before.
     let family = descendants();
     drop(instances);
     nothing_is_left(&bench, &family);
@@ -197,7 +198,7 @@ fn apache_php_waits_without_a_cpu_and_sends_events_as_they_come() {
     for bad in ["us=0&wait=x", "us=0&wait=61000000", "us=0&stream=-1"] {
         assert_eq!(status(&ask(address, &format!("/loop.php?{bad}"), "bad")), "400", "{bad}");
     }
-    // It ends after a minute; its first event is here long before.
+    // The stream ends after a minute. Its first event comes long before.
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket has this");
     let head = "GET /loop.php?us=0&stream=60000000 HTTP/1.1\r\nHost: test\r\nX-Request-Id: events\r\n\r\n";
@@ -228,12 +229,12 @@ fn xapian_finds_pages_and_its_searches_are_counted() {
     assert_eq!(words.len(), 1000, "no search twice");
     let page = ask(instances.addresses()[0], &instances.path().replace("{word}", "scheduler"), "page");
     assert!(page.contains("/scheduler/"), "a page about it is found: {page}");
-    // Searches are programs of their own, gone when they are counted.
+    // Each search is a separate program that has exited when it is counted.
     let used = instances.measure(100, Duration::ZERO).expect("all are answered");
     assert!(used.cpu > Duration::from_millis(1) && used.cpu < used.mean.mul_f64(1.5), "{used:?}");
 }
 
-/// The figures of `docs/guide/services.md`.
+/// Measures the figures of `docs/guide/services.md`.
 #[test]
 #[ignore = "measures for minutes, on a machine that should do nothing else"]
 fn figures() {

@@ -1,11 +1,13 @@
-//! Beside generators that are not ours, wrk and oha: as many users at the same server get the same throughput.
+//! Comparison with the external generators wrk and oha: the same number of users at the same server get the
+//! same throughput.
 //!
-//! Both are closed loops of users who never think, so the load plays those. Both run at the same time against one
-//! node, whose emulated CPUs are the bottleneck and are shared equally by all requests inside: whatever else the
-//! machine does, it does to both. What is compared is their ratio, never a time.
+//! Both are closed loops of users without think time, so the load plays such users. Both generators run at
+//! the same time against one node. Its emulated CPUs are the bottleneck, and all requests in flight share
+//! them equally. Other work on the machine therefore affects both generators alike. The test compares only
+//! their ratio, never a time.
 //!
-//! wrk is one of Debian's packages. oha is not, and takes half an hour to compile: it is compared where it is installed
-//! (`cargo install oha`), and its absence is said aloud.
+//! wrk is a Debian package. oha is not, and takes half an hour to compile. It is compared if it is
+//! installed (`cargo install oha`), and the test prints a note if it is not.
 
 use std::io::Write;
 use std::process::Command;
@@ -14,11 +16,12 @@ use weirgate_emulator::NodeSpec;
 
 use super::{MS, check, experiment, node, start};
 
-/// Most by which throughput and median may differ, up or down. Alone on a machine they differ by a few percent; the
-/// rest is for one of the two being scheduled later than the other on a busy one.
+/// Maximum ratio of the two throughputs and of the two medians. On an otherwise idle machine they differ by
+/// a few percent. The rest allows for one of the two being scheduled later than the other on a busy
+/// machine.
 const RATIO: f64 = 1.25;
 
-/// How long both run.
+/// Duration of both in seconds.
 const SECONDS: u64 = 3;
 
 #[test]
@@ -37,7 +40,7 @@ fn users_who_never_think_get_what_those_of_oha_get() {
     let Some(mut oha) = program("oha") else { return };
     oha.args(["--no-tui", "-c", "16", "-z", &format!("{SECONDS}s")]);
     compare(oha, |report| {
-        // `50.00% in 0.1602 sec`, with the unit that it likes.
+        // `50.00% in 0.1602 sec`, with a unit of oha's choice.
         let mut median = report.split_once("50.00% in ")?.1.split_whitespace();
         let (figure, unit) = (median.next()?, median.next()?);
         let unit = if unit.starts_with("sec") { "s" } else { unit };
@@ -45,9 +48,10 @@ fn users_who_never_think_get_what_those_of_oha_get() {
     });
 }
 
-/// Runs the load beside `peer`, which says its rate and its median in milliseconds.
+/// Runs the load in parallel with `peer`. `figures` reads the peer's rate and its median in milliseconds.
 fn compare(mut peer: Command, figures: impl Fn(&str) -> Option<(f64, f64)>) {
-    // 32 users of 20 ms on 4 CPUs: 200 requests a second, 160 ms each, far above what clients need to turn around.
+    // 32 users with 20 ms of work on 4 CPUs: 200 requests/s with 160 ms each, far above a client's own time
+    // between a reply and its next request.
     let experiment = experiment("  - { class: A, users: 16, think: 1us, demand: 20ms }", SECONDS * 1000);
     let cluster = node(NodeSpec::new("a", 4));
     peer.arg(format!("http://{}/?demand=20ms", cluster.addresses()[0]));
@@ -65,18 +69,18 @@ fn compare(mut peer: Command, figures: impl Fn(&str) -> Option<(f64, f64)>) {
     }
 }
 
-/// The program; `None`, said aloud, if it is not installed.
+/// Returns the program, or `None` with a note if it is not installed.
 fn program(name: &str) -> Option<Command> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.exists());
     if found.is_none() {
-        // Past what the test runner holds back; a test goes on if nobody listens.
+        // Printed past the output capture of the test runner. A test goes on if the line cannot be printed.
         let _ = writeln!(std::io::stderr(), "skipped: {name} is not installed");
     }
     found.map(Command::new)
 }
 
-/// The word after `mark`.
+/// Returns the word after `mark`.
 fn word<'a>(report: &'a str, mark: &str) -> Option<&'a str> {
     report.split_once(mark)?.1.split_whitespace().next()
 }
@@ -85,7 +89,7 @@ fn number(report: &str, mark: &str) -> Option<f64> {
     word(report, mark)?.parse().ok()
 }
 
-/// A time with its unit.
+/// Parses a time with its unit and returns milliseconds.
 fn milliseconds(time: &str) -> Option<f64> {
     let unit = time.find(|c: char| c.is_ascii_alphabetic())?;
     let scale = match &time[unit..] {

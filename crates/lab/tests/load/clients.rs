@@ -1,4 +1,4 @@
-//! How clients behave: ids, answers, patience, retries, users, ends.
+//! The behaviour of clients: ids, answers, patience, retries, users, ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -29,7 +29,7 @@ fn every_request_is_answered_once_and_the_node_knows_them_all() {
     check(&sent);
     assert_eq!(sent.ended, Ended::Schedule);
     assert_eq!(fates(&sent.records).keys().collect::<Vec<_>>(), [&Fate::Served]);
-    // It was inside for at least as long as it asked for, less the rounding to microseconds.
+    // Each request was in flight for at least its demand, less the rounding to microseconds.
     let inside = |r: &Record| (r.ended - r.released + MS / 100) as f64 / 1e9 >= f64::from(r.cpu) + r.beside_cpu();
     assert!(sent.records.iter().all(|r| r.released >= r.arrived && inside(r)));
 
@@ -38,11 +38,11 @@ fn every_request_is_answered_once_and_the_node_knows_them_all() {
     assert_eq!(logged, sent.ids.iter().copied().collect());
     assert_eq!((stats.requests, stats.ids.received.len()), (sent.ids.len() as u64, logged.len()));
 
-    // What the records say was asked for is what the node has done, to the microsecond of each.
+    // The demand in the records is the work that the node has done, to the microsecond of each request.
     let asked: f64 = sent.records.iter().map(|r| f64::from(r.cpu)).sum();
     let rounding = sent.records.len() as f64 * 0.5e-6 + asked * 1e-3;
     assert!((asked - stats.busy.as_secs_f64()).abs() < rounding, "{asked} s asked, {:?} done", stats.busy);
-    // Nobody is faster than what it asked for.
+    // No request is faster than its demand.
     let least = |r: &Record| (f64::from(r.cpu + r.io) * 1e9) as u64;
     assert!(sent.records.iter().all(|r| r.ended - r.arrived + MS / 100 >= least(r)));
 
@@ -72,7 +72,7 @@ fn what_comes_back_is_told_apart() {
     }
 }
 
-/// A gateway that turns every request away: 503 and 429 in turn, on a connection each.
+/// A gateway that refuses every request with 503 and 429 in turn, each on a new connection.
 #[test]
 fn what_no_node_signed_is_shed() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -100,7 +100,7 @@ fn what_no_node_signed_is_shed() {
 
 #[test]
 fn the_impatient_leave_and_try_again() {
-    // Nothing is ever answered. An exponential demand tells the requests apart; retries keep theirs.
+    // No request is ever answered. An exponential demand identifies each request, and retries keep it.
     let experiment = experiment(
         "  - { class: A, rate: [100/s, { at: 200ms, rate: 0/s }], demand: { exponential: 8ms }, patience: 50ms, \
            retries: 2, retry_after: 20ms }",
@@ -123,7 +123,7 @@ fn the_impatient_leave_and_try_again() {
         }
         assert!(attempts.windows(2).all(|pair| pair[1].arrived == pair[0].ended + 20 * MS));
     }
-    // Each attempt left on a connection of its own, and the node saw each.
+    // Each attempt left on a connection of its own, and the node received each.
     let stats = &cluster.stats().unwrap()[0];
     assert_eq!(stats.requests, sent.records.len() as u64);
     assert_eq!(sent.traffic[0].connections, sent.records.len() as u64);
@@ -141,10 +141,10 @@ fn users_wait_for_the_reply_think_and_come_and_go() {
     assert_eq!(fates(&sent.records), BTreeMap::from([(Fate::Served, sent.records.len())]));
     let inside = |at: u64| sent.records.iter().filter(|r| r.arrived <= at && at < r.ended).count();
     assert_eq!(sent.records.iter().map(|r| inside(r.arrived)).max(), Some(6));
-    // Users beyond the second go away when they would have sent again.
+    // Users beyond the second leave when their next request would be due.
     let late = sent.records.iter().filter(|r| r.arrived >= 500 * MS).count();
     assert!((1..=2 * (500 / 30 + 1)).contains(&late), "{late}");
-    // But for the first visits, everybody sends exactly when the thinking after a reply is over.
+    // Except for the first requests, every user sends exactly when the think time after a reply is over.
     let replies: BTreeSet<u64> = sent.records.iter().map(|r| r.ended + 10 * MS).collect();
     assert!(sent.records.iter().filter(|r| r.arrived != 10 * MS).all(|r| replies.contains(&r.arrived)));
     assert_eq!(sent.records.iter().filter(|r| r.arrived == 10 * MS).count(), 6);
@@ -158,7 +158,7 @@ fn users_who_never_think_do_not_hammer_a_dead_address() {
     let sent = play(&experiment, &cluster);
     check(&sent);
     assert_eq!(sent.traffic[0].answers.keys().collect::<Vec<_>>(), [&Answer::NoConnection]);
-    // A turn takes at least 100 us.
+    // Each attempt of a user takes at least 100 µs.
     assert!((4..=4 * 1001).contains(&sent.records.len()), "{}", sent.records.len());
 }
 
@@ -173,10 +173,10 @@ fn a_run_ends_when_it_should() {
     let sent = running.join().unwrap();
     check(&sent);
     assert_eq!((sent.ended, fates(&sent.records)), (Ended::Asked, BTreeMap::from([(Fate::Cut, sent.records.len())])));
-    // Dropped, it is stopped: this would take ten minutes otherwise.
+    // Dropping it stops the run, which would take ten minutes otherwise.
     drop(start(&long, cluster.addresses()[0], |_| {}));
 
-    // What is under way at the end may be answered after it.
+    // Requests in flight at the end may be answered after it.
     let short = experiment("  - { class: A, rate: 100/s, arrivals: even, demand: { cpu: 1us, io: 150ms } }", 100);
     let sent = play(&short, &cluster);
     assert_eq!(fates(&sent.records), BTreeMap::from([(Fate::Served, 10)]));

@@ -1,4 +1,4 @@
-//! The load does not yield: a slow server makes it neither lighter nor better.
+//! The load does not yield: a slow server makes neither the load lighter nor its results better.
 
 use weirgate_emulator::{Health, NodeSpec, clock};
 use weirgate_experiment::traffic::{NOBODY, Stream};
@@ -10,7 +10,7 @@ use super::{MS, check, experiment, node, play, start, until};
 const TRAFFIC: &str = "  - { class: A, rate: [300/s, { at: 500ms, over: 500ms, rate: 600/s }], \
                        demand: { exponential: 1ms } }";
 
-/// What the simulator would send: the instants and demands of the traffic's stream.
+/// Returns the instants and demands of the traffic source's stream, as the simulator would send them.
 fn meant() -> Vec<(u64, f32)> {
     let experiment = experiment(TRAFFIC, 1000);
     let mut stream = Stream::new(&experiment, 0, 7);
@@ -36,7 +36,8 @@ fn the_same_seed_is_the_same_traffic_as_in_the_simulator() {
 
 #[test]
 fn a_stalled_node_does_not_lighten_the_load_and_its_wait_counts() {
-    // With connections for everybody, and with so few that requests wait for one at the client.
+    // Once with enough connections for all requests, and once with so few that requests wait for one at the
+    // client.
     for connections in [1000, 4] {
         let cluster = node(NodeSpec::new("a", 4));
         cluster.set_health(0, Health { stalled: true, ..Health::WELL }).unwrap();
@@ -45,7 +46,7 @@ fn a_stalled_node_does_not_lighten_the_load_and_its_wait_counts() {
             plan.connections = connections;
             begins = plan.start;
         });
-        // A load that yields would never come so far: nothing is answered.
+        // A load that yields would never get this far, because nothing is answered.
         let so_far = meant().iter().filter(|(at, _)| *at < 300 * MS).count() as u64;
         until(|| running.progress().traffic[0].sent >= so_far);
         let recovers = clock::now() - begins;
@@ -54,7 +55,8 @@ fn a_stalled_node_does_not_lighten_the_load_and_its_wait_counts() {
         check(&run);
         // The load is the same to the nanosecond.
         assert_eq!(sent(&run), meant());
-        // All is served in the end, nothing before the node was well, and the wait is all in the response time.
+        // All requests are served in the end, none before the node was well, and the response times contain
+        // the whole wait.
         assert!(run.records.iter().all(|r| r.fate == Fate::Served));
         let early: Vec<&Record> = run.records.iter().filter(|r| r.arrived < recovers).collect();
         assert!(early.iter().all(|r| r.ended >= recovers), "served by a stalled node");

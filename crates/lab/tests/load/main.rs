@@ -1,4 +1,4 @@
-//! The load over real sockets: against emulated nodes, and beside wrk and oha.
+//! The load over real sockets, against emulated nodes and in comparison with wrk and oha.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -18,12 +18,12 @@ use weirgate_spanned_yaml::overrides::Override;
 
 const MS: u64 = 1_000_000;
 
-/// An experiment of `millis` ms with two classes, `A` and `B`, and this traffic.
+/// Returns an experiment of `millis` ms with two classes, `A` and `B`, and the given traffic.
 fn experiment(traffic: &str, millis: u64) -> Experiment {
     experiment_of(traffic, millis, &[])
 }
 
-/// The same, changed.
+/// Returns the same experiment with changes.
 fn experiment_of(traffic: &str, millis: u64, changes: &[Override]) -> Experiment {
     let text = format!(
         "policy:\n  upstreams: {{ web: {{ nodes: [n1:80] }} }}\n  classes: [{{ name: A }}, {{ name: B }}]\n\
@@ -33,12 +33,12 @@ fn experiment_of(traffic: &str, millis: u64, changes: &[Override]) -> Experiment
     loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
-/// One node with these CPUs that logs every id.
+/// Starts one node of this kind that logs every id.
 fn node(spec: NodeSpec) -> Cluster {
     Cluster::start(vec![NodeSpec { log: 1_000_000, ..spec }], 1).unwrap()
 }
 
-/// Begins to play; time 0 is 20 ms ahead, more than a thread takes to start.
+/// Starts the load. Time 0 is 20 ms ahead, more than a thread takes to start.
 fn start(experiment: &Experiment, target: SocketAddr, change: impl FnOnce(&mut Plan)) -> Running {
     let templates: Vec<Template> = (0..experiment.traffic.len()).map(|i| Template::emulated(experiment, i)).collect();
     let mut plan = Plan {
@@ -59,7 +59,7 @@ fn play(experiment: &Experiment, cluster: &Cluster) -> Sent {
     start(experiment, cluster.addresses()[0], |_| {}).join().unwrap()
 }
 
-/// Waits until something is so; a minute is more than any test takes.
+/// Waits until a condition holds. A minute is more than any test takes.
 fn until(mut is_so: impl FnMut() -> bool) {
     let begun = clock::now();
     while !is_so() {
@@ -68,7 +68,7 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// What holds of every run: records in order, none ends before it came.
+/// Checks invariants of every run: records are in order, and none ends before it arrived.
 fn check(sent: &Sent) {
     assert!(sent.records.is_sorted_by_key(|record| record.arrived));
     let sound = |r: &Record| r.ended >= r.arrived && (r.released == 0 || (r.arrived..=r.ended).contains(&r.released));

@@ -1,4 +1,4 @@
-//! Clients who ask for pages, over real sockets: beside the simulator, which plays the same pages.
+//! Clients that request pages, over real sockets, compared with the simulator playing the same pages.
 
 use std::collections::BTreeSet;
 
@@ -8,14 +8,14 @@ use weirgate_lab::load::{Id, Sent};
 
 use super::{MS, check, experiment, experiment_of, node, play};
 
-/// Few enough that nobody waits long.
+/// Few enough pages that no request waits long.
 const PAGES: &str = "  - { class: A, rate: 60/s, demand: { exponential: 1ms },\n      \
                      session: { pages: { inverse_gaussian: { mean: 2, shape: 4, most: 5 } }, think: 50ms },\n      \
                      objects: { class: B, count: { pareto: { shape: 1.5, least: 1, most: 8 } }, \
                      demand: { exponential: 500us }, connections: 3 } }\n  \
                      - { class: B, rate: 100/s, demand: { exponential: 1ms } }";
 
-/// A page and its requests, its own first and the objects in order of what they take.
+/// Returns each page with its requests, first its own and then the objects in order of demand.
 fn pages<'a>(pages: &[Page], records: &'a [Record]) -> Vec<(Page, Vec<&'a Record>)> {
     let mut all: Vec<(Page, Vec<&Record>)> = pages.iter().map(|page| (*page, Vec::new())).collect();
     for record in records {
@@ -31,7 +31,7 @@ fn pages<'a>(pages: &[Page], records: &'a [Record]) -> Vec<(Page, Vec<&'a Record
     all
 }
 
-/// What holds of every page: its requests lie in its time, and it is as complete as they are.
+/// Checks invariants of every page: its requests lie within its time, and it is served if all of them are.
 fn check_pages(experiment: &Experiment, sent: &Sent) {
     check(sent);
     for (page, requests) in pages(&sent.pages, &sent.records) {
@@ -40,7 +40,7 @@ fn check_pages(experiment: &Experiment, sent: &Sent) {
         assert_eq!(page.fate == Fate::Served, served == page.objects as usize + 1, "{page:?}: {requests:?}");
         let objects = &requests[1..];
         assert!(objects.iter().all(|r| r.arrived >= requests[0].ended));
-        // Whenever one is sent, no more than two others are under way.
+        // Whenever an object is requested, at most two others are in flight.
         for object in objects {
             let open = objects.iter().filter(|r| r.arrived <= object.arrived && r.ended > object.arrived).count();
             assert!(open <= 3, "{open} at once");
@@ -68,8 +68,9 @@ fn the_pages_of_a_seed_are_those_of_the_simulator() {
     let simulated = experiment_of(PAGES, 1000, &[under_discipline("none"), machines]);
     let run = weirgate_sim::run(&simulated, 7, |_| {});
     assert_eq!(run.violations, []);
-    // First pages come at the same instants; what each page is like has nothing to do with when it was over. Later
-    // pages of a visit come a little earlier or later than there, so they are told by what they take.
+    // First pages come at the same instants, and the content of a page does not depend on when it ended.
+    // Later pages of a visit come slightly earlier or later than in the simulator, so they are identified
+    // by their demand.
     let like = |all: &[Page], records: &[Record]| {
         let of_page = |(page, requests): (Page, Vec<&Record>)| {
             let cpu: Vec<u32> = requests.iter().map(|request| request.cpu.to_bits()).collect();
@@ -79,7 +80,7 @@ fn the_pages_of_a_seed_are_those_of_the_simulator() {
     };
     let (real, virtual_) = (like(&sent.pages, &sent.records), like(&run.pages, &run.records));
     let common = real.intersection(&virtual_).count();
-    // Only at the very end may one of them have played a page that the other has not.
+    // Only at the very end may one of the two have played a page that the other has not.
     assert!(common > 80, "{common} pages");
     for (name, all) in [("lab", &real), ("simulator", &virtual_)] {
         let alone = all.len() - common;

@@ -1,4 +1,4 @@
-//! Two runs side by side.
+//! Comparisons of two runs.
 
 use weirgate_lab::report::{RESPONSE_BAND, SERVED_BAND, Side, compare, write};
 use weirgate_verdict::Verdict;
@@ -12,7 +12,8 @@ fn side(name: &str, verdicts: Vec<Verdict>) -> Side {
     Side { name: name.into(), verdicts }
 }
 
-/// Which of the four figures (served and response time of A, served and response time of B) are out of band in `calm`.
+/// Returns which of four numbers are out of band in `calm`: served rate and response time of A, then those
+/// of B.
 fn out(a: (f64, f64), b: f64) -> [bool; 4] {
     let one = side("one", vec![verdict("weirgate", 1, (100.0, 40.0), 100.0)]);
     let two = side("two", vec![verdict("weirgate", 1, a, b)]);
@@ -83,7 +84,8 @@ fn a_statistic_of_another_kind_is_not_compared() {
     assert_eq!((row.statistic.as_str(), row.response), ("p95/avg", None));
 }
 
-/// A run directory against what `weirgate sim --format json` prints: one verdict, or a list of them.
+/// A run directory compared with the output of `weirgate sim --format json`, which is one verdict or a list
+/// of them.
 #[test]
 fn a_run_of_the_lab_against_the_simulator() {
     let directory = Directory::new("compare");

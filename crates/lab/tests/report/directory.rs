@@ -1,4 +1,4 @@
-//! A run on disk: what is written is read again, and what is broken is refused.
+//! A run on disk: a written run reads back unchanged, and a broken one is refused.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use weirgate_verdict::{ResponseTimes, ViolationFound, Word};
 use crate::Directory;
 use crate::hand_made::run;
 
-/// The hand-made run with other figures: every kind of field has one.
+/// Returns the hand-made run with other numbers, at least one in every kind of field.
 fn altered(exact: &[f64], thousandths: &[i64], counts: &[u64], word: &str) -> RunFile {
     let mut run = run();
     let (mut exact, mut rounded) = (exact.iter().copied().cycle(), thousandths.iter().map(|n| *n as f64 / 1e3).cycle());
@@ -55,7 +55,7 @@ fn altered(exact: &[f64], thousandths: &[i64], counts: &[u64], word: &str) -> Ru
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// To the last bit, but for verdicts, whose figures have three digits after the point.
+    /// Exact to the last bit, except for verdicts, whose numbers have three decimals.
     #[test]
     fn what_is_written_is_read(
         exact in prop::collection::vec(prop::num::f64::NORMAL | prop::num::f64::ZERO, 1..9),
@@ -74,7 +74,7 @@ proptest! {
 fn a_directory_has_its_files_and_can_be_made_again() {
     let directory = Directory::new("files");
     let mut run = run();
-    // Not a figure of three digits: the page shows what was written, not what was in memory.
+    // A number with more than three decimals: the page shows the written number, not the one in memory.
     run.trials[0].verdict.phases[1].classes[0].part.served_per_s = 120.049_999_9;
     write(&directory.0, &run).expect("it can be written");
     let mut names: Vec<_> =

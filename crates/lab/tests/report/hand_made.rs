@@ -1,5 +1,5 @@
-//! A run of three approaches, two of them with two seeds: Weirgate holds all, Quorum misses a ceiling, and a proxy
-//! serves more in total at B's expense.
+//! A run of three approaches, two of them with two seeds. Weirgate holds all guarantees, Quorum misses a
+//! ceiling, and a proxy serves more in total at B's expense.
 
 use weirgate_lab::report::{ConfigFile, CoreUse, Evidence, Ids, Lateness, Machine, Quantiles, RunFile, Trial, VERSION};
 use weirgate_verdict::report::{
@@ -12,7 +12,7 @@ use weirgate_verdict::{
 const PHASES: [(&str, f64, f64, bool); 3] =
     [("warm-up", 0.0, 10.0, false), ("calm", 10.0, 30.0, true), ("node-out", 30.0, 60.0, true)];
 
-/// Served per second and p95 in milliseconds of A, served per second of B, in every phase alike.
+/// Returns a verdict with served rate and p95 (ms) of A and served rate of B, the same in every phase.
 pub(crate) fn verdict(approach: &str, seed: u64, a: (f64, f64), b: f64) -> Verdict {
     let class = |name: &str, served: f64, p95: Option<f64>| {
         let floor =

@@ -1,4 +1,4 @@
-//! Reports of hand-made runs: what they say, what becomes of them on disk, how two are compared.
+//! Reports of hand-made runs: their content, their form on disk, and the comparison of two.
 
 mod compare;
 mod directory;
@@ -8,8 +8,8 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-/// Asserts that `text` is what the file of this name beside the tests holds. `UPDATE_GOLDEN=1 cargo test -p
-/// weirgate-lab` rewrites those files; read the difference before you keep it.
+/// Asserts that `text` equals the file of this name next to the tests. `UPDATE_GOLDEN=1 cargo test -p
+/// weirgate-lab` rewrites those files. Read the difference before you keep it.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1") {
@@ -19,7 +19,7 @@ fn golden(name: &str, text: &str) {
     assert!(text == expected, "{name} differs; UPDATE_GOLDEN=1 rewrites it. Now it is:\n{text}");
 }
 
-/// A directory of its own, gone when dropped.
+/// A directory for one test, removed when dropped.
 struct Directory(PathBuf);
 
 impl Directory {

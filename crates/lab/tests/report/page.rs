@@ -1,4 +1,4 @@
-//! The page of a run, and that of a comparison.
+//! The page of a run, and the page of a comparison.
 
 use weirgate_lab::report::{Side, charts, compare, figures, page};
 use weirgate_verdict::report::InsideSeries;
@@ -6,12 +6,13 @@ use weirgate_verdict::{ClassUse, Portion, ResourceUse};
 
 use crate::hand_made::run;
 
-/// Elements without an end, and those whose end may be left out before the next of their kind or the end of the row
-/// (HTML Living Standard, Secs. 13.1.2 and 13.1.2.4).
+/// Elements without an end tag, and those whose end tag may be omitted before the next of their kind or the
+/// end of the row (HTML Living Standard, Secs. 13.1.2 and 13.1.2.4).
 const VOID: [&str; 2] = ["meta", "br"];
 const OPTIONAL: [&str; 2] = ["td", "th"];
 
-/// Walks over every tag; names what is closed and was not open, or is left open.
+/// Checks that every opened tag is closed. The error names a tag that was closed without being open, or
+/// left open.
 fn balance(html: &str) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     let mut rest = html.strip_prefix("<!doctype html>").ok_or("no doctype")?;
@@ -123,7 +124,7 @@ fn a_page_is_sound_and_has_everything() {
     assert!(!page.contains("NaN") && !page.contains("<4>") && !page.contains("src="), "self-contained");
 }
 
-/// What the axes say is the same in every figure, though one approach queues far longer.
+/// The axes are the same in every figure, even though one approach queues far longer.
 #[test]
 fn figures_of_all_approaches_have_the_same_axes() {
     let mut run = run();

@@ -1,4 +1,4 @@
-//! The text of a run.
+//! The text form of a run.
 
 use weirgate_lab::report::{self, RunFile};
 
