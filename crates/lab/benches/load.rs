@@ -1,9 +1,7 @@
-//! Measures the CPU cost and the highest rate of the load generator against one emulated node without
-//! demand, on another CPU if there are two. Then runs the same closed loop with wrk and oha, if they are
-//! installed.
+//! Measures the CPU cost and the highest rate of the load generator against one emulated node without demand, on
+//! another CPU if there are two. Then runs the same closed loop with wrk and oha, if they are installed.
 //!
-//! Run it with `cargo bench -p weirgate-lab`. Add `-- WORD` to run only the lines with the word in their
-//! name.
+//! Run it with `cargo bench -p weirgate-lab`. Add `-- WORD` to run only the lines with the word in their name.
 
 use std::io;
 use std::net::SocketAddr;

@@ -154,9 +154,8 @@ impl Backing {
         }
     }
 
-    /// Returns how long each machine's resources were busy since the start. For real services only the CPU
-    /// time is known and the number of busy workers is not. If the workers are limited, nothing counts as
-    /// idle.
+    /// Returns how long each machine's resources were busy since the start. For real services only the CPU time is
+    /// known and the number of busy workers is not. If the workers are limited, nothing counts as idle.
     ///
     /// # Errors
     /// The machines have stopped early.

@@ -11,9 +11,8 @@ use crate::load::{Sent, histogram};
 use crate::proof::{Attempt, Found, Proof, Watch};
 use crate::report::{Evidence, Ids, Lateness, Quantiles};
 
-/// Time after which an attempt without an end counts as lost. It exceeds every limit of an experiment and
-/// every time-out of a gateway. An attempt that is younger when the trial ends counts as cut off, not as
-/// lost.
+/// Time after which an attempt without an end counts as lost. It exceeds every limit of an experiment and every
+/// time-out of a gateway. An attempt that is younger when the trial ends counts as cut off, not as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the evidence of a trial. `used` is the gateway's CPU time.

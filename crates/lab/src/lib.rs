@@ -3,7 +3,7 @@
 //! A [`trial`] is one experiment under one approach (Weirgate with a discipline, or a peer) with one seed.
 //! Machines ([`backing`]: emulated [`nodes`], or real [`services`]) stand behind a gateway from
 //! [`gateways`], and [`load`] sends the experiment's traffic. The result is a [`weirgate_experiment::Run`],
-//! and the judge of the simulator judges it. [`proof`] compares the ids that clients saw with those that
+//! which the judge of the simulator judges. [`proof`] compares the ids that clients saw with those that
 //! nodes answered. Several trials make a [`campaign`], and [`report`] writes, prints and compares its
 //! directory. [`provision`] finds the number of CPUs that an approach needs.
 

@@ -72,8 +72,7 @@ impl Nodes {
         Ok(Nodes { cluster, machines, addresses, classes })
     }
 
-    /// Returns the address of each node of the policy. Nodes of one machine have separate ports and share
-    /// its CPUs.
+    /// Returns the address of each node of the policy. Nodes of one machine have separate ports and share its CPUs.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -114,8 +113,7 @@ impl Nodes {
         Ok(all.into_iter().map(occupied).collect())
     }
 
-    /// Returns all counters of each machine, with the ids of its requests. They are copied, so call this at
-    /// the end.
+    /// Returns all counters of each machine, with the ids of its requests. They are copied, so call this at the end.
     ///
     /// # Errors
     /// The thread of the nodes has stopped early.

@@ -17,8 +17,7 @@ pub enum Program {
     Envoy,
 }
 
-/// The version of Envoy to install. Comparisons need one fixed version, and the published ones used this
-/// one.
+/// The version of Envoy to install. Comparisons need one fixed version, and the published ones used this one.
 const ENVOY: &str = "1.40.0";
 
 /// Debian's directory of servers, which is not on every user's path.
@@ -100,8 +99,7 @@ fn binary(place: &Path) -> PathBuf {
 }
 
 fn install_envoy(place: &Path) -> Result<(), String> {
-    // It is installed next to its final place first, so that an interrupted installation does not count as
-    // complete.
+    // It is installed next to its final place first, so that an interrupted installation does not count as complete.
     let unfinished = place.with_extension("unfinished");
     let fault = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
     for old in [&unfinished, place] {

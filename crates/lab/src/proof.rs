@@ -73,8 +73,7 @@ impl Proof {
     /// Compares the clients' attempts with the nodes' logs.
     ///
     /// # Errors
-    /// Two attempts have the same id, or a log was too short for its node's ids. Then nothing can be
-    /// proved.
+    /// Two attempts have the same id, or a log was too short for its node's ids. Then nothing can be proved.
     pub fn of<'a>(
         attempts: impl IntoIterator<Item = Attempt<'a>>,
         watch: Watch,
@@ -196,8 +195,7 @@ mod tests {
             refused,
             late,
         ];
-        // One node failed the retried request and the other served it. The request that left was answered
-        // in vain.
+        // One node failed the retried request and the other served it. The request that left was answered in vain.
         let logs = [
             log(&["served", "retried", "refused"], &["served"]),
             log(&["retried", "left", "late"], &["retried", "left"]),

@@ -139,8 +139,7 @@ const LEAD: Duration = Duration::from_millis(200);
 /// Interval between two samples, as in the simulator.
 const SAMPLE: Duration = Duration::from_millis(500);
 
-/// Minimum interval between two readings of the machines' use, because each reading interrupts the emulated
-/// machines.
+/// Minimum interval between two readings of the machines' use, because each reading interrupts the emulated machines.
 const SHORTEST_TICK: Duration = Duration::from_millis(50);
 
 /// Maximum number of connections of one stream of requests. More requests wait in the gateway only if it

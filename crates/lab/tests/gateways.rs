@@ -1,6 +1,6 @@
 //! Every peer as a real process on real sockets: forwarding, removal of nodes, and limits.
 //!
-//! A peer whose program is not installed is skipped, and the test prints a note.
+//! A peer that is not installed is skipped, and the test prints a note.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -63,7 +63,7 @@ phases: [{{ name: all, until: 10s }}]
     load_experiment("gateways-test.yaml", &text, Path::new(""), &[]).unwrap_or_else(|e| panic!("{e}")).experiment
 }
 
-/// Returns the approaches whose programs are installed.
+/// Returns the approaches that are installed.
 fn available() -> Vec<Approach> {
     let mut approaches = Vec::new();
     for kind in Approach::all() {
@@ -224,8 +224,7 @@ fn a_node_that_is_out_gets_nothing_until_it_is_back() {
     }
 }
 
-/// Returns the outcomes of 60/s of A and 400/s of B, each guaranteed 80/s, on nodes that serve 200/s
-/// together.
+/// Returns the outcomes of 60/s of A and 400/s of B, each guaranteed 80/s, on nodes that serve 200/s together.
 fn overload(approach: &Approach) -> (Tally, Tally) {
     let experiment = experiment("80", "80");
     let spec = |name: &str| NodeSpec { concurrency: Some(50), ..NodeSpec::new(name, 1) };

@@ -72,8 +72,7 @@ impl Approach {
     /// Parses `NAME[:knob=value,...]`.
     ///
     /// # Errors
-    /// The name or knob is unknown, a knob is set twice, or its value is invalid. The error lists the valid
-    /// choices.
+    /// The name or knob is unknown, a knob is set twice, or its value is invalid. The error lists the valid choices.
     pub fn parse(text: &str) -> Result<Approach, String> {
         let (name, knobs) = text.split_once(':').unwrap_or((text, ""));
         let kind = KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {

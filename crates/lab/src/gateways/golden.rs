@@ -1,5 +1,4 @@
-//! Golden files of the peers' configurations: an example policy, and the text that each peer must get for
-//! it.
+//! Golden files of the peers' configurations: an example policy, and the text that each peer must get for it.
 //!
 //! `UPDATE_GOLDEN=1 cargo test -p weirgate-lab --lib golden` rewrites the files. Read the difference before
 //! you commit it. Every start of a peer checks its text with the peer's own checker.

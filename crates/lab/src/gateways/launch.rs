@@ -1,5 +1,4 @@
-//! Starts a peer: writes its configuration, runs its own checker on it, finds a port, and waits until it
-//! serves.
+//! Starts a peer: writes its configuration, runs its own checker on it, finds a port, and waits until it serves.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -15,8 +14,7 @@ use super::Setting;
 use crate::process::{Process, cpu_time};
 use weirgate_emulator::clock;
 
-/// Maximum time for a start. Envoy waits for its first health checks, which takes seconds on a busy
-/// machine.
+/// Maximum time for a start. Envoy waits for its first health checks, which takes seconds on a busy machine.
 const START: Duration = Duration::from_secs(20);
 
 /// Maximum time until a peer has applied a command. nginx starts a worker for it.
@@ -47,8 +45,7 @@ impl Peer {
     /// connections there.
     ///
     /// # Errors
-    /// `configure` fails, or the process exits or does not accept in time. The error then quotes the end of
-    /// its log.
+    /// `configure` fails, or the process exits or does not accept in time. The error then quotes the end of its log.
     pub(super) fn start(
         name: &str,
         setting: &Setting<'_>,
@@ -125,8 +122,7 @@ impl Drop for Peer {
     fn drop(&mut self) {
         // It is asked first, because nginx would leave its worker behind if it were killed at once.
         if let Some(process) = self.process.take() {
-            // A process that does not stop is killed anyway, and `drop` has no caller to report an error
-            // to.
+            // A process that does not stop is killed anyway, and `drop` has no caller to report an error to.
             let _ = process.stop();
         }
     }

@@ -88,8 +88,7 @@ pub trait Gateway {
     /// The gateway refuses, and the error quotes its message, or it cannot reload in one process.
     fn reload(&mut self) -> Result<(), String>;
 
-    /// Loads policy number `number` of [`weirgate_config::Experiment::reloads`]. Returns when it is in
-    /// force.
+    /// Loads policy number `number` of [`weirgate_config::Experiment::reloads`]. Returns when it is in force.
     ///
     /// # Errors
     /// The gateway refuses, and the error quotes its message, or it cannot load a policy. In the latter

@@ -81,8 +81,7 @@ const HEALTH: Health =
 pub(super) const MOST_WEIGHT: u32 = 100;
 
 impl Class<'_> {
-    /// Returns the slots at the guaranteed rate, by Little's law, or `None` if rate or service time is not
-    /// declared.
+    /// Returns the slots at the guaranteed rate, by Little's law, or `None` if rate or service time is not declared.
     pub(super) fn slots(&self) -> Option<f64> {
         Some(self.floor? * self.service?.as_secs_f64())
     }
@@ -169,8 +168,7 @@ fn servers<'a>(setting: &Setting<'a>, pool: usize, classes: &[Class<'a>]) -> Vec
     let members = || nodes.iter().enumerate().filter(|(_, node)| node.pool == pool);
     let total: f64 = members().map(|(_, node)| node.weight).sum();
     let heaviest = members().map(|(_, node)| node.weight).fold(0.0, f64::max);
-    // A class without a floor needs no slots. If a class has a floor but no service time, the sum is
-    // unknown.
+    // A class without a floor needs no slots. If a class has a floor but no service time, the sum is unknown.
     let owed: Option<f64> = classes.iter().filter(|class| class.floor.is_some()).map(Class::slots).sum();
     let owed = owed.filter(|slots| *slots > 0.0);
     members()

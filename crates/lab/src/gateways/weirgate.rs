@@ -70,8 +70,7 @@ struct Weirgate {
 /// Name of the policy file that it reads.
 const POLICY: &str = "policy.yaml";
 
-/// Returns the file name of policy number `number`, counted from 1, in an experiment that loads other
-/// policies.
+/// Returns the file name of policy number `number`, counted from 1, in an experiment that loads other policies.
 fn numbered(number: usize) -> String {
     format!("policy-{number}.yaml")
 }
@@ -94,8 +93,7 @@ fn start(setting: &Setting<'_>, discipline: &str) -> Result<Box<dyn Gateway>, St
         let deployment = Deployment { listen, admin, threads: 1, nodes: nodes.clone() };
         let deployed = deployed_policies(&source.file, &overrides, &deployment).map_err(|errors| errors.to_string())?;
         let Deployed { first, reloads } = deployed;
-        // The policy file that Weirgate reads changes during the trial. These copies stay for readers of
-        // the run.
+        // The policy file that Weirgate reads changes during the trial. These copies stay for readers of the run.
         let kept = if reloads.is_empty() { None } else { Some(&first) };
         for (number, text) in kept.into_iter().chain(&reloads).enumerate() {
             write(setting, &numbered(number + 1), text)?;

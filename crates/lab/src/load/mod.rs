@@ -36,8 +36,7 @@ use crate::process;
 /// Maximum number of attempts in one run: 128 million, as in the simulator, with about 7 GB of records.
 pub const MOST_REQUESTS: u64 = 1 << 27;
 
-/// Descriptors in addition to the load's connections: logs, pipes, sockets of nodes and admin in the same
-/// process.
+/// Descriptors in addition to the load's connections: logs, pipes, sockets of nodes and admin in the same process.
 const DESCRIPTORS: u64 = 256;
 
 /// The load to send, and its target.
@@ -75,7 +74,7 @@ pub struct Progress {
 /// Attempts of one traffic source so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Begun attempts.
+    /// Attempts begun so far.
     pub sent: u64,
     /// Served attempts.
     pub served: u64,
@@ -107,9 +106,8 @@ pub struct Running {
 /// has arrived or the grace period is over.
 ///
 /// # Errors
-/// A template cannot be sent or is missing for a traffic source, a number is out of range, the CPU is not
-/// available to this process ([`io::ErrorKind::InvalidInput`]), or the system has too few descriptors or no
-/// thread left.
+/// A template cannot be sent or is missing for a traffic source, a number is out of range, the CPU is not available
+/// to this process ([`io::ErrorKind::InvalidInput`]), or the system has too few descriptors or no thread left.
 pub fn start(plan: &Plan) -> io::Result<Running> {
     let traffic = &plan.experiment.traffic;
     if plan.templates.len() != traffic.len() {

@@ -321,8 +321,7 @@ impl<'a> Play<'a> {
         }
     }
 
-    /// Closes an attempt that ended at `at`. A node answered it if `released` is set. Its client may retry
-    /// or think.
+    /// Closes an attempt that ended at `at`. A node answered it if `released` is set. Its client may retry or think.
     fn close(&mut self, attempt: Attempt, fate: Fate, at: u64, released: Option<u64>) {
         let Attempt { mut request, record } = attempt;
         let record = &mut self.records[record as usize];

@@ -28,8 +28,8 @@ pub struct Sent {
     /// Lateness of attempts after their intended instants, in microseconds. It is the error of the
     /// generator and part of every response time.
     pub lateness: Histogram<u32>,
-    /// Response times of served attempts in microseconds: per class of the policy, then per template, and
-    /// for each per phase in which they were sent.
+    /// Response times of served attempts in microseconds: a row per class of the policy, then a row per
+    /// template, each with a histogram per phase of sending.
     pub histograms: Vec<Vec<Histogram<u32>>>,
     /// The reason why sending ended.
     pub ended: Ended,

@@ -27,16 +27,14 @@ pub struct Template {
     pub headers: Vec<(String, String)>,
     /// Words to draw from for every new request, all equally likely.
     pub words: Vec<String>,
-    /// Whether the nodes sign their replies with `X-Node`, as emulated ones do. An unsigned reply then
-    /// comes from the gateway and does not serve the request. Without signatures only a 429 or 5xx can be
-    /// the gateway's.
+    /// Whether the nodes sign their replies with `X-Node`, as emulated ones do. An unsigned reply then comes from the
+    /// gateway and does not serve the request. Without signatures only a 429 or 5xx can be the gateway's.
     pub signed: bool,
 }
 
 impl Template {
-    /// Returns the form of traffic source number `traffic` for a service that understands `path`, unless
-    /// the experiment sets another path. Requests carry their class, and their key where the policy looks
-    /// for it.
+    /// Returns the form of traffic source number `traffic` for a service that understands `path`, unless the
+    /// experiment sets another path. Requests carry their class, and their key where the policy looks for it.
     ///
     /// # Panics
     /// There is no such traffic source.

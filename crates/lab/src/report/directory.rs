@@ -113,7 +113,7 @@ pub fn configuration(dir: &Path) -> io::Result<Vec<ConfigFile>> {
 fn config_file(dir: &Path, file: &Path, length: u64) -> io::Result<Option<ConfigFile>> {
     let Ok(path) = file.strip_prefix(dir) else { return Ok(None) };
     let parts: Vec<String> = path.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-    // Only the directories of approaches have files, so a file at their level is ignored.
+    // A file belongs to the directory of an approach. One directly in `config/` is ignored.
     let [_, approach, _, ..] = parts.as_slice() else { return Ok(None) };
     let text = if length <= MOST_SHOWN { String::from_utf8(fs::read(file)?).ok() } else { None };
     Ok(Some(ConfigFile { approach: approach.clone(), path: parts.join("/"), text }))

@@ -110,8 +110,7 @@ pub struct Lateness {
     pub max: f64,
 }
 
-/// Quantiles of the response times of a class in a phase, in milliseconds. Each is one line of
-/// `latency.csv`.
+/// Quantiles of the response times of a class in a phase, in milliseconds. Each is one line of `latency.csv`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Name of the phase.

@@ -1,5 +1,4 @@
-//! Totals over all classes, the comparison of every approach with the reference, and the result in one
-//! sentence.
+//! Totals over all classes, the comparison of every approach with the reference, and the result in one sentence.
 //!
 //! The reference is the approach named `weirgate`, or the first approach if there is none.
 

@@ -19,12 +19,10 @@ use super::report::Finding;
 use super::scenario::Manager;
 use super::{CLASSES, NODES, SHARE};
 
-/// Index of the class that is busy on the first two nodes only, so that shares differ from those at the
-/// start.
+/// Index of the class that is busy on the first two nodes only, so that shares differ from those at the start.
 const UNEVEN: usize = 0;
 
-/// Amount in percent by which the shares of five classes may exceed 100 in sum, because weights are whole
-/// numbers.
+/// Amount in percent by which the shares of five classes may exceed 100 in sum, because weights are whole numbers.
 const GRAIN: f64 = 0.06;
 
 /// Difference in percent below which two shares count as equal.

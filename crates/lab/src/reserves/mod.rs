@@ -1,6 +1,5 @@
-//! The experiments of Cluster Reserves on real control groups. They measure the CPU time that the kernel's
-//! scheduler gives to the classes of four nodes, with fixed shares, and with a manager and agents that move
-//! them.
+//! The experiments of Cluster Reserves on real control groups. They measure the CPU time that the kernel's scheduler
+//! gives to the classes of four nodes, with fixed shares, and with a manager and agents that move them.
 //!
 //! Source: Aron, Druschel and Zwaenepoel, "Cluster Reserves" (SIGMETRICS 2000), Secs. 5.2 to 5.4, Figs. 4
 //! to 13. There, four machines with Apache served a hundred requests at a time per class. Here, a node is a

@@ -57,8 +57,7 @@ impl Recording {
         (0..NODES).map(|node| Recording::part(first, last, node, class)).sum::<f64>() / NODES as f64
     }
 
-    /// Returns its part of one node, or of all, over time, in windows of `window` seconds, each at its
-    /// middle.
+    /// Returns its part of one node, or of all, over time, in windows of `window` seconds, each at its middle.
     #[must_use]
     pub fn over_time(&self, class: usize, node: Option<usize>, window: f64) -> Vec<(f64, f64)> {
         let mut points = Vec::new();

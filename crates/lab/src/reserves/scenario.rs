@@ -19,8 +19,7 @@ pub struct Scenario {
     pub manager: Option<Manager>,
     /// Whether a class (from 0) is always busy on a node (from 0).
     pub busy: fn(usize, usize) -> bool,
-    /// Duration of a request of the first class, which has one request at a time and sends each to another
-    /// node.
+    /// Duration of a request of the first class, which has one request at a time and sends each to another node.
     pub request: Option<Duration>,
     /// The class of which the first figure shows the use of each node. If `None`, it shows all classes on
     /// the first node.

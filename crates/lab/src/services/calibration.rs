@@ -66,8 +66,7 @@ impl Instances {
         let end = start + clock::nanos(span);
         let client = |number: usize, address: SocketAddr| {
             let mut done = 0_u32;
-            // Every client begins at a different word, so that no two clients send the same words for a
-            // long time.
+            // Every client begins at a different word, so that no two clients send the same words for a long time.
             let mut turn = number * self.words().len() / all;
             while clock::now() < end {
                 self.ask(address, cpu, turn)?;

@@ -59,8 +59,7 @@ const LONGEST_SOCKET: usize = 107;
 pub(super) struct Socket(PathBuf);
 
 impl Socket {
-    /// Returns the socket of the instance that listens at `address`, which no other instance uses
-    /// meanwhile.
+    /// Returns the socket of the instance that listens at `address`, which no other instance uses meanwhile.
     pub(super) fn of(address: SocketAddr) -> Socket {
         let name = format!("weirgate-{}-{}.sock", std::process::id(), address.port());
         Socket(std::env::temp_dir().join(name))

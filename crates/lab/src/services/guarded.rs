@@ -1,10 +1,9 @@
 //! A server with all its child processes, which ends with the lab in every case.
 //!
-//! Servers consist of several processes: Apache has a parent and a child, PHP a master and a pool. They run
-//! in a process group of their own, led by a shell that reads from a pipe to which nothing is ever written.
-//! The read ends when the lab drops the value, fails, is interrupted or is killed. The shell then kills the
-//! group, including itself. If the server exits first, its status is written to a file and the group ends
-//! too.
+//! Servers consist of several processes: Apache has a parent and a child, PHP a master and a pool. They run in a
+//! process group of their own, led by a shell that reads from a pipe to which nothing is ever written. The read ends
+//! when the lab drops the value, fails, is interrupted or is killed. The shell then kills the group, including
+//! itself. If the server exits first, its status is written to a file and the group ends too.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -52,8 +51,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Starts `words` in `directory` on `cpu`, or anywhere if it is `None`. Its output goes to `name.out`
-    /// there.
+    /// Starts `words` in `directory` on `cpu`, or anywhere if it is `None`. Its output goes to `name.out` there.
     pub(super) fn start<S: AsRef<OsStr>>(
         name: &str,
         words: &[S],
@@ -145,8 +143,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Returns whether one of these groups has a living process. Zombies count as dead, because they only wait
-/// for init.
+/// Returns whether one of these groups has a living process. Zombies count as dead, because they only wait for init.
 fn lives(groups: &[String]) -> bool {
     let living = |entry: io::Result<std::fs::DirEntry>| {
         let stat = std::fs::read_to_string(entry.ok()?.path().join("stat")).ok()?;

@@ -24,8 +24,7 @@ pub(super) const INDEXER: &str = "/usr/bin/omindex";
 /// The program that lists the words of the index.
 pub(super) const READER: &str = "/usr/bin/xapian-delve";
 
-/// The documents to search: a large amount of real text, compressed well for download, that every Debian
-/// offers.
+/// The documents to search: a large amount of real text, compressed well for download, that every Debian offers.
 pub(super) const DOCUMENTS: &str = "/usr/share/doc/linux-doc/html";
 
 /// Version of the index and the searches. Increase it when either is made differently.
@@ -110,8 +109,7 @@ fn build(directory: &Path) -> Result<(), String> {
     // The template is a constant, and the bar's own style serves as well.
     let style = ProgressStyle::with_template("{msg} {wide_bar} {pos}/{len} pages, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    // The sources of the pages are next to them as text files, and would make every search find everything
-    // twice.
+    // The sources of the pages are next to them as text files, and would make every search find everything twice.
     let words = [INDEXER, "--verbose", "--db", "docs", "--url", "/", "--mime-type", "txt:ignore", DOCUMENTS];
     let mut indexer = Guarded::start("omindex", &words, None, directory)?;
     let mut seen = 0;

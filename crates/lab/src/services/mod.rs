@@ -1,9 +1,8 @@
-//! Real services for the lab: unmodified programs that do real work and that the gateway knows nothing
-//! about.
+//! Real services for the lab: unmodified programs that do real work and that the gateway knows nothing about.
 //!
 //! An experiment's machines are emulated nodes (see [`nodes`](crate::nodes)) or instances of one of the
-//! [`Kind`]s here. Two of them burn exactly the CPU time that a request asks for: Apache with PHP, whose
-//! page can also wait and send a stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al.,
+//! [`Kind`]s here. Two of them burn exactly the CPU time that a request asks for: Apache with PHP, with a
+//! page that can also wait and send a stream of events, and Tomcat, the "CPU-loop service" of Blanquer et al.,
 //! *Quorum* (NSDI 2005), Sec. 4.2 and following. The third searches the documentation of Linux with
 //! Xapian's Omega. It replaces the Teoma index search of the paper's Sec. 4.1, which is not available.
 //!
@@ -141,8 +140,7 @@ impl FromStr for Kind {
     }
 }
 
-/// Running, warm instances of one service. Dropping them ends all their processes and removes their
-/// directories.
+/// Running, warm instances of one service. Dropping them ends all their processes and removes their directories.
 #[derive(Debug)]
 pub struct Instances {
     kind: Kind,
@@ -179,8 +177,7 @@ impl Instances {
         }
         kind.check()?;
         let index = if kind == Kind::Xapian { Some(Index::open()?) } else { None };
-        // A port is held until just before its instance is started, so that no two instances get the same
-        // port.
+        // A port is held until just before its instance is started, so that no two instances get the same port.
         let port = || -> std::io::Result<_> {
             let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             Ok((held.local_addr()?, held))
@@ -256,9 +253,8 @@ impl Instances {
         self.instances.iter_mut().try_for_each(Instance::stop)
     }
 
-    /// [Stops](Instances::stop) them and returns the request ids (`X-Request-Id`) of all complete replies
-    /// with a 2xx status, in the order of their logs, one instance after the other. Ids must not contain
-    /// spaces.
+    /// [Stops](Instances::stop) them and returns the request ids (`X-Request-Id`) of all complete replies with a 2xx
+    /// status, in the order of their logs, one instance after the other. Ids must not contain spaces.
     ///
     /// # Errors
     /// They do not stop, or their logs cannot be read.

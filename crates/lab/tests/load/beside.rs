@@ -16,9 +16,8 @@ use weirgate_emulator::NodeSpec;
 
 use super::{MS, check, experiment, node, start};
 
-/// Maximum ratio of the two throughputs and of the two medians. On an otherwise idle machine they differ by
-/// a few percent. The rest allows for one of the two being scheduled later than the other on a busy
-/// machine.
+/// Maximum ratio of the two throughputs and of the two medians. On an otherwise idle machine they differ by a few
+/// percent. The rest allows for one of the two being scheduled later than the other on a busy machine.
 const RATIO: f64 = 1.25;
 
 /// Duration of both in seconds.

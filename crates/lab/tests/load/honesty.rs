@@ -36,8 +36,7 @@ fn the_same_seed_is_the_same_traffic_as_in_the_simulator() {
 
 #[test]
 fn a_stalled_node_does_not_lighten_the_load_and_its_wait_counts() {
-    // Once with enough connections for all requests, and once with so few that requests wait for one at the
-    // client.
+    // Once with enough connections for all requests, and once with so few that requests wait for one at the client.
     for connections in [1000, 4] {
         let cluster = node(NodeSpec::new("a", 4));
         cluster.set_health(0, Health { stalled: true, ..Health::WELL }).unwrap();

@@ -12,8 +12,7 @@ fn side(name: &str, verdicts: Vec<Verdict>) -> Side {
     Side { name: name.into(), verdicts }
 }
 
-/// Returns which of four numbers are out of band in `calm`: served rate and response time of A, then those
-/// of B.
+/// Returns which of four numbers are out of band in `calm`: served rate and response time of A, then those of B.
 fn out(a: (f64, f64), b: f64) -> [bool; 4] {
     let one = side("one", vec![verdict("weirgate", 1, (100.0, 40.0), 100.0)]);
     let two = side("two", vec![verdict("weirgate", 1, a, b)]);
@@ -84,8 +83,7 @@ fn a_statistic_of_another_kind_is_not_compared() {
     assert_eq!((row.statistic.as_str(), row.response), ("p95/avg", None));
 }
 
-/// A run directory compared with the output of `weirgate sim --format json`, which is one verdict or a list
-/// of them.
+/// A run directory compared with the output of `weirgate sim --format json`, which is one verdict or a list of them.
 #[test]
 fn a_run_of_the_lab_against_the_simulator() {
     let directory = Directory::new("compare");

@@ -55,7 +55,7 @@ fn altered(exact: &[f64], thousandths: &[i64], counts: &[u64], word: &str) -> Ru
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Exact to the last bit, except for verdicts, whose numbers have three decimals.
+    /// Exact to the last bit, except for verdicts: their numbers have three decimals.
     #[test]
     fn what_is_written_is_read(
         exact in prop::collection::vec(prop::num::f64::NORMAL | prop::num::f64::ZERO, 1..9),

@@ -8,8 +8,8 @@ mod text;
 
 use std::path::{Path, PathBuf};
 
-/// Asserts that `text` equals the file of this name next to the tests. `UPDATE_GOLDEN=1 cargo test -p
-/// weirgate-lab` rewrites those files. Read the difference before you keep it.
+/// Asserts that `text` equals the file of this name next to the tests.
+/// `UPDATE_GOLDEN=1 cargo test -p weirgate-lab` rewrites those files. Read the difference before you keep it.
 fn golden(name: &str, text: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/report").join(name);
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|v| v == "1") {

@@ -6,13 +6,12 @@ use weirgate_verdict::{ClassUse, Portion, ResourceUse};
 
 use crate::hand_made::run;
 
-/// Elements without an end tag, and those whose end tag may be omitted before the next of their kind or the
+/// Elements without an end tag, and those with an end tag that may be omitted before the next of their kind or the
 /// end of the row (HTML Living Standard, Secs. 13.1.2 and 13.1.2.4).
 const VOID: [&str; 2] = ["meta", "br"];
 const OPTIONAL: [&str; 2] = ["td", "th"];
 
-/// Checks that every opened tag is closed. The error names a tag that was closed without being open, or
-/// left open.
+/// Checks that every opened tag is closed. The error names a tag that was closed without being open, or left open.
 fn balance(html: &str) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     let mut rest = html.strip_prefix("<!doctype html>").ok_or("no doctype")?;

@@ -19,8 +19,7 @@ use crate::gateways::terms::{Class, Pool};
 /// Maximum number of waiting requests of a class without a guarantee. It is Envoy's default.
 const PENDING: u32 = 1024;
 
-/// Relative increase in response time that the adaptive filter does not count as congestion. It is Envoy's
-/// default.
+/// Relative increase in response time that the adaptive filter does not count as congestion. It is Envoy's default.
 const BUFFER: f64 = 0.25;
 
 /// Interval between two steps of the adaptive limit. It is Envoy's default.
@@ -111,8 +110,7 @@ mod tests {
             Ok(clusters.iter().filter_map(|cluster| cluster.breakers).collect())
         };
         let of = |each: u32, pending: u32| Breakers { each: Some(each), pending };
-        // In half of 400 ms, 100/s serves 20 waiting requests. A class without a limit has Envoy's own
-        // bound.
+        // In half of 400 ms, 100/s serves 20 waiting requests. A class without a limit has Envoy's own bound.
         assert_eq!(breakers("", &[]).unwrap(), [of(3, 20), of(8, 1024), of(1, 1024)]);
         assert_eq!(breakers("requests=1x,pending=90%,rest=2", &[]).unwrap(), [of(2, 36), of(4, 1024), of(2, 1024)]);
         let unlimited = breakers("requests=workers,rest=off", &["machines.concurrency=null"]).unwrap();

@@ -342,8 +342,7 @@ fn write_filter(text: &mut String, filter: &Filter, name: &str, cluster: &Cluste
     }
 }
 
-/// Returns the mean declared service time of `classes`, weighted by guaranteed rate, or `None` if one
-/// declares none.
+/// Returns the mean declared service time of `classes`, weighted by guaranteed rate, or `None` if one declares none.
 fn ideal(classes: &[&Class<'_>]) -> Option<Duration> {
     let (mut time, mut rate) = (0.0, 0.0);
     for class in classes {

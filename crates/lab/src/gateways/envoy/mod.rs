@@ -204,8 +204,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
     let program = Program::Envoy.find()?;
     let pools = pools(setting)?;
     let clusters = plan(&pools, approach)?;
-    // The files need a directory of their own, because Envoy reads them again whenever a file is moved into
-    // it.
+    // The files need a directory of their own, because Envoy reads them again whenever a file is moved into it.
     let directory = subdirectory(setting, "endpoints")?;
     let endpoints: Vec<Endpoints> = pools.iter().map(|pool| Endpoints::new(pool, &directory)).collect();
     let out = vec![false; setting.addresses.len()];
@@ -227,7 +226,7 @@ fn start(setting: &Setting<'_>, approach: &Approach, filter: Filter, plan: Plan)
     Ok(Box::new(Envoy { peer, version, socket, endpoints, clusters, out }))
 }
 
-/// Returns `Envoy 1.40.0` for `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL`.
+/// Shortens `PATH  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL` to `Envoy 1.40.0`.
 fn name(words: &str) -> String {
     format!("Envoy {}", words.split('/').rev().nth(3).unwrap_or("of unknown version").trim())
 }
@@ -250,8 +249,7 @@ fn ask(socket: &Path, path: &str) -> Result<String, String> {
     body(&answer).ok_or_else(|| format!("Envoy's admin interface, {path}: the answer is not HTTP"))
 }
 
-/// Returns the body of an HTTP/1.1 answer, which is chunked (RFC 9112, Sec. 7.1) or ends with the
-/// connection.
+/// Returns the body of an HTTP/1.1 answer, which is chunked (RFC 9112, Sec. 7.1) or ends with the connection.
 fn body(answer: &[u8]) -> Option<String> {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut response = httparse::Response::new(&mut headers);

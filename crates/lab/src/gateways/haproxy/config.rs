@@ -161,7 +161,7 @@ backend {name}
     }
 }
 
-/// Writes the further settings of a tuned backend, which do not depend on its classes.
+/// Writes the further settings of a tuned backend, which it has with one class as well as with several.
 fn tuned_backend(text: &mut String, backend: &Backend<'_>) {
     let longest = |time: fn(&Class<'_>) -> Duration| {
         Millis(backend.classes.iter().map(|class| time(class)).max().unwrap_or_default())

@@ -230,8 +230,8 @@ fn start(setting: &Setting<'_>, approach: &Approach, plan: Plan, style: Style) -
     Ok(Box::new(HaProxy { peer, version, socket, names, own }))
 }
 
-/// Returns `HAProxy 2.6.12-1+deb12u4` for `HAProxy version 2.6.12-1+deb12u4 2026/10/17 -
-/// https://haproxy.org/`.
+/// Shortens `HAProxy version 2.6.12-1+deb12u4 2026/10/17 - https://haproxy.org/` to
+/// `HAProxy 2.6.12-1+deb12u4`.
 fn name(words: &str) -> String {
     format!("HAProxy {}", words.split_whitespace().nth(2).unwrap_or("of unknown version"))
 }

@@ -9,8 +9,7 @@ use crate::gateways::terms::{Pool, Server};
 /// Returns the servers of each class of `pool`, at least one per class.
 ///
 /// # Errors
-/// There are fewer servers than classes, or a class with a floor has no service time by which to size its
-/// part.
+/// There are fewer servers than classes, or a class with a floor has no service time by which to size its part.
 pub(super) fn divide<'p>(pool: &Pool<'p>) -> Result<Vec<Vec<Server<'p>>>, String> {
     if pool.servers.len() < pool.classes.len() {
         let (servers, classes) = (pool.servers.len(), pool.classes.len());

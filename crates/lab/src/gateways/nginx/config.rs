@@ -50,8 +50,10 @@ impl FromStr for Rate {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Figures {
+    /// Derives the numbers for `pools` from the knobs of `approach`.
+    ///
     /// # Errors
-    /// A multiple of a number that the policy does not state.
+    /// A knob is a multiple of a number that the policy does not state.
     pub(super) fn new(pools: &[Pool<'_>], approach: &Approach) -> Result<Figures, String> {
         let rate: Rate = approach.knob("rate")?;
         let Share(burst) = approach.knob("burst")?;
@@ -72,8 +74,7 @@ impl Figures {
             Ok(ClassFigures { rate, conn })
         };
         let of_pool = |pool: &Pool<'_>| {
-            // A class without a floor has no rate. It gets the slots that no guarantee needs, but at least
-            // one.
+            // A class without a floor has no rate. It gets the slots that no guarantee needs, but at least one.
             let promised: f64 = pool.classes.iter().filter_map(Class::slots).sum();
             let spare = pool.slots().map(|slots| (slots - promised).max(0.0));
             let workers = pool.workers();
@@ -152,14 +153,12 @@ fn map<'p>(text: &mut String, from: &str, to: &str, default: &str, entries: impl
     text.push_str("    }\n");
 }
 
-/// Returns the name of a class's zones and variable. Class names may contain characters that variable names
-/// may not.
+/// Returns the name of a class's zones and variable. Class names may contain characters that variable names may not.
 fn zone(class: &Class<'_>) -> String {
     format!("{}_{}", class.name.replace(|c: char| !c.is_ascii_alphanumeric(), "_"), class.index + 1)
 }
 
-/// Writes a class's counters. They count requests that have a key, and only the requests of this class have
-/// one.
+/// Writes a class's counters. They count requests that have a key, and only the requests of this class have one.
 fn zones(text: &mut String, class: &Class<'_>, figures: &ClassFigures) {
     let (name, zone) = (class.name, zone(class));
     if figures.rate.is_none() && figures.conn.is_none() {

@@ -112,8 +112,7 @@ fn invoke(program: &Path, file: &Path) -> Command {
 }
 
 impl Nginx {
-    /// Starts a new worker with the configuration in the file. Returns when no old worker accepts
-    /// connections.
+    /// Starts a new worker with the configuration in the file. Returns when no old worker accepts connections.
     fn load(&mut self) -> Result<(), String> {
         check(invoke(&self.program, &self.file).arg("-t"))?;
         let before = workers(self.peer.id())?;
