@@ -1,36 +1,36 @@
-//! Reading past message bodies (RFC 9112, Secs. 6 and 7.1), for both sides of a connection.
+//! Skips message bodies (RFC 9112, Secs. 6 and 7.1), for both sides of a connection.
 //!
-//! Neither the nodes nor the clients look at what a body says, only at where it ends and how long it is.
+//! Neither nodes nor clients look at the content of a body. They need only its end and its length.
 
-/// Longest line of chunk framing: a size with its extensions, or a trailer field.
+/// Longest line of chunk framing, in bytes: a chunk size with its extensions, or a trailer field.
 const LINE: usize = 4096;
 
-/// Where in a body a connection is.
+/// Position of a connection within a message body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    /// So many bytes are left.
+    /// The given number of bytes is left.
     Length(u64),
-    /// A chunk-size line is next.
+    /// A chunk-size line comes next.
     Size,
-    /// So many bytes of a chunk are left.
+    /// The given number of bytes of the current chunk is left.
     Chunk(u64),
-    /// The line end after a chunk is next.
+    /// The line end after a chunk comes next.
     ChunkEnd,
-    /// Trailer fields up to an empty line are next.
+    /// Trailer fields come next, up to an empty line.
     Trailer,
-    /// Up to the end of the connection.
+    /// The body ends when the connection closes.
     UntilClose,
-    /// It is over.
+    /// The body is complete.
     Done,
 }
 
-/// Framing that cannot be followed.
+/// Body framing that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BadFraming;
 
 impl Body {
-    /// Reads on in `bytes`. Returns how many of them were used and how many of those were payload.
-    /// Fewer used than given: either it is [`Body::Done`], or a line is incomplete.
+    /// Continues reading in `bytes`. Returns the number of bytes used and the number of payload bytes among
+    /// them. If not all bytes were used, either the body is [`Body::Done`] or a line is incomplete.
     pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<(usize, u64), BadFraming> {
         let (mut used, mut payload) = (0, 0);
         loop {

@@ -1,28 +1,28 @@
-//! What a node's memory holds of its disk: the least recently used objects go first.
+//! Part of a node's disk that is held in memory. The least recently used objects are evicted first.
 //!
 //! This is the cache of the LARD studies (Pai et al., *Locality-Aware Request Distribution in Cluster-Based
-//! Network Servers*, ASPLOS 1998), where a node's throughput follows from the share of its working set that
-//! fits into memory. Departure: theirs is greedy-dual-size; an operating system's page cache, which is what a
-//! web server has, goes by recency. An object larger than the whole memory is not kept, since it would drive
-//! everything out and then not fit.
+//! Network Servers*, ASPLOS 1998), in which the throughput of a node follows from the share of its working
+//! set that fits into memory. Departure: their cache is greedy-dual-size. The page cache of an operating
+//! system, which is the cache of a web server, goes by recency. An object larger than the whole memory is
+//! not kept, because it would evict everything else and still not fit.
 
 use std::collections::BTreeMap;
 
-/// Objects in memory, by recency of use.
+/// Objects in memory, ordered by recency of use.
 #[derive(Debug)]
 pub struct Cache {
     capacity: u64,
     used: u64,
-    /// Uses so far: the stamp of the next one.
+    /// Number of uses so far, which is also the stamp of the next use.
     uses: u64,
-    /// Per object the stamp of its last use and its bytes.
+    /// Stamp of the last use and size in bytes, by object.
     objects: BTreeMap<u64, (u64, u64)>,
-    /// Per stamp its object; the first is the least recently used.
+    /// Object by stamp. The first is the least recently used.
     recency: BTreeMap<u64, u64>,
 }
 
 impl Cache {
-    /// An empty memory of so many bytes.
+    /// An empty memory of `capacity` bytes.
     #[must_use]
     pub fn new(capacity: u64) -> Cache {
         Cache { capacity, used: 0, uses: 0, objects: BTreeMap::new(), recency: BTreeMap::new() }
@@ -34,7 +34,7 @@ impl Cache {
         self.used
     }
 
-    /// Uses `object`: is it here? Costs O(log objects).
+    /// Uses `object` and returns whether it is in memory. Costs O(log objects).
     pub fn touch(&mut self, object: u64) -> bool {
         let Some((stamp, _)) = self.objects.get_mut(&object) else { return false };
         self.recency.remove(stamp);
@@ -44,7 +44,7 @@ impl Cache {
         true
     }
 
-    /// Puts `object` in, or gives it another size, as the most recently used, and makes room for it.
+    /// Inserts `object`, or changes its size, as the most recently used object. Evicts others to make room.
     pub fn insert(&mut self, object: u64, bytes: u64) {
         if let Some((stamp, before)) = self.objects.remove(&object) {
             self.recency.remove(&stamp);
@@ -65,7 +65,7 @@ impl Cache {
         self.used += bytes;
     }
 
-    /// Forgets everything.
+    /// Evicts everything.
     pub fn clear(&mut self) {
         self.objects.clear();
         self.recency.clear();
@@ -95,13 +95,13 @@ mod tests {
         cache.insert(1, 10);
         cache.insert(2, 11);
         assert_eq!([1, 2].map(|object| cache.touch(object)), [true, false]);
-        // An object that has grown too large is not the one that was kept.
+        // An object that has grown too large must not stay in its old size.
         cache.insert(1, 11);
         assert_eq!((cache.touch(1), cache.used()), (false, 0));
     }
 
     proptest! {
-        /// A list in order of use, searched from end to end, keeps the same objects.
+        /// The cache keeps the same objects as a list in order of use, searched from end to end.
         #[test]
         fn it_keeps_what_a_plain_list_keeps(
             capacity in 1u64..60,

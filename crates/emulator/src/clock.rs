@@ -1,9 +1,10 @@
-//! The one place where time enters this crate. (Nothing here is random but by a seed.)
+//! The only source of time in this crate. (Randomness always comes from a seed.)
 //!
-//! Time is a count of nanoseconds of the machine's monotonic clock. The alarm wakes a poll loop at
-//! such an instant. `epoll_wait` counts in milliseconds, which is an eighth of a request of 8 ms, so on
-//! Linux the alarm is a `timerfd`, which is exact to some ten microseconds and costs one system call
-//! each time the instant changes. Elsewhere the poll call's own time-out serves, as well as it can.
+//! Time is a count of nanoseconds of the machine's monotonic clock. The alarm wakes a poll loop at a given
+//! instant. `epoll_wait` counts in milliseconds, which is an eighth of a request of 8 ms. On Linux the
+//! alarm is therefore a `timerfd`, which is exact to some ten microseconds and costs one system call each
+//! time the instant changes. On other systems the time-out of the poll call is used, with its lower
+//! precision.
 
 #![allow(clippy::disallowed_methods, reason = "the crate's only source of time and sleep")]
 
@@ -16,7 +17,7 @@ use rustix::time::{ClockId, clock_gettime};
 /// Nanoseconds in a second.
 pub const SECOND: u64 = 1_000_000_000;
 
-/// Nanoseconds of the monotonic clock, the same origin for every process of the machine.
+/// Nanoseconds of the monotonic clock, with the same origin for every process of the machine.
 #[must_use]
 pub fn now() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
@@ -29,16 +30,16 @@ pub fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Blocks the calling thread.
+/// Blocks the calling thread for `span`.
 pub fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Wakes a poll loop at an instant.
+/// Timer that wakes a poll loop at an instant.
 pub(crate) struct Alarm {
     #[cfg(target_os = "linux")]
     timer: std::os::fd::OwnedFd,
-    /// The instant for which the timer is set; `None` is not set.
+    /// Instant for which the timer is set, or `None` if it is not set.
     set: Option<u64>,
 }
 
@@ -66,10 +67,10 @@ impl Alarm {
         Ok(Alarm { set: None })
     }
 
-    /// Waits until something is ready or `at` has come; `None` waits for ever.
+    /// Waits until something is ready or `at` has come. `None` waits for ever.
     ///
     /// # Errors
-    /// Those of the system's poll and timer calls; an interruption by a signal is none.
+    /// Errors of the system's poll and timer calls. An interruption by a signal is not an error.
     pub(crate) fn wait(&mut self, poll: &mut Poll, events: &mut Events, at: Option<u64>) -> io::Result<()> {
         let timeout = match at {
             Some(at) if at <= now() => Some(Duration::ZERO),
@@ -84,8 +85,9 @@ impl Alarm {
     #[cfg(target_os = "linux")]
     fn arm(&mut self, at: Option<u64>) -> io::Result<Option<Duration>> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
-        // An instant that has passed has rung already: the timer must be set again for a later one
-        // only. Setting it to `None` is not worth a call: one idle wake-up.
+        // The timer for a past instant has already fired, so it is set again only for another instant.
+        // Disarming it for `None` is not worth a system call: the cost of leaving it set is one idle
+        // wake-up.
         if let Some(at) = at
             && self.set != Some(at)
         {

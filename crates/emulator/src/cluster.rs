@@ -1,6 +1,6 @@
-//! The handle on a set of running nodes.
+//! Handle on a set of running nodes.
 //!
-//! All nodes of a cluster live on one thread, as their CPUs are timers: several thousand requests a
+//! All nodes of a cluster live on one thread, because their CPUs are timers: several thousand requests per
 //! second need a fraction of a real core.
 
 use std::io;
@@ -13,10 +13,11 @@ use mio::Waker;
 use crate::node::{Health, NodeSpec, NodeStats};
 use crate::server::{Message, Server};
 
-/// Most nodes of one cluster. Each costs a look at its next event whenever anything happens.
+/// Maximum number of nodes in one cluster. The server checks the next event of every node whenever anything
+/// happens.
 pub const MOST_NODES: usize = 256;
 
-/// Running nodes. They stop when this is dropped.
+/// Running nodes. They stop when this handle is dropped.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: usize,
@@ -27,10 +28,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the nodes; each draws its demands from a generator of its own, seeded from `seed`.
+    /// Starts the nodes. Each node draws its demands from its own generator, seeded from `seed`.
     ///
     /// # Errors
-    /// A node's address cannot be bound, a figure of a node makes no sense, there are more than
+    /// The address of a node cannot be bound, a parameter of a node is invalid, there are more than
     /// [`MOST_NODES`], or the system has no thread or descriptor left.
     pub fn start(nodes: Vec<NodeSpec>, seed: u64) -> io::Result<Cluster> {
         if nodes.len() > MOST_NODES {
@@ -46,18 +47,18 @@ impl Cluster {
         Ok(Cluster { nodes: count, addresses, messages, waker, thread: Some(thread) })
     }
 
-    /// Where the nodes listen: all addresses of the first, all of the second, and so on, in the order of their
-    /// specifications.
+    /// Listening addresses of all nodes: first all addresses of the first node, then those of the second,
+    /// and so on, in the order of their specifications.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 
-    /// Says what is wrong with node number `node` from now on, and returns when it is so.
+    /// Sets the faults of node number `node` and returns once they are in force.
     ///
     /// # Errors
-    /// There is no such node, a figure makes no sense, or the system did not give the ports back to a node that
-    /// has crashed.
+    /// There is no such node, a value is invalid, or the system did not give its ports back to a node that
+    /// had crashed.
     pub fn set_health(&self, node: usize, health: Health) -> io::Result<()> {
         if node >= self.nodes {
             return Err(invalid(format!("there is no node {node}")));
@@ -77,7 +78,7 @@ impl Cluster {
         answered.recv().map_err(|_| gone())?
     }
 
-    /// What each node has counted, its ids included.
+    /// Counters of each node, including the ids it logged.
     ///
     /// # Errors
     /// The thread of the nodes has ended early.
@@ -87,8 +88,8 @@ impl Cluster {
         answered.recv().map_err(|_| gone())
     }
 
-    /// What each node has done until now ([`NodeStats::done`]) in seconds of a nominal CPU, and for how many seconds
-    /// its disk and its link were busy: cheap enough to ask for often.
+    /// Work done by each node so far: its CPU time ([`NodeStats::done`]) in seconds of a nominal CPU, and
+    /// the seconds for which its disk and its link were busy. Cheap enough to call often.
     ///
     /// # Errors
     /// The thread of the nodes has ended early.
@@ -98,7 +99,8 @@ impl Cluster {
         answered.recv().map_err(|_| gone())
     }
 
-    /// For how many seconds the CPUs, the disk and the link of each node were occupied until now, and its workers held.
+    /// Seconds for which the CPUs, the disk and the link of each node were occupied so far, and for which
+    /// its workers were held.
     ///
     /// # Errors
     /// The thread of the nodes has ended early.
@@ -119,7 +121,7 @@ impl Drop for Cluster {
         if self.send(Message::Stop).is_ok()
             && let Some(thread) = self.thread.take()
         {
-            // A panic of that thread has been printed; there is nothing to add while dropping.
+            // If that thread panicked, the panic has been printed. There is nothing to add while dropping.
             let _ = thread.join();
         }
     }

@@ -1,19 +1,20 @@
 //! One computer of a node, with the time passed in: memory, disk, CPUs, network.
 //!
-//! A request that names an object looks for it in the [`Cache`]; a miss waits for the disk, which then leaves
-//! the object in memory. The request then goes through the [`Station`] (its worker, the CPUs, its delay), and
-//! its reply through the network link. A request may also say how long it keeps the disk and the link busy, like a
-//! page whose costs were measured. Each of disk and link is a [`Processor`] of one unit: what is in it
-//! shares it evenly, so a request takes n times as long beside n − 1 others and nothing is idle while there
-//! is work. The shape is that of the LARD studies (Pai et al., ASPLOS 1998, Sec. 3: seek time plus bytes over
-//! throughput, memory in front) and of mQoS (Feng and Lin: CPU, disk and bandwidth as three resources).
+//! A request that names an object looks for it in the [`Cache`]. A miss waits for the disk, which then
+//! leaves the object in memory. The request then goes through the [`Station`] (its worker, the CPUs, its
+//! delay), and its reply through the network link. A request may also state for how long it keeps the disk
+//! and the link busy, like a page whose costs were measured. Disk and link are each a [`Processor`] of one
+//! unit. Its requests share it evenly, so a request takes n times as long if n − 1 others are there, and
+//! the unit is never idle while there is work. The model follows the LARD studies (Pai et al., ASPLOS 1998,
+//! Sec. 3: seek time plus bytes over throughput, memory in front) and mQoS (Feng and Lin: CPU, disk and
+//! bandwidth as three resources).
 //!
-//! Departures: a real disk serves one read after another; shared or in turn, it does the same amount of
+//! Departures: a real disk serves one read after another. Shared or in turn, it does the same amount of
 //! work in the same time. Two requests that miss the same object at once both read it. A request holds no
 //! worker while it is at the disk or its reply is at the link, as in a server with asynchronous reads and a
 //! kernel that buffers replies (Pai et al., *Flash*, USENIX 1999).
 //!
-//! Until the first request that takes something of disk or link, a computer is its station and costs no more.
+//! Until the first request that needs disk or link, a computer is only its station and costs no more.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,46 +24,46 @@ use crate::clock;
 use crate::processor::{Processor, Thrashing};
 use crate::station::{Demand, Station};
 
-/// A disk, and the memory that keeps what was read.
+/// A disk, and the memory that keeps the objects read from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Disk {
-    /// Time of a read before its first byte: seeks and rotation.
+    /// Time of a read before its first byte: seek and rotation.
     pub access: Duration,
     /// Bytes read per second after that, > 0.
     pub bytes_per_s: f64,
-    /// Bytes of memory for objects; 0 reads every object from the disk every time.
+    /// Bytes of memory for objects. With 0, every object is read from the disk every time.
     pub cache: u64,
 }
 
-/// What a request takes of a computer.
+/// Work that a request brings to a computer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Of its CPUs.
+    /// Its demand.
     pub demand: Demand,
-    /// Whose share of the CPUs it uses, where they are shared by classes.
+    /// Class whose share of the CPUs the request uses, where classes share them.
     pub class: u32,
-    /// The object that it reads, which is as large as its reply.
+    /// Object that the request reads. It is as large as the reply.
     pub object: Option<u64>,
     /// Bytes of its reply.
     pub bytes: u64,
 }
 
-/// The inside of a computer.
+/// State of a computer.
 #[derive(Debug)]
 pub struct Computer {
     station: Station,
     storage: Option<Box<Storage>>,
     link: Option<Box<Link>>,
-    /// What has left the station for the link.
+    /// Requests that have left the station for the link, with the instant.
     worked: Vec<(u64, u64)>,
-    /// Everything has moved on to here.
+    /// Instant up to which everything has advanced.
     now: u64,
     stalled: bool,
 }
 
 #[derive(Debug)]
 struct Storage {
-    /// What objects take of it, and the memory before it; without them objects cost nothing.
+    /// Disk parameters and the memory in front of it. Without them, objects cost nothing.
     objects: Option<(Disk, Cache)>,
     reads: Processor<(u64, Work)>,
     hits: u64,
@@ -72,30 +73,30 @@ struct Storage {
 
 #[derive(Debug)]
 struct Link {
-    /// `None`: the bytes of a reply cost nothing.
+    /// Bandwidth. With `None`, the bytes of a reply cost nothing.
     bytes_per_s: Option<f64>,
-    /// Nanoseconds that requests which are not at the link yet will take of it.
+    /// Nanoseconds of link time needed by requests that have not reached the link yet.
     replies: BTreeMap<u64, u64>,
     sends: Processor<u64>,
     sent: Vec<(u64, u64)>,
 }
 
-/// What was used of a computer since it started.
+/// Resource usage of a computer since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
     /// CPU-nanoseconds during which CPUs were occupied.
     pub busy: f64,
-    /// Nanoseconds of a nominal CPU that were handed out.
+    /// Nanoseconds of nominal CPU time handed out.
     pub done: f64,
     /// Nanoseconds during which the disk was occupied.
     pub disk: f64,
-    /// Nanoseconds during which the link was.
+    /// Nanoseconds during which the link was occupied.
     pub link: f64,
     /// Nanoseconds for which requests held workers.
     pub held: f64,
     /// Objects found in memory.
     pub hits: u64,
-    /// Objects that had to be read.
+    /// Objects that had to be read from the disk.
     pub misses: u64,
 }
 
@@ -111,7 +112,7 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
-/// The time, in nanoseconds, that `bytes` take at so many a second.
+/// Time to transfer `bytes` at `bytes_per_s`, in nanoseconds.
 fn transfer(bytes: u64, bytes_per_s: f64) -> u64 {
     (bytes as f64 * clock::SECOND as f64 / bytes_per_s).round() as u64
 }
@@ -121,7 +122,7 @@ impl Storage {
         Storage { objects, reads: Processor::new(now, 1, None), hits: 0, misses: 0, read: Vec::new() }
     }
 
-    /// How long a request needs the disk; `None` is not at all.
+    /// Nanoseconds for which a request needs the disk, or `None` if it does not need it.
     fn takes(&mut self, work: &Work) -> Option<u64> {
         let mut miss = None;
         if let (Some((disk, cache)), Some(object)) = (&mut self.objects, work.object) {
@@ -141,13 +142,14 @@ impl Link {
 }
 
 impl Computer {
-    /// An idle computer at instant `now` without disk or limited link; figures as in [`Station::new`].
+    /// An idle computer at instant `now` without disk or limited link. The arguments are those of
+    /// [`Station::new`].
     #[must_use]
     pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Computer {
         Computer::around(now, Station::new(now, cpus, limit, thrashing))
     }
 
-    /// With CPUs that classes share, one for each share; otherwise as in [`Computer::new`].
+    /// A computer whose CPUs are shared by classes, one for each share. Otherwise as in [`Computer::new`].
     #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Computer {
         Computer::around(now, Station::shared(now, cpus, limit, shares))
@@ -157,27 +159,27 @@ impl Computer {
         Computer { station, storage: None, link: None, worked: Vec::new(), now, stalled: false }
     }
 
-    /// The classes' shares of the CPUs from now on. Call [`Computer::advance`] to the present first.
+    /// Sets the shares of the CPUs by class. Call [`Computer::advance`] to the present first.
     ///
     /// # Panics
-    /// If there are more or fewer than before.
+    /// If the number of shares changes.
     pub fn set_shares(&mut self, shares: &[f64]) {
         self.station.set_shares(shares);
     }
 
-    /// Per class the nanoseconds of a nominal CPU that were handed out.
+    /// Nanoseconds of nominal CPU time handed out, by class.
     pub fn done_of(&self) -> impl Iterator<Item = f64> + '_ {
         self.station.done_of()
     }
 
-    /// With a disk.
+    /// Adds a disk.
     #[must_use]
     pub fn with_disk(mut self, now: u64, disk: Disk) -> Computer {
         self.storage = Some(Box::new(Storage::new(now, Some((disk, Cache::new(disk.cache))))));
         self
     }
 
-    /// With a link of so many bytes a second.
+    /// Adds a link of `bytes_per_s` bytes per second.
     #[must_use]
     pub fn with_link(mut self, now: u64, bytes_per_s: f64) -> Computer {
         self.link = Some(Box::new(Link::new(now, Some(bytes_per_s))));
@@ -198,7 +200,7 @@ impl Computer {
         self.station.waiting()
     }
 
-    /// What was used.
+    /// Resource usage so far.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let (hits, misses, disk) =
@@ -208,9 +210,9 @@ impl Computer {
         Usage { busy: self.station.busy(), done: self.station.done(), disk, link, held, hits, misses }
     }
 
-    /// For how many nanoseconds CPUs, disk and link were occupied until `at`, and workers held. Nothing may happen here
-    /// before `at`: call [`Computer::advance`] to every event first. The computer itself does not move on, so that who
-    /// looks changes no figure.
+    /// Nanoseconds for which CPUs, disk and link were occupied until `at`, and workers held. Nothing may
+    /// happen here before `at`, so call [`Computer::advance`] to every event first. The computer itself
+    /// does not advance, so reading these values changes none of them.
     #[must_use]
     pub fn occupied_at(&self, at: u64) -> [f64; 4] {
         let disk = self.storage.as_ref().map_or(0.0, |storage| storage.reads.busy_at(at));
@@ -218,7 +220,7 @@ impl Computer {
         [self.station.busy_at(at), disk, link, self.station.held_at(at)]
     }
 
-    /// Takes request `id`. Call [`Computer::advance`] to the present first.
+    /// Adds request `id`. Call [`Computer::advance`] to the present first.
     pub fn arrive(&mut self, id: u64, work: Work) {
         let (now, speed) = (self.now, if self.stalled { 0.0 } else { 1.0 });
         if self.link.is_none() && work.demand.link > 0 {
@@ -243,7 +245,7 @@ impl Computer {
         self.station.arrive_of(work.class, id, work.demand);
     }
 
-    /// When something happens next by itself.
+    /// Instant of the next event that needs no input.
     #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         let read = self.storage.as_ref().and_then(|storage| storage.reads.next_departure());
@@ -251,13 +253,13 @@ impl Computer {
         self.station.next_event().into_iter().chain(read).chain(sent).min()
     }
 
-    /// Moves on to `to` and appends what is finished, with the instant, in order.
+    /// Advances to `to` and appends the finished requests with their instants, in order.
     pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
         self.now = self.now.max(to);
         if self.storage.is_none() && self.link.is_none() {
             return self.station.advance(to, finished);
         }
-        // One instant at a time: what leaves one stage then changes the speed of the next.
+        // Advances one event at a time, because a departure from one stage changes the speed of the next.
         while let Some(at) = self.next_event()
             && at <= to
         {
@@ -266,7 +268,8 @@ impl Computer {
         self.step(to, finished);
     }
 
-    /// Moves all stages on to `at`, before which nothing leaves any of them, and hands on what leaves then.
+    /// Advances all stages to `at` and passes on the requests that leave a stage then. Nothing may leave
+    /// any stage before `at`.
     fn step(&mut self, at: u64, finished: &mut Vec<(u64, u64)>) {
         let Computer { station, storage, link, worked, .. } = self;
         station.advance(at, if link.is_some() { &mut *worked } else { &mut *finished });
@@ -289,19 +292,19 @@ impl Computer {
         }
     }
 
-    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the
-    /// instant.
+    /// Takes the ids of the requests whose reply has sent its first byte, or a keep-alive byte, since the
+    /// last call, with the instants.
     pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
         self.station.begun()
     }
 
-    /// Is there any of them?
+    /// Whether [`Computer::begun`] would return any id.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.station.has_begun()
     }
 
-    /// The speed of the CPUs from now on: 1 is nominal. At 0 the whole computer stands still.
+    /// Sets the speed of the CPUs. 1 is nominal. At 0 the whole computer stands still.
     pub fn set_speed(&mut self, speed: f64) {
         self.station.set_speed(speed);
         self.stalled = speed <= 0.0;
@@ -314,8 +317,8 @@ impl Computer {
         }
     }
 
-    /// Request `id` is given up, wherever it is. False if it is not here. Call [`Computer::advance`] to the
-    /// present first. Costs O(n).
+    /// Removes request `id`, which has been abandoned, at whatever stage it is. Returns `false` if it is
+    /// not here. Call [`Computer::advance`] to the present first. Costs O(n).
     pub fn remove(&mut self, id: u64) -> bool {
         if let Some(link) = &mut self.link {
             link.replies.remove(&id);
@@ -325,7 +328,7 @@ impl Computer {
             || self.link.as_mut().is_some_and(|link| link.sends.remove(|other| *other == id))
     }
 
-    /// Forgets everything inside, and what is in memory.
+    /// Removes all requests and empties the memory.
     pub fn clear(&mut self) {
         self.station.clear();
         if let Some(storage) = &mut self.storage {
@@ -348,7 +351,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// 10 ms a read and 1 ms for each 1000 bytes, memory for 4000.
+    /// 10 ms per read plus 1 ms for each 1000 bytes, and memory for 4000 bytes.
     const DISK: Disk = Disk { access: Duration::from_millis(10), bytes_per_s: 1e6, cache: 4000 };
 
     fn work(cpu: u64, object: Option<u64>, bytes: u64) -> Work {
@@ -393,8 +396,8 @@ mod tests {
         computer.arrive(1, work(2, None, 4000));
         computer.arrive(2, work(2, None, 8000));
         computer.arrive(3, work(4, None, 0));
-        // From 2 ms on 1 and 2 share it; 3 sends nothing and is done when it is done. 1 has 4 ms at half
-        // speed, then 2 has its other 4 alone.
+        // From 2 ms on, 1 and 2 share the link. 3 sends nothing and is finished as soon as its CPU time is
+        // over. 1 takes 8 ms for its 4 ms of transfer. Then 2 has its other 4 ms alone.
         assert_eq!(finish(&mut computer), [(3, 4 * MS), (1, 10 * MS), (2, 14 * MS)]);
         assert_eq!(computer.usage().link, 12e6);
     }
@@ -409,8 +412,8 @@ mod tests {
         computer.arrive(1, page(9, 3, 3));
         computer.arrive(2, page(3, 9, 3));
         computer.arrive(3, page(2, 0, 0));
-        // Disk: 1 until 6 ms, 2 until 12. CPU: 3 until 2, 1 from 6 and 2 from 12 on, which share it until 18.
-        // Link: both at 18, which share it until 24.
+        // Disk: 1 until 6 ms, 2 until 12. CPU: 3 until 2, 1 from 6 and 2 from 12 on, which share it until
+        // 18. Link: both from 18 on, which share it until 24.
         assert_eq!(finish(&mut computer), [(3, 2 * MS), (1, 24 * MS), (2, 24 * MS)]);
         let Usage { busy, disk, link, .. } = computer.usage();
         assert_eq!((busy, disk, link), (14e6, 12e6, 6e6));
@@ -453,7 +456,7 @@ mod tests {
         assert!(computer.remove(1) && !computer.remove(1), "at the disk");
         assert!(computer.remove(2) && !computer.remove(2), "at the link");
         assert_eq!((computer.inside(), computer.next_event()), (0, None));
-        // What was not read to the end is not in memory.
+        // An object that was not read completely is not in memory.
         computer.arrive(3, work(0, Some(1), 0));
         assert_eq!((computer.usage().misses, finish(&mut computer)), (2, vec![(3, 11 * MS)]));
         computer.clear();
@@ -462,9 +465,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes: everything is finished once, none sooner than its stages take, hits and misses
-        /// add up, the disk was busy for exactly what was read and the link for what was sent, and one
-        /// great leap ends like small steps.
+        /// For any input: everything is finished once, and nothing sooner than its stages take. Hits and
+        /// misses add up. The disk was busy for exactly the bytes read and the link for the bytes sent. One
+        /// large step ends like many small steps.
         #[test]
         fn nothing_is_lost_and_every_stage_does_its_work(
             requests in prop::collection::vec((0u64..20, 0u64..20, 0u64..6, 0u64..4000), 1..80),
@@ -503,7 +506,7 @@ mod tests {
             prop_assert!((usage.link - sent).abs() <= rounding, "{} of {sent}", usage.link);
         }
 
-        /// Asking in small steps or in one great leap gives the same.
+        /// Many small steps and one large step give the same result.
         #[test]
         fn steps_do_not_matter(
             requests in prop::collection::vec((0u64..20, 0u64..6, 0u64..4000), 1..20),
@@ -524,7 +527,8 @@ mod tests {
             cuts.sort_unstable();
             let (leap, steps) = (run(&[]), run(&cuts));
             prop_assert_eq!(leap.len(), steps.len());
-            // Each stage rounds its departures by less than a nanosecond, and hands that on to the others.
+            // Each stage rounds its departures by less than a nanosecond, and passes the error on to the
+            // others.
             for (a, b) in leap.iter().zip(&steps) {
                 prop_assert!(a.0 == b.0 && a.1.abs_diff(b.1) <= 100, "{a:?} against {b:?}");
             }

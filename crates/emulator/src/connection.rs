@@ -1,7 +1,7 @@
-//! One connection to an emulated node: bytes in, bytes out, one request at a time.
+//! One connection to an emulated node. It handles one request at a time.
 //!
-//! The poll is edge-triggered, so a connection remembers that it may be readable or writable until a
-//! call says `WouldBlock`.
+//! The poll is edge-triggered, so a connection remembers that it may be readable or writable until a call
+//! returns `WouldBlock`.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -12,50 +12,50 @@ use crate::body::Body;
 use crate::clock;
 use crate::request::{self, Content, Request};
 
-/// Largest request head; the gateway lets 64 KiB through and may add to it.
+/// Largest request head, in bytes. The gateway accepts heads of up to 64 KiB and may add to them.
 const HEAD: usize = 80 * 1024;
 
-/// Bytes read at a time, into one buffer for all connections.
+/// Maximum number of bytes per read, into one buffer for all connections.
 pub(crate) const READ: usize = 16 * 1024;
 
-/// What reply bodies are made of.
+/// Content of reply bodies.
 static FILLER: [u8; 16 * 1024] = [b'w'; 16 * 1024];
 
 /// A connection that a node accepted.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
-    /// The node that accepted it.
+    /// Index of the node that accepted it.
     pub(crate) node: usize,
-    /// Tells this connection from earlier ones at the same place.
+    /// Number that tells this connection from earlier ones in the same slot.
     pub(crate) generation: u32,
-    /// What the request inside is to be answered with, or was last.
+    /// Answer to the request in flight, or to the last one.
     pub(crate) answer: Answer,
     input: Vec<u8>,
     stage: Stage,
     keep_alive: bool,
     readable: bool,
-    /// The client sends nothing any more: what is left can be read to the end.
+    /// The client sends nothing more. Input that is left can be read to the end.
     ended: bool,
 }
 
-/// What a request is answered with.
+/// Answer to a request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) status: Status,
-    /// Bytes of the body.
+    /// Size of the body in bytes.
     pub(crate) bytes: usize,
-    /// The request was `HEAD`: the reply has no body.
+    /// The request was `HEAD`, so the reply has no body.
     pub(crate) is_head: bool,
-    /// The request's id, sent back.
+    /// Id of the request, sent back in the reply.
     pub(crate) id: Option<Arc<str>>,
-    /// What the request asked for.
+    /// Kind of content that the request asked for.
     pub(crate) content: Content,
-    /// On the clock, when it was here whole.
+    /// Instant at which the request was received completely, in nanoseconds of [`clock::now`].
     pub(crate) since: u64,
 }
 
-/// How a request is answered.
+/// Status of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Status {
     /// 200.
@@ -65,37 +65,37 @@ pub(crate) enum Status {
     Failed,
     /// 503.
     Full,
-    /// With something that is not HTTP.
+    /// Bytes that are not HTTP.
     Garbage,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// A request head is awaited.
+    /// The connection awaits a request head.
     Head,
-    /// A request body is awaited.
+    /// The connection awaits a request body.
     Body(Box<Request>, Body),
-    /// The request is inside the node.
+    /// The request is in flight in the node.
     Inside,
-    /// A reply has begun and streams: so many bytes of its body are left.
+    /// A reply has begun and streams. `left` bytes of its body are left.
     Streaming { left: usize },
-    /// A reply goes out: its head from the position, then so many bytes of filler. If so many bytes are `kept` for
-    /// later, it streams on then.
+    /// A reply goes out: its head from position `sent` on, then `filler` bytes of body. If `kept` is not
+    /// zero, that many bytes are kept for later and the reply then streams on.
     Reply { head: Vec<u8>, sent: usize, filler: usize, counts: bool, kept: usize },
 }
 
-/// What came of going on with a connection.
+/// Result of driving a connection.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// It waits for the network or for the node.
+    /// The connection waits for the network or for the node.
     Wait,
-    /// A request is here, whole.
+    /// A request has been received completely.
     Arrived(Box<Request>),
-    /// A reply was written to the end; go on.
+    /// A reply was written completely. Continue.
     Replied,
-    /// It cannot be understood; a reply that says so is on its way; go on.
+    /// The input cannot be parsed, and a reply that says so is on its way. Continue.
     Bad,
-    /// It is over. `amid` a request or reply?
+    /// The connection is closed. `amid` tells whether that was during a request or reply.
     Closed { amid: bool },
 }
 
@@ -105,25 +105,26 @@ impl Connection {
         Connection { stream, node, generation, answer, input, stage, keep_alive: true, readable: true, ended: false }
     }
 
-    /// More may have come in; `ended`: and nothing will come after it.
+    /// Notes that more input may have come in. If `ended`, no input will follow it.
     pub(crate) fn readable(&mut self, ended: bool) {
         self.readable = true;
         self.ended |= ended;
     }
 
-    /// A request is inside the node.
+    /// Whether a request is in flight in the node.
     pub(crate) fn is_inside(&self) -> bool {
         matches!(self.stage, Stage::Inside | Stage::Streaming { .. })
     }
 
-    /// What is asked for by the request that the node is working on: at work, waiting or being sent.
+    /// Content asked for by the request that the node is working on, whether it is in service, waiting or
+    /// being sent.
     pub(crate) fn active(&self) -> Option<Content> {
         matches!(self.stage, Stage::Inside | Stage::Streaming { .. } | Stage::Reply { counts: true, .. })
             .then_some(self.answer.content)
     }
 
-    /// Begins to answer with a report of so many requests for static and dynamic content, and of the node's `usage`,
-    /// which is JSON.
+    /// Begins to answer with a report of the number of requests for static and dynamic content, and of the
+    /// node's `usage`, which is JSON.
     pub(crate) fn report(&mut self, static_content: usize, dynamic_content: usize, usage: &str) {
         let active = format!("{{\"static\":{static_content},\"dynamic\":{dynamic_content}}}");
         let body = format!("{{\"version\":1,\"active\":{active},\"usage\":{usage}}}\n");
@@ -136,11 +137,12 @@ impl Connection {
         self.stage = Stage::Reply { head: head.into_bytes(), sent: 0, filler: 0, counts: true, kept: 0 };
     }
 
-    /// Begins the reply that [`Connection::answer`] says. `X-Inside` is how long the request was in the node, in
-    /// microseconds: so a client can tell that from the time that it waited elsewhere.
+    /// Begins the reply described by [`Connection::answer`]. `X-Inside` is the time that the request spent
+    /// in the node, in microseconds. With it a client can tell this time from the time spent waiting
+    /// elsewhere.
     pub(crate) fn reply(&mut self, node: &str) {
         match &mut self.stage {
-            // It has begun: the rest goes out.
+            // The reply has begun. The rest goes out.
             Stage::Streaming { left } => {
                 let filler = *left;
                 self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler, counts: true, kept: 0 };
@@ -150,8 +152,8 @@ impl Connection {
         }
     }
 
-    /// Begins the reply with its head and a byte of its body, or sends one more of one that has begun; the last waits
-    /// for [`Connection::reply`]. A reply without a body has nothing to begin with.
+    /// Begins the reply with its head and one byte of its body, or sends one more byte of a reply that has
+    /// begun. The last byte waits for [`Connection::reply`]. A reply without a body sends nothing early.
     pub(crate) fn begin(&mut self, node: &str) {
         match &mut self.stage {
             Stage::Streaming { left } if *left > 1 => {
@@ -194,15 +196,15 @@ impl Connection {
         };
     }
 
-    /// Begins to answer with something that is not HTTP, and closes then.
+    /// Begins to answer with bytes that are not HTTP, and then closes the connection.
     fn garbage(&mut self) {
         self.keep_alive = false;
-        // Neither a status line nor an end of lines for as long as a parser may look for one.
+        // Contains no status line and no line end for as long as a parser may look for one.
         let head = (0..512u16).map(|i| (i.wrapping_mul(151) % 251) as u8 | 0x80).collect();
         self.stage = Stage::Reply { head, sent: 0, filler: 0, counts: true, kept: 0 };
     }
 
-    /// From now on a close resets the connection: what the client has not read yet is lost.
+    /// Makes a later close reset the connection. Data that the client has not read is then lost.
     ///
     /// # Errors
     /// The connection is gone already.
@@ -210,7 +212,8 @@ impl Connection {
         Ok(rustix::net::sockopt::set_socket_linger(&self.stream, Some(std::time::Duration::ZERO))?)
     }
 
-    /// Goes on as far as possible without waiting. Call it again unless it says to wait or is closed.
+    /// Drives the connection as far as possible without waiting. Call it again unless it returns
+    /// [`Step::Wait`] or [`Step::Closed`].
     pub(crate) fn go_on(&mut self, buffer: &mut [u8]) -> Step {
         match self.drive(buffer) {
             Ok(step) => step,
@@ -233,7 +236,8 @@ impl Connection {
                         self.input.drain(..request.head);
                         self.keep_alive = request.keep_alive;
                         if request.expects {
-                            // 25 bytes into an empty send buffer; a connection that cannot take them is of no use.
+                            // 25 bytes into an empty send buffer. A connection that cannot take them is of
+                            // no use.
                             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
                         }
                         let body = request.body;
@@ -264,7 +268,7 @@ impl Connection {
         }
     }
 
-    /// Reads what is there; `false`: nothing for now.
+    /// Reads the available input. Returns `false` if there is none for now.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
         if !self.readable {
             return Ok(false);
@@ -273,8 +277,8 @@ impl Connection {
             Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(n) => {
                 self.input.extend_from_slice(&buffer[..n]);
-                // Less than asked for is all there is: more rings anew (epoll(7)), but an end that came
-                // with it has rung already.
+                // A short read has emptied the buffer, and more input raises a new event (epoll(7)). But an
+                // end that came with the input has raised its event already.
                 self.readable = n == buffer.len() || self.ended;
                 Ok(true)
             }
@@ -320,7 +324,7 @@ impl Connection {
             return Ok(Step::Replied);
         }
         if counts {
-            // The reply is complete; closing comes with the next step.
+            // The reply is complete. The next step closes the connection.
             self.stage = Stage::Reply { head: Vec::new(), sent: 0, filler: 0, counts: false, kept: 0 };
             return Ok(Step::Replied);
         }
@@ -330,7 +334,7 @@ impl Connection {
 
     fn refuse(&mut self, what: &str) -> Step {
         self.keep_alive = false;
-        // No id that was read before is answered by this.
+        // This reply answers none of the ids read before.
         self.answer.id = None;
         self.input.clear();
         let body = format!("{what}\n");

@@ -1,36 +1,37 @@
-//! The CPUs of a node, shared by classes in proportion to their shares.
+//! CPUs of a node, shared by classes in proportion to their shares.
 //!
-//! Source: resource containers and what stands for them elsewhere (Aron, Druschel and Zwaenepoel, *Cluster Reserves*,
-//! SIGMETRICS 2000, Sec. 2.2; cgroups): a class that asks for CPU time gets at least its share of the node, and what
-//! others do not use as well, in proportion to the shares. Here the sharing is exact at every instant (generalised
-//! processor sharing, Parekh and Gallager 1993) and not by quanta or lotteries. A class uses no more CPUs than it has
-//! requests. Inside a class all requests are equal, as in [`Processor`].
+//! Source: resource containers and their equivalents (Aron, Druschel and Zwaenepoel, *Cluster Reserves*,
+//! SIGMETRICS 2000, Sec. 2.2; cgroups). A class that asks for CPU time gets at least its share of the node.
+//! CPU time that other classes leave unused is divided in proportion to the shares. Here the sharing is
+//! exact at every instant (generalised processor sharing, Parekh and Gallager 1993), without quanta or
+//! lotteries. A class uses at most as many CPUs as it has requests. Within a class all requests are equal,
+//! as in [`Processor`].
 //!
-//! With one class this is one [`Processor`] and costs no more. With several nothing thrashes: memory is not what the
-//! shares are of.
+//! With one class this is one [`Processor`] and costs no more. With several classes nothing thrashes,
+//! because the shares do not cover memory.
 
 use crate::processor::{Processor, Thrashing};
 
-/// A share that is as good as none, so that a class without any still runs on what is left over.
+/// Share that stands in for a share of zero, so that such a class still runs on left-over CPU time.
 const NEXT_TO_NOTHING: f64 = 1e-6;
 
-/// k CPUs shared by classes of requests; `T` says what a request is.
+/// k CPUs shared by classes of requests. `T` identifies a request.
 #[derive(Debug)]
 pub(crate) struct Cpus<T> {
     cpus: u32,
     speed: f64,
     shares: Vec<f64>,
-    /// One per share.
+    /// One processor per share.
     classes: Vec<Processor<T>>,
 }
 
 impl<T> Cpus<T> {
-    /// Idle CPUs at instant `now` without classes.
+    /// Idle CPUs at instant `now`, without classes.
     pub(crate) fn new(now: u64, cpus: u32, thrashing: Option<Thrashing>) -> Cpus<T> {
         Cpus { cpus, speed: 1.0, shares: vec![1.0], classes: vec![Processor::new(now, cpus, thrashing)] }
     }
 
-    /// Idle CPUs at instant `now` with a class for each share.
+    /// Idle CPUs at instant `now`, with one class per share.
     pub(crate) fn shared(now: u64, cpus: u32, shares: &[f64]) -> Cpus<T> {
         let classes = shares.iter().map(|_| Processor::new(now, cpus, None)).collect();
         Cpus { cpus, speed: 1.0, shares: shares.to_vec(), classes }
@@ -40,12 +41,13 @@ impl<T> Cpus<T> {
     pub(crate) fn busy(&self) -> f64 {
         match self.classes.as_slice() {
             [one] => one.busy(),
-            // Occupied by work at nominal speed: how many CPUs each class has is nowhere else.
+            // Counts the work done at nominal speed, because the number of CPUs of each class is not
+            // recorded.
             all => all.iter().map(Processor::done).sum(),
         }
     }
 
-    /// The same at `at`, before which nothing enters or leaves.
+    /// The value of [`Cpus::busy`] at instant `at`, if nothing enters or leaves before it.
     pub(crate) fn busy_at(&self, at: u64) -> f64 {
         match self.classes.as_slice() {
             [one] => one.busy_at(at),
@@ -53,12 +55,12 @@ impl<T> Cpus<T> {
         }
     }
 
-    /// Nanoseconds of a nominal CPU that were handed out.
+    /// Nanoseconds of nominal CPU time handed out.
     pub(crate) fn done(&self) -> f64 {
         self.classes.iter().map(Processor::done).sum()
     }
 
-    /// The same per class.
+    /// Nanoseconds of nominal CPU time handed out to each class.
     pub(crate) fn done_of(&self) -> impl Iterator<Item = f64> + '_ {
         self.classes.iter().map(Processor::done)
     }
@@ -74,13 +76,13 @@ impl<T> Cpus<T> {
         self.divide();
     }
 
-    /// The shares from now on, as many as there are classes.
+    /// Sets new shares, one per class.
     pub(crate) fn set_shares(&mut self, shares: &[f64]) {
         self.shares.copy_from_slice(shares);
         self.divide();
     }
 
-    /// Lets a request of a class in; a class that there is none of counts as the last.
+    /// Adds a request of a class. A class number out of range means the last class.
     pub(crate) fn enter(&mut self, class: u32, what: T, demand: u64) {
         let class = (class as usize).min(self.classes.len() - 1);
         self.classes[class].enter(what, demand);
@@ -101,7 +103,7 @@ impl<T> Cpus<T> {
         if let [one] = self.classes.as_mut_slice() {
             return one.advance(to, left);
         }
-        // One instant at a time: what leaves one class makes the others faster.
+        // Advances one departure at a time, because a departure from one class speeds up the others.
         while let Some(at) = self.next_departure()
             && at <= to
         {
@@ -127,8 +129,8 @@ impl<T> Cpus<T> {
         }
     }
 
-    /// Gives each class its part of the CPUs, by its share, but no more than it has requests; what one cannot use goes
-    /// to the others by theirs.
+    /// Gives each class its part of the CPUs by its share, but no more CPUs than it has requests. CPUs that
+    /// a class cannot use go to the other classes by their shares.
     fn divide(&mut self) {
         if let [one] = self.classes.as_mut_slice() {
             return one.set_speed(self.speed);
@@ -143,7 +145,8 @@ impl<T> Cpus<T> {
             .map(|(_, s)| s.max(NEXT_TO_NOTHING))
             .sum();
         let mut given = vec![None; self.classes.len()];
-        // Who can use less than its part gets what it can use; then the parts of the others are larger.
+        // A class that can use less than its part gets as much as it can use. The parts of the others then
+        // grow.
         loop {
             let mut all_fit = true;
             for (index, (class, share)) in self.classes.iter().zip(&self.shares).enumerate() {
@@ -181,7 +184,8 @@ mod tests {
         let mut left = Vec::new();
         cpus.enter(0, 'a', 10 * MS);
         cpus.advance(2 * MS, &mut left);
-        // Alone it had the whole CPU: 8 ms are left. Then it has a quarter beside 6 ms of class 1: until 10.
+        // Alone, it had the whole CPU: 8 ms are left. Then it has a quarter, next to 6 ms of class 1, until
+        // 10 ms.
         cpus.enter(1, 'b', 6 * MS);
         cpus.advance(100 * MS, &mut left);
         assert_eq!(left, [('b', 10 * MS), ('a', 16 * MS)]);
@@ -197,7 +201,7 @@ mod tests {
             cpus.enter(1, request, 10 * MS);
         }
         cpus.advance(100 * MS, &mut left);
-        // Class 1 has the other CPU for its two until 10, and then both.
+        // The two requests of class 1 share the other CPU until 10 ms, and then have both CPUs.
         assert_eq!(left, [(0, 10 * MS), (1, 15 * MS), (2, 15 * MS)]);
     }
 
@@ -215,7 +219,8 @@ mod tests {
     }
 
     proptest! {
-        /// No CPU is idle while there is work for it, and no class that wants more has less than its share.
+        /// No CPU is idle while there is work for it, and no class with enough work has less than its
+        /// share.
         #[test]
         fn work_is_conserved_and_shares_are_kept(
             cpus in 1u32..4,

@@ -1,16 +1,18 @@
 //! Emulated nodes and open-loop clients over real sockets.
 //!
-//! A [`Cluster`] is a set of small HTTP/1.1 servers on loopback whose requests share virtual CPUs by
-//! processor sharing, the model of a loaded web server: with n requests inside and k CPUs each runs at
-//! min(1, k/n). Disk, memory and network link are emulated in the same way. All of these are timers, so a laptop
-//! emulates a cluster. [`client`] loads any HTTP/1.1 server
-//! with several classes of requests at rates that do not yield to a slow server, and judges what came
-//! back against each class's guarantee.
+//! A [`Cluster`] is a set of small HTTP/1.1 servers on loopback. The requests of a node share its virtual
+//! CPUs by processor sharing, the usual model of a loaded web server: with n requests in flight and k CPUs,
+//! each request runs at min(1, k/n) of a CPU. Disk, memory and network link are emulated in the same way.
+//! All of them are timers, so a laptop can emulate a whole cluster. [`client`] loads any HTTP/1.1 server
+//! with several classes of requests. Their rates do not drop when the server is slow. It then judges the
+//! replies against the guarantee of each class.
 //!
-//! Everything that decides ([`processor`], [`station`], [`computer`], [`machine`]) is a state machine with the
-//! time passed in.
-//! Sources: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4, for what a node is; Schroeder, Wierman and
-//! Harchol-Balter, *Open Versus Closed* (NSDI 2006), for why clients must not wait for one another.
+//! The modules that decide ([`processor`], [`station`], [`computer`], [`machine`]) are state machines that
+//! receive the time as an argument.
+//!
+//! Sources: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4, for the model of a node. Schroeder, Wierman and
+//! Harchol-Balter, *Open Versus Closed* (NSDI 2006), for the reason that clients must not wait for one
+//! another.
 
 mod body;
 mod cluster;

@@ -1,7 +1,7 @@
-//! The inside of a node, with the time passed in: its computers, and what is wrong with it.
+//! Model of the computers of a node and of the node's faults. It receives the time as an argument.
 //!
-//! The computers take turns with the requests, whoever is busier. A computer whose workers are all taken and
-//! whose queue is full refuses. What is wrong with a node is wrong with all of its computers.
+//! The computers receive requests in turn, regardless of their load. A computer refuses a request if all
+//! its workers are busy and its queue is full. The faults of a node apply to all of its computers.
 
 use std::collections::VecDeque;
 
@@ -9,40 +9,41 @@ use crate::computer::{Computer, Usage, Work};
 use crate::node::{Health, NodeSpec};
 use crate::random::Random;
 
-/// A node that fails a request does so after so many nanoseconds: soon enough to look like the fastest node.
+/// Nanoseconds after which a failing node answers a request with an error: short enough to make it look
+/// like the fastest node.
 const FAILS_AFTER: u64 = 1_000_000;
 
-/// What becomes of a request.
+/// Outcome of handing a request to a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// It will be finished.
+    /// The request will be finished.
     Taken,
-    /// It will be finished after a millisecond, and is to be answered 500.
+    /// The request will be finished after a millisecond, and must be answered with 500.
     Failed,
-    /// It is to be answered 503: the queue is full.
+    /// The request must be answered with 503, because the queue is full.
     Full,
 }
 
-/// The inside of a node.
+/// Computers and faults of one node.
 #[derive(Debug)]
 pub struct Machine {
     computers: Vec<Computer>,
     /// CPUs of each computer.
     cpus: u32,
-    /// Whose turn it is.
+    /// Index of the computer that receives the next request.
     turn: usize,
-    /// Most requests in a computer, its queue included.
+    /// Maximum number of requests in a computer, including its queue.
     most: usize,
     nominal: f64,
     health: Health,
     random: Random,
-    /// What fails, with the instant, in order.
+    /// Failing requests with the instant at which each fails, in order.
     failing: VecDeque<(u64, u64)>,
     now: u64,
 }
 
 impl Machine {
-    /// The machine that `spec` says, idle at instant `now`; `random` says which requests it fails.
+    /// The machine described by `spec`, idle at instant `now`. `random` selects the requests that it fails.
     #[must_use]
     pub fn new(now: u64, spec: &NodeSpec, random: Random) -> Machine {
         let computer = || {
@@ -69,13 +70,14 @@ impl Machine {
         }
     }
 
-    /// What is wrong with it.
+    /// Current faults of the machine.
     #[must_use]
     pub fn health(&self) -> &Health {
         &self.health
     }
 
-    /// Request `id` of `class`, if it says which, reaches it. Call [`Machine::advance`] to the present first.
+    /// Receives request `id`, which is of `class` if it states one. Call [`Machine::advance`] to the
+    /// present first.
     pub fn receive(&mut self, id: u64, class: Option<&str>, work: Work) -> Reception {
         let next = (self.turn + 1) % self.computers.len();
         let computer = &mut self.computers[std::mem::replace(&mut self.turn, next)];
@@ -92,14 +94,14 @@ impl Machine {
         Reception::Taken
     }
 
-    /// When something happens next by itself.
+    /// Instant of the next event that needs no input.
     #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         let failing = self.failing.front().map(|(_, at)| *at);
         self.computers.iter().filter_map(Computer::next_event).chain(failing).min()
     }
 
-    /// Moves on to `to` and appends what is finished, with the instant, in order for each computer.
+    /// Advances to `to` and appends the finished requests with their instants, in order for each computer.
     pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
         self.now = self.now.max(to);
         for computer in &mut self.computers {
@@ -112,18 +114,19 @@ impl Machine {
         }
     }
 
-    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked.
+    /// Takes the ids of the requests whose reply has sent its first byte, or a keep-alive byte, since the
+    /// last call.
     pub fn begun(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.computers.iter_mut().flat_map(|computer| computer.begun().map(|(id, _)| id))
     }
 
-    /// Is there any of them?
+    /// Whether [`Machine::begun`] would return any id.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         self.computers.iter().any(Computer::has_begun)
     }
 
-    /// From now on this is wrong with it. Call [`Machine::advance`] to the present first.
+    /// Sets the faults of the machine. Call [`Machine::advance`] to the present first.
     pub fn set_health(&mut self, health: Health) {
         let speed = if health.stalled { 0.0 } else { self.nominal * health.speed };
         for computer in &mut self.computers {
@@ -138,14 +141,15 @@ impl Machine {
         self.health = health;
     }
 
-    /// Request `id` is given up. Call [`Machine::advance`] to the present first. Costs O(n).
+    /// Removes request `id`, which has been abandoned. Call [`Machine::advance`] to the present first.
+    /// Costs O(n).
     pub fn remove(&mut self, id: u64) {
         if !self.computers.iter_mut().any(|computer| computer.remove(id)) {
             self.failing.retain(|(other, _)| *other != id);
         }
     }
 
-    /// Requests at work in its computers.
+    /// Requests in service in all its computers.
     #[must_use]
     pub fn inside(&self) -> usize {
         self.computers.iter().map(Computer::inside).sum()
@@ -157,14 +161,15 @@ impl Machine {
         self.computers.iter().map(Computer::waiting).sum()
     }
 
-    /// What all its computers have of CPUs, disk and link: units that can be busy at once.
+    /// CPUs, disks and links of all its computers together, as the number of units that can be busy at
+    /// once.
     #[must_use]
     pub fn capacity(&self) -> [u32; 3] {
         let computers = self.computers.len() as u32;
         [self.cpus * computers, computers, computers]
     }
 
-    /// What was used of all its computers. Call [`Machine::advance`] to the present first.
+    /// Resource usage, summed over all its computers. Call [`Machine::advance`] to the present first.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut sum = Usage::default();
@@ -182,7 +187,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Two servers of one CPU of speed 2, each with room for one at work and one that waits.
+    /// Two servers with one CPU of speed 2. Each has room for one request in service and one that waits.
     fn machine() -> Machine {
         let mut spec = NodeSpec::new("a", 1);
         (spec.servers, spec.speed, spec.concurrency, spec.backlog) = (2, 2.0, Some(1), Some(1));
@@ -207,7 +212,7 @@ mod tests {
         let receptions: Vec<Reception> = (0..5).map(|id| machine.receive(id, None, work())).collect();
         assert_eq!(receptions, [[Reception::Taken; 4].as_slice(), &[Reception::Full]].concat());
         assert_eq!((machine.inside(), machine.waiting()), (2, 2));
-        // Speed 2: 10 ms of work take 5.
+        // Speed 2: 10 ms of work take 5 ms.
         assert_eq!(finish(&mut machine), [(0, 5 * MS), (1, 5 * MS), (2, 10 * MS), (3, 10 * MS)]);
         assert_eq!((machine.usage().busy, machine.usage().done), (20e6, 40e6));
     }
@@ -236,7 +241,8 @@ mod tests {
         machine.set_health(Health { speed: 0.25, ..Health::WELL });
         machine.advance(10 * MS, &mut Vec::new());
         machine.set_health(Health::WELL);
-        // 10 ms at half the nominal speed did 5 of 10; the rest at twice that takes 2.5.
+        // 10 ms at half the nominal speed completed 5 ms of work out of 10. The rest takes 2.5 ms at speed
+        // 2.
         assert_eq!(finish(&mut machine), [(0, 12_500_000)]);
     }
 

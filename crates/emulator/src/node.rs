@@ -1,4 +1,4 @@
-//! What an emulated node is, what may be wrong with it, and what it counts.
+//! Parameters of an emulated node, its faults and its counters.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -10,54 +10,60 @@ use crate::computer::Disk;
 use crate::processor::Thrashing;
 use crate::random::Distribution;
 
-/// An emulated node: one computer, or several behind the same addresses. Build it with [`NodeSpec::new`] and
-/// change what differs.
+/// An emulated node: one computer, or several behind the same addresses. Build it with [`NodeSpec::new`]
+/// and change the fields that differ.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSpec {
-    /// Its name; sent back in `X-Node`.
+    /// Name of the node, sent back in `X-Node`.
     pub name: String,
-    /// Where it listens, at least one. Port 0 takes any free port. What comes in at any of them shares the
-    /// same computers.
+    /// Listening addresses, at least one. Port 0 takes any free port. Requests to any of the addresses
+    /// share the same computers.
     pub addresses: Vec<SocketAddr>,
-    /// Computers hidden behind the addresses, at least 1; they take turns. All that follows is of each.
+    /// Number of computers behind the addresses, at least 1. They receive requests in turn. All fields
+    /// below apply to each of them.
     pub servers: u32,
-    /// Virtual CPUs, at least 1.
+    /// Number of virtual CPUs, at least 1.
     pub cpus: u32,
-    /// Speed of a CPU, > 0: at 1 a demand of 8 ms takes 8 ms.
+    /// Speed of a CPU, > 0. At speed 1 a demand of 8 ms takes 8 ms.
     pub speed: f64,
-    /// Most requests inside at once (workers); more wait in its own queue. `None` is no limit.
+    /// Maximum number of requests in service at once (workers). Further requests wait in the node's own
+    /// queue. `None` means no limit.
     pub concurrency: Option<u32>,
-    /// Most requests that wait in its own queue; more are answered 503 at once. `None`, or no limit of
-    /// concurrency, is no limit.
+    /// Maximum number of requests that wait in the node's own queue. Further requests are answered with 503
+    /// at once. `None`, or no limit of concurrency, means no limit.
     pub backlog: Option<u32>,
-    /// How it slows down when too much runs at once; `None` is not at all.
+    /// Slowdown when too much runs at once. `None` means no slowdown.
     pub thrashing: Option<Thrashing>,
-    /// Its disk and the memory before it, for requests that name an object (`?object=17`); without one,
-    /// objects cost nothing. What requests say they take of a disk (`X-Disk: 3ms` or `?disk=3ms`) they take either way.
+    /// Disk and the memory in front of it, for requests that name an object (`?object=17`). Without a disk,
+    /// objects cost nothing. The disk time that a request states itself (`X-Disk: 3ms` or `?disk=3ms`) is
+    /// always spent.
     pub disk: Option<Disk>,
-    /// Bytes per second of reply bodies that it can send, > 0; `None` is no limit. What requests say they take of the
-    /// link (`X-Link: 3ms` or `?link=3ms`) they take either way.
+    /// Bytes per second of reply bodies that the node can send, > 0. `None` means no limit. The link time
+    /// that a request states itself (`X-Link: 3ms` or `?link=3ms`) is always spent.
     pub bandwidth: Option<f64>,
-    /// CPU time of a request that does not say its own (`X-Demand: 8ms` or `?demand=8ms`).
+    /// CPU time of a request that does not state its own (`X-Demand: 8ms` or `?demand=8ms`).
     pub demand: Distribution,
-    /// Delay after the CPU time of a request that does not say its own (`X-Io: 20ms` or `?io=20ms`).
+    /// Delay after the CPU time, for a request that does not state its own (`X-Io: 20ms` or `?io=20ms`).
     pub io: Distribution,
-    /// Bytes of the reply's body of a request that does not say its own (`X-Bytes: 512` or `?bytes=512`). For how long
-    /// it streams from its first byte on, each request says for itself (`X-Stream: 30s` or `?stream=30s`).
+    /// Size of the reply body in bytes, for a request that does not state its own (`X-Bytes: 512` or
+    /// `?bytes=512`). The time for which a reply streams from its first byte on is always stated by the
+    /// request (`X-Stream: 30s` or `?stream=30s`).
     pub reply_bytes: usize,
-    /// A request whose client has left is dropped at once, with what was done of it, as by a server that
-    /// looks at its connections. Otherwise the work goes on, in vain.
+    /// Whether a request is dropped as soon as its client has left. Its completed work is lost, as in a
+    /// server that watches its connections. Otherwise the work continues in vain.
     pub drops_abandoned: bool,
-    /// Most connections at once; more wait in the kernel's backlog.
+    /// Maximum number of connections at once. Further ones wait in the kernel's backlog.
     pub connections: usize,
-    /// Most request ids (`X-Request-Id` or `?id=`) that are logged; further ones are counted only.
+    /// Maximum number of request ids (`X-Request-Id` or `?id=`) that are logged. Further ones are only
+    /// counted.
     pub log: usize,
 }
 
 impl NodeSpec {
-    /// One computer on any free loopback port with so many CPUs of nominal speed, no limit of its own, no
-    /// disk, requests of no demand and replies of 1 KiB. It works on for clients that have left. 16,384
-    /// connections leave room for a proxy that never closes one; ids are not logged.
+    /// A node of one computer on any free loopback port, with `cpus` CPUs of nominal speed. It has no limit
+    /// of its own and no disk. Its requests have no demand and its replies are 1 KiB. It continues to work
+    /// for clients that have left. 16,384 connections leave room for a proxy that never closes one. Ids are
+    /// not logged.
     #[must_use]
     pub fn new(name: impl Into<String>, cpus: u32) -> NodeSpec {
         NodeSpec {
@@ -80,7 +86,7 @@ impl NodeSpec {
         }
     }
 
-    /// What makes no sense in it, if anything does not.
+    /// Returns a message about the first invalid field, if there is one.
     pub(crate) fn problem(&self) -> Option<String> {
         let counts =
             [("CPUs", self.cpus), ("servers", self.servers), ("concurrency", self.concurrency.unwrap_or(u32::MAX))];
@@ -100,30 +106,31 @@ impl NodeSpec {
     }
 }
 
-/// What is wrong with a node, all at once. A crash hides the rest, a stall everything but a crash.
+/// Faults of a node, all in force at once. A crash hides all others. A stall hides all others but a crash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Health {
-    /// It is gone: its listeners are closed, its connections reset, and what was inside, its memory
-    /// included, is forgotten.
+    /// The node is gone: its listeners are closed and its connections are reset. Its requests in flight and
+    /// its memory are lost.
     pub crashed: bool,
-    /// It takes requests, works on none and answers none; what it holds goes on afterwards.
+    /// The node accepts requests, but works on none and answers none. It continues with them afterwards.
     pub stalled: bool,
-    /// The share of its speed that its CPUs have, > 0.
+    /// Fraction of their speed that the node's CPUs have, > 0.
     pub speed: f64,
-    /// The share of requests, 0 to 1, that it answers 500 after a millisecond instead of working.
+    /// Fraction of requests, 0 to 1, that the node answers with 500 after a millisecond instead of working.
     pub fails: f64,
-    /// The same of requests of single classes (`X-Class: gold` or `?class=gold`); the larger counts.
+    /// The same fraction for requests of single classes (`X-Class: gold` or `?class=gold`). The larger of
+    /// the two applies.
     pub fails_of: Vec<(String, f64)>,
-    /// It answers bytes that are not HTTP, at once, and closes.
+    /// The node answers at once with bytes that are not HTTP, and closes the connection.
     pub garbles: bool,
 }
 
 impl Health {
-    /// Nothing is wrong.
+    /// A node without faults.
     pub const WELL: Health =
         Health { crashed: false, stalled: false, speed: 1.0, fails: 0.0, fails_of: Vec::new(), garbles: false };
 
-    /// The share of the requests of `class` that it answers 500.
+    /// Fraction of the requests of `class` that the node answers with 500.
     #[must_use]
     pub fn fails(&self, class: Option<&str>) -> f64 {
         let own = self.fails_of.iter().filter(|(name, _)| Some(name.as_str()) == class).map(|(_, share)| *share);
@@ -131,50 +138,50 @@ impl Health {
     }
 }
 
-/// The ids of a node's requests.
+/// Ids of a node's requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdLog {
-    /// Of the requests received whole, in order.
+    /// Ids of the requests received completely, in order.
     pub received: Vec<Arc<str>>,
-    /// Of the requests whose 200 was written to the end, in order. An id that is here twice, in one log or
-    /// in those of two nodes, was worked on twice; one that was refused or failed and then tried again is
-    /// not.
+    /// Ids of the requests whose 200 was written completely, in order. An id that appears twice, in the log
+    /// of one node or in the logs of two, was worked on twice. An id that was refused or failed and was
+    /// then retried does not appear twice.
     pub answered: Vec<Arc<str>>,
-    /// Received ids that did not fit into the log.
+    /// Number of received ids that did not fit into the log.
     pub unlogged: u64,
 }
 
-/// What a node has counted since it started, a crash notwithstanding. Of several computers behind its addresses
-/// the sums.
+/// Counters of a node since it started, across crashes. If there are several computers behind its
+/// addresses, these are their sums.
 #[derive(Clone, Debug)]
 pub struct NodeStats {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Requests received whole.
+    /// Requests received completely.
     pub requests: u64,
-    /// Replies written to the end, of any status.
+    /// Replies of any status written completely.
     pub replies: u64,
-    /// Requests that its health made it answer 500.
+    /// Requests that the node answered with 500 because of its faults.
     pub failed: u64,
-    /// Requests answered 503 because its queue was full.
+    /// Requests answered with 503 because its queue was full.
     pub refused: u64,
-    /// Requests whose client closed the connection before the reply was begun.
+    /// Requests whose client closed the connection before the reply began.
     pub unwanted: u64,
-    /// Requests that it could not understand (400) and connections cut off amid a request.
+    /// Requests that the node could not parse (400) and connections that broke off during a request.
     pub bad: u64,
-    /// Requests inside now: with a worker, at the disk before that, or being sent after it.
+    /// Requests in service now: held by a worker, at the disk before that, or being sent after it.
     pub inside: usize,
-    /// Requests waiting for a worker now.
+    /// Requests that wait for a worker now.
     pub waiting: usize,
-    /// Most requests that were inside at once.
+    /// Maximum number of requests that were in service at once.
     pub max_inside: usize,
-    /// Time for which its CPUs were occupied; at most CPUs × time.
+    /// Time for which its CPUs were occupied, at most CPUs × time.
     pub busy: Duration,
-    /// CPU time handed out, in that of a nominal CPU: what was done of the demands.
+    /// CPU time handed out, in time of a nominal CPU: the part of the demands that was completed.
     pub done: Duration,
     /// Time for which its disk was occupied.
     pub disk_busy: Duration,
-    /// Time for which its bandwidth was all in use.
+    /// Time for which its bandwidth was fully used.
     pub link_busy: Duration,
     /// Requests whose object was in memory.
     pub hits: u64,
@@ -184,20 +191,20 @@ pub struct NodeStats {
     pub accepted: u64,
     /// Connections open now.
     pub connections: usize,
-    /// Ids of its requests, as far as [`NodeSpec::log`] allows.
+    /// Ids of its requests, up to the limit of [`NodeSpec::log`].
     pub ids: IdLog,
-    /// How late replies were begun after the instant at which the request was finished, in
-    /// nanoseconds: the error of the emulation.
+    /// Delay between the instant at which a request finished and the start of its reply, in nanoseconds.
+    /// This is the error of the emulation.
     pub lateness: Histogram<u32>,
 }
 
-/// Longest lateness that is told apart.
+/// Longest lateness that the histogram can tell apart.
 const LATEST: Duration = Duration::from_secs(10);
 
 impl NodeStats {
-    /// Zeros.
+    /// Statistics of a node that has not yet received anything.
     pub(crate) fn new(name: String) -> NodeStats {
-        // Two significant digits: an error is an order of magnitude, not a figure to compute with.
+        // Two significant digits: the error is read as an order of magnitude and not used in calculations.
         let lateness = Histogram::new_with_bounds(1, LATEST.as_nanos() as u64, 2).expect("constant bounds are valid");
         NodeStats {
             name,

@@ -1,8 +1,8 @@
 //! An address on which a node listens.
 //!
-//! The port of a node that has crashed must refuse connections and still be there when the node comes back. A
-//! port that nobody has bound may be taken meanwhile, most likely by an outgoing connection of the load
-//! itself. So a closed port is held by a socket that is bound and does not listen.
+//! The port of a crashed node must refuse connections and must still be available when the node comes back.
+//! An unbound port may be taken meanwhile, most likely by an outgoing connection of the load itself. A
+//! closed port is therefore held by a socket that is bound but does not listen.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,8 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Token};
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 
-/// Connections that the kernel keeps until they are accepted: the most that Linux allows by itself.
+/// Connections that the kernel queues until they are accepted. This is the maximum that Linux allows by
+/// default.
 const BACKLOG: i32 = 4096;
 
 /// An address, open or closed.
@@ -21,12 +22,12 @@ pub(crate) struct Port {
     pub(crate) address: SocketAddr,
     token: Token,
     listener: Option<TcpListener>,
-    /// While it is closed.
+    /// Socket that holds the address while it is closed.
     held: Option<OwnedFd>,
 }
 
 impl Port {
-    /// Opens it; connections ring `token`.
+    /// Opens the address. New connections raise events with `token`.
     ///
     /// # Errors
     /// The address cannot be bound.
@@ -36,11 +37,11 @@ impl Port {
         Ok(port)
     }
 
-    /// Opens it again.
+    /// Opens the address again.
     ///
     /// # Errors
-    /// The system is out of memory or descriptors, or the address could not be held when it was closed and is
-    /// taken.
+    /// The system is out of memory or descriptors, or the address is taken because it could not be held
+    /// when it was closed.
     pub(crate) fn reopen(&mut self, poll: &Poll) -> io::Result<()> {
         if self.listener.is_some() {
             return Ok(());
@@ -56,10 +57,11 @@ impl Port {
         Ok(())
     }
 
-    /// Closes it: connections that nobody has accepted are reset, new ones refused.
+    /// Closes the address. Connections that were not yet accepted are reset, and new ones are refused.
     ///
     /// # Errors
-    /// The address was taken in the microseconds between the two sockets, or the system has no descriptor left.
+    /// The address was taken in the microseconds between the two sockets, or the system has no descriptor
+    /// left.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         if self.listener.take().is_some() {
             self.held = Some(hold(self.address)?);
@@ -67,13 +69,13 @@ impl Port {
         Ok(())
     }
 
-    /// Accepts connections here, if it is open.
+    /// The listener, if the address is open.
     pub(crate) fn listener(&self) -> Option<&TcpListener> {
         self.listener.as_ref()
     }
 }
 
-/// A socket bound to `address` that does not listen.
+/// A socket that is bound to `address` but does not listen.
 fn hold(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let held = socket(family, SocketType::STREAM, None)?;

@@ -1,50 +1,52 @@
-//! Egalitarian processor sharing, exactly, with the time passed in.
+//! Exact egalitarian processor sharing, with the time passed in.
 //!
-//! With n requests inside and k CPUs each request runs at rate min(1, k/n). All of them run at the same
-//! rate, so one number, the service that a request got which has been inside all the time, orders their
-//! ends: a request that enters at service s with demand d leaves when the number reaches s + d. A heap
-//! of these ends gives every departure in O(log n), however often the rate changes in between.
-//! Source: the virtual-time view of processor sharing (Kleinrock, *Queueing Systems* II, Sec. 4.4).
+//! With n requests in service and k CPUs, each request runs at rate min(1, k/n). All requests run at the
+//! same rate. A single number therefore orders their ends: the service that a request would have received
+//! if it had been here all the time. A request that enters at service s with demand d leaves when the
+//! number reaches s + d. A heap of these ends gives every departure in O(log n), however often the rate
+//! changes in between. Source: the virtual-time view of processor sharing (Kleinrock, *Queueing Systems*
+//! II, Sec. 4.4).
 //!
-//! Departure: departures fall on whole nanoseconds, rounded up. The others get the service of that
-//! fraction of a nanosecond, so nothing accumulates in any request's favour before its demand is met.
+//! Departure: requests leave at whole nanoseconds, rounded up. The other requests receive the service of
+//! that fraction of a nanosecond, so no request accumulates an advantage before its demand is met.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
-/// A rounding error that is not worth a nanosecond.
+/// Rounding error that is not worth a nanosecond.
 const ROUNDING: f64 = 1e-6;
 
-/// How a node slows down when too much is inside at once (paging, cache misses, context switches). Every
-/// request with a worker counts, also while it waits for I/O: it holds its memory all the time.
+/// Slowdown of a node when too many requests are in service (paging, cache misses, context switches). Every
+/// request with a worker counts, even while it waits for I/O, because it holds its memory all the time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Thrashing {
-    /// As many requests are inside without loss.
+    /// Number of requests in service without any loss of speed.
     pub beyond: u32,
-    /// Every further one slows the whole node: speed 1 / (1 + `penalty` × surplus).
+    /// Slowdown of the whole node by every further request: its speed becomes 1 / (1 + `penalty` ×
+    /// surplus).
     pub penalty: f64,
 }
 
-/// k CPUs shared by whatever is inside; `T` says what that is.
+/// k CPUs shared by all requests in service. `T` identifies a request.
 #[derive(Debug)]
 pub struct Processor<T> {
     cpus: u32,
     thrashing: Option<Thrashing>,
-    /// 1 is nominal, 0 stands still.
+    /// Speed of a CPU: 1 is nominal, 0 stands still.
     speed: f64,
-    /// Service that each request gets per unit of time: it changes with the number of requests only, so it
-    /// is worked out then and not whenever somebody asks.
+    /// Service that each request receives per unit of time. It is recalculated only when the number of
+    /// requests or the speed changes, and not at every query.
     rate: f64,
-    /// When the next request leaves if nothing changes.
+    /// Instant of the next departure if nothing changes.
     departure: Option<u64>,
-    /// Nanoseconds of service of a request that has been inside since the processor was last empty.
+    /// Nanoseconds of service received by a request that has been here since the processor was last empty.
     service: f64,
-    /// The instant up to which everything has been worked out.
+    /// Instant up to which the state has been calculated.
     now: u64,
     inside: BinaryHeap<Resident<T>>,
-    /// Requests that are in the node and at none of its CPUs.
+    /// Requests that are in the node but at none of its CPUs.
     beside: usize,
-    /// Entries so far; keeps equal ends in order of entry.
+    /// Number of entries so far. It keeps equal ends in order of entry.
     entries: u64,
     busy: f64,
     done: f64,
@@ -72,13 +74,13 @@ impl<T> PartialOrd for Resident<T> {
 }
 
 impl<T> Ord for Resident<T> {
-    /// The heap gives the greatest first, so the earliest end is the greatest.
+    /// The heap returns the greatest element first, so the earliest end is the greatest.
     fn cmp(&self, other: &Self) -> Ordering {
         other.end.total_cmp(&self.end).then(other.entry.cmp(&self.entry))
     }
 }
 
-/// The next whole number. (`f64::ceil` is a library call where the target has no instruction for it.)
+/// Rounds up to a whole number. (`f64::ceil` is a library call on targets that have no instruction for it.)
 fn round_up(x: f64) -> u64 {
     let whole = x as u64;
     whole + u64::from(x > whole as f64)
@@ -94,13 +96,13 @@ impl<T> Processor<T> {
         Processor { cpus, thrashing, speed, rate, departure, service, now, inside, beside, entries, busy, done }
     }
 
-    /// Requests inside.
+    /// Number of requests in service.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inside.len()
     }
 
-    /// Nothing is inside.
+    /// Whether no request is in service.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.inside.is_empty()
@@ -112,25 +114,26 @@ impl<T> Processor<T> {
         self.busy
     }
 
-    /// Nanoseconds of a nominal CPU that were handed out: what was done of the demands.
+    /// Nanoseconds of nominal CPU time handed out, which is the completed part of the demands.
     #[must_use]
     pub fn done(&self) -> f64 {
         self.done
     }
 
-    /// [`Processor::busy`] at `at`, before which nothing enters or leaves. The processor itself does not move on.
+    /// The value of [`Processor::busy`] at instant `at`, if nothing enters or leaves before it. The
+    /// processor itself does not advance.
     #[must_use]
     pub fn busy_at(&self, at: u64) -> f64 {
         self.busy + at.saturating_sub(self.now) as f64 * (self.inside.len() as f64).min(f64::from(self.cpus))
     }
 
-    /// [`Processor::done`] at `at`, in the same way.
+    /// The value of [`Processor::done`] at instant `at`, under the same condition.
     #[must_use]
     pub fn done_at(&self, at: u64) -> f64 {
         self.done + at.saturating_sub(self.now) as f64 * self.rate * self.inside.len() as f64
     }
 
-    /// From now on `count` requests are in the node and at none of its CPUs; they count for thrashing.
+    /// Sets the number of requests that are in the node but at none of its CPUs. They count for thrashing.
     pub fn set_beside(&mut self, count: usize) {
         if self.beside != count {
             self.beside = count;
@@ -138,37 +141,38 @@ impl<T> Processor<T> {
         }
     }
 
-    /// The speed from now on: 1 is nominal, 0.5 takes twice as long, 0 stands still.
+    /// Sets the speed: 1 is nominal, at 0.5 everything takes twice as long, and 0 stands still.
     pub fn set_speed(&mut self, speed: f64) {
         self.speed = speed.max(0.0);
         self.refresh();
     }
 
-    /// Lets `what` in, with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present first.
+    /// Adds request `what` with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present
+    /// first.
     pub fn enter(&mut self, what: T, demand: u64) {
         self.inside.push(Resident { end: self.service + demand as f64, entry: self.entries, what });
         self.entries += 1;
         self.refresh();
     }
 
-    /// When the next request leaves if nothing changes; `None` if none ever does.
+    /// Instant of the next departure if nothing changes, or `None` if no request will ever leave.
     #[must_use]
     pub fn next_departure(&self) -> Option<u64> {
         self.departure
     }
 
-    /// Moves on to `to`, before which nothing leaves: [`Processor::next_departure`] says so.
+    /// Advances to `to`. Nothing may leave before it, as [`Processor::next_departure`] tells.
     pub fn coast(&mut self, to: u64) {
         self.step(to);
     }
 
-    /// Moves on to `to` and appends what has left on the way, with the instant, in order.
+    /// Advances to `to` and appends the requests that have left on the way, with their instants, in order.
     pub fn advance(&mut self, to: u64, left: &mut Vec<(T, u64)>) {
         while let Some(at) = self.next_departure()
             && at <= to
         {
             self.step(at);
-            // `at` is rounded up, so this only mends the last bits of the floating-point sum.
+            // `at` is rounded up, so this corrects only the last bits of the floating-point sum.
             self.service = self.service.max(self.inside.peek().map_or(0.0, |first| first.end));
             while let Some(first) = self.inside.peek()
                 && first.end <= self.service
@@ -184,8 +188,8 @@ impl<T> Processor<T> {
         }
     }
 
-    /// Takes out what `is_it` says, before its demand is met. Call [`Processor::advance`] to the present
-    /// first. Costs O(n): leaving early is rare.
+    /// Removes the requests for which `is_it` is true, before their demand is met. Call
+    /// [`Processor::advance`] to the present first. Costs O(n), because leaving early is rare.
     pub fn remove(&mut self, mut is_it: impl FnMut(&T) -> bool) -> bool {
         let before = self.inside.len();
         self.inside.retain(|resident| !is_it(&resident.what));
@@ -196,21 +200,21 @@ impl<T> Processor<T> {
         self.inside.len() < before
     }
 
-    /// Forgets everything inside.
+    /// Removes all requests.
     pub fn clear(&mut self) {
         self.inside.clear();
         self.refresh();
         self.service = 0.0;
     }
 
-    /// Works the next departure out anew.
+    /// Recalculates the next departure.
     fn plan(&mut self) {
         let after = |first: &Resident<T>| round_up((first.end - self.service) / self.rate - ROUNDING);
         let first = self.inside.peek().filter(|_| self.rate > 0.0);
         self.departure = first.map(|first| self.now.saturating_add(after(first)));
     }
 
-    /// Works the rate and what follows from it out anew.
+    /// Recalculates the rate and everything that depends on it.
     fn refresh(&mut self) {
         let n = self.inside.len() as f64;
         let share = (f64::from(self.cpus) / n).min(1.0);
@@ -224,7 +228,7 @@ impl<T> Processor<T> {
         self.plan();
     }
 
-    /// Moves on to `to`, before which nothing leaves.
+    /// Advances to `to`. Nothing may leave before it.
     fn step(&mut self, to: u64) {
         let dt = to.saturating_sub(self.now) as f64;
         if dt > 0.0 {
@@ -248,7 +252,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Runs (arrival, demand) pairs and returns each one's departure.
+    /// Runs (arrival, demand) pairs and returns the departure of each.
     fn run(cpus: u32, thrashing: Option<Thrashing>, jobs: &[(u64, u64)]) -> (Vec<u64>, Processor<usize>) {
         let mut processor = Processor::new(0, cpus, thrashing);
         let mut left = Vec::new();
@@ -287,7 +291,8 @@ mod tests {
 
     #[test]
     fn unequal_requests_by_hand_on_two_cpus() {
-        // Three at once, rate 2/3: the 2 ms one leaves at 3 ms; then one CPU each, 4 − 2 and 6 − 2 left.
+        // Three at once, at rate 2/3: the 2 ms request leaves at 3 ms. Then the other two have one CPU
+        // each, with 4 − 2 and 6 − 2 left.
         assert_eq!(run(2, None, &[(0, 2 * MS), (0, 4 * MS), (0, 6 * MS)]).0, [3 * MS, 5 * MS, 7 * MS]);
     }
 
@@ -346,8 +351,8 @@ mod tests {
         assert_eq!((processor.busy(), processor.done()), (8e6, 2e6));
     }
 
-    /// Mean number inside of M/D/1-PS and M/M/1-PS alike: ρ / (1 − ρ); the response time depends on the
-    /// distribution of demands only through its mean.
+    /// The mean number in service is ρ / (1 − ρ) for M/D/1-PS and M/M/1-PS alike. The response time depends
+    /// on the distribution of demands only through its mean.
     #[test]
     fn mean_response_time_is_that_of_processor_sharing_whatever_the_demands() {
         use crate::random::{Distribution, Random};
@@ -371,9 +376,8 @@ mod tests {
     }
 
     proptest! {
-        /// No request leaves before its demand is met; CPUs work at full capacity while there is work
-        /// for them; all the work asked for is done; the last departure is that of a work-conserving
-        /// server.
+        /// No request leaves before its demand is met. CPUs work at full capacity while there is work for
+        /// them. All the requested work is done. The last departure is that of a work-conserving server.
         #[test]
         fn work_is_conserved(
             cpus in 1u32..5,
@@ -387,14 +391,14 @@ mod tests {
                 prop_assert!(end - arrival >= *demand, "left after {} of {demand} ns", end - arrival);
             }
             let asked: f64 = jobs.iter().map(|&(_, demand)| demand as f64).sum();
-            // Every departure is rounded up by less than 1 ns, which all inside may use.
+            // Every departure is rounded up by less than 1 ns, which all requests in service may use.
             prop_assert!(processor.busy() >= asked - 1.0);
             prop_assert!(processor.busy() <= asked + n * f64::from(cpus));
             let occupied: f64 = jobs.iter().zip(&ends).map(|(job, end)| (end - job.0) as f64).sum();
             prop_assert!(processor.busy() <= occupied + n, "more work than requests inside");
         }
 
-        /// Saturated, the service handed out is exactly k times the time that passes.
+        /// Under saturation, the service handed out is exactly k times the time that passes.
         #[test]
         fn saturated_it_serves_at_capacity(
             cpus in 1u32..4,
@@ -407,12 +411,12 @@ mod tests {
             }
             let mut left = Vec::new();
             processor.advance(horizon, &mut left);
-            // At most horizon · k / n ≤ 100 · 3 / 8 = 37.5 ms of service each: nobody has left.
+            // At most horizon · k / n ≤ 100 · 3 / 8 = 37.5 ms of service each, so no request has left.
             prop_assert!(left.is_empty());
             prop_assert!((processor.busy() - horizon as f64 * f64::from(cpus)).abs() < 1.0);
         }
 
-        /// Asking in small steps or in one great leap gives the same departures.
+        /// Many small steps and one large step give the same departures.
         #[test]
         fn steps_do_not_matter(
             demands in prop::collection::vec(1u64..40_000_000, 1..30),

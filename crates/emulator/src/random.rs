@@ -1,7 +1,8 @@
 //! Seeded random numbers and the distributions of demands and gaps.
 //!
-//! xoshiro256++ (Blackman and Vigna, 2019) seeded through splitmix64: small, fast, good enough for
-//! experiments, and the same on every machine, so that a seed names a run. Not for secrets.
+//! The generator is xoshiro256++ (Blackman and Vigna, 2019), seeded through splitmix64. It is small, fast,
+//! good enough for experiments, and the same on every machine, so a seed identifies a run. Do not use it
+//! for secrets.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The generator that `seed` names.
+    /// The generator for `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Random {
         let mut state = seed;
@@ -23,7 +24,7 @@ impl Random {
         }))
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         let s = &mut self.0;
         let out = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -37,21 +38,21 @@ impl Random {
         out
     }
 
-    /// Uniform in [0, 1).
+    /// Returns a number that is uniform in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Exponential with mean 1.
+    /// Returns an exponential number with mean 1.
     pub fn exponential(&mut self) -> f64 {
         -(1.0 - self.unit()).ln()
     }
 }
 
-/// How a time is drawn.
+/// Distribution of a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distribution {
-    /// Always the same.
+    /// Always the same time.
     Fixed(Duration),
     /// Exponential.
     Exponential {
@@ -62,13 +63,13 @@ pub enum Distribution {
     HyperExponential {
         /// Probability of the first one, 0 to 1.
         first: f64,
-        /// The mean of each.
+        /// Mean of each.
         means: [Duration; 2],
     },
 }
 
 impl Distribution {
-    /// Nothing.
+    /// Always zero.
     pub const ZERO: Distribution = Distribution::Fixed(Duration::ZERO);
 
     /// A hyper-exponential of mean `mean` and squared coefficient of variation `scv` ≥ 1, by balanced
@@ -81,7 +82,7 @@ impl Distribution {
         Distribution::HyperExponential { first, means: [part(first), part(1.0 - first)] }
     }
 
-    /// The mean.
+    /// Mean of the distribution.
     #[must_use]
     pub fn mean(&self) -> Duration {
         match *self {
@@ -90,7 +91,7 @@ impl Distribution {
         }
     }
 
-    /// Draws one.
+    /// Draws a time.
     pub fn draw(&self, random: &mut Random) -> Duration {
         match *self {
             Distribution::Fixed(d) => d,

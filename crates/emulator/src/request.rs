@@ -1,7 +1,7 @@
-//! The node's side of HTTP/1.1: reading a request head and the demand in it.
+//! The node's side of HTTP/1.1: parses a request head and the demand stated in it.
 //!
-//! RFC 9112 as far as a small origin server needs it: one request at a time on a connection, bodies
-//! read and thrown away before the work starts, `Expect: 100-continue`, `Connection: close`.
+//! Implements RFC 9112 as far as a small origin server needs it: one request at a time on a connection,
+//! bodies read and thrown away before the work starts, `Expect: 100-continue`, `Connection: close`.
 
 use std::mem::MaybeUninit;
 use std::sync::Arc;
@@ -9,70 +9,71 @@ use std::time::Duration;
 
 use crate::body::Body;
 
-/// Most header fields; as many as the gateway lets through.
+/// Maximum number of header fields, the same as the gateway allows.
 const HEADERS: usize = 110;
 
-/// What a node needs to know of a request.
+/// Parts of a request that a node needs.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Request {
     /// Bytes of the head.
     pub(crate) head: usize,
-    /// What follows it.
+    /// Framing of the body that follows it.
     pub(crate) body: Body,
-    /// The connection stays open after the reply.
+    /// Whether the connection stays open after the reply.
     pub(crate) keep_alive: bool,
-    /// The reply has no body.
+    /// Whether the method is `HEAD`, so that the reply has no body.
     pub(crate) is_head: bool,
-    /// The client waits for leave to send its body.
+    /// Whether the client waits for permission to send its body.
     pub(crate) expects: bool,
-    /// CPU time, if the request says so.
+    /// CPU time, if the request states it.
     pub(crate) demand: Option<Duration>,
-    /// I/O delay, if the request says so.
+    /// I/O delay, if the request states it.
     pub(crate) io: Option<Duration>,
-    /// Times of an otherwise idle disk and link that it takes beside what its object and its reply do.
+    /// Time of an otherwise idle disk and link that it needs in addition to that of its object and its
+    /// reply.
     pub(crate) disk: Duration,
     pub(crate) link: Duration,
-    /// Time for which its reply is to come.
+    /// Time for which its reply streams.
     pub(crate) stream: Duration,
-    /// The class that it says it is of.
+    /// Class that the request states for itself.
     pub(crate) class: Option<Box<str>>,
-    /// Bytes of the reply's body, if the request says so.
+    /// Bytes of the reply's body, if the request states it.
     pub(crate) bytes: Option<usize>,
-    /// The object that it reads, if it says so.
+    /// Object that the request reads, if it names one.
     pub(crate) object: Option<u64>,
-    /// Its id, if it has one.
+    /// Id of the request, if it has one.
     pub(crate) id: Option<Arc<str>>,
-    /// What it asks for.
+    /// Kind of content that it asks for.
     pub(crate) content: Content,
 }
 
-/// What a request asks for, as a collector tells requests apart.
+/// Kind of content that a request asks for, as a collector distinguishes requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A file.
     Static,
-    /// A page that is made for the request, as it is unless the request says otherwise.
+    /// A page that is generated for the request. This is the default.
     #[default]
     Dynamic,
-    /// The node's report (`GET /weirgate/report`), which is no work.
+    /// The node's report (`GET /weirgate/report`), which causes no work.
     Report,
 }
 
-/// Where a node tells how many requests are inside it.
+/// Path at which a node reports its number of requests in flight.
 const REPORT: &str = "/weirgate/report";
 
-/// Largest reply that a request may ask for.
+/// Largest reply body that a request may ask for, in bytes.
 const LARGEST_REPLY: usize = 1 << 30;
 
-/// Longest id that is logged and sent back whole.
+/// Longest part of an id that is logged and sent back, in bytes.
 const LONGEST_ID: usize = 64;
 
-/// Reads the head at the start of `bytes`; `None` if it is not complete yet.
+/// Parses the head at the start of `bytes`. Returns `None` if it is not complete yet.
 ///
 /// # Errors
-/// What is wrong with it.
+/// A description of the fault in the head.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Request>, String> {
-    // A request has a handful of fields: filling in all the places first would cost more than the parsing.
+    // A request has only a few fields: initialising all the slots would cost more than the parsing.
     let mut headers = [const { MaybeUninit::uninit() }; HEADERS];
     let mut head = httparse::Request::new(&mut []);
     let length = match head.parse_with_uninit_headers(bytes, &mut headers) {
@@ -174,10 +175,10 @@ impl Request {
     }
 }
 
-/// Longest demand of one request.
+/// Longest demand of one request, in seconds.
 const LONGEST: f64 = 3600.0;
 
-/// Reads `8ms`, `250us`, `1.5s`.
+/// Parses `8ms`, `250us`, `1.5s`.
 fn duration(text: &str) -> Result<Duration, String> {
     let unit = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let scale = match &text[unit..] {

@@ -1,4 +1,4 @@
-//! The loop in which the nodes of a cluster live: sockets, machines and one alarm.
+//! Event loop of the nodes of a cluster: sockets, machines and one alarm.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,33 +17,33 @@ use crate::random::Random;
 use crate::request::{Content, Request};
 use crate::station::{BEAT, Demand};
 
-/// What a [`crate::Cluster`] asks of its thread.
+/// Message from a [`crate::Cluster`] to its thread.
 #[derive(Debug)]
 pub(crate) enum Message {
-    /// Something else is wrong with a node.
+    /// Sets the faults of a node.
     Health { node: usize, health: Health, answer: Sender<io::Result<()>> },
-    /// Copy the counters out.
+    /// Asks for a copy of the counters.
     Stats { answer: Sender<Vec<NodeStats>> },
-    /// Say what was done, in seconds of a nominal CPU, of a disk, of a link.
+    /// Asks for the work done by each node, in seconds of a nominal CPU, of its disk and of its link.
     Done { answer: Sender<Vec<[f64; 3]>> },
-    /// Say for how many seconds CPUs, disks and links were occupied, and workers held.
+    /// Asks for the seconds for which CPUs, disks and links were occupied, and workers held.
     Occupied { answer: Sender<Vec<[f64; 4]>> },
-    /// End.
+    /// Ends the thread.
     Stop,
 }
 
 const WAKER: Token = Token(0);
 const ALARM: Token = Token(1);
-/// Tokens of the ports start here, those of connections after them.
+/// First token of the ports. The tokens of connections follow those of the ports.
 const FIRST_PORT: usize = 2;
 
-/// After a failure to accept (out of descriptors) it is tried again after so long.
+/// Nanoseconds until the next attempt after a failure to accept (out of descriptors).
 const ACCEPT_AGAIN: u64 = clock::SECOND / 100;
 
-/// Events taken from the system at once.
+/// Maximum number of events taken from the system at once.
 const EVENTS: usize = 1024;
 
-/// An instant that does not come.
+/// An instant that never comes.
 const NEVER: u64 = u64::MAX;
 
 struct Node {
@@ -52,34 +52,34 @@ struct Node {
     machine: Machine,
     random: Random,
     stats: NodeStats,
-    /// Finished requests whose replies have not been begun, with the instant at which they finished.
+    /// Finished requests whose replies have not begun, with the instant at which each finished.
     finished: Vec<(u64, u64)>,
-    /// The ports may have more, to be asked for at this instant.
+    /// Instant at which to try to accept again, if the ports may have more connections.
     accept: Option<u64>,
 }
 
-/// Everything that the thread owns.
+/// All state of the thread.
 pub(crate) struct Server {
     poll: Poll,
     alarm: Alarm,
     inbox: Receiver<Message>,
     nodes: Vec<Node>,
-    /// Per node when something is to be done without any event from outside; [`NEVER`].
+    /// Instant of the next work that needs no outside event, by node. [`NEVER`] if there is none.
     due: Vec<u64>,
-    /// Per port its node.
+    /// Node of each port.
     node_of: Vec<usize>,
     connections: Vec<Option<Connection>>,
-    /// Places of connections that can be used again.
+    /// Free slots of connections.
     free: Vec<usize>,
-    /// Places that can be used again after the next poll: until then there may be an event of the connection
-    /// that was there.
+    /// Slots that become free after the next poll. Until then there may be an event for the connection that
+    /// was there.
     freed: Vec<usize>,
     generation: u32,
     buffer: Vec<u8>,
 }
 
 impl Server {
-    /// Binds the listeners. Returns also what wakes the loop and where the nodes listen.
+    /// Binds the listeners. Also returns the waker of the loop and the addresses of the nodes.
     pub(crate) fn new(
         specs: Vec<NodeSpec>,
         seed: u64,
@@ -131,14 +131,14 @@ impl Server {
     /// Runs until it is told to stop.
     ///
     /// # Panics
-    /// The system's poll or timer call fails, which it does only for wrong arguments.
+    /// The system's poll or timer call fails, which happens only for invalid arguments.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
         loop {
             self.free.append(&mut self.freed);
             let due = self.due.iter().min().copied().filter(|due| *due < NEVER);
             self.alarm.wait(&mut self.poll, &mut events, due).expect("poll and timer calls with valid arguments");
-            // What is finished frees its CPU before anything new is looked at.
+            // Finished requests free their CPUs before any new event is handled.
             self.finish_due();
             for event in &events {
                 match event.token() {
@@ -166,12 +166,13 @@ impl Server {
         }
     }
 
-    /// The token of the connection at place 0.
+    /// Token of the connection in slot 0.
     fn first_connection(&self) -> usize {
         FIRST_PORT + self.node_of.len()
     }
 
-    /// Works out anew when node `n` has something to do by itself. Call it after everything that concerns it.
+    /// Recalculates the instant of the next work of node `n`. Call it after every event that concerns the
+    /// node.
     fn schedule(&mut self, n: usize) {
         let node = &self.nodes[n];
         let leftover = (!node.finished.is_empty() || node.machine.has_begun()).then_some(0);
@@ -195,7 +196,8 @@ impl Server {
             for (id, at) in finished.drain(..) {
                 self.finish(n, id, now.saturating_sub(at));
             }
-            // A request that came in behind a reply may have finished something: the next round's work.
+            // A request that followed a reply on its connection may have finished something. The next round
+            // handles that.
             if self.nodes[n].finished.is_empty() {
                 self.nodes[n].finished = finished;
             }
@@ -220,7 +222,7 @@ impl Server {
         }
     }
 
-    /// The reply to a request streams: its first byte goes out, or a sign of life.
+    /// Sends the first byte of a streaming reply, or a keep-alive byte.
     fn begin(&mut self, n: usize, id: u64) {
         let (place, generation) = ((id & u64::from(u32::MAX)) as usize, (id >> 32) as u32);
         if let Some(Some(connection)) = self.connections.get_mut(place)
@@ -231,18 +233,18 @@ impl Server {
         }
     }
 
-    /// Accepts what has come to the ports of node `n`.
+    /// Accepts the connections that have reached the ports of node `n`.
     fn accept(&mut self, n: usize) {
         let mut port = 0;
         loop {
             let node = &mut self.nodes[n];
             if port >= node.ports.len() || node.stats.connections >= node.spec.connections {
-                // Beyond its bound it is tried again when one closes.
+                // A node at its connection limit tries again when a connection closes.
                 return;
             }
             match node.ports[port].listener().map(mio::net::TcpListener::accept) {
                 Some(Ok((stream, _))) => {
-                    // Replies are written whole: waiting to fill a segment could only delay them.
+                    // Replies are written whole. Waiting to fill a segment could only delay them.
                     let _ = stream.set_nodelay(true);
                     node.stats.accepted += 1;
                     node.stats.connections += 1;
@@ -274,7 +276,7 @@ impl Server {
         self.go_on(place);
     }
 
-    /// Goes on with a connection until it waits or is closed.
+    /// Drives a connection until it waits or is closed.
     fn go_on(&mut self, place: usize) {
         while let Some(Some(connection)) = self.connections.get_mut(place) {
             let n = connection.node;
@@ -312,7 +314,7 @@ impl Server {
         let bytes = request.bytes.unwrap_or(node.spec.reply_bytes);
         let [cpu, io, disk, link, stream] = [cpu, io, request.disk, request.link, request.stream].map(clock::nanos);
         let demand = Demand { cpu, io, disk, link, stream };
-        // A byte for every sign of life, and the last one.
+        // One byte for every keep-alive, and the last one.
         let bytes = if stream > 0 { bytes.max(2 + (stream / BEAT) as usize) } else { bytes };
         let sent = if request.is_head { 0 } else { bytes as u64 };
         let work = Work { demand, class: 0, object: request.object, bytes: sent };
@@ -322,7 +324,7 @@ impl Server {
         let &Health { garbles, stalled, .. } = node.machine.health();
         if content == Content::Report && !garbles {
             connection.answer = Answer { is_head: request.is_head, content, ..Answer::default() };
-            // The agent of a stalled node answers as little as the rest of it.
+            // The agent of a stalled node answers no more than the node itself.
             if !stalled {
                 self.report(place);
             }
@@ -348,8 +350,8 @@ impl Server {
         self.schedule(n);
     }
 
-    /// Answers the connection at `place` with what is inside its node and what it has used. Costs O(connections), a few
-    /// times a minute.
+    /// Answers the connection at `place` with the requests in flight at its node and the resource usage of
+    /// the node. Costs O(connections), a few times per minute.
     fn report(&mut self, place: usize) {
         let Some(Some(asking)) = self.connections.get(place) else { return };
         let n = asking.node;
@@ -365,7 +367,7 @@ impl Server {
         }
     }
 
-    /// The client of the request inside has left.
+    /// Handles the departure of the client of a request in flight.
     fn abandon(&mut self, place: usize) {
         let Some(Some(connection)) = self.connections.get(place) else { return };
         let (n, id) = (connection.node, key(connection.generation, place));
@@ -373,7 +375,7 @@ impl Server {
         if node.spec.drops_abandoned && connection.active() != Some(Content::Report) {
             node.machine.advance(clock::now(), &mut node.finished);
             node.machine.remove(id);
-            // It may have been finished just now.
+            // The request may have just finished.
             node.finished.retain(|(other, _)| *other != id);
             node.stats.unwanted += 1;
         }
@@ -398,7 +400,7 @@ impl Server {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Stop => return std::ops::ControlFlow::Break(()),
-                // Whoever asked may have gone; nothing is lost with the answer.
+                // The receiver of the answer may be gone. The answer can then be dropped.
                 Message::Stats { answer } => {
                     let _ = answer.send(self.nodes.iter_mut().map(Node::count).collect());
                 }
@@ -430,7 +432,7 @@ impl Server {
         let closed = node.ports.iter_mut().map(Port::close).fold(Ok(()), io::Result::and);
         for place in 0..self.connections.len() {
             if let Some(connection) = self.connections[place].as_ref().filter(|connection| connection.node == n) {
-                // One that cannot be reset has ended.
+                // A connection that cannot be reset has already ended.
                 let _ = connection.reset_on_close();
                 self.close(place);
             }
@@ -439,7 +441,7 @@ impl Server {
     }
 }
 
-/// The request inside of a connection: no other connection at its place has the same.
+/// Key of the request in flight on a connection. No other connection in the same slot has the same key.
 fn key(generation: u32, place: usize) -> u64 {
     u64::from(generation) << 32 | place as u64
 }
@@ -471,7 +473,7 @@ impl Node {
         [busy, disk, link, held].map(|nanos| nanos / clock::SECOND as f64)
     }
 
-    /// What was used, as an agent tells it: busy seconds of CPUs, disks and links, and how many of each there are. Call
+    /// Resource usage as an agent reports it: busy seconds and number of CPUs, disks and links. Call
     /// [`Machine::advance`] to the present first.
     fn usage(&self) -> String {
         let Usage { busy, disk, link, .. } = self.machine.usage();

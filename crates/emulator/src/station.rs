@@ -1,9 +1,10 @@
-//! What happens to a request inside an emulated node, with the time passed in.
+//! Service of requests at an emulated node, with the time passed in.
 //!
-//! A request waits in the node's own queue while the node is at its concurrency limit (as in the
-//! backlog of an Apache with all its workers busy), then shares the CPUs, then waits for I/O, a pure
-//! delay (a database or a disk that is never short). It counts as inside, and keeps its worker, until
-//! its I/O is done. A reply that streams begins then, shows signs of life, and keeps the worker until it ends.
+//! While the node is at its concurrency limit, a request waits in the node's own queue (as in the backlog
+//! of an Apache with all its workers busy). It then shares the CPUs, and then waits for I/O, a pure delay
+//! (a database or a disk that is never the bottleneck). It counts as in service, and keeps its worker,
+//! until its I/O is done. A streaming reply begins then. It sends keep-alive bytes and keeps the worker
+//! until it ends.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,8 +12,8 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::cpus::Cpus;
 use crate::processor::Thrashing;
 
-/// What a request takes, in nanoseconds. A station sees to the first two; disk and link belong to the
-/// [`crate::computer::Computer`] around it.
+/// Demand of a request, in nanoseconds. A station serves only CPU time, delay and stream. Disk and link
+/// belong to the [`crate::computer::Computer`] around it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Demand {
     /// CPU time.
@@ -23,35 +24,36 @@ pub struct Demand {
     pub disk: u64,
     /// Time of an otherwise idle link, after everything else.
     pub link: u64,
-    /// Time for which the reply comes after the delay, its first byte at once.
+    /// Time for which the reply streams after the delay. Its first byte is sent at once.
     pub stream: u64,
 }
 
-/// Between two signs of life of a reply that streams: what the HTML Standard advises for event streams (Sec. 9.2.7: "a
-/// comment line every 15 seconds or so"), so that nobody on the way takes it for dead.
+/// Nanoseconds between two keep-alive bytes of a streaming reply. This is the interval that the HTML
+/// Standard advises for event streams (Sec. 9.2.7: "a comment line every 15 seconds or so"), so that no
+/// intermediary takes the connection for dead.
 pub const BEAT: u64 = 15_000_000_000;
 
-/// The inside of a node.
+/// Workers, CPUs and queue of a node.
 #[derive(Debug)]
 pub struct Station {
     limit: usize,
     waiting: VecDeque<(u64, u32, Demand)>,
-    /// Id, and its times without a CPU.
+    /// CPUs, with the id and the delays of each request.
     cpus: Cpus<(u64, Beside)>,
-    /// When the delay of a request ends, or its stream gives a sign of life; its id, and how much of the stream is
-    /// left.
+    /// Instant at which the delay of a request ends or its stream sends a keep-alive byte, its id, and the
+    /// rest of its stream.
     io: BinaryHeap<Reverse<(u64, u64, u64)>>,
-    /// Replies that have begun or given a sign of life, with the instant.
+    /// Replies that have begun or sent a keep-alive byte, with the instant.
     begun: Vec<(u64, u64)>,
     inside: usize,
-    /// Nanoseconds that requests have held workers, up to `now`.
+    /// Nanoseconds for which requests have held workers, up to `now`.
     held: f64,
     now: u64,
     stalled: bool,
     left_cpus: Vec<((u64, Beside), u64)>,
 }
 
-/// What a request does without a CPU, in nanoseconds.
+/// Times during which a request needs no CPU, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Beside {
     io: u64,
@@ -59,7 +61,8 @@ struct Beside {
 }
 
 impl Station {
-    /// An empty station at instant `now` that takes at most `limit` requests at once; `None` is no limit.
+    /// An empty station at instant `now` that serves at most `limit` requests at once. `None` means no
+    /// limit.
     #[must_use]
     pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Station {
         Station {
@@ -76,21 +79,21 @@ impl Station {
         }
     }
 
-    /// The same with CPUs shared by classes, one for each share. It does not thrash.
+    /// An empty station whose CPUs are shared by classes, one for each share. It does not thrash.
     #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Station {
         Station { cpus: Cpus::shared(now, cpus, shares), ..Station::new(now, cpus, limit, None) }
     }
 
-    /// The classes' shares from now on, as many as there were. Call [`Station::advance`] to the present first.
+    /// Sets the shares of the classes. Call [`Station::advance`] to the present first.
     ///
     /// # Panics
-    /// If there are more or fewer.
+    /// If the number of shares changes.
     pub fn set_shares(&mut self, shares: &[f64]) {
         self.cpus.set_shares(shares);
     }
 
-    /// What was done of the demands, per class: see [`Station::done`].
+    /// Completed part of the demands by class. See [`Station::done`].
     pub fn done_of(&self) -> impl Iterator<Item = f64> + '_ {
         self.cpus.done_of()
     }
@@ -113,30 +116,31 @@ impl Station {
         self.cpus.busy()
     }
 
-    /// Nanoseconds of a nominal CPU that were handed out: what was done of the demands.
+    /// Nanoseconds of nominal CPU time handed out, which is the completed part of the demands.
     #[must_use]
     pub fn done(&self) -> f64 {
         self.cpus.done()
     }
 
-    /// [`Station::busy`] at `at`, before which nothing happens here. The station itself does not move on.
+    /// The value of [`Station::busy`] at instant `at`, if nothing happens here before it. The station
+    /// itself does not advance.
     #[must_use]
     pub fn busy_at(&self, at: u64) -> f64 {
         self.cpus.busy_at(at)
     }
 
-    /// Nanoseconds for which requests have held workers until `at`, in the same way.
+    /// Nanoseconds for which requests have held workers until `at`, under the same condition.
     #[must_use]
     pub fn held_at(&self, at: u64) -> f64 {
         self.held + at.saturating_sub(self.now) as f64 * self.inside as f64
     }
 
-    /// Takes request `id`. Call [`Station::advance`] to the present first.
+    /// Adds request `id`. Call [`Station::advance`] to the present first.
     pub fn arrive(&mut self, id: u64, demand: Demand) {
         self.arrive_of(0, id, demand);
     }
 
-    /// The same, of a class.
+    /// Adds request `id` of a class. Call [`Station::advance`] to the present first.
     pub fn arrive_of(&mut self, class: u32, id: u64, demand: Demand) {
         match self.inside < self.limit {
             true => self.start(id, class, demand),
@@ -144,7 +148,7 @@ impl Station {
         }
     }
 
-    /// When something happens next by itself.
+    /// Instant of the next event that needs no input.
     #[must_use]
     pub fn next_event(&self) -> Option<u64> {
         if self.stalled {
@@ -154,7 +158,7 @@ impl Station {
         self.cpus.next_departure().into_iter().chain(io).min()
     }
 
-    /// Moves on to `to` and appends what is finished, with the instant, in order.
+    /// Advances to `to` and appends the finished requests with their instants, in order.
     pub fn advance(&mut self, to: u64, finished: &mut Vec<(u64, u64)>) {
         while let Some(at) = self.next_event()
             && at <= to
@@ -182,30 +186,30 @@ impl Station {
             self.fill();
         }
         self.pass(to);
-        // Nothing leaves on this last stretch; it only hands out service.
+        // Nothing leaves in this last interval. It only hands out service.
         self.cpus.coast(to);
     }
 
-    /// Takes the ids of replies whose first byte has come, or a sign of life, since it was last asked, with the
-    /// instant.
+    /// Takes the ids of the requests whose reply has sent its first byte, or a keep-alive byte, since the
+    /// last call, with the instants.
     pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
         self.begun.drain(..)
     }
 
-    /// Is there any of them?
+    /// Whether [`Station::begun`] would return any id.
     #[must_use]
     pub fn has_begun(&self) -> bool {
         !self.begun.is_empty()
     }
 
-    /// The speed from now on: 1 is nominal, 0 stalls the CPUs and holds back what I/O has finished.
+    /// Sets the speed. 1 is nominal. 0 stalls the CPUs and holds back requests whose I/O is done.
     pub fn set_speed(&mut self, speed: f64) {
         self.stalled = speed <= 0.0;
         self.cpus.set_speed(speed);
     }
 
-    /// Request `id` is given up, wherever it is. False if it is not here. Call [`Station::advance`] to the
-    /// present first. Costs O(n).
+    /// Removes request `id`, which has been abandoned, at whatever stage it is. Returns `false` if it is
+    /// not here. Call [`Station::advance`] to the present first. Costs O(n).
     pub fn remove(&mut self, id: u64) -> bool {
         if let Some(place) = self.waiting.iter().position(|(waiting, ..)| *waiting == id) {
             self.waiting.remove(place);
@@ -222,7 +226,7 @@ impl Station {
         true
     }
 
-    /// Forgets everything inside and waiting.
+    /// Removes all requests, in service and waiting.
     pub fn clear(&mut self) {
         self.waiting.clear();
         self.cpus.clear();
@@ -232,13 +236,13 @@ impl Station {
         self.inside = 0;
     }
 
-    /// Time passes until `to`, before which no worker is taken or given back.
+    /// Advances the time to `to`. No worker may be taken or returned before it.
     fn pass(&mut self, to: u64) {
         self.held = self.held_at(to);
         self.now = self.now.max(to);
     }
 
-    /// Gives free workers to those that wait.
+    /// Gives free workers to waiting requests.
     fn fill(&mut self) {
         while self.inside < self.limit
             && let Some((id, class, demand)) = self.waiting.pop_front()
@@ -277,7 +281,7 @@ mod tests {
         let mut station = Station::new(0, 1, None, None);
         station.arrive(1, demand(4, 20));
         station.arrive(2, demand(4, 0));
-        // Both share the CPU until 8; 1 then only waits.
+        // Both share the CPU until 8 ms. Then request 1 only waits.
         assert_eq!(finish(&mut station), [(2, 8 * MS), (1, 28 * MS)]);
         assert_eq!(station.busy(), 8e6);
     }
@@ -325,7 +329,7 @@ mod tests {
         station.arrive(1, demand(4, 100));
         let mut finished = Vec::new();
         station.advance(4 * MS, &mut finished);
-        // 1 waits for I/O; with it inside, 2 runs at half speed.
+        // Request 1 waits for I/O. Because it counts as in service, request 2 runs at half speed.
         station.arrive(2, demand(4, 0));
         assert_eq!(finish(&mut station), [(2, 12 * MS), (1, 104 * MS)]);
     }
@@ -338,7 +342,7 @@ mod tests {
             station.arrive(id, demand(4, 0));
         }
         let mut finished = Vec::new();
-        // 1 and 2 share the CPU until 4, then 1 is in I/O and 2 alone has 2 ms to go.
+        // 1 and 2 share the CPU until 4 ms. Then 1 is in I/O, and 2 alone has 2 ms left.
         station.advance(5 * MS, &mut finished);
         assert!(station.remove(4) && !station.remove(4), "waiting");
         assert!(station.remove(2), "at the CPU: 3 takes its worker");
