@@ -1,5 +1,5 @@
-//! What the clients and the nodes themselves cost: CPU time per request over loopback, keep-alive, 1 KiB
-//! replies. Run with `cargo bench -p weirgate-emulator`. Linux only, as it reads `/proc`.
+//! Cost of the clients and of the nodes themselves: CPU time per request over loopback, with keep-alive and
+//! 1 KiB replies. Run with `cargo bench -p weirgate-emulator`. Linux only, because it reads `/proc`.
 
 use std::fs;
 use std::time::Duration;
@@ -7,17 +7,17 @@ use std::time::Duration;
 use weirgate_emulator::client::{ClassPlan, Load, Phase, Plan, Statistic};
 use weirgate_emulator::{Cluster, Distribution, NodeSpec};
 
-/// The kernel counts CPU time for `/proc` in hundredths of a second on every Linux.
+/// Ticks per second of CPU times in `/proc`: hundredths of a second on every Linux.
 const TICKS: f64 = 100.0;
 
-/// CPU seconds of the process or thread that a `stat` file is about.
+/// CPU seconds of a process or thread, from its `stat` file.
 fn cpu_seconds(stat: &str) -> f64 {
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let field = |n: usize| after_name.split_whitespace().nth(n).and_then(|f| f.parse::<f64>().ok()).unwrap_or(0.0);
     (field(11) + field(12)) / TICKS
 }
 
-/// CPU seconds of the live thread of this name.
+/// CPU seconds of the live thread called `name`.
 fn thread_seconds(name: &str) -> f64 {
     let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());

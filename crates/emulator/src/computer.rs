@@ -3,11 +3,11 @@
 //! A request that names an object looks for it in the [`Cache`]. A miss waits for the disk, which then
 //! leaves the object in memory. The request then goes through the [`Station`] (its worker, the CPUs, its
 //! delay), and its reply through the network link. A request may also state for how long it keeps the disk
-//! and the link busy, like a page whose costs were measured. Disk and link are each a [`Processor`] of one
-//! unit. Its requests share it evenly, so a request takes n times as long if n − 1 others are there, and
-//! the unit is never idle while there is work. The model follows the LARD studies (Pai et al., ASPLOS 1998,
-//! Sec. 3: seek time plus bytes over throughput, memory in front) and mQoS (Feng and Lin: CPU, disk and
-//! bandwidth as three resources).
+//! and the link busy, like a page with measured costs. Disk and link are each a [`Processor`] of one unit.
+//! Its requests share it evenly, so a request takes n times as long if n − 1 others are there, and the unit
+//! is never idle while there is work. The model follows the LARD studies (Pai et al., ASPLOS 1998, Sec. 3:
+//! seek time plus bytes over throughput, memory in front) and mQoS (Feng and Lin: CPU, disk and bandwidth
+//! as three resources).
 //!
 //! Departures: a real disk serves one read after another. Shared or in turn, it does the same amount of
 //! work in the same time. Two requests that miss the same object at once both read it. A request holds no
@@ -40,7 +40,7 @@ pub struct Disk {
 pub struct Work {
     /// Its demand.
     pub demand: Demand,
-    /// Class whose share of the CPUs the request uses, where classes share them.
+    /// Class of the request, where classes have shares of the CPUs.
     pub class: u32,
     /// Object that the request reads. It is as large as the reply.
     pub object: Option<u64>,
@@ -149,7 +149,7 @@ impl Computer {
         Computer::around(now, Station::new(now, cpus, limit, thrashing))
     }
 
-    /// A computer whose CPUs are shared by classes, one for each share. Otherwise as in [`Computer::new`].
+    /// A computer with CPUs shared by classes, one class for each share. Otherwise as in [`Computer::new`].
     #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Computer {
         Computer::around(now, Station::shared(now, cpus, limit, shares))
@@ -292,8 +292,8 @@ impl Computer {
         }
     }
 
-    /// Takes the ids of the requests whose reply has sent its first byte, or a keep-alive byte, since the
-    /// last call, with the instants.
+    /// Takes the ids of replies that have sent their first byte, or a keep-alive byte, since the last call,
+    /// with the instants.
     pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
         self.station.begun()
     }

@@ -114,8 +114,7 @@ impl Machine {
         }
     }
 
-    /// Takes the ids of the requests whose reply has sent its first byte, or a keep-alive byte, since the
-    /// last call.
+    /// Takes the ids of replies that have sent their first byte, or a keep-alive byte, since the last call.
     pub fn begun(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.computers.iter_mut().flat_map(|computer| computer.begun().map(|(id, _)| id))
     }

@@ -143,9 +143,9 @@ impl Health {
 pub struct IdLog {
     /// Ids of the requests received completely, in order.
     pub received: Vec<Arc<str>>,
-    /// Ids of the requests whose 200 was written completely, in order. An id that appears twice, in the log
-    /// of one node or in the logs of two, was worked on twice. An id that was refused or failed and was
-    /// then retried does not appear twice.
+    /// Ids of the requests with a 200 that was written completely, in order. An id that appears twice, in
+    /// the log of one node or in the logs of two, was worked on twice. An id that was refused or failed and
+    /// was then retried does not appear twice.
     pub answered: Vec<Arc<str>>,
     /// Number of received ids that did not fit into the log.
     pub unlogged: u64,
@@ -165,7 +165,7 @@ pub struct NodeStats {
     pub failed: u64,
     /// Requests answered with 503 because its queue was full.
     pub refused: u64,
-    /// Requests whose client closed the connection before the reply began.
+    /// Requests with a client that closed the connection before the reply began.
     pub unwanted: u64,
     /// Requests that the node could not parse (400) and connections that broke off during a request.
     pub bad: u64,
@@ -183,9 +183,9 @@ pub struct NodeStats {
     pub disk_busy: Duration,
     /// Time for which its bandwidth was fully used.
     pub link_busy: Duration,
-    /// Requests whose object was in memory.
+    /// Requests that found their object in memory.
     pub hits: u64,
-    /// Requests whose object had to be read from the disk.
+    /// Requests that had to read their object from the disk.
     pub misses: u64,
     /// Connections accepted.
     pub accepted: u64,

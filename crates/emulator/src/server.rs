@@ -52,7 +52,7 @@ struct Node {
     machine: Machine,
     random: Random,
     stats: NodeStats,
-    /// Finished requests whose replies have not begun, with the instant at which each finished.
+    /// Finished requests without a reply so far, with the instant at which each finished.
     finished: Vec<(u64, u64)>,
     /// Instant at which to try to accept again, if the ports may have more connections.
     accept: Option<u64>,

@@ -79,7 +79,7 @@ impl Station {
         }
     }
 
-    /// An empty station whose CPUs are shared by classes, one for each share. It does not thrash.
+    /// An empty station with CPUs shared by classes, one class for each share. It does not thrash.
     #[must_use]
     pub fn shared(now: u64, cpus: u32, limit: Option<u32>, shares: &[f64]) -> Station {
         Station { cpus: Cpus::shared(now, cpus, shares), ..Station::new(now, cpus, limit, None) }
@@ -190,8 +190,8 @@ impl Station {
         self.cpus.coast(to);
     }
 
-    /// Takes the ids of the requests whose reply has sent its first byte, or a keep-alive byte, since the
-    /// last call, with the instants.
+    /// Takes the ids of replies that have sent their first byte, or a keep-alive byte, since the last call,
+    /// with the instants.
     pub fn begun(&mut self) -> std::vec::Drain<'_, (u64, u64)> {
         self.begun.drain(..)
     }
@@ -202,7 +202,8 @@ impl Station {
         !self.begun.is_empty()
     }
 
-    /// Sets the speed. 1 is nominal. 0 stalls the CPUs and holds back requests whose I/O is done.
+    /// Sets the speed. 1 is nominal. 0 stalls the CPUs and holds back requests that have finished their
+    /// I/O.
     pub fn set_speed(&mut self, speed: f64) {
         self.stalled = speed <= 0.0;
         self.cpus.set_speed(speed);

@@ -1,5 +1,5 @@
-//! How exact the emulation is, and how much it can take. The figures are printed (`--nocapture`); what is
-//! asserted are ratios and accounts that hold on a busy machine as well.
+//! Precision and capacity of the emulation. The figures are printed (`--nocapture`). The assertions check
+//! only ratios and accounts that also hold on a busy machine.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -12,7 +12,8 @@ use weirgate_emulator::{Cluster, Distribution, NodeSpec};
 fn timer_error_and_capacity() {
     let nodes = (1..=4).map(|i| NodeSpec::new(format!("node-{i}"), 2)).collect();
     let cluster = Cluster::start(nodes, 1).unwrap();
-    // 250 requests a second of 8 ms fill half of two CPUs; PS theory for M/D/2 lies little above 8 ms.
+    // 250 requests of 8 ms per second use half of two CPUs. Processor-sharing theory for M/D/2 gives a
+    // little more than 8 ms.
     let class = |i: usize| ClassPlan::new(format!("class-{i}"), cluster.addresses()[i], "x");
     let load = Load::poisson(125.0, Distribution::Fixed(Duration::from_millis(8)), "/?demand={us}us");
     let phase = Phase::new("half load", Duration::from_secs(2), vec![load; 4]);

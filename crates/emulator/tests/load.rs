@@ -26,7 +26,7 @@ fn run(plan: Plan) -> Report {
     plan.start().unwrap().join().unwrap()
 }
 
-/// Every request is accounted for once.
+/// Checks that every request is accounted for once.
 fn check_sum(tally: &Tally) {
     assert_eq!(tally.arrivals, tally.served + tally.shed + tally.failed.total() + tally.cut, "{tally:?}");
     assert_eq!(tally.served, tally.response.len());
@@ -52,7 +52,7 @@ fn nothing_is_lost_or_doubled() {
 
 #[test]
 fn a_slow_server_does_not_slow_the_load() {
-    // Twice what the node can do: an open loop keeps its rate, and response times grow all the while.
+    // Twice the capacity of the node: an open loop keeps its rate, and response times grow throughout.
     let cluster = cluster(NodeSpec::new("a", 1));
     let load = Load::even(200.0, Distribution::Fixed(10 * MS), "/?demand={us}us");
     let mut plan = plan(&cluster, 1000 * MS, load);
@@ -82,7 +82,8 @@ fn a_pool_that_is_too_small_shows_in_counters_and_response_times() {
     assert_eq!((tally.arrivals, tally.served), (100, 100));
     assert!(tally.delayed > 50, "{}", tally.delayed);
     assert_eq!(report.classes[0].connections, 2);
-    // 100 requests through two connections of 20 ms take a second; the last one waited for half of it.
+    // 100 requests through two connections at 20 ms each take a second. The last request waited for half of
+    // it.
     assert!(tally.response_time(Statistic::Percentile(100.0)).unwrap() > 300 * MS);
 }
 

@@ -1,5 +1,5 @@
-//! What a node of several CPUs, computers, ports and faults does over real sockets. Times are held against
-//! one another or bounded from below, so that a busy machine does not matter.
+//! Behaviour of a node with several CPUs, computers, ports and faults, over real sockets. Times are
+//! compared with one another or bounded from below, so a busy machine does no harm.
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
@@ -15,7 +15,7 @@ fn stats(cluster: &Cluster) -> NodeStats {
     cluster.stats().unwrap().swap_remove(0)
 }
 
-/// Sends a request of `target` on a connection each, and returns the statuses in order of sending.
+/// Sends each request over its own connection, and returns the statuses in the order of sending.
 fn all(targets: impl IntoIterator<Item = (SocketAddr, String)>) -> Vec<u16> {
     let sent: Vec<_> = targets
         .into_iter()
@@ -114,10 +114,10 @@ fn a_crash_forgets_everything_keeps_the_port_and_ends() {
     send(&mut inside, "GET /?demand=600s&id=lost HTTP/1.1\r\nHost: x\r\n\r\n");
     wait_for(|| stats(&cluster).inside == 1);
     for _ in 0..3 {
-        // A slow, failing node that crashes is gone all the same.
+        // A slow, failing node that crashes must be gone like any other.
         cluster.set_health(0, Health { crashed: true, speed: 0.5, fails: 0.5, ..Health::WELL }).unwrap();
         assert_eq!(std::net::TcpStream::connect(address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
-        // The port is not free for an outgoing connection, which binds without the leave to share.
+        // The port is not free for an outgoing connection, which binds without `SO_REUSEADDR`.
         let other = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM, None);
         assert_eq!(rustix::net::bind(other.unwrap(), &address).unwrap_err(), rustix::io::Errno::ADDRINUSE);
         cluster.set_health(0, Health::WELL).unwrap();
@@ -153,7 +153,7 @@ fn objects_are_read_once_while_they_fit_into_memory() {
         assert_eq!(get(&mut stream, &format!("/?object={object}&bytes=10000")), 200);
         clock::now() - start
     };
-    // A miss takes 10 ms of seeking and 10 of reading.
+    // A miss takes 10 ms of seeking and 10 ms of reading.
     assert!(fetch(1) >= 20_000_000 && fetch(2) >= 20_000_000);
     let account = |stats: &NodeStats| (stats.hits, stats.misses, stats.disk_busy.as_millis());
     fetch(1);
@@ -162,7 +162,7 @@ fn objects_are_read_once_while_they_fit_into_memory() {
     fetch(3);
     fetch(2);
     fetch(1);
-    // 3 drove out 1, which was used before 2.
+    // 3 evicted 1, which was used before 2.
     assert_eq!(account(&stats(&cluster)), (3, 4, 80));
     cluster.set_health(0, Health { crashed: true, ..Health::WELL }).unwrap();
     cluster.set_health(0, Health::WELL).unwrap();

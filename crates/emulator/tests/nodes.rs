@@ -29,7 +29,7 @@ fn requests_share_the_cpus() {
     let (cluster, address) = one(NodeSpec::new("a", 2));
     let alone = together(address, 2);
     let crowded = together(address, 8);
-    // 8 on 2 CPUs take four times as long as 2; the lower bounds hold whatever else the machine does.
+    // 8 on 2 CPUs take four times as long as 2. The lower bounds hold whatever else the machine does.
     assert!(alone >= 40.0 && crowded >= 159.0, "{alone} ms, {crowded} ms");
     let stats = &cluster.stats().unwrap()[0];
     assert_eq!((stats.requests, stats.replies, stats.inside, stats.max_inside), (10, 10, 0, 8));
@@ -40,7 +40,7 @@ fn requests_share_the_cpus() {
 #[test]
 fn workers_limit_what_is_inside() {
     let (cluster, address) = one(NodeSpec { concurrency: Some(2), ..NodeSpec::new("a", 4) });
-    // 6 requests in three rounds of two, although four CPUs stand ready.
+    // 6 requests take three rounds of two, although there are four CPUs.
     assert!(together(address, 6) >= 119.0);
     assert_eq!(cluster.stats().unwrap()[0].max_inside, 2);
 }
@@ -74,7 +74,7 @@ fn a_node_tells_what_was_used_of_it_and_how_long_a_request_was_inside() {
     let (status, head, _) = reply(&mut stream);
     let inside = head.iter().find_map(|field| field.strip_prefix("x-inside: ")).expect("it says how long");
     assert!(status == 200 && inside.parse::<u64>().unwrap() >= 12_000, "{inside} us");
-    // A thousandth of a millisecond of each is what the emulation may be off by.
+    // The emulation may be off by half a microsecond in each of them.
     assert_eq!(cluster.done().unwrap()[0].map(|seconds| (seconds * 1e6).round()), [2000.0, 6000.0, 4000.0]);
     send(&mut stream, "GET /weirgate/report HTTP/1.1\r\nHost: x\r\n\r\n");
     let body = String::from_utf8(reply(&mut stream).2).unwrap();
@@ -90,7 +90,7 @@ fn bodies_pipelining_head_and_expect_are_understood() {
     let chunked = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n";
     send(&mut stream, &format!("{chunked}HEAD / HTTP/1.1\r\nHost: x\r\n\r\n"));
     assert_eq!(reply(&mut stream).2.len(), 5);
-    // The HEAD reply says a length and has no body.
+    // The HEAD reply states a length and has no body.
     let mut line = String::new();
     stream.read_line(&mut line).unwrap();
     assert_eq!(line, "HTTP/1.1 200 OK\r\n");
@@ -174,7 +174,7 @@ fn work_goes_on_for_a_client_that_has_left() {
     wait_for(|| stats().connections == 1);
     assert_eq!(stats().inside, 1);
     cluster.set_health(0, Health::WELL).unwrap();
-    // The request that nobody waits for entered first and takes as long: it is done no later.
+    // The abandoned request entered first and takes as long, so it is finished no later.
     assert_eq!(get(&mut patient, "/?demand=30ms"), 200);
     let stats = stats();
     assert_eq!((stats.requests, stats.replies, stats.unwanted), (3, 2, 1));
@@ -227,7 +227,7 @@ fn a_stream_begins_at_once_and_ends_in_time() {
     let (cluster, address) = one(NodeSpec { drops_abandoned: true, ..NodeSpec::new("a", 1) });
     let mut stream = connect(address);
     send(&mut stream, "GET /?demand=5ms&stream=600s&bytes=1 HTTP/1.1\r\nHost: x\r\n\r\n");
-    // Of a body of a byte for each sign of life, and the last one.
+    // The body has one byte for each keep-alive, and the last one.
     let mut line = String::new();
     let mut length = String::new();
     while stream.read_line(&mut line).unwrap() > 2 {
@@ -239,12 +239,12 @@ fn a_stream_begins_at_once_and_ends_in_time() {
     assert_eq!(length, "42");
     let mut first = [0];
     stream.read_exact(&mut first).unwrap();
-    // The first byte is here, and the request is inside still: it has ten minutes to go.
+    // The first byte is here, and the request is still in flight: it has ten minutes left.
     let stats = &cluster.stats().unwrap()[0];
     assert_eq!((first, stats.inside, stats.replies), ([b'w'], 1, 0));
     drop(stream);
     wait_for(|| cluster.stats().unwrap()[0].inside == 0);
-    // One that is shorter is whole when it ends, and the connection is good for another.
+    // A shorter stream is complete when it ends, and its connection can be used again.
     let mut stream = connect(address);
     let start = clock::now();
     for target in ["/?stream=100ms&bytes=700", "/?demand=1ms&stream=1ms&bytes=20000"] {

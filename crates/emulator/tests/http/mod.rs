@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client of one request at a time, for the tests of nodes.
+//! A plain HTTP/1.1 client for the tests of nodes. It sends one request at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weirgate_emulator::{Cluster, NodeSpec, clock};
 
-/// Longer than any test may take: a reply that never comes fails the test instead of hanging it.
+/// Longer than any test may take. A reply that never comes fails the test instead of hanging it.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
 pub fn connect(to: SocketAddr) -> BufReader<TcpStream> {
@@ -47,7 +47,7 @@ pub fn one(spec: NodeSpec) -> (Cluster, SocketAddr) {
     (cluster, address)
 }
 
-/// Waits until `is_so`.
+/// Waits until `is_so` returns `true`.
 pub fn wait_for(is_so: impl Fn() -> bool) {
     let start = clock::now();
     while !is_so() {
