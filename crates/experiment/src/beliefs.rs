@@ -1,60 +1,63 @@
-//! What a learned page table took for true while a run went on, a sample a second.
+//! Costs in a learned page table over the course of a run, sampled once per second.
 //!
-//! The simulator reads its own learner, the lab the gateway's `/snapshot`: both note what they find here, by the
-//! route's pattern, as routes may be found while the run goes on.
+//! The simulator reads its own learner, the lab the gateway's `/snapshot`. Both record their readings here
+//! by the pattern of the route, because routes may be found during the run.
 
 use std::time::Duration;
 
-/// What of a resource a request was taken to cost, in the order of the page table: CPU, disk, bandwidth.
+/// Number of resources with a cost, in the order of the page table: CPU, disk, bandwidth.
 pub const RESOURCES: usize = 3;
 
-/// Seconds from one sample to the next: as often as agents are asked by default.
+/// Nanoseconds from one sample to the next: the default interval at which agents are polled.
 const STEP: u64 = 1_000_000_000;
 
-/// More samples than a figure has pixels show nothing more; longer runs are sampled more seldom.
+/// Maximum number of samples. More samples than a figure has pixels would show nothing more. Longer runs
+/// are sampled less often.
 const MOST_SAMPLES: u64 = 600;
 
-/// Most routes that are noted: as many as are learned apart. The others share one figure.
+/// Maximum number of routes recorded, which is also the number of routes that are learned separately. The
+/// others share one figure.
 const MOST_ROUTES: usize = 64;
 
-/// What was believed of a route at one instant.
+/// Learned cost of a route at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Belief {
     /// Nanoseconds from the start of the run.
     pub at: u64,
-    /// What a request takes of each resource, as a share of what a node of weight 1 has in a second.
+    /// Cost of a request for each resource, as a fraction of the capacity that a node of weight 1 has in a
+    /// second.
     pub cost: [f64; RESOURCES],
-    /// The standard error of each; `None` where nothing was learned yet.
+    /// Standard error of each cost, or `None` where nothing was learned yet.
     pub error: [Option<f64>; RESOURCES],
 }
 
-/// What was believed of a route over time.
+/// Learned costs of a route over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteBeliefs {
-    /// Its path and parameters, as the page table has them.
+    /// Its path and parameters, as in the page table.
     pub pattern: String,
-    /// In order of time; from when on the route was known.
+    /// Samples in order of time, from the moment at which the route was known.
     pub over_time: Vec<Belief>,
 }
 
-/// What is noted while a run goes on.
+/// Recorder of learned costs during a run.
 #[derive(Clone, Debug)]
 pub struct Beliefs {
     step: u64,
-    /// When the next sample is due.
+    /// Nanoseconds at which the next sample is due.
     next: u64,
     routes: Vec<RouteBeliefs>,
 }
 
 impl Beliefs {
-    /// Of a run of this length.
+    /// A recorder for a run of this length.
     #[must_use]
     pub fn new(length: Duration) -> Beliefs {
         let length = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         Beliefs { step: STEP * length.div_ceil(STEP * MOST_SAMPLES).max(1), next: 0, routes: Vec::new() }
     }
 
-    /// Is a sample due at `at`, in nanoseconds? If so the next one is a step later.
+    /// Returns whether a sample is due at `at`, in nanoseconds. If so, the next one is due a step later.
     pub fn is_due(&mut self, at: u64) -> bool {
         let due = at >= self.next;
         if due {
@@ -63,7 +66,7 @@ impl Beliefs {
         due
     }
 
-    /// A sample of one route. Routes beyond the 64 that were noted first are left out.
+    /// Records a sample of one route. Routes beyond the first 64 are left out.
     pub fn note(&mut self, pattern: &str, belief: Belief) {
         if let Some(route) = self.routes.iter_mut().find(|route| route.pattern == pattern) {
             route.over_time.push(belief);
@@ -72,7 +75,7 @@ impl Beliefs {
         }
     }
 
-    /// Everything that was noted.
+    /// All recorded samples.
     #[must_use]
     pub fn into_routes(self) -> Vec<RouteBeliefs> {
         self.routes
@@ -91,7 +94,7 @@ mod tests {
             let mut beliefs = Beliefs::new(Duration::from_secs(length));
             times.iter().map(|at| beliefs.is_due(*at)).collect::<Vec<bool>>()
         };
-        // The third comes a little late, as in the lab, and the next is due when it would have been.
+        // The third sample comes a little late, as in the lab. The next one is due at its regular time.
         let times = [0, HALF, 2 * HALF + 3, 3 * HALF, 4 * HALF];
         assert_eq!(due(600, &times), [true, false, true, false, true]);
         assert_eq!(due(601, &times), [true, false, false, false, true]);

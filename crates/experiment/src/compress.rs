@@ -1,22 +1,23 @@
-//! The same experiment in less time: for real processes, which cannot be hurried otherwise.
+//! The same experiment in less time, for real processes, which cannot run faster than real time.
 //!
-//! Rates, demands, guarantees and the cluster stay as they are, so that every queue and window sees the
-//! same load; only the stretches of time shrink. What needs time to show (a mean over a phase, a window
-//! that grows slowly) is judged on less, and the first seconds of a phase are still judged apart.
+//! Rates, demands, guarantees and the cluster stay as they are, so every queue and window sees the same
+//! load. Only the lengths of time shrink. Results that need time to show (a mean over a phase, a window
+//! that grows slowly) are judged on less data. The first seconds of a phase are still judged separately.
 
 use std::time::Duration;
 
 use crate::{Experiment, Profile, Source};
 
-/// Least length of a phase after compression, in lengths of the part that is judged apart: half as long again is
-/// a second or two of a few hundred requests each, enough for a 95th percentile.
+/// Minimum length of a phase after compression, in multiples of its settling time, which is judged
+/// separately. The half that remains is a second or two with a few hundred requests each, enough for a 95th
+/// percentile.
 const LEAST_PHASE: f64 = 1.5;
 
-/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by `factor`.
-/// Traces keep their pace and are cut at the end.
+/// `experiment` with all instants (phases, faults, changes of rates, users, demands and speeds) divided by
+/// `factor`. Traces keep their pace and are cut at the end.
 ///
 /// # Errors
-/// `factor` is not a number of 1 or more, or a phase becomes shorter than 1.5 times the part that is judged apart.
+/// `factor` is not a number of at least 1, or a phase becomes shorter than 1.5 times its settling time.
 pub fn compressed(experiment: &Experiment, factor: f64) -> Result<Experiment, String> {
     if !(factor.is_finite() && factor >= 1.0) {
         return Err(format!("time cannot be compressed {factor} times; write a number from 1 on"));

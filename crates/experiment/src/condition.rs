@@ -1,50 +1,53 @@
-//! What is wrong with a machine at an instant: the faults of an experiment, when they begin and end, and added up; and
-//! how far its speed has drifted.
+//! Condition of a machine at an instant: the sum of the faults in force, the times at which they begin and
+//! end, and the drift of its speed.
 //!
-//! Departure: a speed that changes in a straight line is played as a stair of steps of at most [`STEP`], each with the
-//! mean speed of its stretch. So the work that a machine does is exact at the end of every step.
+//! Departure: a speed that changes linearly is played as a staircase of steps of at most [`STEP`], each at
+//! the mean speed of its interval. The work that a machine does is therefore exact at the end of every
+//! step.
 
 use std::time::Duration;
 
 use crate::run::{RESOURCES, Work};
 use crate::{Experiment, Fault, FaultKind, Knot, Profile};
 
-/// Longest step of a speed that ramps. Inside a step the work done is off by at most slope × step² / 8: for a speed
-/// that halves in ten seconds 16 µs of CPU time, less than any request takes. Twenty orders a second are little for
-/// the lab.
+/// Longest step of a speed that ramps. Within a step the work done is off by at most slope × step² / 8. For
+/// a speed that halves in ten seconds this is 16 µs of CPU time, less than any request takes. Twenty
+/// commands per second are little load for the lab.
 pub const STEP: Duration = Duration::from_millis(50);
 
-/// What is wrong with a machine.
+/// Faults and speed of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Condition {
-    /// The operator took its nodes out.
+    /// The operator removed its nodes.
     pub removed: bool,
-    /// It is gone.
+    /// The machine is down.
     pub crashed: bool,
-    /// It does no work.
+    /// The machine does no work.
     pub stalled: bool,
-    /// Share of its speed at the start of the run; more than 1 if it became faster.
+    /// Fraction of its speed at the start of the run. More than 1 if it became faster.
     pub speed: f64,
-    /// Share of requests that it answers 500.
+    /// Fraction of requests that it answers with 500.
     pub fails: f64,
-    /// The same of single classes of the policy, then of templates; each with the larger of the two.
+    /// The same fraction for single classes: first those of the policy, then of templates. The larger of
+    /// the two applies.
     pub fails_of: Vec<(usize, f64)>,
 }
 
 impl Condition {
-    /// Nothing is wrong.
+    /// A machine without faults.
     pub const WELL: Condition =
         Condition { removed: false, crashed: false, stalled: false, speed: 1.0, fails: 0.0, fails_of: Vec::new() };
 
-    /// The share of the requests of a class that it answers 500; classes count as in [`Condition::fails_of`].
+    /// Fraction of the requests of a class that it answers with 500. Classes are numbered as in
+    /// [`Condition::fails_of`].
     #[must_use]
     pub fn fails(&self, class: usize) -> f64 {
         self.fails_of.iter().filter(|(own, _)| *own == class).map(|(_, share)| *share).fold(self.fails, f64::max)
     }
 }
 
-/// What is wrong with `machine` at `at` while the faults `active` are in force: slow-downs multiply, of the shares
-/// that fail the largest counts.
+/// Condition of `machine` at `at` while the faults `active` are in force. Slow-downs multiply. Of several
+/// failing fractions the largest applies.
 #[must_use]
 pub fn condition(
     machine: usize,
@@ -68,27 +71,27 @@ pub fn condition(
     condition
 }
 
-/// Something about the machines changes.
+/// A change of a machine's condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// When, from the start of the run.
+    /// Instant of the change, from the start of the run.
     pub at: Duration,
-    /// What.
+    /// Kind of change.
     pub what: Change,
 }
 
-/// What changes. At equal instants ends come first, so that one fault may follow another.
+/// Kind of change. At equal instants ends come first, so that one fault may follow another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Change {
-    /// This fault ends, an index into [`Experiment::faults`].
+    /// This fault ends. The value is an index into [`Experiment::faults`].
     Ends(usize),
-    /// This fault begins.
+    /// This fault begins. The value is an index into [`Experiment::faults`].
     Begins(usize),
-    /// This machine has another speed, an index into [`Experiment::machines`].
+    /// The speed of this machine changes. The value is an index into [`Experiment::machines`].
     Drifts(usize),
 }
 
-/// When faults begin and end and speeds change, in order.
+/// Instants at which faults begin and end and speeds change, in order.
 #[must_use]
 pub fn turns(experiment: &Experiment) -> Vec<Turn> {
     let mut turns = Vec::new();
@@ -98,7 +101,7 @@ pub fn turns(experiment: &Experiment) -> Vec<Turn> {
     }
     let end = experiment.duration();
     for (machine, spec) in experiment.machines.iter().enumerate() {
-        // A machine starts as its first knot says.
+        // The first knot is the condition at the start, not a change.
         for knot in spec.drift.0.iter().skip(1) {
             let border = |step: u32| Turn { at: border(knot, step), what: Change::Drifts(machine) };
             turns.extend((0..=steps(knot)).map(border).filter(|turn| turn.at < end));
@@ -108,22 +111,22 @@ pub fn turns(experiment: &Experiment) -> Vec<Turn> {
     turns
 }
 
-/// The steps in which a change is played; none if it is one itself.
+/// Number of steps in which a change is played, or 0 if it is instantaneous.
 fn steps(knot: &Knot) -> u32 {
     u32::try_from(knot.over.as_nanos().div_ceil(STEP.as_nanos())).unwrap_or(u32::MAX)
 }
 
-/// Where step number `step` of a change begins.
+/// Start of step number `step` of a change.
 fn border(knot: &Knot, step: u32) -> Duration {
     knot.at + knot.over * step / steps(knot).max(1)
 }
 
-/// The figure of `profile` at `at`, where every line is a stair of steps at the mean of their stretches.
+/// Value of `profile` at `at`, with every ramp replaced by a staircase at the mean of each step's interval.
 fn stair(profile: &Profile, at: Duration) -> f64 {
     let Some(knot) = profile.0.iter().rfind(|knot| knot.at <= at && at < knot.at + knot.over) else {
         return profile.at(at);
     };
-    // The last step that begins not after `at`: near where a division puts it, which may be one off.
+    // Finds the last step that begins at or before `at`. The quotient may be off by one.
     let guess = (at - knot.at).as_nanos() * u128::from(steps(knot)) / knot.over.as_nanos();
     let guess = u32::try_from(guess).unwrap_or(u32::MAX);
     let step = if border(knot, guess + 1) <= at { guess + 1 } else { guess };
@@ -205,7 +208,7 @@ mod tests {
         assert_eq!(all(&experiment, 0), Condition { speed: 0.25, fails: 0.2, ..Condition::WELL });
         assert_eq!(all(&experiment, 1), Condition { speed: 0.5, stalled: true, ..Condition::WELL });
         assert_eq!(condition(0, Duration::ZERO, [4, 5].into_iter(), &experiment), Condition::WELL);
-        // Another share fails of single classes.
+        // Single classes have another fraction.
         experiment.faults[3].classes = vec![2];
         experiment.faults[2] = Fault { kind: FaultKind::FailFast(0.05), ..experiment.faults[2].clone() };
         let found = condition(0, Duration::ZERO, 0..faults.len(), &experiment);
@@ -225,7 +228,7 @@ mod tests {
     fn a_speed_that_changes_at_once_is_one_turn_and_one_that_ramps_a_stair() {
         let experiment = drifting(&[(0, 0, 1.0), (10, 0, 0.5), (20, 1, 1.5), (70, 0, 9.0)]);
         let turns = turns(&experiment);
-        // Ten seconds after the end of the run nothing happens.
+        // Nothing happens at 70 s, ten seconds after the end of the run.
         assert_eq!(turns.len(), 1 + 21);
         assert!(turns.iter().all(|turn| turn.what == Change::Drifts(1)) && turns.is_sorted_by_key(|turn| turn.at));
         let speed = |at| condition(1, at, std::iter::empty(), &experiment).speed;
@@ -235,8 +238,8 @@ mod tests {
     }
 
     proptest! {
-        /// The stair does the work of the line: at the end of every step exactly, as a numeric integration of the line
-        /// has it, and never further away than the last step allows.
+        /// The staircase does the work of the ramp. At the end of every step it matches a numeric
+        /// integration of the ramp exactly, and it is never further away than the last step allows.
         #[test]
         fn the_work_of_a_stair_is_that_of_the_line(
             start in 0u64..5_000, over in 1u64..9_000, from in 0.05f64..3.0, to in 0.05f64..3.0,

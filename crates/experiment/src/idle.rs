@@ -1,12 +1,12 @@
-//! What machines left undone over time: the idle seconds of CPUs, disks, links and workers that the judge holds against
-//! refusals.
+//! Idle seconds of CPUs, disks, links and workers over time. The judge compares them with refusals.
 //!
-//! Machines that serve the same pools are one *group*, as a request of these pools may go to any of them, and every
-//! group has one entry for each short span of time (a *tick*). So the size does not depend on the number of
-//! machines, and a run of any length has at most [`MOST_TICKS`] entries for each group.
+//! Machines that serve the same pools form one *group*, because a request for these pools may go to any of
+//! them. Every group has one entry for each short interval (a *tick*). The size therefore does not depend
+//! on the number of machines, and a run of any length has at most [`MOST_TICKS`] entries per group.
 //!
-//! A machine is idle as far as it is alive: faults are taken off, for as long as they last, as the oracle does. Where
-//! its workers are limited and all are taken, it has no idle CPUs either: nothing more can use them.
+//! Only machines that are alive can be idle: faults are subtracted while they last, as the oracle does. If
+//! the workers of a machine are limited and all are taken, the machine has no idle CPUs either, because
+//! nothing more can use them.
 
 use std::time::Duration;
 
@@ -14,63 +14,67 @@ use crate::Experiment;
 use crate::condition::availability;
 use crate::run::RESOURCES;
 
-/// CPUs, disks and links, and last the workers.
+/// Number of measured kinds: CPUs, disks and links, and last the workers.
 pub const KINDS: usize = RESOURCES + 1;
 
-/// Longest tick. Half of the shortest burst that experiments describe, and a fraction of what clients wait for.
+/// Longest tick. Half of the shortest burst that experiments describe, and a fraction of the time for which
+/// clients wait.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Shortest tick: ticks cost a run a few percent of its time where each machine serves 100 requests a second.
+/// Shortest tick. If each machine serves 100 requests per second, such ticks take a few percent of the time
+/// of a run.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// A request that has to be served within a limit sees at least so many ticks until then: idle seconds of one tick are
-/// taken to be spread evenly over it.
+/// Minimum number of ticks within a response-time limit. Idle seconds of a tick are assumed to be spread
+/// evenly over it.
 const TICKS_IN_A_LIMIT: u32 = 4;
 
-/// Most ticks of a run; longer runs have longer ones. With four figures of four bytes a group has a megabyte.
+/// Maximum number of ticks in a run. Longer runs have longer ticks. With four figures of four bytes, a
+/// group takes a megabyte.
 const MOST_TICKS: u64 = 1 << 16;
 
-/// What a machine was occupied with since the start of the run, in seconds.
+/// Occupied time of a machine since the start of the run, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Occupied {
-    /// Seconds of its CPUs (whatever their speed), its disks and its links.
+    /// Busy seconds of its CPUs (whatever their speed), its disks and its links.
     pub resources: [f64; RESOURCES],
-    /// Seconds for which requests held its workers; `None` if that is not known, which counts as all of them.
+    /// Seconds for which requests held its workers. `None` if that is not known, which counts as all of
+    /// them.
     pub workers: Option<f64>,
 }
 
-/// The idle seconds of a run.
+/// Idle seconds of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Idle {
-    /// Per group the pools that its machines serve, in rising order.
+    /// Pools that the machines of each group serve, in rising order.
     pub groups: Vec<Vec<usize>>,
-    /// When each tick ended, in nanoseconds from the start; the first began at 0.
+    /// End of each tick, in nanoseconds from the start of the run. The first tick began at 0.
     pub ends: Vec<u64>,
-    /// Per tick and group, groups of a tick side by side: seconds of nominal CPUs, of disks, of links and of workers.
-    /// Infinite where workers are not limited.
+    /// Idle seconds of nominal CPUs, of disks, of links and of workers, by tick and group, with the groups
+    /// of a tick adjacent. Infinite where workers are not limited.
     pub seconds: Vec<[f32; KINDS]>,
 }
 
-/// Turns what machines were occupied with into what they left.
+/// Turns the occupied time of machines into idle time.
 #[derive(Clone, Debug)]
 pub struct IdleMeter<'a> {
     experiment: &'a Experiment,
     every: u64,
-    /// Per machine its group; `None` serves no pool.
+    /// Group of each machine, or `None` if it serves no pool.
     group_of: Vec<Option<usize>>,
     before: Vec<Occupied>,
     idle: Idle,
 }
 
 impl Idle {
-    /// What the groups left in tick number `tick`.
+    /// Idle seconds of the groups in tick number `tick`.
     #[must_use]
     pub fn tick(&self, tick: usize) -> &[[f32; KINDS]] {
         let groups = self.groups.len();
         self.seconds.get(tick * groups..(tick + 1) * groups).unwrap_or_default()
     }
 
-    /// The same in longer ticks, `count` to one.
+    /// The same data in longer ticks. `count` ticks become one.
     #[must_use]
     pub fn merged(&self, count: usize) -> Idle {
         let (groups, count) = (self.groups.len(), count.max(1));
@@ -87,7 +91,7 @@ impl Idle {
 }
 
 impl<'a> IdleMeter<'a> {
-    /// Nothing read yet.
+    /// A meter without any reading.
     #[must_use]
     pub fn new(experiment: &'a Experiment) -> IdleMeter<'a> {
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -114,7 +118,7 @@ impl<'a> IdleMeter<'a> {
         }
     }
 
-    /// The same with ticks this many times as long.
+    /// The meter with ticks `times` as long.
     #[must_use]
     pub fn with_ticks(self, times: f64) -> IdleMeter<'a> {
         IdleMeter { every: (self.every as f64 * times) as u64, ..self }
@@ -126,8 +130,8 @@ impl<'a> IdleMeter<'a> {
         self.every
     }
 
-    /// What every machine was occupied with until `at`, in nanoseconds from the start. A reading that does not come
-    /// after the last one is left out.
+    /// Records the occupied time of every machine until `at`, in nanoseconds from the start. Ignores a
+    /// reading that is not later than the last one.
     pub fn read(&mut self, at: u64, machines: &[Occupied]) {
         let from = self.idle.ends.last().copied().unwrap_or(0);
         if at <= from {
@@ -146,14 +150,14 @@ impl<'a> IdleMeter<'a> {
         }
     }
 
-    /// All that was read.
+    /// All readings so far.
     #[must_use]
     pub fn finish(self) -> Idle {
         self.idle
     }
 }
 
-/// What machine number `index` left between two readings.
+/// Idle seconds of machine number `index` between two readings.
 fn left(
     experiment: &Experiment,
     index: usize,
@@ -169,7 +173,8 @@ fn left(
         false => [1.0; RESOURCES],
     };
     let servers = f64::from(machine.servers);
-    // The part of the time for which it is alive; of its CPUs that includes how slow they are.
+    // Fraction of the time for which the machine is alive. For its CPUs, the fraction also includes
+    // slow-downs.
     let alive = available[1];
     let workers = match (machine.concurrency, now.workers) {
         (None, _) if alive > 0.0 => f64::INFINITY,
@@ -188,7 +193,7 @@ fn left(
     [cpus * pace, unit(1, servers), unit(2, servers), workers]
 }
 
-/// How long ticks are, in nanoseconds: short against the tightest limit, unless the run is very long.
+/// Length of a tick in nanoseconds: short compared with the tightest limit, unless the run is very long.
 fn every(experiment: &Experiment) -> u64 {
     let classes = experiment.policies().flat_map(|(_, policy)| &policy.classes);
     let limits = classes.filter_map(|class| class.guarantee.response_time);
@@ -212,7 +217,7 @@ mod tests {
 
     #[test]
     fn what_is_not_occupied_is_idle_as_far_as_machines_live_and_workers_are_free() {
-        // Two machines of two CPUs; both serve the only pool.
+        // Two machines of two CPUs. Both serve the only pool.
         let mut experiment = hand_made();
         experiment.machines[1].speed = 0.5;
         experiment.machines[1].concurrency = Some(2);
@@ -226,7 +231,7 @@ mod tests {
         let mut meter = IdleMeter::new(&experiment);
         assert_eq!(meter.every(), 12_500_000);
         meter.read(SECOND, &[occupied(0.5, Some(0.5)), occupied(0.0, Some(1.0))]);
-        // The first is gone; all workers of the second wait for something.
+        // The first machine is down. All workers of the second wait for something.
         meter.read(2 * SECOND, &[occupied(0.5, Some(0.5)), occupied(0.0, Some(3.0))]);
         meter.read(2 * SECOND, &[occupied(9.0, None), occupied(9.0, None)]);
         meter.read(3 * SECOND, &[occupied(2.5, None), occupied(0.0, None)]);
@@ -234,7 +239,7 @@ mod tests {
         assert_eq!((idle.groups.as_slice(), idle.ends.len()), ([vec![0]].as_slice(), 3));
         assert_eq!(idle.tick(0), [[1.5 + 0.5, 2.0, 2.0, f32::INFINITY]]);
         assert_eq!(idle.tick(1), [[0.0, 1.0, 1.0, 0.0]]);
-        // Of what is not known nothing is idle.
+        // Workers of unknown use count as busy.
         assert_eq!(idle.tick(2), [[0.0, 2.0, 2.0, f32::INFINITY]]);
         assert_eq!(idle.tick(3), [[0.0; KINDS]; 0]);
         let merged = idle.merged(2);

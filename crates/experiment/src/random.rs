@@ -1,10 +1,10 @@
 //! Seeded randomness: one generator per purpose, and the distributions of an experiment.
 //!
-//! Every stream of requests draws its arrivals, demands, patience and keys from generators of their own,
-//! and every request draws the same number of times from each. Request n of a stream therefore comes at
-//! the same instant and asks for the same work in every run of a seed, whatever the discipline does with
-//! it: two disciplines are compared on the same traffic (common random numbers; Law, *Simulation
-//! Modeling and Analysis*, Sec. 11.2). The generator is the emulator's.
+//! Every stream of requests draws its arrivals, demands, patience and keys from separate generators, and
+//! every request draws the same number of times from each. Request n of a stream therefore comes at the
+//! same instant and asks for the same work in every run of a seed, whatever the discipline does with it:
+//! two disciplines are compared on the same traffic (common random numbers; Law, *Simulation Modeling and
+//! Analysis*, Sec. 11.2). The generator is that of the emulator.
 
 use std::time::Duration;
 
@@ -12,76 +12,76 @@ use weirgate_emulator::random::Random;
 
 use crate::{Counts, Distribution, Tail, normal};
 
-/// What a generator is for.
+/// Purpose of a generator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// The instants of open-loop arrivals.
+    /// Instants of open-loop arrivals.
     Arrivals = 1,
-    /// When bursts begin and end.
+    /// Starts and ends of bursts.
     Bursts,
     /// CPU time of requests.
     Cpu,
     /// Time of requests without a CPU.
     Io,
-    /// How long clients wait for a reply.
+    /// Time for which clients wait for a reply.
     Patience,
-    /// How long they wait before they try again.
+    /// Time that clients wait before they retry.
     RetryAfter,
-    /// How long users think.
+    /// Think time of users.
     Think,
-    /// Which key of a template.
+    /// Key of a template.
     Keys,
-    /// Who a request comes from.
+    /// Flow that a request belongs to.
     Flows,
-    /// Which requests a machine fails.
+    /// Requests that a machine fails.
     FailFast,
-    /// When health checks are sent.
+    /// Instants of health checks.
     Checks,
     /// The engine's own generator.
     Engine,
-    /// What pages are like.
+    /// Sizes and contents of pages.
     Pages,
-    /// Which files are asked for.
+    /// Requested files.
     Documents,
     /// Time of requests at the disk.
     Disk,
-    /// Time of their replies at the link.
+    /// Time of replies at the link.
     Link,
-    /// Time for which their replies stream.
+    /// Time for which replies stream.
     Stream,
 }
 
-/// The seed for `purpose`, number `index` of its kind, in the run named by `seed`.
+/// Seed for `purpose`, number `index` of its kind, in the run named by `seed`.
 pub fn seed_for(seed: u64, purpose: Purpose, index: usize) -> u64 {
     let mixed = Random::new(seed ^ (purpose as u64).rotate_right(8)).bits();
     Random::new(mixed ^ index as u64).bits()
 }
 
-/// The generator for `purpose`, number `index` of its kind, in the run named by `seed`.
+/// Generator for `purpose`, number `index` of its kind, in the run named by `seed`.
 pub fn generator(seed: u64, purpose: Purpose, index: usize) -> Random {
     Random::new(seed_for(seed, purpose, index))
 }
 
-/// Two draws that fix a time of any [`Distribution`]. Taken before it is known which one is in force, so
-/// that a change of the distribution does not shift the draws of later requests.
+/// Two draws that determine a time of any [`Distribution`]. They are taken before the distribution in force
+/// is known, so a change of the distribution does not shift the draws of later requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Lot {
-    /// Which branch of a mixture, 0 to 1.
+    /// Branch of a mixture, 0 to 1.
     branch: f64,
-    /// Where in the branch, 0 to 1, 1 excluded.
+    /// Position within the branch, 0 to 1, 1 excluded.
     level: f64,
 }
 
 impl Lot {
-    /// No draw: enough for what is fixed.
+    /// No draw. Sufficient for fixed times.
     pub const NONE: Lot = Lot { branch: 0.0, level: 0.0 };
 
-    /// The next lot.
+    /// Draws the next lot.
     pub fn draw(random: &mut Random) -> Lot {
         Lot { branch: random.unit(), level: random.unit() }
     }
 
-    /// The time, in nanoseconds, that it gives under `distribution`.
+    /// Time, in nanoseconds, that the lot gives under `distribution`.
     pub fn nanos(self, distribution: &Distribution) -> f64 {
         let exponential = |mean: Duration| -(1.0 - self.level).ln() * nanos(mean);
         match *distribution {
@@ -96,7 +96,7 @@ impl Lot {
                 let time = match tail {
                     None => body(1.0),
                     Some(Tail { share, shape, from }) if self.branch < share => pareto(self.level, shape, from),
-                    // The body is what of the log-normal distribution lies below the tail.
+                    // The body is the part of the log-normal distribution below the tail.
                     Some(Tail { from, .. }) => {
                         let below = normal::share_below((nanos(from) / nanos(median)).ln() / sigma);
                         body(below).min(nanos(from))
@@ -107,28 +107,28 @@ impl Lot {
         }
     }
 
-    /// The time, in whole nanoseconds, that it gives under `distribution`.
+    /// Time, in whole nanoseconds, that the lot gives under `distribution`.
     pub fn time(self, distribution: &Distribution) -> u64 {
         whole(self.nanos(distribution))
     }
 
-    /// The number that it gives under `counts`.
+    /// Number that the lot gives under `counts`.
     pub fn count(self, counts: &Counts) -> u32 {
         counts.at(self.branch, self.level)
     }
 }
 
-/// The time in nanoseconds that is longer than a share `level` of a Pareto distribution's.
+/// Quantile of a Pareto distribution at `level`, in nanoseconds.
 fn pareto(level: f64, shape: f64, least: Duration) -> f64 {
     nanos(least) * (1.0 - level).powf(-1.0 / shape)
 }
 
-/// A time in nanoseconds, exact up to a hundred days.
+/// `time` in nanoseconds, exact up to a hundred days.
 fn nanos(time: Duration) -> f64 {
     time.as_secs() as f64 * 1e9 + f64::from(time.subsec_nanos())
 }
 
-/// The nearest whole number of nanoseconds; what is too large saturates.
+/// Nearest whole number of nanoseconds. Larger values saturate.
 pub fn whole(nanos: f64) -> u64 {
     (nanos + 0.5) as u64
 }
@@ -173,8 +173,8 @@ mod tests {
         assert!(times.last().is_some_and(|longest| *longest <= 3088.0));
     }
 
-    /// SURGE's sizes of files: 93 % log-normal (µ 9.357, σ 1.318), 7 % Pareto (α 1.1) from 133 kB on; here a byte takes
-    /// 100 ns.
+    /// SURGE's file sizes: 93 % log-normal (µ 9.357, σ 1.318), 7 % Pareto (α 1.1) from 133 kB on. Here a
+    /// byte takes 100 ns.
     #[test]
     fn heavy_tails_have_the_quantiles_and_means_of_their_formulas() {
         let time = |bytes: f64| Duration::from_nanos((bytes * 100.0) as u64);

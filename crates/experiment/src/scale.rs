@@ -1,11 +1,11 @@
-//! Larger and smaller versions of an experiment: other numbers of machines, other sizes of promises.
+//! Larger and smaller versions of an experiment: other numbers of machines and other sizes of guarantees.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::{Experiment, Machine, Source, TrafficClass};
 
-/// Machines that are alike and serve the same pools: they can stand in for one another.
+/// Machines that are alike and serve the same pools, so they can replace one another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
     /// Indices into [`Experiment::machines`], rising.
@@ -14,7 +14,8 @@ pub struct Group {
     pub pools: Vec<String>,
 }
 
-/// The machines of `experiment` in groups, by the first machine of each. Machines of no pool are in none.
+/// Groups of the machines of `experiment`, ordered by the first machine of each. A machine without a pool
+/// is in no group.
 #[must_use]
 pub fn groups(experiment: &Experiment) -> Vec<Group> {
     let policy = &experiment.site.policy;
@@ -49,14 +50,14 @@ pub fn groups(experiment: &Experiment) -> Vec<Group> {
 
 /// `experiment` with `counts[i]` ≥ 1 machines in group `i` of [`groups`].
 ///
-/// Machines are added as copies of the last one of their group. They are taken away from the end of their
-/// group, those first that no fault strikes: a plan that reckons with two machines down does so at every size,
-/// as long as there are two.
+/// Machines are added as copies of the last one of their group. They are removed from the end of their
+/// group, first those without any fault. A plan that expects two machines to fail therefore keeps these
+/// faults at every size of at least two.
 #[must_use]
 pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
     let groups = groups(experiment);
     let struck = |machine: usize| experiment.faults.iter().any(|fault| fault.machines.contains(&machine));
-    // Old index per new machine: first those that stay, in their order, then copies.
+    // Old index of each new machine: first those that stay, in their order, then copies.
     let (mut kept, mut copies) = (Vec::new(), Vec::new());
     for (group, &count) in groups.iter().zip(counts) {
         let count = count.max(1);
@@ -87,7 +88,7 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
         let machine = scaled.machines.len();
         let name = |of: &str| format!("{of}.{}", number + 2);
         let original = &experiment.machines[old];
-        // A copy brings servers of its own.
+        // A copy has its own shared servers.
         let shared = original.shared.iter().map(|server| name(server)).collect();
         scaled.machines.push(Machine { name: name(&original.name), shared, ..original.clone() });
         for node in of_machine(old) {
@@ -105,15 +106,16 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
     for fault in &mut scaled.faults {
         fault.machines = fault.machines.iter().filter_map(|machine| place.get(machine).copied()).collect();
     }
-    // A fault of no machine would be one of all.
+    // A fault without machines would apply to all of them.
     let mut whole = experiment.faults.iter().map(|fault| fault.machines.is_empty());
     scaled.faults.retain(|fault| whole.next() == Some(true) || !fault.machines.is_empty());
     scaled
 }
 
-/// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or users) of
-/// every class that has one. What best-effort classes send stays. Pages grow as a whole, if they or their objects are
-/// of a class with a guarantee: there are more of them, and not more objects in each.
+/// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or
+/// users) of every class that has one. The load of best-effort classes stays. Pages scale as a whole if
+/// they or their objects belong to a class with a guarantee: there are more pages, but not more objects in
+/// each.
 #[must_use]
 pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     let mut scaled = experiment.clone();
@@ -152,8 +154,8 @@ pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     scaled
 }
 
-/// `factor` times as many instants: some left out, or more of them spread evenly up to the next one. Each with the
-/// place of the one that it was made of.
+/// `factor` times as many instants. Some are left out, or more are spread evenly up to the next one. Each
+/// comes with the index of the instant from which it was made.
 fn denser(instants: &[Duration], factor: f64) -> Vec<(Duration, usize)> {
     let until = |index: usize| (index as f64 * factor) as u32;
     let mut all = Vec::with_capacity(until(instants.len()) as usize);
@@ -195,7 +197,7 @@ mod tests {
             let rate = |source: &Source| if let Source::Open { rate, .. } = source { rate.0[0].value } else { 0.0 };
             experiment.traffic.iter().map(|traffic| rate(&traffic.source)).collect::<Vec<_>>()
         };
-        // The pages are of no class that is promised anything, and their objects are.
+        // The class of the pages has no guarantee, but the class of their objects has one.
         let scaled = scale_guarantees(&experiment, 3.0);
         assert_eq!((rates(&experiment), rates(&scaled)), (vec![10.0, 10.0, 0.0], vec![30.0, 10.0, 0.0]));
         assert_eq!(scaled.traffic[2].source, experiment.traffic[2].source);

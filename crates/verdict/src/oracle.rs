@@ -1,18 +1,20 @@
-//! What a scheduler could serve that knows every capacity and every demand.
+//! Best possible service by a scheduler that knows every capacity and every demand.
 //!
-//! A cluster is a network: work flows from each class to the machines of its pool, as much as arrives, and
-//! from each machine on, as much as it does. The maximum flow is the most work that can be
-//! served; what is owed fits if it flows whole. Requests take something of several resources (CPUs, disks, links), and
-//! each resource has a flow of its own: what fits must flow in every one. The oracle has no queues, no random gaps and
-//! no limits inside the machines, and time that a request spends with none of its machine's resources costs it nothing:
-//! it is a bound, not a competitor. With several resources it is one more time: in the flow of the CPUs a class may be
-//! spread over the machines otherwise than in that of the disks, and a request takes both from one machine. Where all
-//! machines of a pool are in proportion to one another, it is the same spreading.
+//! A cluster is a network: work flows from each class to the machines of its pool, up to the amount that
+//! arrives, and from each machine on, up to the amount that it can do. The maximum flow is the maximum work
+//! that can be served. Guaranteed work fits if all of it flows. Requests need several resources (CPUs,
+//! disks, links), and each resource has a separate flow: work fits only if it flows in every one. The
+//! oracle has no queues, no random gaps and no limits within the machines. Time that a request spends
+//! without any of its machine's resources is free. The oracle is therefore a bound, not a competitor. With
+//! several resources it is a bound in a further respect: the flow of the CPUs may spread a class over the
+//! machines differently from the flow of the disks, although a request takes both from one machine. Where
+//! all machines of a pool are proportional to one another, both flows spread a class in the same way.
 //!
-//! How it shares what does not fit: first what is owed, by the same fraction of each; then the rest of what
-//! is asked for, in proportion to weights, max-min fair (progressive filling: Bertsekas & Gallager, *Data
-//! Networks*, Sec. 6.5.2). A class is as large as its part of the resource of which it takes most (dominant resource
-//! fairness: Ghodsi et al., NSDI 2011); where requests take CPU time alone, that is its CPU work.
+//! If demand does not fit, the oracle first serves guaranteed work, reduced by the same fraction for each
+//! class. It then divides the rest of the demand in proportion to weights, max-min fair (progressive
+//! filling: Bertsekas & Gallager, *Data Networks*, Sec. 6.5.2). The size of a class is its part of the
+//! resource of which it needs the largest part (dominant resource fairness: Ghodsi et al., NSDI 2011).
+//! Where requests need CPU time alone, this is its CPU work.
 
 use std::time::Duration;
 
@@ -20,47 +22,56 @@ use weirgate_engine::{Class, Policy};
 use weirgate_experiment::{Experiment, RESOURCES, Work, availability};
 use weirgate_reserves::flow::Network;
 
-/// Work is counted in millionths of a CPU, disk or link: finer than any figure printed, coarser than the rounding of
-/// doubles, so that what fits exactly does fit.
+/// Work is counted in millionths of a CPU, disk or link. This is finer than any printed figure and coarser
+/// than the rounding of doubles, so work that fits exactly does fit.
 const UNIT: f64 = 1e6;
 
-/// A class whose work could grow by so little (CPUs, disks or links) is at its end: a hundred units.
+/// Growth of a class's work (in CPUs, disks or links) below which the class counts as unable to grow: a
+/// hundred units.
 const STEP: f64 = 1e-4;
 
-/// Halvings of an interval: to a 2^40th, below a unit for clusters of up to a million CPUs.
+/// Number of halvings of an interval: down to a 2^40th, which is below a unit for clusters of up to a
+/// million CPUs.
 const HALVINGS: u32 = 40;
 
-/// Share of all guarantees' weight that a class without one has: the engine's default for best effort.
+/// Weight of a class without a guarantee, as a fraction of the weight of all guarantees: the engine's
+/// default for best effort.
 const BEST_EFFORT: f64 = 0.01;
 
-/// Which machines work for which class, and how much they can do. A server that several addresses share is a machine of
-/// its own here, as available as the best of them.
+/// Machines of each class and their capacities. A server that several addresses share is a separate machine
+/// here, and is as available as the best of these addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// Per machine what it does in a second, faults taken off.
+    /// Work per second of each machine, reduced by its faults.
     pub capacity: Vec<Work>,
-    /// Per machine how many requests may be in it at once, faults taken off; infinite without a limit.
+    /// Maximum number of requests in each machine at once, reduced by its faults. Infinite without a limit.
     pub workers: Vec<f64>,
-    /// Per class of the policy, then per template, the machines of its pool.
+    /// Machines of the pool of each class of the policy, then of each template.
     pub reach: Vec<Vec<usize>>,
 }
 
-/// What the classes ask for, per class of the policy, then per template.
+/// Demand of the classes, by class of the policy, then by template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Demand {
-    /// Work asked for, per second.
+    /// Offered work per second.
     pub offered: Vec<Work>,
-    /// The part of it that is owed, 0 to 1.
+    /// Guaranteed fraction of the offered work, 0 to 1.
     pub owed: Vec<f64>,
 }
 
-/// The classes of a policy, then the shapes of its templates: the order of everything that is per class here.
+/// The classes of a policy, then the shapes of its templates. Everything that is by class here has this
+/// order.
 pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
     policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
 }
 
-/// The weights of the classes: guaranteed rate × service time (`costs`, in seconds, where none is agreed);
-/// a class that is promised no rate has a hundredth of all of them.
+/// Fraction of its work that a machine can do on average between two instants, by resource. More than 1 for
+/// CPUs that became faster.
+        // Faults of single classes take nothing from the other classes.
+/// Fraction of its work that a machine can still do under faults. Slow-downs multiply and apply to its
+/// CPUs. Of several failing fractions the largest applies.
+/// Weights of the classes: guaranteed rate × declared service time (or `costs`, in seconds, where none is
+/// declared). A class without a guaranteed rate has a hundredth of the sum.
 #[must_use]
 pub fn weights(policy: &Policy, costs: &[f64]) -> Vec<f64> {
     let guaranteed = |(class, cost): (&Class, &f64)| {
@@ -74,10 +85,10 @@ pub fn weights(policy: &Policy, costs: &[f64]) -> Vec<f64> {
 }
 
 impl Cluster {
-    /// The cluster between two instants, faults averaged over that time.
+    /// The cluster between two instants, with faults averaged over that time.
     #[must_use]
     pub fn live(experiment: &Experiment, from: Duration, to: Duration) -> Cluster {
-        // Every server has a disk and a link of its own.
+        // Every server has its own disk and link.
         let capacity = |index: usize, servers: u32| {
             let machine = &experiment.machines[index];
             let [cpu, disk, link] = availability(experiment, index, from, to);
@@ -89,7 +100,7 @@ impl Cluster {
             let limit = experiment.machines[index].concurrency;
             limit.map_or(f64::INFINITY, |limit| f64::from(limit) * f64::from(servers)) * alive
         };
-        // Behind the machines the servers that addresses share.
+        // The servers that addresses share follow the machines.
         let mut capacities: Vec<Work> = Vec::new();
         let mut slots: Vec<f64> = Vec::new();
         for (index, machine) in experiment.machines.iter().enumerate() {
@@ -141,7 +152,7 @@ impl Cluster {
         Cluster::live(experiment, Duration::ZERO, Duration::ZERO)
     }
 
-    /// What the machines of a class's pool do in a second.
+    /// Work per second of the machines in a class's pool.
     #[must_use]
     pub fn reached(&self, class: usize) -> Work {
         let machines = self.reach.get(class).into_iter().flatten();
@@ -150,19 +161,19 @@ impl Cluster {
         })
     }
 
-    /// What all machines together do in a second.
+    /// Work per second of all machines together.
     #[must_use]
     pub fn whole(&self) -> Work {
         std::array::from_fn(|resource| self.capacity.iter().map(|capacity| capacity[resource]).sum())
     }
 
-    /// The most of `work` (per class, per second) that can be served, of each resource by itself.
+    /// Maximum part of `work` (by class, per second) that can be served, for each resource separately.
     #[must_use]
     pub fn most(&self, work: &[Work]) -> Work {
         std::array::from_fn(|resource| self.flow(work, resource).0 as f64 / UNIT)
     }
 
-    /// Can all of `work` be served?
+    /// Whether all of `work` can be served.
     #[must_use]
     pub fn carries(&self, work: &[Work]) -> bool {
         (0..RESOURCES).all(|resource| {
@@ -171,7 +182,7 @@ impl Cluster {
         })
     }
 
-    /// Are there workers for so many requests at once, per class on average?
+    /// Whether there are workers for `held` requests at once, by class on average.
     #[must_use]
     pub fn holds(&self, held: &[f64]) -> bool {
         let (flow, asked) =
@@ -179,11 +190,12 @@ impl Cluster {
         flow == asked
     }
 
-    /// The part that the oracle serves of what each class asks for, 0 to 1; all of what takes nothing.
+    /// Fraction, 0 to 1, of each class's demand that the oracle serves. It is 1 for a class that needs no
+    /// resource.
     #[must_use]
     pub fn shares(&self, demand: &Demand, weights: &[f64]) -> Vec<f64> {
         let whole = self.whole();
-        // Its part of the resource of which it asks for most.
+        // Part of the resource of which the class needs the largest part.
         let size = |work: &Work| {
             let parts = work.iter().zip(whole).map(|(work, whole)| if whole > 0.0 { work / whole } else { *work });
             parts.fold(0.0, f64::max)
@@ -197,13 +209,14 @@ impl Cluster {
         parts.into_iter().zip(sizes).map(|(part, size)| if size > 0.0 { part } else { 1.0 }).collect()
     }
 
-    /// Maximum flow of one resource and what was asked for, in units.
+    /// Maximum flow of one resource and its demand, in units.
     fn flow(&self, work: &[Work], resource: usize) -> (u64, u64) {
         let asked = |class: usize| work.get(class).map_or(0.0, |work| work[resource]);
         self.network(asked, |machine| self.capacity[machine][resource])
     }
 
-    /// Maximum flow of what classes ask for to what machines have, and all that was asked for, in units.
+    /// Maximum flow from the demand of the classes to the capacity of the machines, and the total demand,
+    /// in units.
     fn network(&self, work: impl Fn(usize) -> f64, has: impl Fn(usize) -> f64) -> (u64, u64) {
         let (classes, machines) = (self.reach.len(), self.capacity.len());
         let (source, sink) = (classes + machines, classes + machines + 1);
@@ -221,14 +234,14 @@ impl Cluster {
             return (0, 0);
         }
         for machine in 0..machines {
-            // What is not limited takes all that can come.
+            // An unlimited machine takes as much as can come.
             network.edge(classes + machine, sink, ((has(machine).max(0.0) * UNIT).ceil() as u64).min(asked));
         }
         (network.maximum(source, sink), asked)
     }
 
-    /// Raises the served part of every class's `work` from `start` in proportion to its weight, up to its limit, until
-    /// the machines are full; a class that can rise no more stays, the others go on.
+    /// Raises the served part of every class's `work` from `start` in proportion to its weight, up to its
+    /// limit, until the machines are full. A class that can rise no further stays, and the others continue.
     fn fill(&self, work: &[Work], start: &[f64], limits: &[f64], weights: &[f64]) -> Vec<f64> {
         let carries = |parts: &[f64]| {
             let served: Vec<Work> =
@@ -260,7 +273,7 @@ impl Cluster {
                 more[*i] <= limits[*i] && carries(&more)
             });
             if rising.len() == before {
-                // What is left to share is below the grain of counting.
+                // The rest is smaller than the unit of counting.
                 break;
             }
         }
@@ -282,14 +295,14 @@ mod tests {
         seconds.iter().map(|seconds| [*seconds, 0.0, 0.0]).collect()
     }
 
-    /// What is served of CPU work.
+    /// Served part of CPU work.
     fn served(cluster: &Cluster, owed: &[f64], offered: &[f64], weights: &[f64]) -> Vec<f64> {
         let owed = owed.iter().zip(offered).map(|(owed, offered)| owed / offered).collect();
         let parts = cluster.shares(&Demand { offered: cpu(offered), owed }, weights);
         parts.iter().zip(offered).map(|(part, offered)| part * offered).collect()
     }
 
-    /// Without limits on what is inside.
+    /// A cluster without limits on requests in flight.
     fn of(capacity: Vec<Work>, reach: Vec<Vec<usize>>) -> Cluster {
         Cluster { workers: vec![f64::INFINITY; capacity.len()], capacity, reach }
     }
@@ -322,7 +335,7 @@ mod tests {
         let cluster = of(cpu(&[10.0]), vec![vec![0], vec![0], vec![0]]);
         let (owed, weights) = ([2.0, 1.0, 0.0], [3.0, 3.0, 1.0]);
         near(&served(&cluster, &owed, &[9.0, 1.0, 20.0], &weights), &[7.25, 1.0, 1.75]);
-        // What is not asked for goes to who asks.
+        // Capacity that one class does not ask for goes to the class that does.
         near(&served(&cluster, &owed, &[2.5, 1.0, 20.0], &weights), &[2.5, 1.0, 6.5]);
     }
 
@@ -334,22 +347,22 @@ mod tests {
 
     #[test]
     fn a_class_that_is_stuck_does_not_stop_the_others() {
-        // Machines 0 and 1 are full first; the rest of machine 2 goes to whoever reaches it.
+        // Machines 0 and 1 are full first. The rest of machine 2 goes to the classes that reach it.
         near(&served(&cluster(), &[0.0; 3], &[9.0; 3], &[10.0, 1.0, 1.0]), &[4.0, 2.0, 2.0]);
     }
 
     #[test]
     fn what_is_served_must_fit_every_resource() {
         let cluster = of(vec![[2.0, 1.0, 1.0]], vec![vec![0], vec![0], vec![0]]);
-        // Both need the disk: the CPU alone would carry them.
+        // Both need the disk. The CPU alone would carry them.
         let work = vec![[0.4, 0.6, 0.0], [0.4, 0.5, 0.0], [0.0; 3]];
         assert!(!cluster.carries(&work) && cluster.carries(&[[2.0, 0.5, 0.0], [0.0, 0.5, 1.0]]));
         near(&cluster.most(&work), &[0.8, 1.0, 0.0]);
-        // By weight of the disk; what takes nothing is served.
+        // By weight of the disk. A class that needs no resource is served completely.
         let demand = Demand { offered: work, owed: vec![0.0; 3] };
         near(&cluster.shares(&demand, &[1.0, 1.0, 1.0]), &[0.5 / 0.6, 1.0, 1.0]);
-        // Who needs the CPU is not held back by a disk that is full, and gets as much of the one as others of the
-        // other.
+        // A class that needs the CPU is not held back by a full disk, and its part of the CPU equals the
+        // parts of the others of their resources.
         let apart = Demand { offered: vec![[0.1, 3.0, 0.0], [9.0, 0.0, 0.0], [0.0, 3.0, 0.1]], owed: vec![0.0; 3] };
         let served = cluster.shares(&apart, &[1.0, 1.0, 1.0]);
         near(&served, &[0.5 / 3.0, (2.0 - 0.1 / 6.0) / 9.0, 0.5 / 3.0]);
