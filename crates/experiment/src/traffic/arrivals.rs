@@ -1,14 +1,14 @@
-//! The instants of open-loop arrivals, by inversion of the integrated rate.
+//! Instants of open-loop arrivals, by inversion of the integrated rate.
 //!
-//! Arrivals of a Poisson process with rate λ(t) are those of a unit process on the axis Λ(t) = ∫λ
-//! (Çinlar, *Introduction to Stochastic Processes*, Sec. 4.7). The rate is piecewise linear, so Λ is
-//! inverted exactly, a quadratic per segment; nothing is thinned away. Equal gaps are unit steps on the
-//! same axis. A Markov-modulated process multiplies the rate by one factor in bursts and another in
-//! calm, with exponential lengths of both (Fischer and Meier-Hellstern, *The MMPP cookbook*, 1993), so
-//! that the mean over time is the rate asked for.
+//! Arrivals of a Poisson process with rate λ(t) are those of a unit process on the axis Λ(t) = ∫λ (Çinlar,
+//! *Introduction to Stochastic Processes*, Sec. 4.7). The rate is piecewise linear, so Λ is inverted
+//! exactly, with one quadratic per segment and without thinning. Equal gaps are unit steps on the same
+//! axis. A Markov-modulated process multiplies the rate by one factor in bursts and by another in calm, and
+//! both have exponential lengths (Fischer and Meier-Hellstern, *The MMPP cookbook*, 1993). The factors keep
+//! the mean over time at the requested rate.
 //!
-//! Departure: where a ramp of a profile begins before the one before has ended, the rate between two
-//! such instants is taken as a straight line.
+//! Departure: where a ramp of a profile begins before the previous one has ended, the rate between two such
+//! instants is assumed to be linear.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use weirgate_emulator::random::Random;
 use crate::random::{Purpose, generator, whole};
 use crate::{Arrivals, Profile};
 
-/// A stretch in which the rate is a straight line, in seconds and arrivals per second.
+/// An interval with a linear rate, in seconds and arrivals per second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Segment {
     from: f64,
@@ -31,30 +31,30 @@ struct Segment {
 pub(crate) struct Process {
     even: bool,
     segments: Vec<Segment>,
-    /// The segment that `now` is in.
+    /// Index of the segment that contains `now`.
     segment: usize,
-    /// Seconds; the instant of the latest arrival.
+    /// Instant of the latest arrival, in seconds.
     now: f64,
     first: bool,
     random: Random,
     bursts: Option<Bursts>,
 }
 
-/// The state of a modulated process.
+/// State of a modulated process.
 #[derive(Debug)]
 struct Bursts {
     random: Random,
     /// Factors of the rate in calm and in bursts.
     factors: [f64; 2],
-    /// Mean lengths of both, in seconds.
+    /// Mean lengths of calm and bursts, in seconds.
     lengths: [f64; 2],
     is_burst: bool,
-    /// When the present state ends.
+    /// End of the present state, in seconds.
     until: f64,
 }
 
 impl Process {
-    /// Stream `index` of the run named by `seed`.
+    /// The arrivals of stream `index` in the run named by `seed`.
     pub(crate) fn new(arrivals: Arrivals, rate: &Profile, end: Duration, seed: u64, index: usize) -> Process {
         let bursts = match arrivals {
             Arrivals::Mmpp { burst, share, length } => {
@@ -73,10 +73,10 @@ impl Process {
         }
     }
 
-    /// The next arrival in nanoseconds, if there is one before the end.
+    /// Returns the next arrival in nanoseconds, if there is one before the end.
     pub(crate) fn next(&mut self) -> Option<u64> {
         let mut need = match self.even {
-            // The first gap is a part of one, so that even streams do not move in step.
+            // The first gap is a fraction of a full one, so that even streams do not move in step.
             true if self.first => 1.0 - self.random.unit(),
             true => 1.0,
             false => self.random.exponential(),
@@ -91,7 +91,7 @@ impl Process {
             let span = stop - self.now;
             let area = span * (rate + slope * span / 2.0);
             if area >= need {
-                // The root of rate·x + slope·x²/2 = need in the form that never cancels.
+                // The root of rate·x + slope·x²/2 = need, in the form that never cancels.
                 let root = if slope == 0.0 { rate } else { (rate * rate + 2.0 * slope * need).max(0.0).sqrt() };
                 self.now = (self.now + 2.0 * need / (rate + root)).min(stop);
                 return Some(whole(self.now * 1e9));
@@ -118,13 +118,13 @@ impl Bursts {
             is_burst: false,
             until: 0.0,
         };
-        // It begins in equilibrium; what is left of an exponential length is as long as a new one.
+        // Starts in equilibrium. The rest of an exponential length has the same distribution as a new one.
         bursts.is_burst = bursts.random.unit() >= share;
         bursts.turn();
         bursts
     }
 
-    /// The factor in force and until when.
+    /// The factor in force and the instant at which it ends.
     fn now(&self) -> (f64, f64) {
         (self.factors[usize::from(self.is_burst)], self.until)
     }
@@ -135,7 +135,7 @@ impl Bursts {
     }
 }
 
-/// The straight lines of `profile` from 0 to `end`.
+/// Linear segments of `profile` from 0 to `end`.
 fn segments(profile: &Profile, end: Duration) -> Vec<Segment> {
     let mut cuts: Vec<Duration> = profile.0.iter().flat_map(|knot| [knot.at, knot.at + knot.over]).collect();
     cuts.extend([Duration::ZERO, end]);
@@ -151,13 +151,13 @@ fn segments(profile: &Profile, end: Duration) -> Vec<Segment> {
         .collect()
 }
 
-/// The figure of `profile` as `at` comes near: a step at `at` has not happened.
+/// Limit of `profile` at `at` from below. A step at `at` has not happened.
 fn just_before(profile: &Profile, at: Duration) -> f64 {
     Profile(profile.0.iter().copied().take_while(|knot| knot.at < at).collect()).at(at)
 }
 
-/// When a number of things that follows `profile`, rounded, changes up to `end`: nanoseconds and the new
-/// number. The first is at 0.
+/// Changes, up to `end`, of a whole number that follows `profile`, rounded: nanoseconds and the new number.
+/// The first is at 0.
 pub(crate) fn changes(profile: &Profile, end: Duration) -> Vec<(u64, u32)> {
     let mut changes = vec![(0, profile.at(Duration::ZERO).round() as u32)];
     let mut note = |at: f64, count: f64| {
@@ -169,7 +169,7 @@ pub(crate) fn changes(profile: &Profile, end: Duration) -> Vec<(u64, u32)> {
     for segment in segments(profile, end) {
         note(segment.from, segment.rate);
         let last = segment.rate + segment.slope * (segment.until - segment.from);
-        // On a slope the number changes where the figure passes a half.
+        // On a slope the number changes where the value passes a half.
         let step = if segment.slope > 0.0 { 1.0 } else { -1.0 };
         let mut count = segment.rate.round();
         while segment.slope != 0.0 && (count + step / 2.0 - last) * step < 0.0 {
@@ -237,7 +237,7 @@ mod tests {
         }
         assert_eq!(count(40.0, 50.0), 0.0);
         assert!(at.is_sorted());
-        // Gaps are exponential: their variance is their mean squared.
+        // Gaps are exponential, so their variance is their mean squared.
         let gaps: Vec<f64> = at.windows(2).filter(|w| w[1] < 10.0).map(|w| w[1] - w[0]).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
@@ -256,7 +256,8 @@ mod tests {
         }
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
         assert!((mean / 20.0 - 1.0).abs() < 0.04, "mean {mean} a tenth of a second");
-        // The rate is 800 a fifth of the time and 50 else: the index of dispersion is far from 1.
+        // The rate is 800 for a fifth of the time and 50 otherwise, so the index of dispersion is far from
+        // 1.
         let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / counts.len() as f64;
         assert!(variance / mean > 20.0, "dispersion {}", variance / mean);
         let calm = counts.iter().filter(|c| **c < 15.0).count() as f64 / counts.len() as f64;

@@ -1,4 +1,4 @@
-//! What a request takes, over time.
+//! Demands of requests over time.
 
 use weirgate_emulator::random::Random;
 use weirgate_emulator::station::Demand;
@@ -6,41 +6,41 @@ use weirgate_emulator::station::Demand;
 use crate::random::{Lot, Purpose, generator, whole};
 use crate::{DemandFrom, Distribution};
 
-/// An entry of an experiment, in nanoseconds.
+/// A demand entry of an experiment, with times in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: u64,
     over: u64,
-    /// Of [`PARTS`].
+    /// Distribution of each of [`PARTS`].
     parts: [Distribution; PARTS.len()],
 }
 
-/// What a demand consists of, each part with a generator of its own: CPU, I/O, disk, link, stream.
+/// Parts of a demand, each with its own generator: CPU, I/O, disk, link, stream.
 const PARTS: [Purpose; crate::PARTS] = [Purpose::Cpu, Purpose::Io, Purpose::Disk, Purpose::Link, Purpose::Stream];
 
 /// One draw for each of [`PARTS`].
 pub(crate) type Lots = [Lot; PARTS.len()];
 
 impl Entry {
-    /// How far the change has gone at `at`, which is not before its begin.
+    /// Completed fraction of the change at `at`, which is not before its start.
     fn done(&self, at: u64) -> f64 {
         let passed = at.saturating_sub(self.at);
         if passed >= self.over { 1.0 } else { passed as f64 / self.over as f64 }
     }
 }
 
-/// The demands of one stream, in order of arrival.
+/// Demands of one stream, in order of arrival.
 #[derive(Debug)]
 pub(crate) struct Demands {
     entries: Vec<Entry>,
-    /// The last entry that is wholly in force; earlier ones are forgotten.
+    /// Index of the last entry that is fully in force. Earlier ones are ignored.
     base: usize,
-    /// None for what is fixed all the time: it needs no draws.
+    /// Generator of each part. `None` for a part that is always fixed and needs no draws.
     randoms: [Option<Random>; PARTS.len()],
 }
 
 impl Demands {
-    /// Those of stream `index` of the run named by `seed`.
+    /// The demands of stream `index` in the run named by `seed`.
     pub(crate) fn new(entries: &[DemandFrom], seed: u64, index: usize) -> Demands {
         let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let entry = |e: &DemandFrom| Entry {
@@ -56,14 +56,14 @@ impl Demands {
         Demands { entries, base: 0, randoms }
     }
 
-    /// What the next request takes, which arrives at `at` (nanoseconds, never falling).
+    /// Returns the demand of the next request, which arrives at `at` (nanoseconds, never decreasing).
     pub(crate) fn next(&mut self, at: u64) -> Demand {
         let lots = self.randoms.each_mut().map(|random| random.as_mut().map_or(Lot::NONE, Lot::draw));
         self.at(at, &lots)
     }
 
-    /// The lots of a request whose draws come from `random` instead. Disk, link and stream, which few know, are drawn
-    /// only where they vary.
+    /// Lots of a request with draws that come from `random` instead. Disk, link and stream, which few
+    /// streams use, are drawn only where they vary.
     pub(crate) fn lots(&self, random: &mut Random, cpu: Lot, io: Lot) -> Lots {
         let [_, _, disk, link, stream] = &self.randoms;
         let [disk, link, stream] =
@@ -71,7 +71,8 @@ impl Demands {
         [cpu, io, disk, link, stream]
     }
 
-    /// What these lots give at `at` (nanoseconds, never falling but by what a generator of load is late).
+    /// Returns the demand that these lots give at `at`, in nanoseconds. `at` never decreases by more than
+    /// the lateness of a load generator.
     pub(crate) fn at(&mut self, at: u64, lots: &Lots) -> Demand {
         let begun = |entry: &&Entry| entry.at <= at;
         let later = self.entries.iter().enumerate().skip(self.base + 1).take_while(|(_, entry)| begun(entry));

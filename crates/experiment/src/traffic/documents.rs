@@ -1,45 +1,49 @@
-//! Files: how large each is, how often it is asked for, and whose it is.
+//! Files: their sizes, popularity and owners.
 //!
-//! Stands for the logs of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.1 and 5.5, of
-//! which is known how many files they have, how large these are together, and how much memory holds those that 97, 98
-//! or 99 % of the requests are for. A set is made from its figures and a seed that belongs to it, not to the run:
+//! Replaces the logs of Aron, Druschel and Zwaenepoel, *Cluster Reserves* (SIGMETRICS 2000), Secs. 5.1 and
+//! 5.5. Of these logs, the paper gives the number of files, their total size, and the memory that holds the
+//! files of 97, 98 or 99 % of the requests. A set is generated from its figures and from a seed that
+//! belongs to the set, not to the run:
 //!
-//! - The file of rank r of F is asked for in proportion to r^-z · √(1 − r/F). The first factor is Zipf's law, with the
-//!   exponent that makes the set meet the printed figures. Alone it does not: the last files of a log of two
-//!   months are those asked for a few times, and fewer of the requests go to them than the law says.
-//! - Sizes are log-normal, times (r/F)^0.4, scaled to the sum. Popular files are small: that is what makes the memory
-//!   of a log so much smaller than the log, and a request's mean size a third of a file's.
-//! - Files are dealt to the parts in the order of their rank, each to the part that is furthest behind its share of
-//!   the requests.
+//! - The file of rank r of F is requested in proportion to r^-z · √(1 − r/F). The first factor is Zipf's
+//!   law, with the exponent that makes the set match the printed figures. Alone it does not match: the last
+//!   files of a log of two months are requested only a few times, and they receive fewer of the requests
+//!   than the law says.
+//! - Sizes are log-normal, times (r/F)^0.4, scaled to the sum. Popular files are small. This makes the
+//!   memory of a log so much smaller than the log, and the mean size of a request a third of that of a
+//!   file.
+//! - Files are dealt to the parts in the order of their rank, each to the part that is furthest behind its
+//!   share of the requests.
 //!
-//! Requests are independent of one another; in a real log those for one file come closer together.
+//! Requests are independent of one another. In a real log, requests for one file come closer together.
 
 use weirgate_emulator::random::Random;
 
 use super::Document;
 use crate::Documents;
 
-/// SURGE's figure for the body of file sizes (Barford and Crovella 1998); its Pareto tail is left out, as a handful of
-/// files would decide what all are together.
+/// SURGE's figure for the body of file sizes (Barford and Crovella 1998). Its Pareto tail is left out,
+/// because a handful of files would decide the total size.
 const SIGMA: f64 = 1.318;
 
-/// How sizes grow with the rank. With it a request's mean size is about 11 kB where a file's is 33 kB; typical
-/// transfers are 5 to 13 kB (Sec. 5.2).
+/// Growth of sizes with the rank. With it the mean size of a request is about 11 kB if that of a file is 33
+/// kB. Typical transfers are 5 to 13 kB (Sec. 5.2).
 const GROWTH: f64 = 0.4;
 
-/// How the popularity of the last files fades: found with the exponent, by trying, to meet all three printed figures.
+/// Fading of the popularity of the last files. Found by trial, together with the exponent, to match all
+/// three printed figures.
 const FADE: f64 = 0.5;
 
-/// The files of a stream.
+/// Files of a stream.
 #[derive(Debug)]
 pub struct Library {
-    /// Popularity of a file and all before it.
+    /// Popularity of each file and all files before it.
     cumulative: Vec<f64>,
     files: Vec<Document>,
 }
 
 impl Library {
-    /// Those of stream number `index`.
+    /// The files of stream number `index`.
     #[must_use]
     pub fn new(documents: &Documents, index: usize) -> Library {
         let parts = &documents.parts;
@@ -61,12 +65,12 @@ impl Library {
         library
     }
 
-    /// Popularity and bytes of files as a log counted them.
+    /// Popularity and bytes of files, as counted in a log.
     fn counted(documents: &Documents) -> Vec<(f64, u64)> {
         documents.counted.iter().map(|(bytes, requests)| (*requests as f64, *bytes)).collect()
     }
 
-    /// Popularity and bytes of files by their figures.
+    /// Popularity and bytes of files, drawn from their figures.
     fn drawn(documents: &Documents) -> Vec<(f64, u64)> {
         let Documents { files: count, bytes, zipf, seed, .. } = *documents;
         let mut random = Random::new(seed);
@@ -83,7 +87,7 @@ impl Library {
         popularity.zip(sizes).map(|(popularity, size)| (popularity, size.round().max(1.0) as u64)).collect()
     }
 
-    /// The file at a point from 0 to 1, 1 excluded, of all requests.
+    /// The file at point `point` of all requests, 0 to 1, 1 excluded.
     #[must_use]
     pub fn at(&self, point: f64) -> Document {
         let total = self.cumulative.last().copied().unwrap_or(0.0);
@@ -91,7 +95,7 @@ impl Library {
         self.files[file.min(self.files.len() - 1)]
     }
 
-    /// Bytes of the most popular files that this share of the requests is for.
+    /// Bytes of the most popular files that receive this share of the requests.
     #[must_use]
     pub fn memory_for(&self, share: f64) -> u64 {
         let total = self.cumulative.last().copied().unwrap_or(0.0);
@@ -107,7 +111,7 @@ impl Library {
     }
 }
 
-/// A standard normal number (Box and Muller 1958).
+/// Draws a standard normal number (Box and Muller 1958).
 fn normal(random: &mut Random) -> f64 {
     (2.0 * random.exponential()).sqrt() * (std::f64::consts::TAU * random.unit()).cos()
 }

@@ -1,9 +1,9 @@
-//! Who sends what when: the streams of an experiment.
+//! Streams of requests of an experiment.
 //!
-//! Open-loop clients do not wait for one another; users of a closed loop send, wait for the reply, think
-//! and send again (Schroeder, Wierman and Harchol-Balter, *Open Versus Closed*, NSDI 2006). What a
-//! request is like is drawn once, when it is first sent; a client's further attempts are the same
-//! request. Clients who ask for pages are in [`visits`].
+//! Open-loop clients do not wait for one another. Users of a closed loop send, wait for the reply, think
+//! and send again (Schroeder, Wierman and Harchol-Balter, *Open Versus Closed*, NSDI 2006). The properties
+//! of a request are drawn once, when it is first sent. Further attempts of a client are the same request.
+//! Clients that ask for pages are in [`visits`].
 
 mod arrivals;
 mod demand;
@@ -19,37 +19,37 @@ pub use self::documents::Library;
 use crate::random::{Lot, Purpose, draw, generator};
 use crate::{Distribution, Experiment, Source, Traffic, TrafficClass};
 
-/// Nobody in particular sends a request.
+/// Sender of a request that comes from no particular user.
 pub const NOBODY: u32 = u32::MAX;
 
-/// What a request is like.
+/// Properties of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Draw {
-    /// What it takes.
+    /// Its demand.
     pub demand: Demand,
-    /// How long its client waits, in nanoseconds; `u64::MAX` is for ever.
+    /// Time for which its client waits, in nanoseconds. `u64::MAX` means for ever.
     pub patience: u64,
-    /// Which key of the template.
+    /// Key of the template.
     pub key: u32,
-    /// Whom it comes from, as a hash.
+    /// Hash of its source.
     pub flow: u64,
-    /// Which file it asks for, if it asks for one.
+    /// File that it asks for, if any.
     pub document: Option<Document>,
 }
 
 /// A file that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Document {
-    /// Its name: no two files of an experiment have the same.
+    /// Name of the file. No two files of an experiment have the same.
     pub object: u64,
-    /// Its size.
+    /// Size of the file in bytes.
     pub bytes: u64,
-    /// The stream that a request for it counts for.
+    /// Stream that a request for the file counts for.
     pub traffic: u32,
 }
 
 impl Document {
-    /// Its name, as a hash that is spread evenly.
+    /// Name of the file, as a hash that is spread evenly.
     #[must_use]
     pub fn target(&self) -> u64 {
         hash(self.object)
@@ -59,7 +59,7 @@ impl Document {
 /// One stream of requests.
 #[derive(Debug)]
 pub struct Stream<'a> {
-    /// As in the experiment.
+    /// Its definition in the experiment.
     pub traffic: &'a Traffic,
     when: When<'a>,
     demands: Demands,
@@ -80,7 +80,8 @@ pub struct Stream<'a> {
 enum When<'a> {
     Open(Box<Process>),
     Trace(std::slice::Iter<'a, std::time::Duration>),
-    /// When the pages say so that they are embedded in, or the stream that they are a part of.
+    /// Requests come with the pages in which they are embedded, or with the stream of which they are a
+    /// part.
     WithOthers,
     Users {
         changes: std::vec::IntoIter<(u64, u32)>,
@@ -90,21 +91,21 @@ enum When<'a> {
     },
 }
 
-/// What a user does.
+/// State of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum User {
-    /// It is not there.
+    /// The user is absent.
     Away,
-    /// It sends, waits or thinks.
+    /// The user sends, waits or thinks.
     Active,
 }
 
-/// What a stream does next, of its own accord.
+/// Next event of a stream that needs no input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A request comes.
+    /// A request arrives.
     Arrival,
-    /// So many users are wanted from now on.
+    /// The number of users changes to this one.
     Users(u32),
 }
 
@@ -149,7 +150,7 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// When it does something next, in nanoseconds, and what. Each call is about the one after.
+    /// Returns the next event and its instant in nanoseconds. Each call returns the one after.
     pub fn next_event(&mut self) -> Option<(u64, Event)> {
         match &mut self.when {
             When::Open(process) => process.next().map(|at| (at, Event::Arrival)),
@@ -161,10 +162,10 @@ impl<'a> Stream<'a> {
         }
     }
 
-    /// What the next request is like, sent at `at` by `user` (or [`NOBODY`]).
+    /// Draws the next request, sent at `at` by `user` (or [`NOBODY`]).
     pub fn draw(&mut self, at: u64, user: u32) -> Draw {
         let mut demand = self.demands.next(at);
-        // Of a trace the request drawn now is that of the next line.
+        // In a trace, the request drawn now is that of the next line.
         if let Some(cost) = self.traffic.traced.get(self.drawn as usize) {
             let Demand { cpu, io, disk, link, stream } = &mut demand;
             [cpu, io, disk, link, stream]
@@ -181,7 +182,7 @@ impl<'a> Stream<'a> {
         Draw { demand, patience, key: self.key_at(key), flow: self.flow_of(client), document }
     }
 
-    /// What a request of a page is like, sent at `at`, from the page's own generator.
+    /// Draws a request of a page, sent at `at`, from the page's own generator.
     fn draw_by(&mut self, random: &mut Random, at: u64, key: u32, flow: u64) -> Draw {
         let [cpu, io, patience] = std::array::from_fn(|_| Lot::draw(random));
         let lots = self.demands.lots(random, cpu, io);
@@ -190,24 +191,24 @@ impl<'a> Stream<'a> {
         Draw { demand, patience, key, flow, document: None }
     }
 
-    /// The key at a point from 0 to 1, 1 excluded, of all requests.
+    /// The key at point `point` of all requests, 0 to 1, 1 excluded.
     fn key_at(&self, point: f64) -> u32 {
         let Some(total) = self.popularity.last() else { return 0 };
         self.popularity.partition_point(|below| *below <= point * total) as u32
     }
 
-    /// Where requests of this client come from, as a hash.
+    /// Hash of the source of this client's requests.
     fn flow_of(&self, client: u64) -> u64 {
         hash(self.salt ^ client)
     }
 
-    /// How long a client waits before it tries again, in nanoseconds.
+    /// Draws the time that a client waits before it retries, in nanoseconds.
     pub fn retry_after(&mut self) -> u64 {
         draw(&self.traffic.retry_after, &mut self.retry_after)
     }
 
-    /// From now on `count` users are wanted. Returns those that come, with the time for which each thinks
-    /// first: nobody's visit begins at the same instant as all others'.
+    /// Changes the number of users to `count`. Returns the new users, each with the time for which it
+    /// thinks first. Visits therefore do not all begin at the same instant.
     pub fn want_users(&mut self, count: u32) -> Vec<(u32, u64)> {
         let When::Users { active, state, think, .. } = &mut self.when else { return Vec::new() };
         *active = count;
@@ -221,7 +222,8 @@ impl<'a> Stream<'a> {
         coming
     }
 
-    /// `user` is about to send. False if it is one too many by now and goes away instead.
+    /// Asks whether `user`, which is about to send, is still needed. If not, returns `false` and the user
+    /// leaves instead.
     pub fn is_wanted(&mut self, user: u32) -> bool {
         let When::Users { active, state, .. } = &mut self.when else { return false };
         let wanted = user < *active;
@@ -231,7 +233,7 @@ impl<'a> Stream<'a> {
         wanted
     }
 
-    /// How long a user thinks now, in nanoseconds.
+    /// Draws a think time of a user, in nanoseconds.
     pub fn think(&mut self) -> u64 {
         match &self.when {
             When::Users { think, .. } => draw(think, &mut self.think),

@@ -1,4 +1,4 @@
-//! Streams: keys, users and what requests are like.
+//! Streams: keys, users and properties of requests.
 
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ fn users_come_at_once_and_go_when_they_would_send_again() {
     assert_eq!(coming, [0, 1, 2]);
     assert_eq!(stream.next_event(), Some((10 * second, Event::Users(1))));
     assert_eq!(stream.want_users(1), []);
-    // User 2 goes; user 1 does not come to send before two are wanted again.
+    // User 2 leaves. User 1 does not come to send before two are wanted again.
     assert!(stream.is_wanted(0) && !stream.is_wanted(2));
     assert_eq!(stream.next_event(), Some((20 * second, Event::Users(2))));
     assert_eq!(stream.want_users(2), [], "user 1 never went");
@@ -111,7 +111,7 @@ fn a_request_of_a_trace_takes_what_its_line_says() {
     let mut takes = Vec::new();
     let mut next = stream.next_event();
     while let Some((at, _)) = next {
-        // Whoever plays it looks ahead.
+        // The simulator and the lab look ahead in the same way.
         next = stream.next_event();
         let demand = stream.draw(at, NOBODY).demand;
         takes.push([demand.cpu, demand.io, demand.disk, demand.link, demand.stream]);

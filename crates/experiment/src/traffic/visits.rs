@@ -1,18 +1,18 @@
-//! Visits: clients who ask for pages, and what each of them does next.
+//! Visits: clients that ask for pages, and the next step of each of them.
 //!
-//! A page is a request and the objects embedded in what it brings. Its client sends the page's own request; once that
-//! is served it asks for the objects, over a few connections, each reply letting the next request go; after the last
-//! it thinks, and asks for the next page of its visit (the user equivalent of SURGE: Barford and Crovella, SIGMETRICS
-//! 1998). A client that gets no page asks for no objects. An object that does not come leaves the page incomplete; the
-//! others are asked for all the same.
+//! A page is a request and the objects embedded in its reply. Its client sends the page's own request. Once
+//! that is served, the client asks for the objects over a few connections, and each reply releases the next
+//! request. After the last reply it thinks, and asks for the next page of its visit (the user equivalent of
+//! SURGE: Barford and Crovella, SIGMETRICS 1998). A client that gets no page asks for no objects. An object
+//! that does not come leaves the page incomplete, but the others are still requested.
 //!
-//! What a page is like (its own demand, how many objects, what each takes, how long its client thinks after it) comes
-//! from a generator that the stream, the client's number and the page's number name. So it is the same in every run of
-//! a seed, whatever became of the pages before it.
+//! The properties of a page (its own demand, the number of objects, the demand of each, the client's think
+//! time after it) come from a generator seeded by the stream, the client's number and the page's number.
+//! They are therefore the same in every run of a seed, whatever happened to the pages before it.
 //!
-//! Departures from SURGE: no ON and OFF of single connections below the page, as HTTP/1.1 keeps connections; no
-//! popularity of files and no locality, which matter to caches alone, and the machines here have none that a demand
-//! does not already speak of.
+//! Departures from SURGE: no ON and OFF times of single connections below the page, because HTTP/1.1 keeps
+//! connections open. No popularity of files and no locality, which matter only to caches. The machines here
+//! have no caches beyond those already reflected in the demands.
 
 use weirgate_emulator::random::Random;
 
@@ -21,25 +21,25 @@ use crate::random::{Lot, Purpose, seed_for};
 use crate::run::{Fate, Page};
 use crate::{Counts, Experiment, Session, Source};
 
-/// A visit under way, by its place.
+/// A visit in progress, identified by its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct VisitId(u32);
 
-/// What a stream's pages are like.
+/// Properties of a stream's pages.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     session: Option<Session>,
     objects: Option<Objects>,
-    /// Names the generators.
+    /// Seed of the generators.
     seed: u64,
-    /// Clients so far.
+    /// Number of clients so far.
     clients: u64,
 }
 
-/// What is embedded in them.
+/// Objects embedded in the pages.
 #[derive(Clone, Copy, Debug)]
 struct Objects {
-    /// The stream that says what they are like.
+    /// Stream that describes the objects.
     traffic: u32,
     count: Counts,
     connections: u32,
@@ -50,48 +50,48 @@ struct Objects {
 struct Visit {
     traffic: u32,
     user: u32,
-    /// Names the generators of its pages.
+    /// Seed of the generators of its pages.
     seed: u64,
     key: u32,
     flow: u64,
-    /// Pages after the present one.
+    /// Number of pages after the present one.
     pages_left: u32,
-    /// Pages before the present one.
+    /// Number of the present page, starting at 1.
     nth: u64,
-    /// Of the present page.
+    /// Generator of the present page.
     random: Random,
-    /// Nanoseconds that the client thinks after it.
+    /// Think time of the client after the page, in nanoseconds.
     thinks: u64,
-    /// Its number among all pages of the run.
+    /// Number of the page among all pages of the run.
     page: u32,
-    /// Its objects that nobody has asked for yet.
+    /// Objects of the page that have not been requested yet.
     unsent: u32,
-    /// Of its requests that are under way or about to be sent.
+    /// Requests of the page that are in progress or about to be sent.
     under_way: u32,
-    /// Why it is not complete, if it is not.
+    /// Reason why the page is not complete, if it is not.
     lacks: Option<Fate>,
 }
 
-/// What a client does once a request of its page is over.
+/// Next step of a client after a request of its page has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// It waits for others.
+    /// The client waits for other requests.
     Waits,
-    /// It sends so many objects, each by [`Visits::object`].
+    /// The client sends this many objects, each by [`Visits::object`].
     Objects(u32),
-    /// It thinks so many nanoseconds and then asks for its next page by [`Visits::page`].
+    /// The client thinks for this many nanoseconds and then asks for its next page by [`Visits::page`].
     Thinks(u64),
-    /// The visit is over: the user, if it was one, comes again after thinking.
+    /// The visit is over. Its user, if there is one, comes again after thinking.
     Leaves {
-        /// Or [`NOBODY`].
+        /// The user, or [`NOBODY`].
         user: u32,
     },
 }
 
-/// All visits of a run, and the pages that they asked for.
+/// All visits of a run, and the pages requested in them.
 #[derive(Debug)]
 pub struct Visits {
-    /// Per stream; `None` if it does not come as pages.
+    /// Kind of each stream, or `None` if it does not consist of pages.
     kinds: Vec<Option<Kind>>,
     places: Vec<Visit>,
     free: Vec<u32>,
@@ -99,7 +99,7 @@ pub struct Visits {
 }
 
 impl Visits {
-    /// Those of the run of `experiment` named by `seed`: none yet.
+    /// No visits yet, in the run of `experiment` named by `seed`.
     pub fn new(experiment: &Experiment, seed: u64) -> Visits {
         let kind = |index: usize| {
             let objects = experiment.objects_of(index).and_then(|traffic| match experiment.traffic[traffic].source {
@@ -116,8 +116,8 @@ impl Visits {
         Visits { kinds, places: Vec::new(), free: Vec::new(), pages: Vec::new() }
     }
 
-    /// A client of stream `traffic`, or its `user`, is there at `at`: what its first request is like, and which visit
-    /// it belongs to. No visit if the stream does not come as pages.
+    /// Starts a visit at `at` by a client of stream `traffic`, or by its `user`. Returns the first request
+    /// and the visit that it belongs to. There is no visit if the stream does not consist of pages.
     pub fn first(&mut self, stream: &mut Stream<'_>, traffic: u32, at: u64, user: u32) -> (Draw, Option<VisitId>) {
         let Some(kind) = self.kinds.get_mut(traffic as usize).and_then(Option::as_mut) else {
             return (stream.draw(at, user), None);
@@ -157,7 +157,7 @@ impl Visits {
         (self.page(stream, id, at), Some(id))
     }
 
-    /// The client of `id` asks for its next page at `at`: what the page's own request is like.
+    /// Returns the own request of the next page of `id`, asked for at `at`.
     pub fn page(&mut self, stream: &mut Stream<'_>, id: VisitId, at: u64) -> Draw {
         let visit = &mut self.places[id.0 as usize];
         let kind = self.kinds[visit.traffic as usize];
@@ -181,27 +181,27 @@ impl Visits {
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
     }
 
-    /// The client of `id` asks for the next object of its page at `at`: what that request is like. `stream` is the
+    /// Returns the request for the next object of the page of `id`, asked for at `at`. `stream` is the
     /// second of [`Visits::traffic_of`].
     pub fn object(&mut self, stream: &mut Stream<'_>, id: VisitId, at: u64) -> Draw {
         let visit = &mut self.places[id.0 as usize];
         stream.draw_by(&mut visit.random, at, visit.key, visit.flow)
     }
 
-    /// The stream of the page that `id` has before it, and that of its objects.
+    /// Streams of the present page of `id` and of its objects.
     pub fn traffic_of(&self, id: VisitId) -> (u32, u32) {
         let traffic = self.places[id.0 as usize].traffic;
         let objects = self.kinds[traffic as usize].and_then(|kind| kind.objects);
         (traffic, objects.map_or(traffic, |objects| objects.traffic))
     }
 
-    /// The number of that page among all of the run: its place in [`Visits::finish`].
+    /// Number of that page among all pages of the run, which is its index in [`Visits::finish`].
     pub fn page_of(&self, id: VisitId) -> u32 {
         self.places[id.0 as usize].page
     }
 
-    /// A request of stream `traffic` that belongs to `id` is over for good at `at`, its client will not try it again.
-    /// What does the client do?
+    /// Records that a request of stream `traffic` that belongs to `id` ended for good at `at`, without
+    /// another retry. Returns the next step of the client.
     pub fn ended(&mut self, id: VisitId, traffic: u32, fate: Fate, at: u64) -> Then {
         let visit = &mut self.places[id.0 as usize];
         let objects = self.kinds[visit.traffic as usize].and_then(|kind| kind.objects);
@@ -215,7 +215,7 @@ impl Visits {
         if is_itself && fate != Fate::Served {
             visit.unsent = 0;
         }
-        // A reply lets the next one go; that of the page itself as many as there are connections.
+        // A reply releases one further request. The reply with the page itself releases one per connection.
         let may = if is_itself { objects.map_or(0, |objects| objects.connections) } else { 1 };
         let sent = visit.unsent.min(may);
         if sent > 0 {
@@ -235,7 +235,8 @@ impl Visits {
         Then::Leaves { user }
     }
 
-    /// The end of the run, at `at`: every page, in order of their first requests. What is not over by then is cut.
+    /// Ends the run at `at`. Returns every page, in order of their first requests. Pages in progress are
+    /// cut off.
     pub fn finish(mut self, at: u64) -> Vec<Page> {
         for page in self.pages.iter_mut().filter(|page| page.fate == Fate::Cut) {
             page.ended = at.max(page.arrived);
@@ -265,14 +266,14 @@ mod tests {
         (0..experiment.traffic.len()).map(|index| Stream::new(experiment, index, 7)).collect()
     }
 
-    /// The CPU times that are drawn of a client's pages, their own first, when `comes` says which requests are served
-    /// (by their order).
+    /// CPU times drawn for a client's pages, that of each page itself first. `comes` tells which requests
+    /// are served (by their order).
     fn visit(experiment: &Experiment, visits: &mut Visits, comes: impl Fn(usize) -> bool) -> Vec<Vec<u64>> {
         let mut streams = streams(experiment);
         let (draw, id) = visits.first(&mut streams[0], 0, 0, NOBODY);
         let id = id.expect("it comes as pages");
         let mut pages = vec![vec![draw.demand.cpu]];
-        // The streams of the requests that are under way; one is over every millisecond.
+        // Streams of the requests in progress. One request ends every millisecond.
         let mut open = VecDeque::from([0]);
         let mut at = 0;
         for request in 1.. {
@@ -313,7 +314,7 @@ mod tests {
         let experiment = experiment(SHOP);
         let mut visits = [Visits::new(&experiment, 7), Visits::new(&experiment, 7)];
         let all = visit(&experiment, &mut visits[0], |_| true);
-        // The first page is refused, so its objects are never asked for.
+        // The first page is refused, so its objects are never requested.
         let fewer = visit(&experiment, &mut visits[1], |request| request != 1);
         assert_eq!((all.len(), fewer.len(), fewer[0].len()), (3, 3, 1));
         assert_eq!((all[0][0], &all[1..]), (fewer[0][0], &fewer[1..]));

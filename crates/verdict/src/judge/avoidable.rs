@@ -1,45 +1,48 @@
-//! Avoidable refusals: owed requests that were refused or late while machines that could have served them idled.
+//! Avoidable refusals: owed requests that were refused or late while machines that could have served them
+//! idled.
 //!
-//! The oracle in hand: it knows what every request takes and what every machine left undone ([`Idle`]), and gives idle
-//! seconds to such requests after the fact. A request is *avoidable* if idle seconds between its arrival and its limit
-//! would have served it. Each idle second is given once: requests come in the order in which their limits end, and each
-//! takes the earliest idle seconds that it can use. One that does not get all that it needs gives back what it took.
-//! Where all requests take the same that serves as many as possible (Glover, *Maximum Matching in a Convex Bipartite
-//! Graph*, 1967). Where they differ it may serve fewer than the most that are possible, and never more.
+//! This check uses an oracle's knowledge: it knows the work of every request and the idle time of every
+//! machine ([`Idle`]), and gives idle seconds to such requests after the fact. A request is *avoidable* if
+//! idle seconds between its arrival and its limit would have served it. Each idle second is given once.
+//! Requests are taken in the order in which their limits end, and each takes the earliest idle seconds that
+//! it can use. A request that does not get all that it needs gives back the seconds it took. Where all
+//! requests need the same, this serves the maximum number (Glover, *Maximum Matching in a Convex Bipartite
+//! Graph*, 1967). Where they differ it may serve fewer than the maximum, and never more.
 //!
-//! A request progresses through everything that it takes (CPU, disk, link, a worker) in proportion, and no faster than
-//! on an idle machine: a request of 400 ms is never served within 300. Idle seconds of a tick are spread evenly over
-//! it, and those of a group of machines are one sum: a request may take a little of several, which is a bound and no
-//! schedule.
+//! A request progresses in proportion through everything that it needs (CPU, disk, link, a worker), and no
+//! faster than on an idle machine: a request of 400 ms is never served within 300. Idle seconds of a tick
+//! are spread evenly over it, and those of a group of machines are one sum. A request may use a little of
+//! several machines, so this is a bound and not a schedule.
 
 use weirgate_experiment::{Idle, KINDS};
 
-/// Parts of a request that are lost in the rounding of thousands of additions.
+/// Part of a request that may be lost in the rounding of thousands of additions.
 const ROUNDING: f64 = 1e-6;
 
 /// A request that was owed and not served in time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Lacking {
-    /// The pool that its class goes to.
+    /// Pool of its class.
     pub(crate) pool: usize,
-    /// From its arrival to the last instant at which it is in time, in nanoseconds from the start.
+    /// Its arrival and the last instant at which it is in time, in nanoseconds from the start.
     pub(crate) time: (u64, u64),
-    /// What it takes, in seconds of a nominal CPU, a disk, a link and a worker.
+    /// Its work, in seconds of a nominal CPU, a disk, a link and a worker.
     pub(crate) takes: [f64; KINDS],
-    /// How long it takes on an idle machine, in seconds.
+    /// Seconds that it takes on an idle machine.
     pub(crate) alone: f64,
 }
 
 /// Idle seconds that have not been given to any request.
 struct Left<'a> {
     idle: &'a Idle,
-    /// As in [`Idle::seconds`].
+    /// Seconds, in the order of [`Idle::seconds`].
     seconds: Vec<[f64; KINDS]>,
-    /// Per pool its groups, first those that serve fewest others: what they have is of use to fewest.
+    /// Groups of each pool, first those that serve the fewest other pools, because their idle time is of
+    /// use to the fewest.
     reach: Vec<Vec<usize>>,
 }
 
-/// Which of `requests` idle machines could have served.
+/// Whether idle machines could have served each of `requests`.
 pub(crate) fn avoidable(idle: &Idle, requests: &[Lacking]) -> Vec<bool> {
     let pools = idle.groups.iter().flatten().max().map_or(0, |most| most + 1);
     let reach = |pool: usize| {
@@ -60,7 +63,7 @@ pub(crate) fn avoidable(idle: &Idle, requests: &[Lacking]) -> Vec<bool> {
 }
 
 impl Left<'_> {
-    /// Gives a request all that it takes, or nothing.
+    /// Gives a request all that it needs, or nothing.
     fn serve(&mut self, request: &Lacking) -> bool {
         let Some(groups) = self.reach.get(request.pool).filter(|groups| !groups.is_empty()).cloned() else {
             return false;
@@ -98,8 +101,8 @@ impl Left<'_> {
     }
 }
 
-/// Gives a request at most the part `most` of what it takes, of the share `share` of what there is, and says which
-/// part.
+/// Gives a request at most the fraction `most` of its work, from the share `share` of the available time.
+/// Returns the fraction given.
 fn give(has: &mut [f64; KINDS], request: &Lacking, most: f64, share: f64) -> f64 {
     let taken = has.iter().zip(request.takes).filter(|(_, takes)| *takes > 0.0);
     let part = taken.fold(most, |part, (has, takes)| part.min(has * share / takes));
@@ -118,7 +121,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Ticks of 100 ms with so many seconds of CPUs in each of the groups; all else is unlimited.
+    /// Ticks of 100 ms with the given seconds of CPUs in each of the groups. Everything else is unlimited.
     fn idle(groups: &[&[usize]], cpu: &[&[f32]]) -> Idle {
         let tick = |cpu: &&[f32]| cpu.iter().map(|cpu| [*cpu, 9e9, 9e9, f32::INFINITY]).collect::<Vec<_>>();
         Idle {
@@ -136,7 +139,7 @@ mod tests {
     fn an_idle_second_is_given_once_and_only_in_time() {
         let idle = idle(&[&[0]], &[&[0.1], &[0.0], &[0.05]]);
         let requests = [(0, 100), (0, 200), (100, 200), (150, 300), (250, 300)].map(|time| request(time, 0.04));
-        // 100 ms are enough for two, and half of the third tick has 25 ms alone.
+        // 100 ms are enough for two requests, and half of the third tick has only 25 ms.
         assert_eq!(avoidable(&idle, &requests), [true, true, false, true, false]);
     }
 
@@ -146,7 +149,7 @@ mod tests {
         let requests =
             [request((0, 300), 0.4), request((0, 400), 0.4), request((50, 250), 0.2), request((50, 249), 0.2)];
         assert_eq!(avoidable(&idle, &requests), [false, true, true, false]);
-        // What it waits for inside counts as well, and needs a worker.
+        // Waiting in service counts as well, and needs a worker.
         let waits = Lacking { takes: [0.01, 0.0, 0.0, 0.3], alone: 0.3, ..request((0, 290), 0.0) };
         let in_time = Lacking { time: (0, 300 * MS), ..waits };
         assert_eq!(avoidable(&idle, &[waits, in_time]), [false, true]);
@@ -163,7 +166,7 @@ mod tests {
         assert_eq!(avoidable(&Idle::default(), &[of(0)]), [false]);
     }
 
-    /// The most requests that whole slots of ticks can serve, by augmenting paths (Berge).
+    /// Maximum number of requests that whole slots of ticks can serve, by augmenting paths (Berge).
     fn matching(slots: &[u32], windows: &[(usize, usize)]) -> usize {
         fn place(
             request: usize,
@@ -192,7 +195,7 @@ mod tests {
             .count()
     }
 
-    /// Could all of these be served, if parts of them were spread at will? A maximum flow says so.
+    /// Whether all of these could be served if parts of them were spread at will, by a maximum flow.
     fn fits(idle: &Idle, requests: &[Lacking]) -> bool {
         let (ticks, count) = (idle.ends.len(), requests.len());
         let unit = |part: f64| (part * 1e6).ceil() as u64;
@@ -214,7 +217,7 @@ mod tests {
     }
 
     proptest! {
-        /// Requests that take a whole slot each: exactly as many as the largest matching.
+        /// If each request takes a whole slot, the result is exactly the size of the largest matching.
         #[test]
         fn as_many_as_the_largest_matching(
             slots in prop::collection::vec(0..3_u32, 1..7),
@@ -229,8 +232,8 @@ mod tests {
             prop_assert_eq!(served, matching(&slots, &windows));
         }
 
-        /// Requests of any size: all that are called avoidable fit together, and whatever is not fits no more beside
-        /// them if it has everything to itself.
+        /// For requests of any size, all avoidable ones fit together. If none is avoidable, none of the
+        /// requests would fit even alone.
         #[test]
         fn never_more_than_fit(
             cpu in prop::collection::vec(0.0..0.3_f32, 1..7),

@@ -1,5 +1,5 @@
-//! The judge against a judge that looks at everything: tiny runs, whole seconds, every request one second of a CPU. In
-//! some of them a reload changes what is promised.
+//! Compares the judge with an exhaustive judge on tiny runs: whole seconds, and every request takes one
+//! second of a CPU. In some runs a reload changes the guarantee.
 
 use proptest::prelude::*;
 use weirgate_config::Place;
@@ -10,13 +10,14 @@ use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// How long a run is, in seconds.
+/// Length of a run, in seconds.
 const END: u64 = 6;
 
-/// What became of a request that arrived at this second of class B, which is promised a rate without a limit.
+/// Arrival second of a request of class B, which has a guaranteed rate without a limit, and whether it was
+/// served.
 type Tiny = (u64, bool);
 
-/// What class B is promised per second, 0 for nothing, and from which second on it is promised something else.
+/// Guaranteed rates of class B per second, 0 for none. The second rate applies from second `from` on.
 #[derive(Clone, Copy, Debug)]
 struct Promised {
     rates: [u8; 2],
@@ -24,18 +25,18 @@ struct Promised {
 }
 
 impl Promised {
-    /// At this second.
+    /// Guaranteed rate at this second.
     fn at(self, second: u64) -> i64 {
         i64::from(self.rates[usize::from(second >= self.from)])
     }
 
-    /// The seconds of each phase.
+    /// Seconds of each phase.
     fn phases(self) -> Vec<Range<u64>> {
         let all = [0..self.from.min(END), self.from.min(END)..END];
         all.into_iter().filter(|phase| !phase.is_empty()).collect()
     }
 
-    /// Windows of two seconds. One in which the rate changes is two.
+    /// Windows of two seconds. A window in which the rate changes counts as two.
     fn windows(self) -> Vec<Range<u64>> {
         let cuts = |second: &u64| second.is_multiple_of(2) || *second == self.from && self.rates[0] != self.rates[1];
         let borders: Vec<u64> = (0..=END).filter(cuts).collect();
@@ -43,7 +44,7 @@ impl Promised {
     }
 }
 
-/// Six seconds in one phase for each promise, which settles for two seconds, or which is not to be judged.
+/// Six seconds with one phase for each guarantee. A phase settles for two seconds, or is not judged.
 fn tiny(promised: Promised, judged: bool) -> Experiment {
     let mut experiment = experiment();
     let promise = |class: &mut Class, rate: u8| {
@@ -89,8 +90,9 @@ fn play(requests: &[Tiny], idle: &[u8], promised: Promised, judged: bool) -> Ver
     judge(&tiny(promised, judged), &run)
 }
 
-/// Which requests a bucket covers that holds the tokens of a second and gets them second by second; of those that were
-/// served in time (`pays`) it takes them in any case, down to as many of debt.
+/// Whether each request is covered by a bucket that holds the tokens of a second and is filled every
+/// second. With `pays`, a request that was served in time always takes its token, down to an equal amount
+/// of debt.
 fn covered(requests: &[Tiny], promised: Promised, pays: bool) -> Vec<bool> {
     let (mut level, mut at) = (promised.at(0), 0);
     let mut covered = Vec::new();
@@ -111,8 +113,9 @@ fn covered(requests: &[Tiny], promised: Promised, pays: bool) -> Vec<bool> {
     covered
 }
 
-/// Numbers of the requests that were owed and refused: by the second bucket, and in each window no more than were
-/// served fewer than the first bucket covers, of which as many count as the rate has in the window.
+/// Numbers of the requests that were owed by the second bucket and refused. In each window they are at most
+/// as many as the requests that the first bucket covers exceed those that were served. The covered requests
+/// of a window are limited by the rate.
 fn lacking(requests: &[Tiny], promised: Promised) -> Vec<usize> {
     let (arrivals, served) = (covered(requests, promised, false), covered(requests, promised, true));
     let mut found = Vec::new();
@@ -128,8 +131,8 @@ fn lacking(requests: &[Tiny], promised: Promised) -> Vec<usize> {
     found
 }
 
-/// The most requests that idle CPUs can serve: all ways of giving each nothing, its own second or the next. Without a
-/// limit a request has the second of the bucket and its own.
+/// Maximum number of requests that idle CPUs can serve. Tries all ways of giving each request nothing, its
+/// own second or the next one. Without a limit a request has the second of the bucket and its own.
 fn most(requests: &[Tiny], lacking: &[usize], idle: &mut Vec<u8>) -> usize {
     let Some((first, rest)) = lacking.split_first() else { return 0 };
     let mut best = most(requests, rest, idle);
@@ -180,7 +183,8 @@ proptest! {
             let per_s = if seconds > 0 { owed / seconds as f64 } else { 0.0 };
             prop_assert_eq!(floor, (rate > 0).then_some((rate as f64, per_s, served >= 0.99 * owed)));
         }
-        // Only what is to be judged breaks a run, and the second refusal of so few is more than one in a thousand.
+        // Only judged phases can break a run. Of so few requests, two refusals are more than one in a
+        // thousand.
         let Some(own) = verdict.avoidable.iter().find(|of| of.class == "B") else {
             prop_assert!(promised.phases().iter().all(|phase| promised.at(phase.start) == 0));
             return Ok(());

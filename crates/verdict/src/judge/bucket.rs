@@ -1,7 +1,7 @@
-//! A token bucket over the arrivals of one class: which of them its guaranteed rate covers.
+//! Token bucket over the arrivals of one class: decides which of them its guaranteed rate covers.
 //!
-//! A reload may promise another rate. What is left of the old one stays, as far as the new burst holds it, as it does
-//! in the gateway. A class that is promised nothing has nothing left.
+//! A reload may change the rate. Tokens left from the old rate stay, up to the new burst, as in the
+//! gateway. A class without a guarantee has no tokens left.
 
 use std::time::Duration;
 
@@ -10,38 +10,39 @@ use std::time::Duration;
 pub(crate) struct Bucket {
     /// Tokens per nanosecond.
     rate: f64,
-    /// Most tokens.
+    /// Maximum number of tokens.
     burst: f64,
     level: f64,
     /// Nanoseconds from the start.
     at: u64,
 }
 
-/// Sums of shares of a token come out a little below a whole one: arrivals exactly at the rate must all be
-/// covered. Doubles err by 1e-16 a step, a run has less than 1e9 arrivals.
+/// Tolerance for sums of fractions of a token, which come out a little below a whole token. Arrivals
+/// exactly at the rate must all be covered. Doubles err by 1e-16 per step, and a run has fewer than 1e9
+/// arrivals.
 const ROUNDING: f64 = 1e-6;
 
 impl Bucket {
-    /// `rate` tokens per second, and as many as come in the time of `burst` at most. The bucket of a class that is
-    /// promised less than one request in that time holds `largest`, what its largest request takes: else
-    /// nothing would ever be covered.
+    /// A bucket that gains `rate` tokens per second and holds as many as come in the time of `burst`. If
+    /// that is less than `largest`, the number of tokens of the class's largest request, it holds
+    /// `largest`. Otherwise nothing would ever be covered.
     pub(crate) fn new(rate: f64, burst: Duration, largest: f64) -> Bucket {
         let burst = (rate * burst.as_secs_f64()).max(largest);
         Bucket { rate: rate / 1e9, burst, level: burst, at: 0 }
     }
 
-    /// That of a class that is promised nothing.
+    /// The bucket of a class without a guarantee.
     pub(crate) fn nothing() -> Bucket {
         Bucket { rate: 0.0, burst: 0.0, level: 0.0, at: 0 }
     }
 
-    /// From `at` on it has the rate and the burst of another.
+    /// Changes rate and burst to those of another bucket at `at`.
     pub(crate) fn change(&mut self, at: u64, to: &Bucket) {
         self.fill(at);
         *self = Bucket { level: self.level.clamp(-to.burst, to.burst), at: self.at, ..*to };
     }
 
-    /// Takes `tokens` at `at`, which does not run backwards. All or nothing.
+    /// Takes `tokens` at `at`, which never decreases. All or nothing.
     pub(crate) fn take(&mut self, at: u64, tokens: f64) -> bool {
         self.fill(at);
         let covered = self.level + ROUNDING >= tokens;
@@ -51,7 +52,7 @@ impl Bucket {
         covered
     }
 
-    /// Takes `tokens` at `at` whether they are there or not; the debt is bounded by the burst.
+    /// Takes `tokens` at `at` even if there are not enough. The debt is bounded by the burst.
     pub(crate) fn charge(&mut self, at: u64, tokens: f64) {
         self.fill(at);
         self.level = (self.level - tokens).max(-self.burst);
@@ -78,7 +79,7 @@ mod tests {
     fn a_class_at_its_rate_is_covered_whole_and_above_it_by_rate_and_burst() {
         // 300 does not divide a second into whole nanoseconds.
         assert_eq!(covered(Bucket::new(300.0, BURST, 1.0), 3_333_334, 30_000, 1.0), 30_000);
-        // Twice the rate for ten seconds: ten seconds of it and the burst.
+        // Twice the rate for ten seconds: ten seconds of the rate and the burst are covered.
         let twice = covered(Bucket::new(300.0, BURST, 1.0), 1_666_667, 6_000, 1.0);
         assert!((3_299..=3_300).contains(&twice), "{twice}");
     }

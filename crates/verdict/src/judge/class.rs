@@ -1,11 +1,12 @@
-//! One class over a run: which of its requests its guaranteed rate covers, and what it got in any stretch of
+//! One class over a run: the requests that its guaranteed rate covers, and its results in any interval of
 //! time.
 //!
-//! A request belongs to the stretch in which it arrives, to the end. Throughput alone is what *ends* in a
-//! stretch, as in the published figures. At the borders of a stretch the two differ by what is under way, so
-//! that a floor has been kept if either reaches what is owed: what ended in the stretch, or what arrived in
-//! it and was served in time, that is before the end of the stretch and the grace that follows it. A class
-//! that gets everything it asks for in time never misses its floor, however its requests arrive.
+//! A request belongs to the interval in which it arrives, to its end. Only throughput counts requests that
+//! *end* in an interval, as in the published figures. At the borders of an interval the two differ by the
+//! requests in progress. A floor is therefore kept if either of them reaches the owed number: the requests
+//! that ended in the interval, or those that arrived in it and were served in time, which is before the end
+//! of the interval and the grace that follows it. A class that is served completely and in time never
+//! misses its floor, however its requests arrive.
 
 use std::ops::Range;
 
@@ -22,20 +23,20 @@ use super::verdict::{Avoidable, CeilingVerdict, FloorVerdict, Part, ResponseTime
 /// Milliseconds per nanosecond.
 const MILLIS: f64 = 1e-6;
 
-/// A class, and all its requests.
+/// A class and all its requests.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
-    /// Per phase.
+    /// Terms of each phase.
     terms: Vec<Terms<'a>>,
-    /// Two for each phase, one after the other: while it settles, and then.
+    /// Two for each phase, in order: the settling part and the judged part.
     stretches: Vec<Range<u64>>,
-    /// Per stretch how many tokens of the guaranteed rate one of its requests takes.
+    /// Tokens of the guaranteed rate that a request takes, for each interval.
     tokens: Vec<f64>,
-    /// In order of arrival.
+    /// Attempts in order of arrival.
     attempts: Vec<Attempt>,
-    /// When requests were served, in order, each with the work served up to it.
+    /// Instants at which requests were served, in order, each with the cumulative work served.
     served: Vec<(u64, Work)>,
-    /// What clients wait for as a whole, if it is not each request.
+    /// Pages, if clients wait for pages and not for each request.
     pages: Option<Pages>,
 }
 
@@ -45,26 +46,26 @@ struct Attempt {
     arrived: u64,
     ended: u64,
     fate: Fate,
-    /// It went to a machine.
+    /// It was released to a machine.
     released: bool,
-    /// What it takes of each resource.
+    /// Work that it needs of each resource.
     work: Work,
-    /// Time that it waits inside for something else, in seconds.
+    /// Time for which it waits in service without using these resources, in seconds.
     io: f64,
     /// It arrived within the guaranteed rate.
     covered: bool,
-    /// It was shed although its class had not had its guaranteed rate.
+    /// It was shed although its class had not received its guaranteed rate.
     wronged: bool,
-    /// It was not in time: of the slowest, without which the guaranteed statistic would have held.
+    /// It was not in time: it is among the slowest, without which the guaranteed statistic would have held.
     late: bool,
-    /// Idle machines could have served it in time, and it was owed.
+    /// It was owed, and idle machines could have served it in time.
     avoidable: bool,
-    /// It is neither owed nor served: the end of the run came too soon after it.
+    /// It is neither owed nor served, because the end of the run came too soon after it.
     excused: bool,
 }
 
 impl Attempt {
-    /// How long it takes on an idle machine with this pace, in seconds.
+    /// Seconds that it takes on an idle machine with this pace.
     fn alone(&self, pace: f64) -> f64 {
         self.work[0] * pace + self.work[1] + self.work[2] + self.io
     }
@@ -73,24 +74,24 @@ impl Attempt {
         self.fate == Fate::Served && !self.late
     }
 
-    /// Nanoseconds from its arrival to its end; as good as for ever if it was not served.
+    /// Nanoseconds from its arrival to its end, or the largest number if it was not served.
     fn took(&self) -> u64 {
         if self.fate == Fate::Served { self.ended.saturating_sub(self.arrived) } else { u64::MAX }
     }
 }
 
-/// What a class asked for and got over a stretch.
+/// Owed and served requests of an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Account {
-    /// Requests within the guaranteed rate, as many as the declared cost pays for.
+    /// Requests within the guaranteed rate, up to the number that the declared cost pays for.
     owed: f64,
     /// Requests that count as served.
     counted: f64,
 }
 
 impl<'a> Subject<'a> {
-    /// `terms` are those of each phase. `stretches` follow one another, two for each phase; over each of them the mean
-    /// cost of requests is taken.
+    /// A class with the `terms` of each phase. `stretches` follow one another, two for each phase. The mean
+    /// cost of requests is taken over each of them.
     pub(crate) fn new(
         terms: Vec<Terms<'a>>,
         records: impl Iterator<Item = &'a Record>,
@@ -130,12 +131,12 @@ impl<'a> Subject<'a> {
         subject
     }
 
-    /// The same with response times of pages.
+    /// Adds pages, so that response times are those of pages.
     pub(crate) fn in_pages(self, pages: Option<Pages>) -> Subject<'a> {
         Subject { pages, ..self }
     }
 
-    /// Says in which stretches workers are short, so that holding one is a cost.
+    /// Notes the intervals in which workers are scarce, so that holding one is a cost.
     pub(crate) fn pay_for_workers(&mut self, short: &[bool]) {
         for index in (0..self.stretches.len()).filter(|index| short[*index]) {
             let Some(declared) = self.terms[index / 2].declared else { continue };
@@ -147,7 +148,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// How many tokens of the guaranteed rate a request of this stretch takes: its cost over the declared one.
+    /// Tokens of the guaranteed rate that a request of this interval takes: its cost over the declared one.
     fn tokens_of(&self, index: usize) -> f64 {
         let (terms, stretch) = (&self.terms[index / 2], &self.stretches[index]);
         let Some(declared) = terms.declared else { return 1.0 };
@@ -157,24 +158,25 @@ impl<'a> Subject<'a> {
         declared.tokens(&work, &terms.has)
     }
 
-    /// Mean seconds for which a request of a stretch holds a worker.
+    /// Mean seconds for which a request of an interval holds a worker.
     fn held(&self, phase: usize, stretch: &Range<u64>) -> f64 {
         self.mean(stretch, |attempt| attempt.work[0] * self.terms[phase].pace + attempt.io)
     }
 
-    /// The mean of a figure over the requests of a stretch; 0 without any.
+    /// Mean of a figure over the requests of an interval, or 0 without any.
     fn mean(&self, stretch: &Range<u64>, figure: impl Fn(&Attempt) -> f64) -> f64 {
         let attempts = self.between(stretch);
         attempts.iter().map(figure).sum::<f64>() / attempts.len().max(1) as f64
     }
 
-    /// Marks what the guaranteed rate covers, and what was shed wrongly.
+    /// Marks the requests that the guaranteed rate covers, and those that were shed wrongly.
     ///
-    /// What is covered is decided by arrivals alone: each takes its tokens if they are there, more than one if its
-    /// class became more expensive. Whether a shed is wrong depends on what the class got: every request that was let
-    /// in takes tokens from a second bucket, which may run into debt; a shed is wrong if the tokens for it are there,
-    /// and takes them. So an overloaded class that is served at its rate is not wronged by any shed, whichever requests
-    /// it hits, and one that is served less is wronged by as many as it lacks.
+    /// Coverage depends on arrivals alone: each request takes its tokens if they are there, and more than
+    /// one if its class became more expensive. Whether a shed is wrong depends on the service of the class.
+    /// Every admitted request takes tokens from a second bucket, which may run into debt. A shed is wrong
+    /// if the tokens for it are there, and then it takes them. Sheds of an overloaded class that is served
+    /// at its rate are therefore never wrong, whichever requests they hit. A class that is served less has
+    /// as many wrong sheds as served requests are missing.
     fn cover(&mut self) {
         let [mut arrivals, mut served] = [Bucket::nothing(); 2];
         for phase in 0..self.terms.len() {
@@ -191,7 +193,8 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// A bucket comes to a phase: it is full in the first one, and has another rate if the class is promised another.
+    /// Prepares a bucket for a phase. It is full in the first phase, and its rate changes with the
+    /// guarantee of the class.
     fn enter(&self, phase: usize, bucket: &mut Bucket) {
         let largest = self.tokens.iter().copied().fold(1.0, f64::max);
         let of = |phase: usize| self.terms[phase].bucket(largest);
@@ -202,7 +205,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Numbers of the requests that arrived in a phase; of the last one also of those behind it.
+    /// Numbers of the requests that arrived in a phase. The last phase includes those after its end.
     fn numbers(&self, phase: usize) -> Range<usize> {
         let first = |phase: usize| self.stretches.get(2 * phase).map_or(self.attempts.len(), |s| self.index(s.start));
         if phase == 0 { 0..first(1) } else { first(phase)..first(phase + 1) }
@@ -213,10 +216,11 @@ impl<'a> Subject<'a> {
         self.tokens[2 * phase + usize::from(arrived >= self.stretches[2 * phase].end)]
     }
 
-    /// Marks the requests that were late, by phases: the slowest, without which the guaranteed statistic would have
-    /// held. So a p95 lets one in twenty be late before any counts, and where a mean holds all are in time. Requests
-    /// that waited for longer than the limit and were never served are the slowest of all. Where no gateway can keep
-    /// the limit nothing is late, nor where limits are on pages, of which requests are parts.
+    /// Marks the requests that were late, phase by phase: the slowest, without which the guaranteed
+    /// statistic would have held. A p95 therefore lets one in twenty be late before any counts, and where a
+    /// mean holds, all are in time. Requests that waited for longer than the limit and were never served
+    /// are the slowest of all. Nothing is late where no gateway can keep the limit, or where limits apply
+    /// to pages, which consist of several requests.
     pub(crate) fn mark_late(&mut self) {
         if self.pages.is_some() {
             return;
@@ -242,12 +246,13 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// The requests that were owed and not served in time, each with its number.
+    /// Owed requests that were not served in time, each with its number.
     ///
-    /// Which of them were owed is decided as for wrong sheds: a request that was in time takes tokens and may run the
-    /// bucket into debt, one that was refused or late lacks if the tokens for it are there, and takes them. Of a class
-    /// that sends more than its rate no more lack in a window of the reaction than it was served too few there: a burst
-    /// that it had saved up need not be served at once, and that it is served in lumps does not wrong it.
+    /// They are determined like wrong sheds. A request in time takes tokens and may run the bucket into
+    /// debt. A request that was refused or late is lacking if the tokens for it are there, and then it
+    /// takes them. If a class sends more than its rate, the lacking requests in a window of the reaction
+    /// are limited to the served requests that are missing there. A burst for which the class had saved
+    /// tokens need not be served at once, and service in lumps does not wrong the class.
     pub(crate) fn lacking(&self) -> Vec<(usize, Lacking)> {
         let mut served = Bucket::nothing();
         let mut found = Vec::new();
@@ -281,7 +286,8 @@ impl<'a> Subject<'a> {
         found
     }
 
-    /// For how long the class is promised the rate of a phase; from the beginning and for ever, if it never changes.
+    /// Time for which the class has the guaranteed rate of a phase: from the start and for ever, if it
+    /// never changes.
     fn in_force(&self, phase: usize) -> Range<u64> {
         let phases = same_floor(&self.terms, phase);
         let start = |phase: usize| self.stretches.get(2 * phase).map_or(u64::MAX, |stretch| stretch.start);
@@ -292,13 +298,13 @@ impl<'a> Subject<'a> {
         self.stretches[2 * number].start..self.stretches[2 * number + 1].end
     }
 
-    /// Idle machines could have served request number `index` in time.
+    /// Marks request number `index` as one that idle machines could have served in time.
     pub(crate) fn mark_avoidable(&mut self, index: usize) {
         self.attempts[index].avoidable = true;
     }
 
-    /// What of the requests that arrived in a stretch was owed, and what of it was refused or late though machines
-    /// idled.
+    /// Number of owed requests that arrived in an interval, and of those that were refused or late while
+    /// machines idled.
     pub(crate) fn avoidable(&self, stretch: &Range<u64>) -> Avoidable {
         let attempts = self.between(stretch);
         let count = |is: &dyn Fn(&Attempt) -> bool| attempts.iter().filter(|attempt| is(attempt)).count() as u64;
@@ -309,14 +315,15 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether the class has a limit below the statistic of its own requests, each alone on the quickest machine.
+    /// Whether the class has a limit below the statistic of its own requests, each alone on the fastest
+    /// machine.
     fn is_impossible(&self, phase: usize, stretch: &Range<u64>) -> bool {
         let promised = self.terms[phase].promised();
         promised.is_some_and(|promised| self.alone(phase, stretch) > Some(promised.limit.as_nanos() as f64))
     }
 
-    /// The guaranteed statistic over all that was asked for in a stretch, each request (page) alone on the quickest
-    /// machine, in nanoseconds.
+    /// Guaranteed statistic over all requests (pages) of an interval, each alone on the fastest machine, in
+    /// nanoseconds.
     fn alone(&self, phase: usize, stretch: &Range<u64>) -> Option<f64> {
         let terms = &self.terms[phase];
         let promised = terms.promised()?;
@@ -329,12 +336,12 @@ impl<'a> Subject<'a> {
         statistic(&times, promised.statistic)
     }
 
-    /// The number of the first request that arrived at `at` or later.
+    /// Number of the first request that arrived at `at` or later.
     fn index(&self, at: u64) -> usize {
         self.attempts.partition_point(|a| a.arrived < at)
     }
 
-    /// Requests that arrived in a stretch.
+    /// Requests that arrived in an interval.
     fn between(&self, stretch: &Range<u64>) -> &[Attempt] {
         let first = self.index(stretch.start);
         &self.attempts[first..self.index(stretch.end).max(first)]
@@ -354,7 +361,7 @@ impl<'a> Subject<'a> {
         &self.served[index(stretch.start)..index(stretch.end).max(index(stretch.start))]
     }
 
-    /// Sorted response times of the served requests, or complete pages, that arrived in a stretch.
+    /// Sorted response times of the served requests, or complete pages, that arrived in an interval.
     fn response_times(&self, stretch: &Range<u64>) -> Vec<u64> {
         let served = self.between(stretch).iter().filter(|a| a.fate == Fate::Served);
         let mut times: Vec<u64> = match &self.pages {
@@ -365,7 +372,7 @@ impl<'a> Subject<'a> {
         times
     }
 
-    /// Everything that is reported of a stretch of a phase.
+    /// All reported results of an interval of a phase.
     pub(crate) fn part(&self, phase: usize, stretch: &Range<u64>) -> Part {
         let terms = &self.terms[phase];
         let attempts = self.between(stretch);
@@ -414,14 +421,14 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Seconds from the start of a phase until the guarantees hold in every later window; `None` if they do
-    /// not in the last one. Windows of two seconds follow one another from the start of the phase; what is
-    /// left at its end is too short to be judged.
+    /// Seconds from the start of a phase until the guarantees hold in every later window. `None` if they do
+    /// not hold in the last one. Windows of two seconds follow one another from the start of the phase. The
+    /// rest at its end is too short to be judged.
     ///
-    /// A window is held to less than a phase. It is owed no more than two seconds of the rate: the burst of
-    /// a whole second that a class may have saved up need not be served in the same two seconds. Nine in ten are
-    /// enough, and one request is let off at each of its borders: one that is missing, and the slowest one. A limit
-    /// that is impossible by itself does not count.
+    /// The requirements for a window are lower than for a phase. A window is owed at most two seconds of
+    /// the rate: a burst of a whole second for which a class may have saved tokens need not be served in
+    /// the same two seconds. Nine in ten are enough, and one request is excused at each border: one that is
+    /// missing, and the slowest one. A limit that is impossible by itself does not count.
     pub(crate) fn reaction(&self, phase: usize) -> Option<f64> {
         let whole = self.phase(phase);
         let length = self.terms[phase].rules.window.as_nanos() as u64;
@@ -455,7 +462,7 @@ impl<'a> Subject<'a> {
         floor && ceiling
     }
 
-    /// Work of requests that were served in a stretch.
+    /// Work of requests that were served in an interval.
     pub(crate) fn served_work(&self, stretch: &Range<u64>) -> Work {
         let up_to = |at: u64| match self.served.partition_point(|(ended, _)| *ended < at) {
             0 => [0.0; RESOURCES],
@@ -465,7 +472,7 @@ impl<'a> Subject<'a> {
         std::array::from_fn(|resource| after[resource] - before[resource])
     }
 
-    /// Work that arrived in a stretch of a phase, and the part of it that was owed.
+    /// Work that arrived in an interval of a phase, and the owed fraction of it.
     pub(crate) fn asked_work(&self, phase: usize, stretch: &Range<u64>) -> (Work, f64) {
         let attempts = self.between(stretch);
         let offered = std::array::from_fn(|resource| attempts.iter().map(|a| a.work[resource]).sum());
@@ -473,7 +480,7 @@ impl<'a> Subject<'a> {
         (offered, if self.terms[phase].floor.is_some() { owed } else { 0.0 })
     }
 
-    /// Seconds of workers that what is owed of a stretch of a phase holds.
+    /// Worker-seconds held by the owed requests of an interval of a phase.
     pub(crate) fn owed_workers(&self, phase: usize, stretch: &Range<u64>) -> f64 {
         if self.terms[phase].floor.is_none() {
             return 0.0;
@@ -481,23 +488,24 @@ impl<'a> Subject<'a> {
         self.account(phase, stretch).owed * self.held(phase, stretch)
     }
 
-    /// Mean time of the requests of a stretch of a phase on an unloaded node, in seconds; 0 without requests.
+    /// Mean time of the requests of an interval of a phase on an unloaded node, in seconds. 0 without
+    /// requests.
     pub(crate) fn cost(&self, phase: usize, stretch: &Range<u64>) -> f64 {
         self.mean(stretch, |attempt| attempt.alone(self.terms[phase].pace))
     }
 
-    /// Whether it is promised a throughput in any phase.
+    /// Whether it has a guaranteed throughput in any phase.
     pub(crate) fn has_floor(&self) -> bool {
         self.terms.iter().any(|terms| terms.floor.is_some())
     }
 
-    /// The class's name.
+    /// Name of the class.
     pub(crate) fn name(&self) -> &str {
         self.terms.first().map_or("", |terms| &terms.class.name)
     }
 }
 
-/// When a request could have been served within a limit, and what that takes.
+/// The time during which a request could have been served within a limit, and its work.
 fn lack(terms: &Terms<'_>, attempt: &Attempt, limit: Option<ResponseTime>) -> Lacking {
     let alone = attempt.alone(terms.pace);
     let own = (alone * 1e9) as u64;
@@ -506,7 +514,7 @@ fn lack(terms: &Terms<'_>, attempt: &Attempt, limit: Option<ResponseTime>) -> La
         None => terms.rules.burst.as_nanos() as u64 + own,
         Some(promised) => {
             let limit = (promised.limit.as_nanos() as u64).saturating_sub(terms.way);
-            // Some may take longer than a mean.
+            // Single requests may take longer than a mean.
             if promised.statistic == Statistic::Average { limit.max(own) } else { limit }
         }
     };
@@ -519,7 +527,7 @@ fn lack(terms: &Terms<'_>, attempt: &Attempt, limit: Option<ResponseTime>) -> La
     }
 }
 
-/// The length of a stretch.
+/// Length of an interval in seconds.
 pub(crate) fn seconds(stretch: &Range<u64>) -> f64 {
     stretch.end.saturating_sub(stretch.start) as f64 / 1e9
 }

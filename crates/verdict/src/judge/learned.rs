@@ -1,8 +1,8 @@
-//! A learned page table beside the truth: what it believed of each route over time, how far off it was at the end of
-//! each phase, and how soon it was right again when a cost had changed.
+//! Comparison of a learned page table with the actual costs: the learned cost of each route over time, its
+//! error at the end of each phase, and the time until it was right again after a cost had changed.
 //!
-//! Source: none of our papers, which learn no costs. The figures are those by which a table is judged: a cost counts as
-//! found when it is within [`BAND`] of the truth.
+//! Source: none of the papers, which learn no costs. These are the criteria for a table: a cost counts as
+//! found when it is within [`BAND`] of the actual cost.
 
 use serde::{Deserialize, Serialize, Serializer};
 use weirgate_config::RESOURCE_NAMES;
@@ -11,93 +11,97 @@ use weirgate_experiment::{Belief, Experiment, RouteBeliefs, Run};
 use super::truth::Truth;
 use super::verdict::{rounded, rounded_option};
 
-/// A cost is found when it is off by no more than this part of the truth. Schedulers share by sums over many requests,
-/// in which a fifth of one route is little; below that, learning within a minute is a matter of luck.
+/// Maximum error of a cost that counts as found, as a fraction of the actual cost. Schedulers share by sums
+/// over many requests, in which a fifth of one route is little. With a narrower band, learning within a
+/// minute would be a matter of luck.
 pub const BAND: f64 = 0.2;
 
-/// Cost whose band all smaller ones have, as a share of a node's second: a tenth of a percent is the smallest cost that
-/// a scheduler needs to know.
+/// Costs below this one get the same band as this one. It is a fraction of a node's second: a tenth of a
+/// percent is the smallest cost that a scheduler needs to know.
 const WORTH: f64 = 0.001;
 
-/// How much later than a phase's end a sample may come that is still counted as taken then, in seconds: the lab's come
-/// late by some milliseconds, a fraction of what any request of the next phase takes to be learned of.
+/// Seconds by which a sample may follow the end of a phase and still count for it. The samples of the lab
+/// are late by some milliseconds, a fraction of the time until any request of the next phase is learned.
 const LATE: f64 = 0.1;
 
-/// What a learned page table believed in one run.
+/// Costs in a learned page table over one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LearnedTable {
-    /// Every route that had requests and was learned apart from others, the busiest first.
+    /// Every route that had requests and was learned separately from others, the busiest first.
     pub routes: Vec<LearnedRoute>,
 }
 
-/// A route.
+/// Learned costs of a route.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LearnedRoute {
     /// Its path and parameters.
     pub pattern: String,
-    /// Requests that were released.
+    /// Number of requests released.
     pub requests: u64,
-    /// When each sample was taken, in seconds from the start of the run.
+    /// Instant of each sample, in seconds from the start of the run.
     #[serde(serialize_with = "thousandths")]
     pub at_s: Vec<f64>,
-    /// CPU, disk and bandwidth.
+    /// Costs for CPU, disk and bandwidth.
     pub resources: Vec<LearnedCost>,
 }
 
-/// What a request of a route takes of one resource. All costs are shares of what a node of weight 1 has in a second.
+/// Cost of a route's requests for one resource. All costs are fractions of the capacity that a node of
+/// weight 1 has in a second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LearnedCost {
-    /// Which.
+    /// Name of the resource.
     pub resource: String,
-    /// The truth: seconds and cost, in straight lines. Two points at one instant are a jump; no cost begins a stretch
-    /// without requests, or one of which the truth is not known.
+    /// Actual cost: seconds and cost, joined by straight lines. Two points at one instant are a jump. A
+    /// point without a cost begins an interval without requests, or with an unknown cost.
     #[serde(serialize_with = "points")]
     pub truth: Vec<(f64, Option<f64>)>,
-    /// Per sample what was believed.
+    /// Learned cost of each sample.
     #[serde(serialize_with = "costs")]
     pub cost: Vec<f64>,
-    /// Per sample its standard error; `None` while nothing was learned.
+    /// Standard error of each sample. `None` while nothing was learned.
     #[serde(serialize_with = "options")]
     pub error: Vec<Option<f64>>,
-    /// Per phase of the experiment how it stood at its end.
+    /// Result at the end of each phase of the experiment.
     pub phases: Vec<PhaseCost>,
-    /// Every change of the truth by more than the band that counts, and the beginning if the table was not right then.
+    /// Every change of the actual cost by more than the band. Includes the start of the run if the table
+    /// was wrong then.
     pub changes: Vec<CostChange>,
 }
 
-/// How a cost stood at the end of a phase.
+/// Cost at the end of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PhaseCost {
-    /// What requests took in the end.
+    /// Actual cost at the end.
     #[serde(serialize_with = "option")]
     pub truth: Option<f64>,
-    /// What was believed.
+    /// Learned cost.
     #[serde(serialize_with = "option")]
     pub cost: Option<f64>,
-    /// Its standard error.
+    /// Standard error of the learned cost.
     #[serde(serialize_with = "option")]
     pub error: Option<f64>,
 }
 
-/// A cost that changed.
+/// A change of the actual cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CostChange {
-    /// When the change was done, in seconds from the start of the run; 0 is the beginning.
+    /// Instant at which the change was complete, in seconds from the start of the run. 0 is the start.
     #[serde(serialize_with = "rounded")]
     pub at_s: f64,
-    /// Seconds from then on until what is believed stays within the band up to the next change; `None` if it does not.
+    /// Seconds from then on until the learned cost stays within the band up to the next change. `None` if
+    /// it does not.
     #[serde(serialize_with = "rounded_option")]
     pub within_s: Option<f64>,
 }
 
 impl PhaseCost {
-    /// How far off it was, as a part of the truth.
+    /// Error of the learned cost, as a fraction of the actual cost.
     #[must_use]
     pub fn off(&self) -> Option<f64> {
         self.truth.filter(|truth| *truth > 0.0).zip(self.cost).map(|(truth, cost)| cost / truth - 1.0)
     }
 
-    /// Was it found? `None` without a truth or a belief.
+    /// Whether the cost was found. `None` without an actual or a learned cost.
     #[must_use]
     pub fn found(&self) -> Option<bool> {
         self.truth.zip(self.cost).map(|(truth, cost)| within(cost, truth))
@@ -105,19 +109,19 @@ impl PhaseCost {
 }
 
 impl LearnedCost {
-    /// The largest truth at the end of a phase; 0 without one.
+    /// Largest actual cost at the end of a phase, or 0 without one.
     #[must_use]
     pub fn most(&self) -> f64 {
         self.phases.iter().filter_map(|phase| phase.truth).fold(0.0, f64::max)
     }
 }
 
-/// Is a cost within the band of the truth?
+/// Whether a cost is within the band of the actual cost.
 fn within(cost: f64, truth: f64) -> bool {
     (cost - truth).abs() <= BAND * truth.max(WORTH)
 }
 
-/// What was believed in `run`; `None` without a table that is learned.
+/// Learned costs in `run`. `None` without a learned table.
 pub(super) fn table(experiment: &Experiment, run: &Run) -> Option<LearnedTable> {
     if run.beliefs.is_empty() {
         return None;
@@ -162,10 +166,10 @@ fn route(experiment: &Experiment, route: &RouteBeliefs, truth: &Truth) -> Learne
     }
 }
 
-/// When the truth changed by more than the band, and what was believed then.
+/// Changes of the actual cost by more than the band, with the time until the learned cost followed.
 fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange> {
     let is_found = |belief: &Belief| {
-        // Where there is no truth nothing is wrong.
+        // Without an actual cost no learned cost is wrong.
         truth.at(seconds(belief)).is_none_or(|cost| within(belief.cost[resource], cost[resource]))
     };
     let mut times: Vec<f64> = Vec::new();
@@ -191,7 +195,7 @@ fn changes(beliefs: &[Belief], truth: &Truth, resource: usize) -> Vec<CostChange
     times.iter().enumerate().map(change).collect()
 }
 
-/// Costs are told to a ten-thousandth of a percent: the smallest that matter are a tenth.
+/// Costs are rounded to a ten-thousandth of a percent. The smallest that matter are a tenth of a percent.
 fn millionth(cost: f64) -> f64 {
     (cost * 1e6).round() / 1e6
 }
@@ -226,8 +230,8 @@ pub(crate) mod tests {
     use super::*;
     use weirgate_experiment::{DemandFrom, Distribution};
 
-    /// Requests of class A take 10 ms of one of two CPUs, and 30 from 20 s on. What is believed goes there in `after`
-    /// seconds.
+    /// Requests of class A need 10 ms of one of two CPUs, and 30 ms from 20 s on. The learned cost follows
+    /// within `after` seconds.
     pub(crate) fn learned(start: f64, after: u64) -> Verdict {
         let mut experiment = experiment();
         experiment.traffic[0].request.path = Some("/a".into());
@@ -245,7 +249,7 @@ pub(crate) mod tests {
                 _ if second < 20 + after => 0.009,
                 _ => 0.0146,
             };
-            // As late as the lab's.
+            // As late as the samples of the lab.
             Belief { at: second * 1_000_000_000 + 2_000_000, cost: [cpu, 0.0, 0.0], error: [Some(0.0003), None, None] }
         };
         let route = |pattern: &str| RouteBeliefs { pattern: pattern.into(), over_time: (0..=60).map(belief).collect() };
@@ -258,7 +262,7 @@ pub(crate) mod tests {
         let verdict = learned(0.005, 24);
         let table = verdict.learned.as_ref().expect("it is learned");
         let [route] = table.routes.as_slice() else { panic!("{:?}", table.routes.len()) };
-        // A release at 0 is none.
+        // A release at 0 does not count.
         assert_eq!((route.pattern.as_str(), route.requests + 1, route.at_s.len()), ("/*", 6000, 61));
         let [cpu, disk, _] = route.resources.as_slice() else { panic!("three resources") };
         assert_eq!(cpu.truth, [(0.0, Some(0.005)), (20.0, Some(0.005)), (20.0, Some(0.015)), (60.0, Some(0.015))]);

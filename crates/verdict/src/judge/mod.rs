@@ -1,24 +1,28 @@
-//! The judge: which guarantees a run held.
+//! The judge: decides which guarantees a run held.
 //!
-//! A phase is judged from [`Experiment::settle`] after its start on, as no control is instant; the part before that
-//! is judged in the same way and told apart ([`Kind::Settling`]), and breaks nothing. In the judged part
+//! A phase is judged from [`Experiment::settle`] after its start, because no control is instant. The part
+//! before that is judged in the same way, but it is reported separately ([`Kind::Settling`]) and breaks
+//! nothing. In the judged part
 //!
-//! - a *floor* is held if served ≥ 0.99 × owed. Owed is what a token bucket of the guaranteed rate covers, with a burst
-//!   of one second, of which each arrival takes as many tokens as its class's requests take of the scarce resource over
-//!   what was declared (`owed`). The bucket runs over the whole run. What counts as served at the borders is said in
-//!   `class`. Where a reload puts another policy in force, each phase is judged by what is promised in it (`terms`).
-//! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte, is within
-//!   the limit; of a class whose traffic comes as pages, over the complete pages (`pages`). A limit that the requests
-//!   exceed alone on an idle machine is *impossible by itself* and does not count.
-//! - a phase is *feasible* if the live machines can carry the work of all that is owed, of CPUs, disks, links and
-//!   workers (a maximum flow for each, see [`crate::oracle`]). Floors of an infeasible phase are reported and do not
-//!   count. Ceilings always count: a gateway can keep them by shedding.
+//! - a *floor* is held if served ≥ 0.99 × owed. Requests are owed if a token bucket of the guaranteed rate
+//!   covers them, with a burst of one second. Each arrival takes as many tokens as the ratio of its class's
+//!   cost on the scarce resource to the declared cost (`owed`). The bucket runs over the whole run. `class`
+//!   defines which requests count as served at the borders. Where a reload puts another policy in force,
+//!   each phase is judged by the guarantees of that phase (`terms`).
+//! - a *ceiling* is held if the statistic over the served requests, from arrival to the node's last byte,
+//!   is within the limit. For a class with traffic that consists of pages, the statistic is over complete
+//!   pages (`pages`). A limit that the requests exceed even alone on an idle machine is *impossible by
+//!   itself* and does not count.
+//! - a phase is *feasible* if the live machines can carry the work of all owed requests, for CPUs, disks,
+//!   links and workers (a maximum flow for each, see [`crate::oracle`]). Floors of an infeasible phase are
+//!   reported and do not count. Ceilings always count, because a gateway can keep them by shedding.
 //!
-//! From the first request on it is looked at what was *avoidable* (`avoidable`): owed requests that were refused or
-//! late while machines idled that could have served them. More than one in a thousand of a class break a run.
+//! From the first request on, the judge also looks for *avoidable* refusals (`avoidable`): owed requests
+//! that were refused or late while idle machines could have served them. More than one in a thousand in a
+//! class break a run.
 //!
-//! A request that the end of the run cuts off is neither owed nor served, unless it had the larger of the
-//! settling time and its class's limit to be served in: then it is owed. `rules` has the constants.
+//! A request that the end of the run cuts off is neither owed nor served, unless the time left for it was
+//! at least the larger of the settling time and its class's limit. Then it is owed. `rules` has the constants.
 
 mod avoidable;
 #[cfg(test)]
@@ -67,19 +71,19 @@ pub fn judge(experiment: &Experiment, run: &Run) -> Verdict {
     judge_by(experiment, run, &Rules::default())
 }
 
-/// Judges a run by other figures.
+/// Judges a run by other constants.
 #[must_use]
 pub fn judge_by(experiment: &Experiment, run: &Run, rules: &Rules) -> Verdict {
     Judge::new(experiment, run, rules).verdict(false)
 }
 
-/// Judges a run, and says what an oracle would have served each class.
+/// Judges a run, and adds the rate at which an oracle would have served each class.
 #[must_use]
 pub fn judge_against_oracle(experiment: &Experiment, run: &Run) -> Verdict {
     Judge::new(experiment, run, &Rules::default()).verdict(true)
 }
 
-/// Index of whose requests a traffic source sends, in the order of [`classes`].
+/// Index of the class that a traffic source sends to, in the order of [`classes`].
 pub(crate) fn subject_of(policy: &Policy, target: &TrafficClass) -> usize {
     match target {
         TrafficClass::Class(class) => *class,
@@ -112,7 +116,7 @@ impl<'a> Judge<'a> {
             let at_first = at_first(experiment, run, index, pace);
             let terms = in_force.iter().map(|classes| classes[index]).map(|class| Terms {
                 class,
-                // The keys of a template are told apart by the engine, not by the records.
+                // The engine distinguishes the keys of a template, but the records do not.
                 floor: class.guarantee.throughput.filter(|_| index < policy.classes.len()),
                 declared: class.service_time.map(|service| Declared::of(service, at_first)),
                 has: nominal.reached(index),
@@ -206,8 +210,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// What of a class's owed requests was refused or late though machines idled, in the phases that are to be judged
-    /// and in which all that is owed fits.
+    /// Owed requests of a class that were refused or late while machines idled, in the phases that are
+    /// judged and in which all owed work fits.
     fn avoidable(&self, subject: &Subject<'_>, phases: &[PhaseVerdict]) -> AvoidableVerdict {
         let after = |from: u64| {
             let phases = phases.iter().enumerate().filter(|(_, phase)| phase.is_judged() && phase.feasible);
@@ -218,12 +222,12 @@ impl<'a> Judge<'a> {
         };
         let (whole, after_first_second) = (after(0), after(nanos(self.rules.beginning)));
         let allowed = self.rules.most_avoidable;
-        // A single request of a class that sends few is no share of them.
+        // A single request of a class with few requests is no meaningful share of them.
         let ok = [whole, after_first_second].iter().all(|of| of.count() <= 1 || of.share() <= allowed);
         AvoidableVerdict { class: subject.name().to_owned(), whole, after_first_second, allowed, ok }
     }
 
-    /// What the oracle serves each class, in requests per second.
+    /// Rate at which the oracle serves each class, in requests per second.
     fn oracle_rates(&self, phase: usize, (cluster, demand): (&Cluster, &Demand), stretch: &Range<u64>) -> Vec<f64> {
         let costs: Vec<f64> = self.subjects.iter().map(|subject| subject.cost(phase, stretch)).collect();
         let policy = self.experiment.policy_at(self.experiment.phase_from(phase));
@@ -232,7 +236,8 @@ impl<'a> Judge<'a> {
         rates.map(|(subject, share)| subject.part(phase, stretch).offered_per_s * share).collect()
     }
 
-    /// Work served over the most that could have been, of the resource of which that is nearest to all.
+    /// Work served as a fraction of the maximum that could have been, for the resource with the largest
+    /// fraction.
     fn over_oracle(&self, most: &Work, stretch: &Range<u64>) -> Option<f64> {
         let served: Vec<Work> = self.subjects.iter().map(|subject| subject.served_work(stretch)).collect();
         let asked = (0..most.len()).filter(|resource| most[*resource] > 0.0);
@@ -242,12 +247,12 @@ impl<'a> Judge<'a> {
         asked.map(part).reduce(f64::max)
     }
 
-    /// CPU-seconds done over CPU-seconds that the live machines had.
+    /// CPU-seconds done as a fraction of the CPU-seconds that the live machines had.
     fn utilisation(&self, cluster: &Cluster, stretch: &Range<u64>) -> f64 {
         self.part_of(cluster, stretch, |sample| sample.busy.iter().sum())
     }
 
-    /// The same of a class, if that was counted.
+    /// The same for one class, if it was counted.
     fn cpu_share(&self, cluster: &Cluster, stretch: &Range<u64>, class: usize) -> Option<f64> {
         let counted = self.run.samples.iter().all(|sample| class < sample.usage.len());
         (counted && !self.run.samples.is_empty()).then(|| self.part_of(cluster, stretch, |sample| sample.usage[class]))
@@ -260,7 +265,7 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// A count of CPU-seconds up to an instant, in a straight line between samples.
+/// Count of CPU-seconds up to an instant, interpolated linearly between samples.
 fn done(samples: &[Sample], at: u64, sum: impl Fn(&Sample) -> f64) -> f64 {
     let next = samples.partition_point(|sample| sample.at < at);
     match (next.checked_sub(1).and_then(|i| samples.get(i)), samples.get(next)) {
@@ -273,15 +278,15 @@ fn done(samples: &[Sample], at: u64, sum: impl Fn(&Sample) -> f64) -> f64 {
     }
 }
 
-/// The part of a phase that is reported apart, and the judged one, in nanoseconds. The second is empty if the phase
-/// ends before it has settled.
+/// Settling part and judged part of a phase, in nanoseconds. The second is empty if the phase ends before
+/// it has settled.
 fn split(experiment: &Experiment, phase: usize) -> [Range<u64>; 2] {
     let (from, to) = (nanos(experiment.phase_from(phase)), nanos(experiment.phases[phase].until));
     let border = from.saturating_add(nanos(experiment.settle)).min(to);
     [from..border, border..to]
 }
 
-/// Marks which owed requests idle machines could have served in time.
+/// Marks the owed requests that idle machines could have served in time.
 fn mark_avoidable(idle: &Idle, subjects: &mut [Subject<'_>]) {
     let lacking = subjects.iter().enumerate();
     let lacking =
@@ -295,14 +300,14 @@ fn mark_avoidable(idle: &Idle, subjects: &mut [Subject<'_>]) {
     }
 }
 
-/// The cluster in a stretch of time.
+/// The cluster during an interval.
 fn live(experiment: &Experiment, stretch: &Range<u64>) -> Cluster {
     let end = stretch.end.max(stretch.start);
     Cluster::live(experiment, Duration::from_nanos(stretch.start), Duration::from_nanos(end))
 }
 
-/// Seconds that a second of nominal CPU time takes on idle nodes of a pool, work spread by capacity, and on the
-/// quickest of them. Contention and faults are not in it: they cost time and no work.
+/// Seconds that a second of nominal CPU time takes on idle nodes of a pool: with work spread by capacity,
+/// and on the fastest of them. Contention and faults are not included, because they cost time and no work.
 pub(crate) fn paces(experiment: &Experiment, pool: usize) -> (f64, f64) {
     let nodes = experiment.site.policy.nodes.iter().zip(&experiment.machine_of).filter(|(node, _)| node.pool == pool);
     let machines = nodes.map(|(_, machine)| &experiment.machines[*machine]);

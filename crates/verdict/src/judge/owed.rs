@@ -1,18 +1,21 @@
-//! The cost of a class's requests against the declared one: how many tokens of its guaranteed rate a request takes.
+//! Cost of a class's requests relative to the declared cost: the number of tokens of its guaranteed rate
+//! that a request takes.
 //!
-//! A class whose requests became five times as expensive is owed its *capacity*: the normalised guarantee of Blanquer
-//! et al., *Quorum* (NSDI 2005), Sec. 5.2, g × declared / actual. Cost is what others would have to do without: seconds
-//! of the resource of which the class takes the largest part of its pool (a CPU, a disk, a link: dominant resource,
-//! Ghodsi et al., NSDI 2011). Waiting is no cost, neither in a queue nor for a database: a class whose requests begin
-//! to wait 25 times longer is owed as much as before.
+//! A class with requests that became five times as expensive is owed its *capacity*: the normalised
+//! guarantee of Blanquer et al., *Quorum* (NSDI 2005), Sec. 5.2, g × declared / actual. Cost is the
+//! capacity that other classes lose: seconds of the resource of which the class takes the largest part of
+//! its pool (a CPU, a disk, a link: dominant resource, Ghodsi et al., NSDI 2011). Waiting is no cost,
+//! neither in a queue nor for a database: a class with requests that begin to wait 25 times longer is owed
+//! as much as before.
 //!
-//! Departure: workers are a cost as well where they are what is short, as when four workers each wait half a second for
-//! a database. They are short in a stretch of time if the workers of the pools that share machines cannot hold all that
-//! is owed by the resources above.
+//! Departure: workers also count as a cost where they are scarce, for example when four workers each wait
+//! half a second for a database. They are scarce in an interval if the workers of the pools that share
+//! machines cannot hold all requests that are owed by the resources above.
 //!
-//! `service_time` says how long a request takes on an idle machine, and not how much of that is waiting. So what is
-//! declared of a resource is the service time less what the experiment's requests spend elsewhere when it begins, and
-//! at least what they take of the resource then, as far as the service time covers that.
+//! `service_time` states the time of a request on an idle machine, but not the part of it that is waiting.
+//! The declared time of a resource is therefore the service time minus the time that the experiment's
+//! requests spend elsewhere at its start. It is at least the time that they need of the resource then, up
+//! to the service time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -23,17 +26,18 @@ use super::class::{Subject, seconds};
 use super::subject_of;
 use crate::oracle::Cluster;
 
-/// What the requests of a class take and may take.
+/// Declared cost of the requests of a class.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Declared {
-    /// The service time, in seconds.
+    /// Service time, in seconds.
     service: f64,
-    /// What is declared of each resource, in seconds.
+    /// Declared time of each resource, in seconds.
     resources: Work,
 }
 
 impl Declared {
-    /// What a class declares by this service time, whose requests take so much [`at_first`].
+    /// The cost that a class declares by this service time, if its requests need `at_first` at the start of
+    /// the experiment (see [`at_first`]).
     pub(crate) fn of(service: Duration, at_first: Option<(Work, f64)>) -> Declared {
         let service = service.as_secs_f64();
         let resources = match at_first {
@@ -46,28 +50,29 @@ impl Declared {
         Declared { service, resources }
     }
 
-    /// How many tokens a request takes that takes `work` (CPU time as it passes on the machines) of a pool that has
-    /// `has`.
+    /// Tokens taken by a request that needs `work` (with the CPU time as it passes on the machines) of a
+    /// pool that has `has`.
     pub(crate) fn tokens(&self, work: &Work, has: &Work) -> f64 {
         let part = |resource: &usize| if has[*resource] > 0.0 { work[*resource] / has[*resource] } else { 0.0 };
         let most = (0..RESOURCES).max_by(|a, b| part(a).total_cmp(&part(b)).then(b.cmp(a))).unwrap_or(0);
         over(work[most], self.resources[most])
     }
 
-    /// How many tokens a request takes that holds a worker for so many seconds, where workers are short.
+    /// Tokens taken by a request that holds a worker for `held` seconds, where workers are scarce.
     pub(crate) fn tokens_of_worker(&self, held: f64) -> f64 {
         over(held, self.service)
     }
 }
 
-/// The actual cost over the declared one, 1 at least.
+/// Actual cost over declared cost, at least 1.
 fn over(actual: f64, declared: f64) -> f64 {
     if actual > declared && declared > 0.0 { actual / declared } else { 1.0 }
 }
 
-/// What the requests of class number `subject` take of each resource when the experiment begins, and how long they wait
-/// for something else: the means of its streams, each as often as it sent requests. `None` where files or logs make the
-/// requests. `pace`: seconds that a second of nominal CPU time takes.
+/// Work of each resource that requests of class number `subject` need when the experiment begins, and the
+/// time for which they wait for something else. Both are means over its streams, weighted by their numbers
+/// of requests. `None` where files or logs determine the requests. `pace` is the number of seconds that a
+/// second of nominal CPU time takes.
 pub(crate) fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace: f64) -> Option<(Work, f64)> {
     let policy = &experiment.site.policy;
     let mut counts = vec![0_u32; experiment.traffic.len()];
@@ -93,8 +98,8 @@ pub(crate) fn at_first(experiment: &Experiment, run: &Run, subject: usize, pace:
     (all > 0.0).then(|| (takes.map(|sum| sum / all), io / all))
 }
 
-/// Per class whether workers are short for it in a stretch: whether those of all pools that share machines with its
-/// own, directly or through others, cannot hold what is owed there.
+/// Whether workers are scarce for each class in an interval. They are if the workers of all pools that
+/// share machines with its own, directly or through others, cannot hold all owed requests there.
 pub(crate) fn short_of_workers(
     cluster: &Cluster,
     subjects: &[Subject<'_>],
@@ -115,7 +120,7 @@ pub(crate) fn short_of_workers(
     islands.iter().map(|island| short[*island]).collect()
 }
 
-/// Per class a number that it has in common with the classes whose machines are connected with its own.
+/// A number for each class, equal for classes with connected machines.
 fn islands(reach: &[Vec<usize>]) -> Vec<usize> {
     let machines = reach.iter().flatten().max().map_or(0, |most| most + 1);
     let mut islands: Vec<usize> = (0..reach.len()).collect();
@@ -150,7 +155,7 @@ mod tests {
         let declared = Declared { service: 0.010, resources: [0.006, 0.004, 0.0] };
         let has = [16.0, 8.0, 8.0];
         assert_eq!(declared.tokens(&[0.006, 0.002, 0.0], &has), 1.0);
-        // A CPU three times as expensive; a disk of which it takes less does not count.
+        // The CPU cost tripled. The class takes a smaller part of the disk, so the disk does not count.
         assert_eq!(declared.tokens(&[0.018, 0.008, 0.0], &has), 0.018 / 0.006);
         assert_eq!(declared.tokens(&[0.006, 0.008, 0.0], &has), 2.0);
         assert_eq!(declared.tokens(&[0.0; 3], &has), 1.0);

@@ -1,9 +1,9 @@
-//! The pages of a class: what its clients wait for as a whole.
+//! Pages of a class, each of which its clients wait for as a whole.
 //!
-//! Where the traffic of a class comes as pages, its response times are those of pages, from the first request's start
-//! to the last object's last byte (the page latency of Andreolini, Casalicchio, Colajanni and Mambelli, Sec. 3). Pages
-//! are of their own request's class; objects count with their page and nowhere else. A request of such a class that
-//! belongs to no page is one by itself.
+//! Where the traffic of a class consists of pages, its response times are those of pages, from the first
+//! request's start to the last object's last byte (the page latency of Andreolini, Casalicchio, Colajanni
+//! and Mambelli, Sec. 3). A page belongs to the class of its own request. Objects count only with their
+//! page. A request of such a class that belongs to no page counts as a page by itself.
 
 use std::ops::Range;
 
@@ -16,16 +16,17 @@ use super::verdict::PageCounts;
 /// All pages of a class.
 #[derive(Debug)]
 pub(crate) struct Pages {
-    /// In order of arrival.
+    /// Pages in order of arrival.
     all: Vec<Page>,
-    /// Per page the nanoseconds that it takes at least: its own request and then its longest object, alone on a
+    /// Minimum time of each page in nanoseconds: its own request and then its longest object, alone on a
     /// machine.
     alone: Vec<u64>,
 }
 
 impl Pages {
-    /// Those of the class or template number `subject`, in the order of [`crate::oracle::classes`]; `None` if nothing
-    /// of it comes as pages. `alone` says how long a request takes at least, in nanoseconds.
+    /// The pages of class or template number `subject`, in the order of [`crate::oracle::classes`]. `None`
+    /// if none of its traffic consists of pages. `alone` returns the minimum time of a request, in
+    /// nanoseconds.
     pub(crate) fn of(
         experiment: &Experiment,
         run: &Run,
@@ -40,7 +41,7 @@ impl Pages {
             return None;
         }
         let is_ours = |traffic: u32| ours.get(traffic as usize).copied().unwrap_or(false);
-        // Per page the longest attempt of its own request, and of its objects.
+        // The longest attempt of each page's own request, and of its objects.
         let mut parts = vec![[0; 2]; run.pages.len()];
         for record in &run.records {
             let Some(page) = record.page.map(|page| page as usize) else { continue };
@@ -62,18 +63,18 @@ impl Pages {
         Some(Pages { all, alone })
     }
 
-    /// How long the pages of a stretch take at least, complete or not, in nanoseconds.
+    /// Minimum times of the pages of an interval, complete or not, in nanoseconds.
     pub(crate) fn alone(&self, stretch: &Range<u64>) -> impl Iterator<Item = u64> {
         self.alone[self.range(stretch)].iter().copied()
     }
 
-    /// Those that complete pages of a stretch took, each with its arrival.
+    /// Arrivals and response times of the complete pages of an interval, in nanoseconds.
     pub(crate) fn times(&self, stretch: &Range<u64>) -> impl Iterator<Item = (u64, u64)> {
         let complete = self.between(stretch).iter().filter(|page| page.fate == Fate::Served);
         complete.map(|page| (page.arrived, page.ended.saturating_sub(page.arrived)))
     }
 
-    /// What became of the pages of a stretch.
+    /// Outcomes of the pages of an interval.
     pub(crate) fn counts(&self, stretch: &Range<u64>) -> PageCounts {
         let pages = self.between(stretch);
         let length = seconds(stretch);

@@ -1,13 +1,13 @@
-//! What was used of CPUs, disks and links, and by whom: the figures of mQoS.
+//! Usage of CPUs, disks and links by class: the figures of mQoS.
 //!
-//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway* (2005),
-//! Sec. 4: utilisation of each resource split over the classes (Figs. 9 and 12), throughput (Fig. 10), latency split
-//! into waiting at the gateway and processing at the server (Figs. 13 and 14).
+//! Source: Feng and Lin, *Multiple-resource Request Scheduling for Differentiated QoS at Website Gateway*
+//! (2005), Sec. 4: utilisation of each resource split over the classes (Figs. 9 and 12), throughput (Fig.
+//! 10), latency split into waiting at the gateway and processing at the server (Figs. 13 and 14).
 //!
-//! Utilisation is work done over capacity; a class's part of it is what its served requests were drawn to take, those
-//! whose last byte came in the judged part. What thrashing machines lose is no work done. Latencies are of the same
-//! requests: those that arrived earlier count too, because a class that waits long would otherwise be judged by its
-//! luckiest requests.
+//! Utilisation is work done over capacity. A class's part of it is the drawn demand of its served requests:
+//! those with a last byte in the judged part. Time that machines lose by thrashing is not work done.
+//! Latencies are those of the same requests. Requests that arrived earlier also count, because a class with
+//! long waits would otherwise be judged by its luckiest requests.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ use super::verdict::{rounded, rounded_all};
 use super::{done, seconds, subject_of};
 use crate::oracle::{Cluster, classes};
 
-/// What was used of several resources in the judged part of a phase.
+/// Usage of several resources in the judged part of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResourceUse {
-    /// Their names.
+    /// Names of the resources.
     pub names: Vec<String>,
-    /// Work done over capacity of the live machines, per resource.
+    /// Work done over capacity of the live machines, by resource.
     #[serde(serialize_with = "rounded_all")]
     pub utilisation: Vec<f64>,
     /// All classes together.
@@ -33,29 +33,29 @@ pub struct ResourceUse {
     pub classes: Vec<ClassUse>,
 }
 
-/// What a class used.
+/// Usage by a class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ClassUse {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
     /// Its figures.
     #[serde(flatten)]
     pub portion: Portion,
 }
 
-/// Served requests: what they used, and how long they took.
+/// Usage and latency of served requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Portion {
-    /// Per resource what they took over what the live machines had.
+    /// Work that they needed over the capacity of the live machines, by resource.
     #[serde(serialize_with = "rounded_all")]
     pub used: Vec<f64>,
     /// Requests per second.
     #[serde(serialize_with = "rounded")]
     pub served_per_s: f64,
-    /// Mean time from arrival to release, in milliseconds; 0 if nothing was served.
+    /// Mean time from arrival to release, in milliseconds. 0 if nothing was served.
     #[serde(serialize_with = "rounded")]
     pub waiting_ms: f64,
-    /// Mean time from release to the last byte, in milliseconds; 0 if nothing was served.
+    /// Mean time from release to the last byte, in milliseconds. 0 if nothing was served.
     #[serde(serialize_with = "rounded")]
     pub processing_ms: f64,
 }
@@ -69,7 +69,8 @@ impl Portion {
 }
 
 impl ResourceUse {
-    /// Per class its part of what was served of resource number `resource`, 0 to 1; nothing if nothing was.
+    /// Each class's part, 0 to 1, of the served work of resource number `resource`. Empty if there was
+    /// none.
     pub fn split(&self, resource: usize) -> impl Iterator<Item = f64> + '_ {
         let all = self.all.used.get(resource).copied().unwrap_or(0.0);
         let own = move |class: &ClassUse| class.portion.used.get(resource).map_or(0.0, |used| used / all);
@@ -90,7 +91,7 @@ impl Sums {
     fn add(&mut self, record: &Record) {
         self.work.iter_mut().zip(record.work()).for_each(|(sum, taken)| *sum += taken);
         self.count += 1;
-        // What was served was released, if only at its arrival.
+        // A served request was released, at the earliest at its arrival.
         let released = record.released.max(record.arrived);
         self.waiting += (released - record.arrived) as f64 / 1e6;
         self.processing += record.ended.saturating_sub(released) as f64 / 1e6;
@@ -108,7 +109,7 @@ impl Sums {
     }
 }
 
-/// What was used over `stretch`; `None` if no request of the experiment takes anything but CPU time.
+/// Usage over `stretch`. `None` if no request of the experiment needs anything but CPU time.
 pub(super) fn used(experiment: &Experiment, run: &Run, cluster: &Cluster, stretch: &Range<u64>) -> Option<ResourceUse> {
     experiment.uses_several_resources().then_some(())?;
     let policy = &experiment.site.policy;

@@ -1,27 +1,29 @@
-//! The constants of the judge, in one place, so that their influence can be measured.
+//! Constants of the judge, in one place, so that their influence can be measured.
 //!
-//! `cargo run --release -p weirgate-sim --example judge` halves and doubles each of them; `docs/guide/simulator.md` has
-//! the table. The settling time is the experiment's own ([`weirgate_experiment::Experiment::settle`]), the length of a tick
-//! the meter's ([`crate::IdleMeter`]).
+//! `cargo run --release -p weirgate-sim --example judge` halves and doubles each of them.
+//! `docs/guide/simulator.md` has the table. The settling time belongs to the experiment
+//! ([`weirgate_config::Experiment::settle`]), and the length of a tick to the meter ([`crate::IdleMeter`]).
 
 use std::time::Duration;
 
-/// By which figures a run is judged.
+/// Constants by which a run is judged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rules {
-    /// Share of what is owed that must be served: one in a hundred may be lost to the grain of counting.
+    /// Fraction of the owed requests that must be served. One in a hundred may be lost to the granularity
+    /// of counting.
     pub enough: f64,
-    /// The same in a window of the reaction: in two seconds of a class at 50/s one in ten is luck.
+    /// Fraction of the owed requests that must be served in a window of the reaction. In two seconds of a
+    /// class at 50/s, one in ten is luck.
     pub enough_in_a_window: f64,
-    /// What the bucket of a guaranteed rate holds, as time at that rate. Rates are promised per second.
+    /// Size of the bucket of a guaranteed rate, as time at that rate. Rates are guaranteed per second.
     pub burst: Duration,
-    /// Share of what is owed of a class that may be refused though machines idle: a tenth of what a floor allows, as
-    /// idle seconds are counted in ticks.
+    /// Fraction of a class's owed requests that may be refused while machines idle. A tenth of the loss
+    /// that a floor allows, because idle seconds are counted in ticks.
     pub most_avoidable: f64,
-    /// How long the windows are in which the reaction is judged: as those of Quorum's figures.
+    /// Length of the windows in which the reaction is judged: that of the windows in Quorum's figures.
     pub window: Duration,
-    /// How long the beginning of a run is in which nobody has seen anything yet; avoidable refusals after it are told
-    /// apart.
+    /// Length of the start of a run, in which nothing has been observed yet. Avoidable refusals after it
+    /// are also counted separately.
     pub beginning: Duration,
 }
 

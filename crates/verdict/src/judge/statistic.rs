@@ -2,15 +2,15 @@
 
 use weirgate_engine::Statistic;
 
-/// The `percent` percentile by nearest rank: the smallest time that at least so many percent do not exceed.
-/// 0 if there are none.
+/// The `percent` percentile by nearest rank: the smallest time that at least `percent` percent of the times
+/// do not exceed. 0 if there are none.
 pub(crate) fn percentile(sorted: &[u64], percent: f64) -> u64 {
-    // A product such as 0.999 × 1000 may come out a little above a whole number; that must not cost a rank.
+    // A product such as 0.999 × 1000 may come out a little above a whole number. That must not cost a rank.
     let rank = (percent / 100.0 * sorted.len() as f64 - 1e-9).ceil() as usize;
     sorted.get(rank.max(1) - 1).or(sorted.last()).copied().unwrap_or(0)
 }
 
-/// The mean; 0 if there are none.
+/// The mean, or 0 if there are no times.
 pub(crate) fn mean(times: &[u64]) -> f64 {
     if times.is_empty() {
         return 0.0;
@@ -18,7 +18,7 @@ pub(crate) fn mean(times: &[u64]) -> f64 {
     times.iter().map(|t| *t as f64).sum::<f64>() / times.len() as f64
 }
 
-/// A guaranteed statistic, in nanoseconds; `None` if there are no times.
+/// A guaranteed statistic, in nanoseconds. `None` if there are no times.
 pub(crate) fn statistic(sorted: &[u64], which: Statistic) -> Option<f64> {
     if sorted.is_empty() {
         return None;
@@ -29,9 +29,9 @@ pub(crate) fn statistic(sorted: &[u64], which: Statistic) -> Option<f64> {
     })
 }
 
-/// How many of the sorted times count as within `limit` nanoseconds: the most of them, quickest first, over which the
-/// statistic is within it. A percentile leaves its rest to be late, and a mean what the quicker ones did not use, so
-/// that all are in time where the statistic holds.
+/// Number of the sorted times that count as within `limit` nanoseconds: the largest number, fastest first,
+/// over which the statistic is within it. A percentile lets its rest be late, and a mean lets slow requests
+/// use time that faster ones left. All are in time where the statistic holds.
 pub(crate) fn in_time(sorted: &[u64], which: Statistic, limit: f64) -> usize {
     match which {
         Statistic::Percentile(percent) => {
@@ -45,7 +45,7 @@ pub(crate) fn in_time(sorted: &[u64], which: Statistic, limit: f64) -> usize {
                 sum += *time as f64;
                 sum / f64::from(count)
             });
-            // Means of the quickest only grow.
+            // Means of the fastest only grow.
             means.take_while(|mean| *mean <= limit).count()
         }
     }
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!([0.5, 45.0, 89.0, 90.0, 95.0].map(p90), [0, 50, 98, 100, 100]);
         let avg = |limit: f64| in_time(&times, Statistic::Average, limit);
         assert_eq!([0.5, 1.0, 25.0, 50.5].map(avg), [0, 1, 49, 100]);
-        // The most of which the statistic holds: one more and it does not.
+        // The statistic holds for this number of times, and fails with one more.
         for which in [Statistic::Percentile(90.0), Statistic::Percentile(50.0), Statistic::Average] {
             for limit in 1..100 {
                 let limit = f64::from(limit);

@@ -1,4 +1,4 @@
-//! What holds for a class, phase by phase: a reload may put another policy in force, with other promises.
+//! Terms of a class, phase by phase: a reload may put another policy in force, with other guarantees.
 
 use std::ops::Range;
 
@@ -9,43 +9,43 @@ use super::bucket::Bucket;
 use super::owed::Declared;
 use super::rules::Rules;
 
-/// What holds for a class in a phase.
+/// Terms of a class in a phase.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) class: &'a Class,
-    /// Guaranteed requests per second. A template's keys are not told apart, so it has none.
+    /// Guaranteed requests per second. A template has none, because its keys are not distinguished.
     pub(crate) floor: Option<f64>,
-    /// What its service time declares.
+    /// Costs declared by its service time.
     pub(crate) declared: Option<Declared>,
-    /// What its pool has of each resource.
+    /// Capacity of its pool for each resource.
     pub(crate) has: Work,
     /// Seconds that a second of nominal CPU time takes on the idle machines of the pool.
     pub(crate) pace: f64,
-    /// The same on the quickest of them.
+    /// Seconds that a second of nominal CPU time takes on the fastest of them.
     pub(crate) best_pace: f64,
-    /// The way to a machine and back, in nanoseconds.
+    /// Round-trip time to a machine, in nanoseconds.
     pub(crate) way: u64,
-    /// How long after a stretch its requests may still be served, in nanoseconds.
+    /// Time after an interval during which its requests may still be served, in nanoseconds.
     pub(crate) grace: u64,
-    /// The end of the run.
+    /// End of the run, in nanoseconds.
     pub(crate) end: u64,
-    /// By which figures it is judged.
+    /// Constants by which it is judged.
     pub(crate) rules: Rules,
 }
 
 impl Terms<'_> {
-    /// The limit.
+    /// Response-time guarantee.
     pub(crate) fn promised(&self) -> Option<ResponseTime> {
         self.class.guarantee.response_time
     }
 
-    /// The bucket of its guaranteed rate. `largest`: tokens that its most expensive request takes.
+    /// Bucket of its guaranteed rate. `largest` is the number of tokens of its most expensive request.
     pub(crate) fn bucket(&self, largest: f64) -> Bucket {
         self.floor.map_or_else(Bucket::nothing, |rate| Bucket::new(rate, self.rules.burst, largest))
     }
 }
 
-/// Phases that follow one another with the same guaranteed rate as phase number `phase`, itself among them.
+/// Consecutive phases with the same guaranteed rate as phase number `phase`, including it.
 pub(crate) fn same_floor(terms: &[Terms<'_>], phase: usize) -> Range<usize> {
     let differs = |other: &usize| terms[*other].floor != terms[phase].floor;
     let from = (0..phase).rev().find(differs).map_or(0, |before| before + 1);

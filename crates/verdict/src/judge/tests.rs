@@ -7,14 +7,16 @@ use super::*;
 const SECOND: u64 = 1_000_000_000;
 const MS: u64 = 1_000_000;
 
-/// Phases `before`, `surge`, `after` of 20 seconds each; classes A, B, C with a source each.
+/// Two machines of two CPUs each and a declared service time of 10 ms: 400 requests per second.
+/// Phases `before`, `surge`, `after` of 20 seconds each. Classes A, B, C with a source each.
 pub(crate) fn experiment() -> Experiment {
     let text = include_str!("../../../experiment/tests/hand-made.yaml");
     let loaded = load_experiment("hand-made.yaml", text, std::path::Path::new(""), &[]);
     loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
-/// Requests of class `class` at `rate` per second over whole seconds, each told by `what` when it ends and how.
+/// Requests of class `class` at `rate` per second over whole seconds. `what` returns the end and the fate
+/// of each.
 pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn(u64) -> (u64, Fate)) -> Vec<Record> {
     let count = (seconds.end - seconds.start) * rate;
     let record = |i: u64| {
@@ -55,7 +57,7 @@ pub(crate) fn served(ms: u64) -> impl Fn(u64) -> (u64, Fate) {
     move |_| (ms * MS, Fate::Served)
 }
 
-/// Of every ten requests the first `n` served in 20 ms, the others shed after 3 ms.
+/// Of every ten requests the first `n` are served in 20 ms, and the others are shed after 3 ms.
 pub(crate) fn of_ten(n: u64) -> impl Fn(u64) -> (u64, Fate) {
     move |i| if i % 10 < n { (20 * MS, Fate::Served) } else { (3 * MS, Fate::Shed) }
 }
@@ -79,7 +81,7 @@ fn what_is_served_in_time_is_held() {
     let floor = a.part.floor.expect("a floor");
     assert_eq!((floor.guaranteed_per_s, floor.owed_per_s, floor.ok), (100.0, 90.0, true));
     assert_eq!(a.part.ceiling.as_ref().and_then(|c| c.value_ms), Some(30.0));
-    // C has no traffic: nothing to judge.
+    // C has no traffic, so there is nothing to judge.
     let c = part(&verdict, "surge", "C");
     assert_eq!((c.part.offered_per_s, c.part.floor, c.part.response_ms), (0.0, None, None));
     let ceiling = c.part.ceiling.as_ref().expect("a ceiling");
@@ -88,7 +90,7 @@ fn what_is_served_in_time_is_held() {
 
 #[test]
 fn a_floor_is_owed_up_to_the_rate_and_its_burst() {
-    // 250/s asked of a guarantee of 200/s; 80 % of it served is just what is owed, 70 % is not.
+    // 250/s with a guarantee of 200/s. 80 % of it is just the owed rate, 70 % is not.
     let held = judge(&experiment(), &run(vec![requests(1, 250, 0..60, of_ten(8))]));
     assert!(held.sound(), "{:?}", missed(&held));
     let floor = part(&held, "surge", "B").part.floor.expect("a floor");
@@ -101,7 +103,7 @@ fn a_floor_is_owed_up_to_the_rate_and_its_burst() {
 
 #[test]
 fn a_class_that_is_more_expensive_than_declared_is_owed_its_capacity() {
-    // At twice the declared CPU time; what it waits inside costs nothing.
+    // At twice the declared CPU time. Waiting in service costs nothing.
     let expensive = |rate, share| {
         let mut records = requests(1, rate, 0..60, of_ten(share));
         records.iter_mut().for_each(|r| (r.cpu, r.io) = (0.02, 0.5));
@@ -111,10 +113,10 @@ fn a_class_that_is_more_expensive_than_declared_is_owed_its_capacity() {
     let b = part(&held, "surge", "B");
     let floor = b.part.floor.expect("a floor");
     assert!(held.sound() && (99.9..=100.1).contains(&floor.owed_per_s), "{floor:?}");
-    // 100/s at twice the cost is all that the rate pays for: no shed is wrong.
+    // 100/s at twice the cost is all that the rate pays for, so no shed is wrong.
     assert!(b.part.shed.count == 15 * 150 && b.part.shed.wrong <= 2, "{:?}", b.part.shed);
     assert!(!expensive(250, 3).sound());
-    // A class that asks for less than its rate is owed the same capacity, and not half of what it asks for.
+    // A class that sends less than its rate is owed the same capacity, and not half of its requests.
     let floor = part(&expensive(125, 8), "surge", "B").part.floor.expect("a floor");
     assert!(floor.ok && (99.9..=100.1).contains(&floor.owed_per_s), "{floor:?}");
     // The same demand on machines twice as fast.
@@ -144,14 +146,15 @@ fn a_class_that_waits_longer_for_a_database_is_owed_as_much_as_before() {
     // Ten times the CPU time, of which 4 ms are declared: 20/s.
     let (expensive, feasible) = owed(None, (0.040, 0.006));
     assert!((19.9..=20.1).contains(&expensive) && feasible, "{expensive}");
-    // Eight workers, each held for 154 ms: now they are what is short, and 200/s × 10/154 is what was declared of them.
+    // Eight workers, each held for 154 ms. Now workers are scarce, and 200/s × 10/154 is their declared
+    // capacity.
     let (short, feasible) = owed(Some(4), (0.004, 0.150));
     assert!((12.9..=13.1).contains(&short) && feasible, "{short}");
 }
 
 #[test]
 fn a_mean_lets_single_requests_be_late_and_a_percentile_its_rest() {
-    // C is promised a mean of 50 ms: one in four takes 110 ms.
+    // C is guaranteed a mean of 50 ms. One in four takes 110 ms.
     let slow =
         |ms: u64, one_in: u64| move |i: u64| (if i.is_multiple_of(one_in) { ms * MS } else { 10 * MS }, Fate::Served);
     let in_time = |class: u32, what: &dyn Fn(u64) -> (u64, Fate)| {
@@ -159,9 +162,9 @@ fn a_mean_lets_single_requests_be_late_and_a_percentile_its_rest() {
         part(&verdict, "surge", ["A", "B", "C"][class as usize]).part.in_time_per_s
     };
     assert_eq!(in_time(2, &slow(110, 4)), 80.0);
-    // Of a quarter at 210 ms as many are in time as leave the mean of all that are at 50 ms.
+    // If a quarter takes 210 ms, as many are in time as keep the mean at 50 ms.
     assert_eq!(in_time(2, &slow(210, 4)), 75.0);
-    // A is promised a p95 of 400 ms.
+    // A is guaranteed a p95 of 400 ms.
     assert_eq!(in_time(0, &slow(500, 20)), 80.0);
     assert_eq!(in_time(0, &slow(500, 10)), (72.0_f64 * 15.0 / 0.95).floor() / 15.0);
 }
@@ -180,7 +183,7 @@ fn a_limit_below_the_requests_own_time_is_impossible_and_all_else_is_judged() {
     );
     assert!(verdict.sound(), "{:?}", missed(&verdict));
     assert_eq!((part(&verdict, "surge", "A").reaction_s, verdict.judged()), (Some(0.0), 3));
-    // The floor counts as ever; and at 390 ms the limit does.
+    // The floor still counts. If the requests take 390 ms alone, the limit counts as well.
     assert_eq!(missed(&play(0.4, 9))[0], ("before", "A", Kind::Floor));
     let verdict = play(0.38, 10);
     assert_eq!(missed(&verdict)[0], ("before", "A", Kind::Ceiling));
@@ -197,14 +200,14 @@ fn failures_are_not_served_and_departures_neither() {
 
 #[test]
 fn a_ceiling_is_exact_and_about_served_requests() {
-    // 5 % over the limit is what a p95 allows; one more is not.
+    // A p95 allows 5 % over the limit, and not one more.
     let slow = |bad: u64| move |i: u64| (if i % 100 < bad { 401 * MS } else { 10 * MS }, Fate::Served);
     assert!(judge(&experiment(), &run(vec![requests(0, 80, 0..60, slow(5))])).sound());
     let verdict = judge(&experiment(), &run(vec![requests(0, 80, 0..60, slow(6))]));
     assert_eq!(missed(&verdict)[0], ("before", "A", Kind::Ceiling));
     let ceiling = part(&verdict, "before", "A").part.ceiling.clone().expect("a ceiling");
     assert_eq!((ceiling.statistic.as_str(), ceiling.limit_ms, ceiling.value_ms), ("p95", 400.0, Some(401.0)));
-    // Exactly at the limit is within it; what was shed late does not count.
+    // A time equal to the limit is within it. Late sheds do not count.
     let even = |i: u64| if i.is_multiple_of(2) { (50 * MS, Fate::Served) } else { (900 * MS, Fate::Shed) };
     let verdict = judge(&experiment(), &run(vec![requests(2, 80, 0..60, even)]));
     assert!(verdict.sound(), "{:?}", missed(&verdict));
@@ -236,7 +239,7 @@ fn a_phase_that_is_too_short_or_a_warm_up_does_not_count() {
     assert_eq!(part(&verdict, "surge", "A").part, Part { floor: part(&verdict, "surge", "A").part.floor, ..empty() });
 }
 
-/// A class with A's ceiling over no time at all.
+/// A class with A's ceiling over an empty interval.
 fn empty() -> Part {
     let ceiling =
         CeilingVerdict { statistic: "p95".into(), limit_ms: 400.0, value_ms: None, ok: true, impossible_ms: None };
@@ -245,7 +248,8 @@ fn empty() -> Part {
 
 #[test]
 fn requests_under_way_at_a_border_cost_nobody_a_floor() {
-    // Everything takes 4 s: what arrives late in the phase ends in the next, and in the last phase never.
+    // Everything takes 4 s: requests that arrive late in a phase end in the next one, and in the last phase
+    // never.
     let verdict = judge(
         &experiment(),
         &run(vec![requests(1, 100, 0..60, |i| {
@@ -268,11 +272,11 @@ fn what_the_end_cuts_off_after_a_long_wait_was_owed() {
 
 #[test]
 fn a_backlog_that_is_served_at_the_promised_rate_is_throughput() {
-    // B always has ten seconds of requests waiting: what ends counts, though nothing is served soon.
+    // B always has ten seconds of requests waiting. Ended requests count, though nothing is served soon.
     let late = |i: u64| if i < 50 * 200 { (10 * SECOND, Fate::Served) } else { (10 * SECOND, Fate::Cut) };
     let verdict = judge(&experiment(), &run(vec![requests(1, 200, 0..60, late)]));
     assert!(part(&verdict, "surge", "B").part.floor.expect("a floor").ok);
-    // In the first phase five seconds of it are missing.
+    // In the first phase, five seconds of requests are missing.
     assert_eq!(missed(&verdict), [("before", "B", Kind::Floor)]);
 }
 
@@ -280,12 +284,12 @@ fn a_backlog_that_is_served_at_the_promised_rate_is_throughput() {
 fn sheds_of_an_overloaded_class_are_wrong_only_below_its_rate() {
     let wrong =
         |share| part(&judge(&experiment(), &run(vec![requests(1, 400, 0..60, of_ten(share))])), "surge", "B").part.shed;
-    // 240/s, 200/s, 160/s of 200/s promised.
+    // 240/s, 200/s, 160/s of the guaranteed 200/s.
     let [above, at, below] = [6, 5, 4].map(wrong);
     assert_eq!((above.count, above.wrong), (15 * 160, 0));
     assert!(at.wrong <= 15 * 2, "{at:?}");
     assert!((15 * 39..=15 * 41).contains(&below.wrong), "{below:?}");
-    // C is promised no rate.
+    // C has no guaranteed rate.
     let c = judge(&experiment(), &run(vec![requests(2, 100, 0..60, of_ten(1))]));
     assert_eq!((part(&c, "surge", "C").part.shed.count, part(&c, "surge", "C").part.shed.wrong), (15 * 90, 0));
 }
@@ -293,7 +297,7 @@ fn sheds_of_an_overloaded_class_are_wrong_only_below_its_rate() {
 #[test]
 fn floors_that_do_not_fit_do_not_count_and_ceilings_do() {
     let mut experiment = experiment();
-    // 3 CPUs of work are owed; one machine has 2, half of the time.
+    // 3 CPUs of work are owed. One machine has 2 CPUs, and is alone for half of the time.
     experiment.faults.push(Fault {
         at: Duration::from_secs(20),
         until: Some(Duration::from_secs(40)),
@@ -315,8 +319,9 @@ fn floors_that_do_not_fit_do_not_count_and_ceilings_do() {
 }
 
 #[test]
+    // A slow machine has slow CPUs. Its disks and links are unchanged.
 fn work_is_compared_with_the_oracle_and_the_machines() {
-    // 500/s asked of 400/s that fit; 360/s are served, in 18 s of each 20.
+    // 500/s are offered and 400/s fit. 360/s are served, in 18 s of each 20.
     let fate = |i: u64| if i % 50 < 36 { (5 * MS, Fate::Served) } else { (MS, Fate::Shed) };
     let mut run = run(vec![requests(1, 500, 0..60, fate)]);
     let sample = |at: u64| Sample {
@@ -374,7 +379,8 @@ fn the_json_has_the_agreed_names() {
     assert_eq!(back.misses().count(), 3);
 }
 
-/// However requests of a class arrive: if all are served in time, nothing is missed and the reaction is at once.
+/// However the requests of a class arrive: if all are served in time, nothing is missed and the reaction is
+/// immediate.
 mod served_in_full {
     use proptest::prelude::*;
 

@@ -1,36 +1,38 @@
-//! What requests of a route truly take of a node: the means of what the streams of the route are drawn from.
+//! Actual costs of a route's requests at a node: the means of the distributions from which the streams of
+//! the route are drawn.
 //!
-//! Between two instants at which the experiment changes something a route's truth is the mean over its streams, each as
-//! often as its requests were released there: under load control a class that is let in more often weighs more. It is a
-//! straight line, flat unless a demand is on its way to another. Shares are those of the page table: of what a node of
-//! weight 1 has in a second, where a CPU of half the speed is occupied for twice as long. Of machines that differ it is
-//! the mean by weight.
+//! Between two instants at which the experiment changes something, the actual cost of a route is the mean
+//! over its streams, weighted by the number of requests released there. Under load control, a class that is
+//! admitted more often weighs more. The cost is linear in time, and constant unless a demand is changing.
+//! Costs are fractions as in the page table: of the capacity that a node of weight 1 has in a second, where
+//! a CPU of half the speed is occupied for twice as long. For machines that differ, it is the mean by
+//! weight.
 //!
-//! Departures: faults are left out, although a machine that is slowed down makes requests dearer while it lasts; and of
-//! requests for documents on disks nothing is known here, as it depends on what is in memory, nor of those whose costs
-//! a trace says one by one.
+//! Departures: faults are left out, although a machine that is slowed down makes requests more expensive
+//! while it lasts. The cost of requests for documents on disks is unknown here, because it depends on the
+//! contents of the memory. The same holds for requests with individual costs from a trace.
 
 use std::time::Duration;
 
 use weirgate_experiment::{DemandFrom, Experiment, RESOURCES, Run, TrafficClass};
 use weirgate_pages::{Index, Pattern};
 
-/// A route's costs over time.
+/// Costs of a route over time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
-    /// In order of time, without gaps between them.
+    /// Intervals in order of time, without gaps between them.
     stretches: Vec<Stretch>,
     /// Requests of the route that were released.
     pub(super) requests: u64,
 }
 
-/// A straight line.
+/// An interval with linear costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stretch {
-    /// In seconds.
+    /// Start and end in seconds.
     pub(super) from: f64,
     pub(super) to: f64,
-    /// At its two ends; `None` if no request was released in it.
+    /// Costs at both ends. `None` if no request was released in the interval.
     cost: Option<[[f64; RESOURCES]; 2]>,
 }
 
@@ -41,7 +43,7 @@ impl Stretch {
         Some(std::array::from_fn(|resource| first[resource] + (last[resource] - first[resource]) * passed))
     }
 
-    /// Its cost of a resource, if that stays the same.
+    /// Cost of a resource, if it is constant.
     pub(super) fn flat(&self, resource: usize) -> Option<f64> {
         let [first, last] = self.cost?;
         (first[resource] == last[resource]).then_some(first[resource])
@@ -49,9 +51,9 @@ impl Stretch {
 }
 
 impl Truth {
-    /// The truth about each of `routes`; of what is no pattern nothing is known.
+    /// Actual costs of each of `routes`. They are unknown for a string that is not a pattern.
     pub(super) fn of<'a>(experiment: &Experiment, run: &Run, routes: impl Iterator<Item = &'a str>) -> Vec<Truth> {
-        // What cannot be read is matched by nothing, and keeps its place.
+        // A pattern that cannot be parsed matches nothing, and keeps its index.
         let parsed: Vec<Option<Pattern>> = routes.map(|pattern| Pattern::parse(pattern).ok()).collect();
         let places: Vec<usize> = (0..parsed.len()).filter(|place| parsed[*place].is_some()).collect();
         let index = Index::new(parsed.iter().flatten().cloned().collect());
@@ -102,24 +104,25 @@ impl Truth {
         Truth { stretches: borders.windows(2).zip(&counts).map(stretch).collect(), requests }
     }
 
-    /// The straight lines that it consists of.
+    /// Intervals of linear costs.
     pub(super) fn stretches(&self) -> &[Stretch] {
         &self.stretches
     }
 
-    /// What requests that arrive at `seconds` take.
+    /// Costs of requests that arrive at `seconds`.
     pub(super) fn at(&self, seconds: f64) -> Option<[f64; RESOURCES]> {
         let next = self.stretches.partition_point(|stretch| stretch.from <= seconds);
         self.stretches.get(next.checked_sub(1)?)?.at(seconds)
     }
 
-    /// What those took that arrived just before.
+    /// Costs of requests that arrived just before `seconds`.
     pub(super) fn before(&self, seconds: f64) -> Option<[f64; RESOURCES]> {
         let next = self.stretches.partition_point(|stretch| stretch.from < seconds);
         self.stretches.get(next.checked_sub(1)?)?.at(seconds)
     }
 
-    /// The line of a resource, in seconds and shares: a jump is two points at one instant, `None` begins a gap.
+    /// Cost of a resource over time, in seconds and fractions. A jump is two points at one instant. `None`
+    /// begins a gap.
     pub(super) fn line(&self, resource: usize) -> Vec<(f64, Option<f64>)> {
         let mut points: Vec<(f64, Option<f64>)> = Vec::new();
         for stretch in &self.stretches {
@@ -131,7 +134,7 @@ impl Truth {
             if !joins {
                 points.push((stretch.from, first));
             } else if first == last && points.len() > 1 && points[points.len() - 2].1 == first {
-                // What goes on level needs no point in between.
+                // A constant cost needs no point in between.
                 points.pop();
             }
             points.push((stretch.to, last));
@@ -140,7 +143,7 @@ impl Truth {
     }
 }
 
-/// The instants at which something changes for these streams, from the beginning to the end of the run.
+/// Instants at which something changes for these streams, from the start to the end of the run.
 fn borders(experiment: &Experiment, streams: &[usize]) -> Vec<Duration> {
     let demands = streams.iter().flat_map(|stream| &experiment.traffic[*stream].demand);
     let changes = demands.flat_map(|entry| [entry.at, entry.at.saturating_add(entry.over)]);
@@ -153,7 +156,7 @@ fn borders(experiment: &Experiment, streams: &[usize]) -> Vec<Duration> {
     borders
 }
 
-/// The mean seconds of CPU, disk and link that a demand asks for at an instant, by the entries that have `begun` then.
+/// Mean seconds of CPU, disk and link of a demand at an instant, by the entries that have `begun` by then.
 fn demand(entries: &[DemandFrom], at: Duration, begun: &dyn Fn(&DemandFrom) -> bool) -> [f64; RESOURCES] {
     let mut mean = [0.0; RESOURCES];
     for (number, entry) in entries.iter().enumerate().take_while(|(number, entry)| *number == 0 || begun(entry)) {
@@ -161,14 +164,14 @@ fn demand(entries: &[DemandFrom], at: Duration, begun: &dyn Fn(&DemandFrom) -> b
         let done = if number == 0 || passed >= over { 1.0 } else { passed / over };
         let next = [entry.cpu, entry.disk, entry.link].map(|part| part.mean());
         for (mean, next) in mean.iter_mut().zip(next) {
-            // Exact where the change is done, so that what is level is known to be.
+            // Exact where the change is complete, so that constant intervals are recognised.
             *mean = if done >= 1.0 { next } else { *mean + (next - *mean) * done };
         }
     }
     mean
 }
 
-/// What a second of CPU, disk or link that a request of the stream asks for is in seconds of a node of weight 1.
+/// Converts a second of CPU, disk or link demanded by the stream into seconds of a node of weight 1.
 fn unit(experiment: &Experiment, stream: usize) -> [f64; RESOURCES] {
     let policy = &experiment.site.policy;
     let pool = match experiment.traffic[stream].class {
@@ -212,7 +215,8 @@ mod tests {
             traffic.request.path = Some(path.into());
         }
         change(&mut experiment);
-        // A is there all the time, B, which takes three times as much, from 40 s on, with a third of the requests.
+        // A sends all the time. B, which needs three times as much, sends from 40 s on and then makes up a third
+        // of the requests.
         experiment.traffic[1].demand = vec![entry(0, 0, 30)];
         let run = run(vec![requests(0, 100, 0..60, served(5)), requests(1, 50, 40..60, served(5))]);
         let routes = ["no pattern", "/b", "/a"];
@@ -232,7 +236,7 @@ mod tests {
         let mixed = (0.005 * 2.0 + 0.015) / 3.0;
         let mixed = (mixed * 1e9_f64).round() / 1e9;
         assert_eq!(cpu(&level), [(0.0, Some(0.005)), (40.0, Some(0.005)), (40.0, Some(mixed)), (60.0, Some(mixed))]);
-        // A release at 0 is none.
+        // A release at 0 does not count.
         assert_eq!((level.requests + 1, level.at(40.0).map(|cost| cost[1])), (7000, Some(0.0)));
         assert!(level.before(40.0).is_some_and(|cost| (cost[0] - 0.005).abs() < 1e-12));
         for nothing in ["/b", "no pattern"] {

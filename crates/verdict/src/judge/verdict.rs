@@ -1,192 +1,200 @@
-//! What the judge found, as plain data. The field names are those of the JSON report.
+//! Verdict of the judge, as plain data. The field names are those of the JSON report.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::learned::LearnedTable;
 use super::resources::ResourceUse;
 
-/// The judgement of one run.
+/// Judgement of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// The experiment's name.
+    /// Name of the experiment.
     pub experiment: String,
-    /// The discipline's name.
+    /// Name of the discipline.
     pub discipline: String,
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
     /// Every phase, in order of time.
     pub phases: Vec<PhaseVerdict>,
-    /// Per class with a guaranteed throughput what was refused or late over the whole run though machines idled.
+    /// Requests that were refused or late over the whole run while machines idled, for each class with a
+    /// guaranteed throughput.
     #[serde(default)]
     pub avoidable: Vec<AvoidableVerdict>,
-    /// What the page table believed that requests take, beside the truth, where it is learned.
+    /// Learned and actual costs of the page table, where it is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedTable>,
-    /// Invariants of the engine or the simulator that did not hold. Empty, or something is broken.
+    /// Invariants of the engine or the simulator that did not hold. If the list is not empty, something is
+    /// broken.
     pub violations: Vec<ViolationFound>,
-    /// Were the guarantees held?
+    /// Whether the guarantees were held.
     pub verdict: Word,
 }
 
-/// Were the guarantees held?
+/// Whether the guarantees were held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Word {
-    /// Every floor of every feasible judged phase, and every possible ceiling of every judged phase; and hardly a
-    /// refusal was avoidable.
+    /// Every floor of every feasible judged phase and every possible ceiling of every judged phase was
+    /// held, and hardly a refusal was avoidable.
     Held,
-    /// At least one was not.
+    /// At least one was not held.
     Broken,
 }
 
-/// A phase.
+/// Judgement of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PhaseVerdict {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
-    /// When it begins, in seconds from the start of the run.
+    /// Start of the phase, in seconds from the start of the run.
     #[serde(serialize_with = "rounded")]
     pub from_s: f64,
-    /// When it ends.
+    /// End of the phase, in seconds from the start of the run.
     #[serde(serialize_with = "rounded")]
     pub to_s: f64,
-    /// From when on it is judged; what is before that is in [`ClassVerdict::settling`].
+    /// Instant from which the phase is judged, in seconds from the start of the run. The part before it is
+    /// in [`ClassVerdict::settling`].
     #[serde(serialize_with = "rounded")]
     pub judged_from_s: f64,
-    /// Does it count? A warm-up does not, nor does a phase that ends before it has settled.
+    /// Whether the phase counts. A warm-up does not count, nor does a phase that ends before it has
+    /// settled.
     pub judged: bool,
-    /// It would count if it did not end before it has settled.
+    /// Whether the phase would count if it did not end before it has settled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
-    /// Can the live machines carry what all classes together are owed? Else floors do not count.
+    /// Whether the live machines can carry the owed requests of all classes together. If not, floors do not
+    /// count.
     pub feasible: bool,
-    /// CPU-seconds done over CPU-seconds that the live machines had.
+    /// CPU-seconds done as a fraction of the CPU-seconds that the live machines had.
     #[serde(serialize_with = "rounded")]
     pub utilisation: f64,
-    /// Work of served requests over the most that could have been served of the work that was asked
-    /// for, of the resource of which that is nearest to all. Above 1 where work is finished that was asked for before.
-    /// `None` if nothing was asked for.
+    /// Work of served requests as a fraction of the maximum that could have been served of the offered
+    /// work, for the resource with the largest fraction. Above 1 where work is finished that arrived
+    /// before. `None` if nothing was offered.
     #[serde(serialize_with = "rounded_option")]
     pub served_over_oracle: Option<f64>,
-    /// What was used of CPUs, disks and links, where requests take something of each.
+    /// Usage of CPUs, disks and links, where requests need several of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceUse>,
-    /// Every class of the policy, then its templates, all keys of one together.
+    /// Every class of the policy, then its templates. All keys of a template are combined.
     pub classes: Vec<ClassVerdict>,
 }
 
-/// A class in a phase.
+/// Judgement of a class in a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassVerdict {
-    /// Its name.
+    /// Name of the class.
     pub class: String,
-    /// The judged part.
+    /// Results of the judged part.
     #[serde(flatten)]
     pub part: Part,
-    /// Its share of the live machines' CPU time in the judged part, where classes have shares.
+    /// Fraction of the live machines' CPU time that it received in the judged part, where classes have
+    /// shares.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub cpu_share: Option<f64>,
-    /// What an oracle serves it per second in the judged part; only if that was asked for.
+    /// Requests per second that an oracle would serve in the judged part. Only present on demand.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub oracle_served_per_s: Option<f64>,
-    /// Seconds from the start of the phase until its guarantees hold in every later window of two seconds;
-    /// `None` if they do not in the last one.
+    /// Seconds from the start of the phase until its guarantees hold in every later window of two seconds.
+    /// `None` if they do not hold in the last one.
     #[serde(serialize_with = "rounded_option")]
     pub reaction_s: Option<f64>,
-    /// The first part, which does not count.
+    /// Results of the settling part, which does not count.
     pub settling: Part,
 }
 
-/// A class over a stretch of time. A request belongs to the stretch in which it arrives.
+/// Results of a class over an interval. A request belongs to the interval in which it arrives.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Part {
     /// Arrivals per second.
     #[serde(serialize_with = "rounded")]
     pub offered_per_s: f64,
-    /// Requests per second whose last byte came in the stretch, whenever they arrived.
+    /// Requests per second with a last byte in the interval, whenever they arrived.
     #[serde(serialize_with = "rounded")]
     pub served_per_s: f64,
-    /// Arrivals per second that were served in time: the most of them, quickest first, of which the guaranteed
-    /// statistic is within its limit; all without one. Of pages where there are `pages`.
+    /// Arrivals per second that were served in time: the largest number of them, fastest first, over which
+    /// the guaranteed statistic is within its limit. Without such a guarantee, all that were served. Counts
+    /// pages where there are `pages`.
     #[serde(default, serialize_with = "rounded")]
     pub in_time_per_s: f64,
-    /// The throughput guarantee, if there is one.
+    /// Throughput guarantee, if there is one.
     pub floor: Option<FloorVerdict>,
-    /// The response-time guarantee, if there is one.
+    /// Response-time guarantee, if there is one.
     pub ceiling: Option<CeilingVerdict>,
-    /// What was owed, and refused or late though machines idled that could have served it.
+    /// Owed requests that were refused or late while idle machines could have served them.
     #[serde(default)]
     pub avoidable: Avoidable,
-    /// Requests turned away.
+    /// Requests shed.
     pub shed: Sheds,
     /// Requests that a node failed, or that timed out.
     pub failed: u64,
-    /// Requests whose client left.
+    /// Requests abandoned by their clients.
     pub left: u64,
     /// Requests that the end of the run cut off.
     pub unfinished: u64,
-    /// Response times of served requests, of complete pages where there are `pages`; `None` if there were none.
+    /// Response times of served requests, or of complete pages where there are `pages`. `None` if there
+    /// were none.
     pub response_ms: Option<ResponseTimes>,
-    /// What became of its pages; `None` if its traffic does not come as pages.
+    /// Outcomes of its pages. `None` if its traffic does not consist of pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageCounts>,
 }
 
-/// Pages, each with all its objects. A page belongs to the stretch in which its own request arrives.
+/// Pages, each with all its objects. A page belongs to the interval in which its own request arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PageCounts {
-    /// Pages asked for per second.
+    /// Pages requested per second.
     #[serde(serialize_with = "rounded")]
     pub offered_per_s: f64,
-    /// Of these, so many per second became complete.
+    /// Pages completed per second, out of these.
     #[serde(serialize_with = "rounded")]
     pub complete_per_s: f64,
-    /// Of these, the gateway turned the page away, or one of its objects.
+    /// Pages for which the gateway shed the page or one of its objects.
     pub rejected: u64,
-    /// Their share of all, 0 to 1.
+    /// Fraction of all pages that were rejected, 0 to 1.
     #[serde(serialize_with = "rounded")]
     pub rejected_share: f64,
-    /// A node failed the page or an object, or it timed out.
+    /// Pages for which a node failed the page or an object, or that timed out.
     pub failed: u64,
-    /// The client gave the page or an object up.
+    /// Pages for which the client abandoned the page or an object.
     pub left: u64,
-    /// The end of the run came first.
+    /// Pages that the end of the run cut off.
     pub unfinished: u64,
 }
 
-/// A throughput guarantee.
+/// Result of a throughput guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FloorVerdict {
-    /// Requests per second that are promised.
+    /// Guaranteed requests per second.
     #[serde(serialize_with = "rounded")]
     pub guaranteed_per_s: f64,
-    /// Requests per second that are owed: what arrived within the guaranteed rate, fewer if they are dearer
-    /// than agreed.
+    /// Owed requests per second: those that arrived within the guaranteed rate. They are fewer if requests
+    /// are more expensive than declared.
     #[serde(serialize_with = "rounded")]
     pub owed_per_s: f64,
-    /// Requests per second that count as served: the larger of what ended in the stretch and what arrived
-    /// in it and was served in time.
+    /// Requests per second that count as served: the larger of those that ended in the interval and those
+    /// that arrived in it and were served in time.
     #[serde(serialize_with = "rounded")]
     pub counted_per_s: f64,
-    /// Was it held?
+    /// Whether the guarantee was held.
     pub ok: bool,
 }
 
-/// A response-time guarantee.
+/// Result of a response-time guarantee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CeilingVerdict {
-    /// `avg`, `p95`, …
+    /// Name of the statistic: `avg`, `p95`, …
     pub statistic: String,
-    /// The limit, in milliseconds.
+    /// Limit in milliseconds.
     #[serde(serialize_with = "rounded")]
     pub limit_ms: f64,
-    /// The statistic over the served requests (complete pages); `None` if there were none.
+    /// Statistic over the served requests (complete pages) in milliseconds. `None` if there were none.
     #[serde(serialize_with = "rounded_option")]
     pub value_ms: Option<f64>,
-    /// Was it held?
+    /// Whether the guarantee was held.
     pub ok: bool,
-    /// The statistic over all that was asked for, each request alone on an idle machine, if that is above the limit:
-    /// then the limit is *impossible by itself*, and that it was not held is no miss.
+    /// Statistic over all requests, each alone on an idle machine, if that is above the limit. Then the
+    /// limit is *impossible by itself*, and exceeding it is no miss.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub impossible_ms: Option<f64>,
 }
@@ -196,43 +204,44 @@ pub struct CeilingVerdict {
 pub struct Avoidable {
     /// Requests that were owed.
     pub owed: u64,
-    /// Of these, refused.
+    /// Owed requests that were refused.
     pub refused: u64,
-    /// Of these, served late or given up by their clients.
+    /// Owed requests that were served late or abandoned by their clients.
     pub late: u64,
 }
 
-/// The same over the judged phases of a run in which all that is owed fits, what is before they settle included.
+/// Avoidable refusals over the judged phases of a run in which all owed work fits, including the settling
+/// parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AvoidableVerdict {
-    /// The class.
+    /// Name of the class.
     pub class: String,
-    /// All of it.
+    /// Avoidable refusals over these phases.
     #[serde(flatten)]
     pub whole: Avoidable,
-    /// Of requests that arrived after the first second of the run.
+    /// Avoidable refusals of requests that arrived after the first second of the run.
     pub after_first_second: Avoidable,
-    /// The share of what was owed that is not too much.
+    /// Largest acceptable fraction of the owed requests.
     pub allowed: f64,
-    /// Are they few enough, of both?
+    /// Whether both counts are small enough.
     pub ok: bool,
 }
 
-/// Requests turned away.
+/// Requests shed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sheds {
-    /// How many.
+    /// Number of requests shed.
     pub count: u64,
-    /// Of all arrivals this share, 0 to 1.
+    /// Fraction of all arrivals that were shed, 0 to 1.
     #[serde(default, serialize_with = "rounded")]
     pub share: f64,
-    /// Of these, how many the class was owed.
+    /// Number of shed requests that the class was owed.
     pub wrong: u64,
-    /// From arrival to refusal.
+    /// Time from arrival to refusal.
     pub latency_ms: ShedLatency,
 }
 
-/// How long requests waited that were turned away; zeros if there were none.
+/// Time that shed requests waited. Zeros if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ShedLatency {
     /// Median, in milliseconds.
@@ -263,44 +272,45 @@ pub struct ResponseTimes {
 /// An invariant that did not hold.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ViolationFound {
-    /// When, in seconds from the start.
+    /// Instant, in seconds from the start.
     pub at_s: f64,
-    /// Which, in one word.
+    /// Name of the invariant, in one word.
     pub invariant: String,
-    /// What was found.
+    /// Description of the violation.
     pub what: String,
 }
 
-/// A guarantee that was not held where it counts.
+/// A guarantee that was missed where it counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Miss<'a> {
-    /// In this phase.
+    /// Phase of the miss.
     pub phase: &'a PhaseVerdict,
-    /// By this class.
+    /// Class of the miss.
     pub class: &'a ClassVerdict,
-    /// Which of its guarantees.
+    /// Kind of the guarantee.
     pub kind: Kind,
-    /// Requests per second owed, milliseconds, or the share of owed requests that may be refused though machines idle.
+    /// Owed requests per second, the limit in milliseconds, or the fraction of owed requests that may be
+    /// refused while machines idle.
     pub promised: f64,
-    /// What it was instead; infinite if nothing was served.
+    /// Actual value, or infinite if nothing was served.
     pub got: f64,
 }
 
-/// Which guarantee.
+/// Kind of a guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Throughput.
     Floor,
     /// Response time.
     Ceiling,
-    /// Too many avoidable refusals over the run. The phase is the one that has most of them.
+    /// Too many avoidable refusals over the run. The phase is the one with the largest number of them.
     Avoidable,
-    /// Throughput or response time before the phase had settled: reported, and does not break a run.
+    /// Throughput or response time before the phase had settled. Reported, but does not break a run.
     Settling,
 }
 
 impl Miss<'_> {
-    /// By what share it was missed, 0 to 1.
+    /// Fraction by which the guarantee was missed, 0 to 1.
     #[must_use]
     pub fn by(&self) -> f64 {
         let (less, more) = (self.got.min(self.promised), self.got.max(self.promised));
@@ -309,13 +319,13 @@ impl Miss<'_> {
 }
 
 impl Avoidable {
-    /// Refused or late.
+    /// Number of refused and late requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.refused + self.late
     }
 
-    /// Their share of what was owed, 0 to 1.
+    /// Their fraction of the owed requests, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         self.count() as f64 / self.owed.max(1) as f64
@@ -332,13 +342,13 @@ impl std::ops::Add for Avoidable {
 }
 
 impl CeilingVerdict {
-    /// Can no gateway keep it, because the class's own requests take longer?
+    /// Whether no gateway can keep the limit, because the class's own requests take longer.
     #[must_use]
     pub fn is_impossible(&self) -> bool {
         self.impossible_ms.is_some()
     }
 
-    /// It was not held although it could have been.
+    /// Whether the limit was exceeded although it was possible.
     #[must_use]
     pub fn is_missed(&self) -> bool {
         !self.ok && !self.is_impossible()
@@ -346,7 +356,7 @@ impl CeilingVerdict {
 }
 
 impl ClassVerdict {
-    /// Owed requests of the whole phase that were refused or late though machines idled.
+    /// Owed requests of the whole phase that were refused or late while machines idled.
     #[must_use]
     pub fn avoidable(&self) -> Avoidable {
         self.part.avoidable + self.settling.avoidable
@@ -354,14 +364,14 @@ impl ClassVerdict {
 }
 
 impl Verdict {
-    /// Everything that breaks the run: every guarantee that was missed where it counts, in order of phases and classes,
-    /// and then the classes with too many avoidable refusals.
+    /// All misses that break the run: every guarantee that was missed where it counts, in order of phases
+    /// and classes, and then the classes with too many avoidable refusals.
     pub fn misses(&self) -> impl Iterator<Item = Miss<'_>> {
         self.all_misses(false)
     }
 
-    /// The same. If `strict`, with floors of infeasible phases and limits that are impossible by themselves: for the
-    /// question whether a cluster keeps its promises.
+    /// All misses that break the run. If `strict`, they include floors of infeasible phases and limits that
+    /// are impossible by themselves, to decide whether a cluster is large enough for its guarantees.
     pub fn all_misses(&self, strict: bool) -> impl Iterator<Item = Miss<'_>> {
         let judged = self.phases.iter().filter(|phase| phase.judged);
         let guarantees = judged.flat_map(move |phase| phase.misses(strict));
@@ -373,7 +383,8 @@ impl Verdict {
         guarantees.chain(avoidable)
     }
 
-    /// Guarantees that were missed before their phases had settled, which breaks nothing: no control is instant.
+    /// Guarantees that were missed before their phases had settled. They break nothing, because no control
+    /// is instant.
     pub fn settling_misses(&self) -> impl Iterator<Item = Miss<'_>> {
         self.phases.iter().filter(|phase| phase.is_judged()).flat_map(|phase| {
             phase.classes.iter().filter_map(move |class| {
@@ -383,8 +394,8 @@ impl Verdict {
         })
     }
 
-    /// The phase in which most of a class's refusals were avoidable, and the class in it; the first of those with
-    /// equally many.
+    /// Phase with the most avoidable refusals of a class, and the class in it. The first such phase in case
+    /// of a tie.
     #[must_use]
     pub fn most_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
         let phases = self.phases.iter().filter(|phase| phase.is_judged());
@@ -393,13 +404,13 @@ impl Verdict {
         of.reduce(|most, next| if next.1.avoidable().count() > most.1.avoidable().count() { next } else { most })
     }
 
-    /// Guarantees that were missed where they count.
+    /// Number of guarantees that were missed where they count.
     #[must_use]
     pub fn missed(&self) -> usize {
         self.misses().filter(|miss| matches!(miss.kind, Kind::Floor | Kind::Ceiling)).count()
     }
 
-    /// Guarantees that count.
+    /// Number of guarantees that count.
     #[must_use]
     pub fn judged(&self) -> usize {
         let of = |phase: &PhaseVerdict, class: &ClassVerdict| {
@@ -410,7 +421,7 @@ impl Verdict {
         phases.map(|phase| phase.classes.iter().map(|class| of(phase, class)).sum::<usize>()).sum()
     }
 
-    /// Every guarantee held and no violation.
+    /// Whether every guarantee was held and there is no violation.
     #[must_use]
     pub fn sound(&self) -> bool {
         self.verdict == Word::Held && self.violations.is_empty()
@@ -418,7 +429,7 @@ impl Verdict {
 }
 
 impl PhaseVerdict {
-    /// Does the experiment want it judged, if only what is before it has settled?
+    /// Whether the experiment wants the phase judged, even if it ends before it has settled.
     #[must_use]
     pub fn is_judged(&self) -> bool {
         self.judged || self.unsettled
@@ -434,8 +445,8 @@ impl PhaseVerdict {
 }
 
 impl Part {
-    /// Which guarantees were missed, each with what was promised and what it was; floors only if they count, and limits
-    /// that are impossible by themselves only if `impossible`.
+    /// Missed guarantees, each with the guaranteed and the actual value. Includes floors only if `floors`,
+    /// and limits that are impossible by themselves only if `impossible`.
     pub fn missed(&self, floors: bool, impossible: bool) -> impl Iterator<Item = (Kind, f64, f64)> + use<> {
         let floor = self.floor.filter(|floor| floors && !floor.ok);
         let floor = floor.map(|floor| (Kind::Floor, floor.owed_per_s, floor.counted_per_s));
@@ -446,7 +457,7 @@ impl Part {
     }
 }
 
-/// Three digits after the point are enough for people and programs.
+/// Rounds to three decimals, which are enough for people and programs.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 pub(super) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((value * 1e3).round() / 1e3)
@@ -460,7 +471,7 @@ pub(super) fn rounded_option<S: Serializer>(value: &Option<f64>, serializer: S) 
     }
 }
 
-/// Shares are told to a hundredth of a percent: classes are compared by their ratios.
+/// Rounds fractions to a hundredth of a percent, because classes are compared by their ratios.
 pub(super) fn rounded_all<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(values.iter().map(|value| (value * 1e4).round() / 1e4))
 }
