@@ -1,51 +1,51 @@
-//! The points of a curve: judged phases that have a place on the experiment's axis.
+//! Points of a curve: judged phases that have a position on the experiment's axis.
 //!
-//! Two of the papers show their results so: Le Baron and Elkan's Fig. 1 over a number of clients, Andreolini et al.'s
-//! Figs. 1–4 over clients per second.
+//! Two of the papers show their results in this form: Le Baron and Elkan's Fig. 1 over a number of clients,
+//! Andreolini et al.'s Figs. 1–4 over clients per second.
 
 use super::{ClassRuns, Group, Kept, OutlinedFigure, PhaseRuns, Report, Spread};
 
-/// A report whose phases are points of a curve.
+/// A report with phases that are points of a curve.
 #[derive(Clone, Debug)]
 pub struct Curve<'a> {
     /// The report.
     pub(super) report: Report<'a>,
-    /// What the phases vary, with its unit.
+    /// Quantity that the phases vary, with its unit.
     pub(super) axis: &'a str,
-    /// Places on the axis in their order, each with the index of its phase; at least one.
+    /// Positions on the axis in order, each with the index of its phase. There is at least one.
     pub(super) places: Vec<(f64, usize)>,
-    /// The classes that had traffic at any of them.
+    /// Classes that had traffic at any of them.
     pub(super) classes: Vec<CurveClass<'a>>,
 }
 
 /// A class of a curve.
 #[derive(Clone, Debug)]
 pub(super) struct CurveClass<'a> {
-    /// Its place among the classes of a phase.
+    /// Its index among the classes of a phase.
     index: usize,
-    /// Its name.
+    /// Name of the class.
     pub(super) name: &'a str,
-    /// Which statistic its response time is: the guaranteed one, or `avg`.
+    /// Statistic of its response time: the guaranteed one, or `avg`.
     pub(super) statistic: &'a str,
-    /// The guaranteed limit, in milliseconds.
+    /// Guaranteed limit, in milliseconds.
     pub(super) limit_ms: Option<f64>,
 }
 
-/// A class at one place under one group.
+/// A class at one position under one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// Requests per second.
+    /// Requests served per second.
     pub(super) served: Spread,
-    /// What the throughput guarantee comes to here, in requests per second.
+    /// Requests per second that its throughput guarantee covers here.
     pub(super) owed: Option<f64>,
-    /// The class's statistic, in milliseconds; `None` where nothing was served.
+    /// The class's statistic, in milliseconds. `None` where nothing was served.
     pub(super) response: Option<Spread>,
-    /// Requests turned away, in percent.
+    /// Requests shed, in percent.
     pub(super) shed: Spread,
 }
 
 impl<'a> Curve<'a> {
-    /// `None` if the experiment has no axis, or nothing was judged on it.
+    /// The curve of a report. `None` if the experiment has no axis, or nothing was judged on it.
     #[must_use]
     pub fn of(report: &Report<'a>) -> Option<Curve<'a>> {
         let outline = report.outline;
@@ -68,12 +68,12 @@ impl<'a> Curve<'a> {
         Some(Curve { report: *report, axis: outline.axis.as_deref()?, places, classes })
     }
 
-    /// Is this phase one of the points?
+    /// Whether this phase is one of the points.
     pub(super) fn has(&self, phase: usize) -> bool {
         self.places.iter().any(|(_, point)| *point == phase)
     }
 
-    /// A class under a group at one of the places; `None` without traffic there.
+    /// The values of a class under a group at one of the positions. `None` without traffic there.
     pub(super) fn point(&self, group: &Group, class: &CurveClass<'_>, (_, phase): (f64, usize)) -> Option<Point> {
         let runs = PhaseRuns::new(&group.verdicts, phase).class(class.index);
         runs.any().then_some(())?;
@@ -85,7 +85,7 @@ impl<'a> Curve<'a> {
         })
     }
 
-    /// The published figure of a class at one of the places.
+    /// Published figure of a class at one of the positions.
     pub(super) fn published(
         &self,
         group: &Group,
@@ -99,14 +99,16 @@ impl<'a> Curve<'a> {
         self.report.outline.published.iter().find(ours)
     }
 
-    /// Is this place ours alone? The paper has figures of the group, and prints none of them for this place.
+    /// Whether the paper prints no figure for this position, although it has figures of the group at
+    /// others.
     pub(super) fn is_ours(&self, group: &Group, place: (f64, usize)) -> bool {
         let is_printed =
             |place: &(f64, usize)| self.classes.iter().any(|class| self.published(group, class, *place).is_some());
         !is_printed(&place) && self.places.iter().any(is_printed)
     }
 
-    /// Was its throughput guaranteed here and held, and its response time? A floor that cannot be held does not count.
+    /// Results of the throughput and response-time guarantees here, where they count. A floor that cannot
+    /// be held does not count.
     pub(super) fn kept(&self, group: &Group, class: &CurveClass<'_>, (_, phase): (f64, usize)) -> [Option<Kept>; 2] {
         let runs = PhaseRuns::new(&group.verdicts, phase);
         let of = runs.class(class.index);

@@ -1,33 +1,33 @@
-//! The charts of resources and of what was learned of them, drawn: for pages, and for documents that show one of them.
+//! Charts of resources and of learned costs, for pages and for documents that show one of them.
 
 use super::svg::{self, Bars, Line};
 use super::{Curve, Report, Series, learned as tables, resources as figures};
 
-/// What charts of learned costs stand under.
+/// Heading of the charts of learned costs.
 pub(super) const LEARNED: &str = "Learned costs";
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drawing {
-    /// What it may be called in a file's name, unique in a report: `heavy-use`, `inside-mqos`.
+    /// Name for use in a file name, unique in a report: `heavy-use`, `inside-mqos`.
     pub name: String,
-    /// What it stands under, such as its phase.
+    /// Heading of the chart, such as its phase.
     pub heading: String,
-    /// What it is of, where the heading and the chart itself do not say it.
+    /// Subject of the chart, where the heading and the chart itself do not name it.
     pub caption: String,
-    /// It can stand alone or in a page.
+    /// The SVG, for use alone or in a page.
     pub svg: String,
 }
 
-/// Every chart of the report: of each judged phase (over an axis, of all together) use of each resource by class,
-/// throughput, latency and what it consists of; who was inside over time; and what page tables learned. None of the
-/// former if requests take nothing but CPU time, nor of the latter if nothing is learned.
+/// Every chart of the report. For each judged phase (or for all together over an axis): use of each
+/// resource by class, throughput, latency and its composition. Then requests in flight over time, and
+/// learned costs. The former are absent if requests need only CPU time, the latter if nothing is learned.
 #[must_use]
 pub fn drawings(report: &Report<'_>) -> Vec<Drawing> {
     [resources(report), learned(report)].concat()
 }
 
-/// What the first run of each group learned, over time.
+/// Learned costs of the first run of each group, over time.
 pub(super) fn learned(report: &Report<'_>) -> Vec<Drawing> {
     let drawing = |group: &super::Group| {
         let (verdict, table) = (group.verdicts.first()?, tables::first(group)?);
@@ -42,7 +42,7 @@ pub(super) fn learned(report: &Report<'_>) -> Vec<Drawing> {
     report.groups.iter().filter_map(drawing).collect()
 }
 
-/// What was used of resources, and who was inside.
+/// Resource usage and requests in flight.
 pub(super) fn resources(report: &Report<'_>) -> Vec<Drawing> {
     let drawing = |heading: &str, start: &str, name: &str, chart: &Bars| Drawing {
         name: plain(&format!("{start}{name}")),
@@ -69,8 +69,8 @@ pub(super) fn resources(report: &Report<'_>) -> Vec<Drawing> {
     all
 }
 
-/// Requests inside by what they take most of, for each discipline. Each has its own axis: without scheduling everybody
-/// is inside.
+/// Requests in flight by the resource of which they need the largest part, for each discipline. Each chart
+/// has its own axis, because without scheduling all requests are in flight.
 fn inside(report: &Report<'_>) -> Vec<Drawing> {
     let with = |series: &&Series| series.inside.iter().flat_map(|line| &line.requests).any(|requests| *requests > 0.0);
     let drawn = report.groups.iter().filter_map(|group| Some((group, group.series.as_ref().filter(with)?)));
@@ -92,7 +92,7 @@ fn inside(report: &Report<'_>) -> Vec<Drawing> {
     drawn.map(drawing).collect()
 }
 
-/// What of a name every file system takes.
+/// Replaces the characters of a name that some file system does not allow.
 fn plain(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
 }

@@ -1,61 +1,63 @@
-//! Learned page tables beside the truth: rows for tables. Of several seeds the medians, but of how far off a cost was
-//! the largest, and of how long it took the least and the largest as well.
+//! Comparison of learned page tables with actual costs: rows for tables. Several seeds are reduced to
+//! medians. The error of a cost is the largest instead, and the time until it was found also has the
+//! smallest and the largest.
 
 use super::{Group, Report, Spread};
 use crate::judge::{BAND, LearnedCost, LearnedTable, PhaseCost};
 
-/// Most phases that a row in a terminal has room for; a curve of more shows the last ones.
+/// Maximum number of phases that fit into a row in a terminal. A curve of more shows the last ones.
 const MOST_PHASES: usize = 4;
 
-/// What a request of a route takes of one resource, under one discipline.
+/// Cost of a route's requests for one resource, under one discipline.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row<'a> {
     pub(super) route: &'a str,
-    /// Which resource; of each route's the one that it takes most of is `main`.
+    /// Name of the resource. `main` marks the resource of which the route needs the largest part.
     pub(super) resource: &'a str,
     pub(super) main: bool,
-    /// The discipline, or approach.
+    /// Discipline, or approach.
     pub(super) by: &'a str,
-    /// The end of each phase of the outline.
+    /// Costs at the end of each phase of the outline.
     pub(super) phases: Vec<Cell>,
-    /// Seconds until it was found, after each change; empty without one.
+    /// Seconds until it was found, after each change. Empty if there was no change.
     pub(super) within: String,
     /// It changed, or was not found at the end of some phase.
     pub(super) remarkable: bool,
 }
 
-/// A cost at the end of a phase, in percent of what a node has in a second; what is not known is empty.
+/// A cost at the end of a phase, in percent of the capacity that a node has in a second. Unknown values are
+/// empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub(super) learned: String,
     pub(super) error: String,
     pub(super) truth: String,
-    /// In percent of the truth.
+    /// Error in percent of the actual cost.
     pub(super) off: String,
-    /// It was found with every seed; `None` where that cannot be said.
+    /// Whether it was found with every seed. `None` if that is unknown.
     pub(super) found: Option<bool>,
 }
 
-/// What each seed's table believed of resource number `resource` of a route.
+/// Learned cost of resource number `resource` of a route, for each seed.
 fn costs<'a>(group: &'a Group, route: &str, resource: usize) -> Vec<&'a LearnedCost> {
     let tables = group.verdicts.iter().filter_map(|verdict| verdict.learned.as_ref());
     let routes = tables.filter_map(|table| table.routes.iter().find(|known| known.pattern == route));
     routes.filter_map(|route| route.resources.get(resource)).collect()
 }
 
-/// The first run's table of a group, by which figures are drawn and rows are sorted.
+/// Table of a group's first run, by which figures are drawn and rows are sorted.
 pub(super) fn first(group: &Group) -> Option<&LearnedTable> {
     group.verdicts.iter().find_map(|verdict| verdict.learned.as_ref())
 }
 
-/// A row for each route, resource and group whose table is learned: routes as in the first group, then what others have
-/// found.
+/// A row for each route, resource and group with a learned table. Routes are in the order of the first
+/// group, followed by those that only others have found.
 pub(super) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     let tables = || report.groups.iter().filter_map(first);
     let mut routes: Vec<(&str, usize)> = Vec::new();
     for route in tables().flat_map(|table| &table.routes) {
         if !routes.iter().any(|(known, _)| *known == route.pattern) {
-            // The first of those that are equal.
+            // The first one in case of a tie.
             let most = (1..route.resources.len()).fold(0, |most, next| {
                 if route.resources[next].most() > route.resources[most].most() { next } else { most }
             });
@@ -74,7 +76,8 @@ pub(super) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     rows
 }
 
-/// `None` if the group's table knows nothing of the route, or the resource is neither used nor taken for used.
+/// `None` if the group's table does not know the route, or if the resource is neither used nor believed to
+/// be used.
 fn row<'a>(report: &Report<'a>, group: &'a Group, route: &'a str, resource: usize) -> Option<Row<'a>> {
     let costs = costs(group, route, resource);
     let first = costs.first()?;
@@ -112,12 +115,12 @@ fn cell(costs: &[&LearnedCost], phase: usize) -> Cell {
     }
 }
 
-/// A cost, as a share, in percent without the sign.
+/// A cost, as a fraction, in percent without the sign.
 pub(super) fn percent(cost: f64) -> String {
     format!("{:.3}", cost * 100.0)
 }
 
-/// Of every change when it was and how long it took: `24 after 60 s`.
+/// Time taken after each change, with the instant of the change: `24 after 60 s`.
 fn within(costs: &[&LearnedCost]) -> String {
     let mut times: Vec<f64> = costs.iter().flat_map(|cost| &cost.changes).map(|change| change.at_s).collect();
     times.sort_by(f64::total_cmp);
@@ -138,12 +141,12 @@ fn within(costs: &[&LearnedCost]) -> String {
     told.collect::<Vec<String>>().join("; ")
 }
 
-/// How the band is called: `20 %`.
+/// Name of the band: `20 %`.
 pub(super) fn band() -> String {
     format!("{:.0} %", BAND * 100.0)
 }
 
-/// The phases that a row in a terminal shows.
+/// Phases that a row in a terminal shows.
 pub(super) fn shown(report: &Report<'_>) -> std::ops::Range<usize> {
     let all = report.outline.phases.len();
     all.saturating_sub(MOST_PHASES)..all
@@ -181,7 +184,7 @@ learned costs at the end of phases, % of a node's second
         has("<td class=\"n\">-40 %");
         let figure = svg::learned(&outline, found.learned.as_ref().expect("it is learned"), 1);
         sound(&figure);
-        // The legend's and one where the cost was found.
+        // The mark of the legend and the one where the cost was found.
         assert_eq!(figure.matches("<circle class=\"dot c0\"").count(), 2, "{figure}");
         assert!(figure.contains(">24 s</text>") && figure.contains(">1.460 ± 0.030 of 1.500</text>"), "{figure}");
         assert!(figure.contains("21 s\n/*, cpu: learned 0.900 ± 0.030 %</title>"), "{figure}");

@@ -1,7 +1,8 @@
 //! Verdicts for people and programs: a table for terminals, JSON, and a page with figures.
 //!
-//! The simulator reports what it [`Played`]; the lab reports run files. Both come down to a [`Report`]: the
-//! experiment's [`Outline`] and the runs, grouped by who had to keep the guarantees.
+//! The simulator reports an experiment that it [`Played`], and the lab reports run files. Both are reduced
+//! to a [`Report`]: the experiment's [`Outline`] and the runs, grouped by the discipline that had to keep
+//! the guarantees.
 
 mod curve;
 mod drawings;
@@ -35,14 +36,14 @@ pub use table::Table;
 pub struct Played {
     /// The experiment.
     pub experiment: Experiment,
-    /// Per discipline its runs.
+    /// Runs of each discipline.
     pub groups: Vec<Group>,
 }
 
-/// The runs of one discipline.
+/// Runs of one discipline.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
-    /// The discipline's name; in the lab the approach's.
+    /// Name of the discipline. In the lab, that of the approach.
     pub discipline: String,
     /// One verdict per seed, at least one.
     pub verdicts: Vec<Verdict>,
@@ -50,20 +51,20 @@ pub struct Group {
     pub series: Option<Series>,
 }
 
-/// What tables and figures are made from. Every verdict has the outline's phases, in their order, and all have the
+/// Source of tables and figures. Every verdict has the outline's phases, in their order, and all have the
 /// same classes in the same order.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
-    /// The experiment.
+    /// Outline of the experiment.
     pub outline: &'a Outline,
     /// Its runs.
     pub groups: &'a [Group],
-    /// What tells the groups apart, as the head of a column: `discipline`, `approach`.
+    /// Property that distinguishes the groups, as the head of a column: `discipline`, `approach`.
     pub by: &'static str,
 }
 
 impl Played {
-    /// Every run held its guarantees and no invariant was violated.
+    /// Whether every run held its guarantees and no invariant was violated.
     #[must_use]
     pub fn sound(&self) -> bool {
         self.groups.iter().flat_map(|group| &group.verdicts).all(Verdict::sound)
@@ -75,7 +76,7 @@ impl Played {
 }
 
 impl Group {
-    /// In all runs together: guarantees that were missed, of how many that count.
+    /// Guarantees missed and guarantees that count, summed over all runs.
     #[must_use]
     pub fn missed(&self) -> Kept {
         Kept {
@@ -84,13 +85,14 @@ impl Group {
         }
     }
 
-    /// Was any run broken?
+    /// Whether any run was broken.
     #[must_use]
     pub fn broken(&self) -> bool {
         self.verdicts.iter().any(|verdict| verdict.verdict == Word::Broken)
     }
 
-    /// Per class of whose owed requests some were refused or late though machines idled the worst run, with its seed.
+    /// The worst run and its seed, for each class with owed requests that were refused or late while
+    /// machines idled.
     #[must_use]
     pub fn worst_avoidable(&self) -> Vec<(u64, &AvoidableVerdict)> {
         let classes = self.verdicts.iter().map(|verdict| verdict.avoidable.len()).max().unwrap_or(0);
@@ -101,19 +103,19 @@ impl Group {
         (0..classes).filter_map(worst).filter(|(_, worst)| worst.whole.count() > 0).collect()
     }
 
-    /// Avoidable refusals of all classes in all runs together.
+    /// Avoidable refusals of all classes, summed over all runs.
     #[must_use]
     pub fn avoidable(&self) -> Avoidable {
         self.verdicts.iter().flat_map(|verdict| &verdict.avoidable).fold(Avoidable::default(), |sum, of| sum + of.whole)
     }
 
-    /// Violations of invariants in all runs together.
+    /// Violations of invariants, summed over all runs.
     #[must_use]
     pub fn violations(&self) -> usize {
         self.verdicts.iter().map(|verdict| verdict.violations.len()).sum()
     }
 
-    /// Which seeds were played: `seed 7`, `seeds 1–3`, `seeds 1, 4, 9`.
+    /// Seeds that were played: `seed 7`, `seeds 1–3`, `seeds 1, 4, 9`.
     #[must_use]
     pub fn seeds(&self) -> String {
         let seeds: Vec<u64> = self.verdicts.iter().map(|verdict| verdict.seed).collect();
@@ -138,7 +140,7 @@ impl Report<'_> {
         verdicts.filter_map(|verdict| verdict.phases.get(phase)).map(|phase| phase.classes.len()).max().unwrap_or(0)
     }
 
-    /// Published figures of a phase, for those who were played.
+    /// Published figures of a phase, for the disciplines that were played.
     fn published(&self, phase: &str) -> Vec<&OutlinedFigure> {
         let ours = |figure: &&OutlinedFigure| {
             figure.phase == phase && self.groups.iter().any(|group| group.discipline == figure.discipline)

@@ -1,7 +1,7 @@
-//! An experiment as its reports tell it: no more than what the tables and figures need, in words and plain figures.
+//! Outline of an experiment: the words and values that its tables and figures need, and no more.
 //!
-//! A report can so be made again from a file that has the verdicts, without the experiment's own file and whatever
-//! that refers to. The field names are those of the lab's `run.json`.
+//! A report can therefore be made again from a file with the verdicts, without the experiment's own file
+//! and the files it refers to. The field names are those of the lab's `run.json`.
 
 use std::fmt::Write as _;
 
@@ -10,78 +10,78 @@ use weirgate_experiment::{Experiment, Fault, FaultKind, Machine};
 
 use super::svg::figure_text;
 
-/// An experiment in words and figures.
+/// An experiment in words and values.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outline {
-    /// Its name.
+    /// Name of the experiment.
     pub name: String,
-    /// One line for people; may be empty.
+    /// One line of description for people. May be empty.
     pub title: String,
-    /// What the phases vary, with its unit, if they are points of a curve.
+    /// Quantity that the phases vary, with its unit, if they are points of a curve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub axis: Option<String>,
-    /// So many seconds of the beginning of a phase are judged apart.
+    /// Settling time in seconds: the start of each phase is judged separately.
     pub settle_s: f64,
-    /// Its phases, in order of time.
+    /// Phases, in order of time.
     pub phases: Vec<OutlinedPhase>,
     /// Every class, then every template.
     pub classes: Vec<OutlinedClass>,
-    /// The machines in words, like ones counted.
+    /// Description of the machines. Equal ones are counted.
     pub machines: String,
-    /// Milliseconds one way between the gateway and a machine.
+    /// One-way delay in milliseconds between the gateway and a machine.
     pub network_ms: f64,
-    /// What goes wrong, in order of time.
+    /// Faults, in order of time.
     pub faults: Vec<OutlinedFault>,
-    /// Published figures to print beside ours.
+    /// Published figures to print next to ours.
     pub published: Vec<OutlinedFigure>,
 }
 
 /// A phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutlinedPhase {
-    /// Its name, unique.
+    /// Unique name of the phase.
     pub name: String,
-    /// When it begins, in seconds from the start of the run.
+    /// Start of the phase, in seconds from the start of the run.
     pub from_s: f64,
-    /// When it ends.
+    /// End of the phase, in seconds from the start of the run.
     pub to_s: f64,
-    /// Is it judged? A warm-up is not.
+    /// Whether the phase is judged. A warm-up is not.
     pub judged: bool,
-    /// Its place on the axis.
+    /// Its position on the axis.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub x: Option<f64>,
 }
 
-/// A class and what it is promised.
+/// A class and its guarantees.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutlinedClass {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Where its requests go.
+    /// Upstream that receives its requests.
     pub upstream: String,
-    /// Requests per second.
+    /// Guaranteed requests per second.
     pub throughput_per_s: Option<f64>,
-    /// `avg`, `p95`, … and its limit in milliseconds.
+    /// Guaranteed statistic (`avg`, `p95`, …) and its limit in milliseconds.
     pub response_time: Option<(String, f64)>,
-    /// The agreed time of a request, in milliseconds; `None` is learned.
+    /// Declared service time of a request, in milliseconds. `None` if it is learned.
     pub service_ms: Option<f64>,
 }
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutlinedFault {
-    /// When, in seconds from the start of the run.
+    /// Start of the fault, in seconds from the start of the run.
     pub from_s: f64,
-    /// Until when; `None` happens at one instant.
+    /// End of the fault, in seconds from the start of the run. `None` if it happens at one instant.
     pub to_s: Option<f64>,
-    /// What, in words.
+    /// Description of the fault.
     pub what: String,
 }
 
 /// A published figure.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutlinedFigure {
-    /// Discipline that it is about.
+    /// Name of the discipline.
     pub discipline: String,
     /// Name of the phase.
     pub phase: String,
@@ -89,9 +89,9 @@ pub struct OutlinedFigure {
     pub class: String,
     /// Requests served per second.
     pub served_per_s: Option<f64>,
-    /// The guaranteed statistic of the response time, or its mean if none is guaranteed, in milliseconds.
+    /// Guaranteed statistic of the response time, or its mean if none is guaranteed, in milliseconds.
     pub response_time_ms: Option<f64>,
-    /// Share of the requests that was turned away, 0 to 1.
+    /// Fraction of the requests that were shed, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shed: Option<f64>,
 }
@@ -148,7 +148,7 @@ impl Outline {
     }
 }
 
-/// A fault in words.
+/// Description of a fault.
 fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
     let what = match fault.kind {
         FaultKind::Removed => "out".to_owned(),
@@ -174,7 +174,7 @@ fn fault_text(experiment: &Experiment, fault: &Fault) -> String {
     subjects(&names, &what)
 }
 
-/// Of a few machines the names, of many how many there are.
+/// Names up to three machines, and counts more.
 fn subjects(names: &[&str], what: &str) -> String {
     match names.len() {
         0..=3 => format!("{} {what}", names.join(", ")),
@@ -182,7 +182,7 @@ fn subjects(names: &[&str], what: &str) -> String {
     }
 }
 
-/// Changes of speeds; machines whose speed changes in the same way are one entry.
+/// Changes of speeds. Machines that change speed in the same way share one entry.
 fn drifts(experiment: &Experiment) -> impl Iterator<Item = OutlinedFault> + '_ {
     let is_first = |index: usize| {
         let drift = |machine: &Machine| (machine.speed, machine.drift.clone());
@@ -201,7 +201,7 @@ fn drifts(experiment: &Experiment) -> impl Iterator<Item = OutlinedFault> + '_ {
     })
 }
 
-/// Like machines are counted, not listed.
+/// Description of the machines. Equal ones are counted, not listed.
 fn machines(experiment: &Experiment) -> String {
     let mut kinds: Vec<(String, usize)> = Vec::new();
     for machine in &experiment.machines {

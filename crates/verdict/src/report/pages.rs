@@ -1,21 +1,21 @@
-//! What became of the pages of each class, for the classes whose traffic comes as pages.
+//! Outcomes of the pages of each class, for the classes with traffic that consists of pages.
 
 use super::{PhaseRuns, Report, Spread};
 use crate::judge::PageCounts;
 
-/// The heads of the cells of a row.
+/// Heads of the cells of a row.
 pub(super) const HEAD: [&str; 6] = ["pages/s", "complete/s", "rejected", "rejected, %", "failed", "left"];
 
 /// A class under one discipline in one phase.
 pub(super) struct Row<'a> {
     pub(super) class: &'a str,
-    /// The discipline, or approach.
+    /// Discipline, or approach.
     pub(super) by: &'a str,
-    /// As in [`HEAD`]; of several seeds the median, and the least and the largest.
+    /// Cells in the order of [`HEAD`]. Several seeds give the median, the smallest and the largest.
     pub(super) cells: [String; 6],
 }
 
-/// A row per class and group; none for classes without pages.
+/// A row per class and group. Classes without pages have none.
 pub(super) fn rows<'a>(report: &Report<'a>, phase: usize) -> Vec<Row<'a>> {
     let mut rows = Vec::new();
     for class in 0..report.class_count(phase) {

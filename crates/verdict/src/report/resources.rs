@@ -1,24 +1,24 @@
-//! What classes used of each resource, for experiments whose requests take something of several: rows for tables,
-//! charts, and the figures that mQoS's paper prints beside ours.
+//! Resource usage by class, for experiments with requests that need several resources: rows for tables,
+//! charts, and the figures of mQoS's paper next to ours.
 //!
-//! Of several seeds the medians, each on its own.
+//! Several seeds are reduced to medians, each value separately.
 
 use super::svg::{Bar, BarGroup, Bars, figure_text};
 use super::{Group, PhaseRuns, Report, Spread};
 use crate::judge::{Portion, ResourceUse};
 
-/// A row: a class, or all together, in one phase under one discipline.
+/// A row: a class, or all classes, in one phase under one discipline.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Row<'a> {
-    /// `all` for all classes together.
+    /// Name of the class. `all` for all classes together.
     pub(super) class: &'a str,
-    /// The discipline, or approach.
+    /// Discipline, or approach.
     pub(super) by: &'a str,
-    /// As [`head`] says.
+    /// Cells in the order of [`head`].
     pub(super) cells: Vec<String>,
 }
 
-/// What a paper prints, and what came out here.
+/// A value printed in a paper, and ours.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Pair {
     pub(super) what: String,
@@ -26,18 +26,18 @@ pub(super) struct Pair {
     pub(super) ours: String,
 }
 
-/// The resources of a phase under one discipline, in every run.
+/// Resource usage of a phase under one discipline, in every run.
 fn each(group: &Group, phase: usize) -> impl Iterator<Item = &ResourceUse> {
     PhaseRuns::new(&group.verdicts, phase).each().filter_map(|phase| phase.resources.as_ref())
 }
 
-/// The first of any phase: names and classes are the same in all of them.
+/// The first usage of any phase. Names and classes are the same in all of them.
 fn first<'a>(report: &Report<'a>) -> Option<&'a ResourceUse> {
     let verdicts = report.groups.iter().flat_map(|group| &group.verdicts);
     verdicts.flat_map(|verdict| &verdict.phases).find_map(|phase| phase.resources.as_ref())
 }
 
-/// The heads of the cells of [`rows`]; empty if nothing but CPUs is used.
+/// Heads of the cells of [`rows`]. Empty if only CPUs are used.
 pub(super) fn head(report: &Report<'_>) -> Vec<String> {
     let Some(first) = first(report) else { return Vec::new() };
     let used = first.names.iter().flat_map(|name| [format!("{name}, %"), "of it, %".to_owned()]);
@@ -63,7 +63,7 @@ fn portion(used: &ResourceUse, class: Option<usize>) -> Option<&Portion> {
     class.map_or(Some(&used.all), |class| used.classes.get(class).map(|class| &class.portion))
 }
 
-/// `None` if nothing was served.
+/// Cells of a row. `None` if nothing was served.
 fn cells(group: &Group, phase: usize, class: Option<usize>, resources: usize) -> Option<Vec<String>> {
     let show = |spread: Option<Spread>, digits| spread.map_or(String::new(), |spread| spread.text(digits));
     let of = |figure: fn(&Portion) -> f64| {
@@ -92,12 +92,12 @@ fn cells(group: &Group, phase: usize, class: Option<usize>, resources: usize) ->
     Some(cells)
 }
 
-/// The median over the runs of a figure.
+/// Median of a value over the runs.
 fn median(group: &Group, phase: usize, figure: impl Fn(&ResourceUse) -> Option<f64>) -> Option<f64> {
     Spread::of(each(group, phase).filter_map(figure)).map(|spread| spread.median)
 }
 
-/// The charts of a phase: use of each resource by class, throughput, latency, and what latency consists of.
+/// Charts of a phase: use of each resource by class, throughput, latency, and the composition of latency.
 pub(super) fn charts(report: &Report<'_>, phase: usize) -> Vec<Bars> {
     let Some(first) = first(report) else { return Vec::new() };
     let names: Vec<String> = first.classes.iter().map(|class| class.class.clone()).collect();
@@ -156,7 +156,8 @@ pub(super) fn charts(report: &Report<'_>, phase: usize) -> Vec<Bars> {
     ]
 }
 
-/// Throughput and latency of all classes together over the axis, a bar for each discipline at each place.
+/// Throughput and latency of all classes together over the axis, with a bar for each discipline at each
+/// position.
 pub(super) fn charts_over_axis(report: &Report<'_>) -> Vec<Bars> {
     if first(report).is_none() {
         return Vec::new();
@@ -202,17 +203,17 @@ fn published(report: &Report<'_>, group: &Group, phase: usize) -> Vec<Option<f64
     served.map(|class| of(&class.class)).collect()
 }
 
-/// All together, if every class has one.
+/// Sum over all classes, if every class has a value.
 fn total(published: &[Option<f64>]) -> Option<f64> {
     if published.is_empty() { None } else { published.iter().copied().sum() }
 }
 
-/// Everything published of the phases, beside ours: throughput of all classes, by how much one discipline serves more
-/// than another, and the ratio of the classes on each resource.
+/// All published values of the phases, with ours: throughput of all classes, the gain of one discipline
+/// over another, and the ratio of the classes on each resource.
 pub(super) fn pairs(report: &Report<'_>) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (index, phase) in report.outline.phases.iter().enumerate() {
-        // Of each discipline: the paper's, ours.
+        // Discipline, value of the paper, our value.
         let mut totals: Vec<(&str, f64, f64)> = Vec::new();
         for group in report.groups {
             let paper = published(report, group, index);
@@ -241,7 +242,7 @@ pub(super) fn pairs(report: &Report<'_>) -> Vec<Pair> {
     pairs
 }
 
-/// How a resource is split, in the paper as its throughput is.
+/// Ratio in which a resource is split. In the paper, it is the ratio of the throughputs.
 fn ratios(group: &Group, phase: usize, who: &str, paper: &[Option<f64>]) -> Vec<Pair> {
     let ratio = |parts: &[f64]| -> Option<String> {
         let least = parts.iter().copied().fold(f64::INFINITY, f64::min);

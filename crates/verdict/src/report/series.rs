@@ -1,4 +1,4 @@
-//! A run over time, in points of two seconds: what the figures draw.
+//! A run over time in points of two seconds, as the figures draw it.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use weirgate_experiment::{Experiment, Fate, RESOURCES, Record, Run, Sample, Work
 use crate::judge::{Declared, Pages, at_first, paces, statistic, subject_of};
 use crate::oracle::{Cluster, classes};
 
-/// Length of a point, in seconds: the windows in which the judge reads reactions.
+/// Length of a point in seconds: that of the windows in which the judge measures reactions.
 const STEP: f64 = 2.0;
 
-/// More points than a figure has pixels show nothing more; longer runs get longer points.
+/// Maximum number of points. More points than a figure has pixels would show nothing more. Longer runs get
+/// longer points.
 const MOST_POINTS: f64 = 600.0;
 
 /// A run over time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// The run's seed.
+    /// Seed of the run.
     pub seed: u64,
     /// Seconds from one point to the next.
     pub step: f64,
@@ -27,56 +28,58 @@ pub struct Series {
     pub length: f64,
     /// Every class that had traffic.
     pub classes: Vec<ClassSeries>,
-    /// Samples of the state: seconds, then the figure.
+    /// Samples of the window: seconds, then the value.
     pub window: Vec<(f64, f64)>,
-    /// Requests inside.
+    /// Samples of the requests in flight: seconds, then the number.
     pub outstanding: Vec<(f64, f64)>,
-    /// Requests inside by the resource that they take most of, where they take something of several.
+    /// Requests in flight by the resource of which they need the largest part, where they need several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inside: Vec<InsideSeries>,
 }
 
-/// Requests inside that take more of one resource than of any other: its *tendency* in mQoS (Feng and Lin, Fig. 11).
+/// Requests in flight that need more of one resource than of any other: its *tendency* in mQoS (Feng and
+/// Lin, Fig. 11).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InsideSeries {
-    /// Of which resource.
+    /// Name of the resource.
     pub resource: String,
-    /// Per point how many were inside in the mean.
+    /// Mean number of requests in flight at each point.
     pub requests: Vec<f64>,
 }
 
-/// A class over time. Figures are per point unless they have a time of their own.
+/// A class over time. There is one value per point unless the values have their own time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClassSeries {
-    /// Its name.
+    /// Name of the class.
     pub name: String,
-    /// Its place among the classes of the policy and its templates.
+    /// Its index among the classes of the policy and its templates.
     pub index: usize,
     /// Arrivals per second.
     pub offered: Vec<f64>,
     /// Requests served per second, by their last byte.
     pub served: Vec<f64>,
-    /// The guaranteed rate, normalised to the cost of the requests.
+    /// Guaranteed rate, normalised to the cost of the requests.
     pub guaranteed: Option<Vec<f64>>,
-    /// The guaranteed statistic (the mean without one) of the requests, or pages, that arrived, in milliseconds.
+    /// Guaranteed statistic (the mean without one) of the requests or pages that arrived, in milliseconds.
     pub response_ms: Vec<Option<f64>>,
-    /// `avg`, `p95`, …
+    /// Name of the statistic: `avg`, `p95`, …
     pub statistic: String,
-    /// Its limit in milliseconds.
+    /// Limit of the statistic in milliseconds.
     pub limit_ms: Option<f64>,
-    /// Seconds from which on another limit on the same statistic holds, or none, where a reload changes it.
+    /// Later limits on the same statistic, where a reload changes it: seconds from which the limit holds,
+    /// then the limit or none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later_limits_ms: Vec<(f64, Option<f64>)>,
-    /// Waiting requests: seconds, then how many.
+    /// Waiting requests: seconds, then the number.
     pub waiting: Vec<(f64, f64)>,
-    /// Its share of all machines' CPUs between one sample and the next, in percent, where classes have shares:
-    /// seconds, then the figure.
+    /// Fraction of all machines' CPUs that it used between one sample and the next, in percent, where
+    /// classes have shares: seconds, then the value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu: Vec<(f64, f64)>,
 }
 
 impl ClassSeries {
-    /// Its limits, each with the second from which on it holds.
+    /// Its limits, each with the second from which it holds.
     pub(super) fn limits_ms(&self) -> impl Iterator<Item = (f64, Option<f64>)> {
         std::iter::once((0.0, self.limit_ms)).chain(self.later_limits_ms.iter().copied())
     }
@@ -99,7 +102,7 @@ impl Series {
             let mut tally = Tally::new(points, step, length);
             let (pace, _) = paces(experiment, class.pool);
             records.for_each(|record| tally.add(record, pace));
-            // How long pages take alone is not drawn.
+            // The time of pages alone is not drawn.
             if let Some(pages) = Pages::of(experiment, run, index, |_| 0) {
                 tally.times.iter_mut().for_each(Vec::clear);
                 pages.times(&(0..u64::MAX)).for_each(|(arrived, took)| tally.took(arrived, took));
@@ -139,12 +142,12 @@ impl Series {
     }
 }
 
-/// What happened to one class in each point.
+/// Totals of one class at each point.
 struct Tally {
     step: f64,
     length: f64,
     arrived: Vec<u64>,
-    /// Sums of what requests take.
+    /// Sums of the work of requests.
     cost: Vec<Work>,
     served: Vec<u64>,
     times: Vec<Vec<u64>>,
@@ -181,7 +184,7 @@ impl Tally {
         }
     }
 
-    /// What a request takes in the mean, in each point.
+    /// Mean work of a request at each point.
     fn costs(&self) -> impl Iterator<Item = Work> {
         let mean = |(cost, arrived): (&Work, &u64)| cost.map(|sum| sum / (*arrived).max(1) as f64);
         self.cost.iter().zip(&self.arrived).map(mean)
@@ -218,7 +221,7 @@ impl Tally {
     }
 }
 
-/// The limits of one class that follow the first, each with the second from which on it holds.
+/// Limits of one class after the first, each with the second from which it holds.
 fn later_limits(promised: &[(f64, &Class)]) -> Vec<(f64, Option<f64>)> {
     let first = promised.first().and_then(|(_, class)| class.guarantee.response_time);
     let limit = |class: &Class| {
@@ -229,8 +232,9 @@ fn later_limits(promised: &[(f64, &Class)]) -> Vec<(f64, Option<f64>)> {
     pairs.map(|pair| (pair[1].0, limit(pair[1].1))).collect()
 }
 
-/// Requests inside over time by the resource that they take most of, measured by what all machines have of each; ties
-/// go to the first. A request is inside from its release to its end.
+/// Requests in flight over time by the resource of which they need the largest part, relative to the
+/// capacity of all machines. Ties go to the first resource. A request is in flight from its release to its
+/// end.
 fn inside(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<InsideSeries> {
     if !experiment.uses_several_resources() {
         return Vec::new();
@@ -256,7 +260,7 @@ fn inside(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<I
     lines
 }
 
-/// What a class used of all CPUs between one sample and the next.
+/// A class's use of all CPUs between one sample and the next.
 fn cpu_line(experiment: &Experiment, samples: &[Sample], class: usize) -> Vec<(f64, f64)> {
     let own = |m: &weirgate_experiment::Machine| f64::from(m.cpus) * f64::from(m.servers) * m.speed;
     let all: f64 = experiment.machines.iter().map(own).sum();

@@ -1,26 +1,27 @@
-//! Several runs of one discipline condensed: each figure's least, median and largest, and how many runs missed.
+//! Summary of several runs of one discipline: smallest, median and largest of each value, and the number of
+//! runs that missed a guarantee.
 
 use crate::judge::{CeilingVerdict, ClassVerdict, FloorVerdict, PhaseVerdict, Verdict};
 
-/// A figure over the runs.
+/// A value over the runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
-    /// The least.
+    /// Smallest value.
     pub least: f64,
-    /// The median.
+    /// Median.
     pub median: f64,
-    /// The largest.
+    /// Largest value.
     pub most: f64,
-    /// Over how many runs.
+    /// Number of runs.
     pub runs: usize,
 }
 
 /// A guarantee over the runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
-    /// In so many runs it was not held.
+    /// Number of runs in which it was not held.
     pub missed: usize,
-    /// Of so many.
+    /// Number of runs.
     pub runs: usize,
 }
 
@@ -31,7 +32,7 @@ pub struct PhaseRuns<'a> {
     phase: usize,
 }
 
-/// One class in it.
+/// One class in a phase, over all runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ClassRuns<'a> {
     phase: PhaseRuns<'a>,
@@ -39,7 +40,7 @@ pub struct ClassRuns<'a> {
 }
 
 impl Spread {
-    /// `None` without figures.
+    /// The spread of `figures`. `None` if there are none.
     #[must_use]
     pub fn of(figures: impl Iterator<Item = f64>) -> Option<Spread> {
         let mut sorted: Vec<f64> = figures.collect();
@@ -51,8 +52,8 @@ impl Spread {
         Some(Spread { least, median, most, runs: sorted.len() })
     }
 
-    /// The figure of a single run; of several the median with the least and the largest after it, unless they read
-    /// alike.
+    /// The value of a single run. Several runs give the median followed by the smallest and the largest,
+    /// unless these read alike.
     #[must_use]
     pub fn text(&self, digits: usize) -> String {
         let [least, median, most] = [self.least, self.median, self.most].map(|figure| format!("{figure:.digits$}"));
@@ -61,7 +62,7 @@ impl Spread {
 }
 
 impl Kept {
-    /// `✔`, `✘`; of several runs also in how many it was missed.
+    /// `✔`, `✘`. Several runs add the number of runs that missed.
     #[must_use]
     pub fn text(&self) -> String {
         match (self.missed, self.runs) {
@@ -97,25 +98,26 @@ impl<'a> PhaseRuns<'a> {
         Spread::of(self.each().map(|phase| phase.utilisation))
     }
 
-    /// Work served over what an oracle could have served.
+    /// Work served over the work that an oracle could have served.
     #[must_use]
     pub fn served_over_oracle(&self) -> Option<Spread> {
         Spread::of(self.each().filter_map(|phase| phase.served_over_oracle))
     }
 
-    /// Requests served per second, all classes together.
+    /// Requests served per second, summed over all classes.
     #[must_use]
     pub fn served(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.served_per_s).sum()))
     }
 
-    /// Arrivals per second that were served within their classes' limits, all classes together: the goodput.
+    /// Arrivals per second that were served within their classes' limits, summed over all classes: the
+    /// goodput.
     #[must_use]
     pub fn in_time(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.in_time_per_s).sum()))
     }
 
-    /// In so many runs what was owed did not fit.
+    /// Number of runs in which the owed requests did not fit.
     #[must_use]
     pub fn infeasible(&self) -> Kept {
         Kept { missed: self.each().filter(|phase| !phase.feasible).count(), runs: self.verdicts.len() }
@@ -129,12 +131,12 @@ impl<'a> ClassRuns<'a> {
         self.phase.each().filter_map(move |phase| phase.classes.get(class))
     }
 
-    /// A figure that every run has.
+    /// Spread of a value that every run has.
     pub fn spread(&self, figure: impl Fn(&'a ClassVerdict) -> f64) -> Option<Spread> {
         Spread::of(self.each().map(figure))
     }
 
-    /// A figure over the runs that have it.
+    /// Spread of a value over the runs that have it.
     pub fn option(&self, figure: impl Fn(&'a ClassVerdict) -> Option<f64>) -> Option<Spread> {
         Spread::of(self.each().filter_map(figure))
     }
@@ -149,7 +151,7 @@ impl<'a> ClassRuns<'a> {
         self.each().filter_map(|class| class.part.ceiling.as_ref())
     }
 
-    /// The guaranteed statistic of the response time, the mean without a guarantee, in milliseconds.
+    /// Guaranteed statistic of the response time, or the mean without a guarantee, in milliseconds.
     #[must_use]
     pub fn response(&self) -> Option<Spread> {
         self.option(|class| match &class.part.ceiling {
@@ -158,40 +160,40 @@ impl<'a> ClassRuns<'a> {
         })
     }
 
-    /// Which statistic [`ClassRuns::response`] is.
+    /// Name of the statistic that [`ClassRuns::response`] returns.
     #[must_use]
     pub fn statistic(&self) -> &'a str {
         self.ceilings().next().map_or("avg", |ceiling| ceiling.statistic.as_str())
     }
 
-    /// Requests turned away, in percent of those that arrived.
+    /// Requests shed, in percent of the arrivals.
     #[must_use]
     pub fn shed_percent(&self) -> Option<Spread> {
         self.spread(|class| class.part.shed.share * 100.0)
     }
 
-    /// The same for people: `p95`, or `p95 page` where it is one of pages.
+    /// Name of the statistic for people: `p95`, or `p95 page` where it is one of pages.
     #[must_use]
     pub fn statistic_text(&self) -> String {
         let of_pages = self.each().any(|class| class.part.pages.is_some());
         format!("{}{}", self.statistic(), if of_pages { " page" } else { "" })
     }
 
-    /// Its name.
+    /// Name of the class.
     #[must_use]
     pub fn name(&self) -> &'a str {
         self.each().next().map_or("", |class| class.class.as_str())
     }
 
-    /// Was the throughput guarantee held? `None` without one.
+    /// Result of the throughput guarantee. `None` without one.
     #[must_use]
     pub fn floor(&self) -> Option<Kept> {
         let kept = Kept { missed: self.floors().filter(|f| !f.ok).count(), runs: self.floors().count() };
         (kept.runs > 0).then_some(kept)
     }
 
-    /// `None` also where nothing was served, of which there is no time to judge, and where the limit is impossible by
-    /// itself.
+    /// Result of the response-time guarantee. `None` without one, where nothing was served and so there is
+    /// no time to judge, and where the limit is impossible by itself.
     #[must_use]
     pub fn ceiling(&self) -> Option<Kept> {
         let timed = self.ceilings().filter(|c| c.value_ms.is_some() && !c.is_impossible()).count();
@@ -199,7 +201,7 @@ impl<'a> ClassRuns<'a> {
         (kept.runs > 0).then_some(kept)
     }
 
-    /// The same for people.
+    /// Result of the response-time guarantee for people.
     #[must_use]
     pub fn ceiling_text(&self) -> String {
         let impossible = self.ceilings().any(CeilingVerdict::is_impossible);
@@ -209,14 +211,14 @@ impl<'a> ClassRuns<'a> {
         }
     }
 
-    /// When the class's guarantees held for good; `None` if they did not in some run.
+    /// Seconds until the class's guarantees held for good. `None` if they did not in some run.
     #[must_use]
     pub fn reaction(&self) -> Option<Spread> {
         let all = self.each().all(|class| class.reaction_s.is_some());
         if all { self.option(|class| class.reaction_s) } else { None }
     }
 
-    /// Any requests at all, in any run?
+    /// Whether there were any requests in any run.
     #[must_use]
     pub fn any(&self) -> bool {
         self.each().any(|c| c.part.offered_per_s > 0.0 || c.part.served_per_s > 0.0 || c.settling.offered_per_s > 0.0)

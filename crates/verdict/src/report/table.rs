@@ -1,26 +1,26 @@
 //! Columns of text.
 
-/// A table whose first line is its head.
+/// A table. Its first line is the head.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: Vec<Vec<String>>,
-    /// Columns that begin at the left; figures end at the right.
+    /// Columns that are aligned left. All others, which hold numbers, are aligned right.
     left: Vec<usize>,
 }
 
 impl Table {
-    /// A table with these columns, of which those in `left` hold words.
+    /// A table with these columns. Those in `left` hold words.
     #[must_use]
     pub fn new(head: &[&str], left: &[usize]) -> Table {
         Table { rows: vec![head.iter().map(|&name| name.to_owned()).collect()], left: left.to_vec() }
     }
 
-    /// A further line.
+    /// Adds a line.
     pub fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
 
-    /// The lines, each after `indent`. A column without anything below its head is left out.
+    /// The lines, each after `indent`. A column that is empty below its head is left out.
     #[must_use]
     pub fn lines(&self, indent: &str) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);

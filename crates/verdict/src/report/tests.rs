@@ -8,7 +8,7 @@ use super::*;
 use crate::judge::tests::{experiment, of_ten, requests, run, served};
 use crate::judge::{judge, judge_against_oracle};
 
-/// A is served in full, B is short of its rate; the second seed is better.
+/// A is served in full, and B is below its rate. The second seed is better.
 fn runs() -> [Run; 2] {
     let one = |share| run(vec![requests(0, 90, 0..60, served(30)), requests(1, 250, 0..60, of_ten(share))]);
     let (first, mut second) = (one(7), one(8));
@@ -77,7 +77,7 @@ fn violations_are_told_and_nothing_judged_is_no_success() {
     assert!(html::page(&[played], "").contains("1 violation of an invariant"));
 }
 
-/// One SVG whose tags are all closed, without figures that are none.
+/// Checks that `figure` is one SVG with all tags closed and without values that are not numbers.
 pub(super) fn sound(figure: &str) {
     assert!(figure.starts_with("<svg") && figure.ends_with("</svg>\n") && figure.matches("</svg>").count() == 1);
     let strange = ["NaN", "inf", "<m>", "<script"];
@@ -86,7 +86,8 @@ pub(super) fn sound(figure: &str) {
     assert_eq!(opened, figure.matches("</").count() * 2 + figure.matches("/>").count(), "every tag is closed");
 }
 
-/// Names that want out of their place, every kind of fault, no samples, no replies: the figure stays a figure.
+/// Names that try to break out of their place, every kind of fault, no samples, no replies: the figure must
+/// stay well-formed.
 #[test]
 fn a_figure_stands_anything() {
     let mut experiment = experiment();
@@ -182,7 +183,7 @@ fn another_policy_draws_other_promises() {
     assert!(figure.contains("A p95 ≤ 400 ms") && figure.contains("A p95 ≤ 250 ms"), "{figure}");
 }
 
-/// The phases are points in another order than that of their places; one of them is none.
+/// The phases are points in another order than that of their positions. One of them is not a point.
 fn curve() -> Played {
     let of = |seed: u64, slow: u64| {
         let mut run = run(vec![
@@ -244,7 +245,7 @@ fn a_curve_is_drawn_with_its_band_and_the_published_points() {
     );
     has("published: 45 ms, 25 % shed");
     has("A p95 ≤ 400 ms");
-    // The legend's mark, and two and one of A's points.
+    // The legend's mark, then two and one of A's points.
     assert_eq!((figure.matches("plain paper").count(), figure.matches("paper c0").count()), (1, 3));
     assert_eq!(figure.matches("class=\"band c").count(), 6, "two classes in three panels");
     let page = html::page(std::slice::from_ref(&played), "");
@@ -253,7 +254,7 @@ fn a_curve_is_drawn_with_its_band_and_the_published_points() {
     assert!(places.is_sorted(), "{places:?}");
     assert!(page.contains("<td>25<td>0.0<td>-25.0 points") && page.contains("<td>0<td>0.0<td>+0.0 points"), "{page}");
 
-    // Beside another group the panels stand above each other, on the same axes.
+    // With another group the panels are stacked, on the same axes.
     let mut other = played.groups[0].clone();
     other.discipline = "none".into();
     other.verdicts.truncate(1);
@@ -289,7 +290,8 @@ fn a_curve_may_have_gaps_and_be_none() {
     assert!(over_time(&none) && text::text(&none).contains("before  0–20 s"));
 }
 
-/// Nine of ten pages of A complete, the tenth rejected: as long as a page takes, and said in every form.
+/// Nine of ten pages of A are complete and the tenth is rejected. The response time is that of a page, in
+/// every report format.
 #[test]
 fn pages_have_a_table_of_their_own() {
     let mut experiment = experiment();
@@ -314,7 +316,7 @@ fn pages_have_a_table_of_their_own() {
     let run = Run { pages, ..run(vec![of_pages, embedded]) };
     let verdict = judge(&experiment, &run);
     let part = &verdict.phases[1].classes[0].part;
-    // Requests are counted as ever: two for each page.
+    // Requests are counted as before: two for each page.
     assert_eq!((part.offered_per_s, part.served_per_s, part.shed.count), (20.0, 19.0, 15));
     let told = part.pages.expect("pages");
     assert_eq!((told.offered_per_s, told.complete_per_s, told.rejected, told.rejected_share), (10.0, 9.0, 15, 0.1));
@@ -334,7 +336,7 @@ fn pages_have_a_table_of_their_own() {
     assert!(html.contains("<h2>Pages</h2>") && html.contains("<td>10.0<td>9.0<td>15<td>10.0<td>0<td>0</tr>"), "{html}");
     let json = json::text(&[&verdict]);
     assert!(json.contains("\"rejected_share\": 0.1") && json.matches("\"pages\"").count() == 6, "{json}");
-    // The points of a curve have theirs as well.
+    // The points of a curve have a table of pages too.
     played.experiment.axis = Some("clients".into());
     (0..).zip(&mut played.experiment.phases).for_each(|(at, phase)| phase.x = Some(f64::from(at)));
     let text = text::text(&played);

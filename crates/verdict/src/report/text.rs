@@ -1,4 +1,4 @@
-//! The table for a terminal.
+//! The report as a table for a terminal.
 
 use std::fmt::Write as _;
 
@@ -8,16 +8,16 @@ use super::table::Table;
 use super::{Curve, Group, Outline, OutlinedFigure, Played, Report, learned, pages, resources};
 use crate::judge::{Avoidable, ClassVerdict, Kind};
 
-/// Misses that are listed one by one; more are counted.
+/// Maximum number of misses that are listed one by one. Further ones are only counted.
 const MOST_LISTED: usize = 20;
 
-/// The table of an experiment that was played, and what it comes to.
+/// The table and the verdict of an experiment that was played.
 #[must_use]
 pub fn text(played: &Played) -> String {
     report(&played.report(&Outline::new(&played.experiment)))
 }
 
-/// The table of a report, and what it comes to.
+/// The table and the verdict of a report.
 #[must_use]
 pub fn report(report: &Report<'_>) -> String {
     let outline = report.outline;
@@ -51,8 +51,8 @@ pub fn report(report: &Report<'_>) -> String {
     text
 }
 
-/// The points of a curve: a line for each place on the axis, its published figures below it. Per class what was served,
-/// the response time and what was shed; of several runs the medians.
+/// Points of a curve: a line for each position on the axis, with its published figures below it. Each class
+/// has its served requests, response time and percentage shed. Several runs are reduced to medians.
 fn over_axis(curve: &Curve<'_>, group: &Group) -> String {
     let mut head = vec![curve.axis.to_owned()];
     for class in &curve.classes {
@@ -88,7 +88,7 @@ fn over_axis(curve: &Curve<'_>, group: &Group) -> String {
     format!("\n{} over {}{medians}\n{}", group.discipline, curve.axis, table.lines("  "))
 }
 
-/// The cells of a class's published figures.
+/// Cells of a class's published figures.
 fn published(figure: Option<&OutlinedFigure>) -> [String; 5] {
     let cell = |of: fn(&OutlinedFigure) -> Option<f64>| {
         figure.and_then(of).map_or(String::new(), |figure| format!("{figure:.1}"))
@@ -97,7 +97,7 @@ fn published(figure: Option<&OutlinedFigure>) -> [String; 5] {
     [cell(|f| f.served_per_s), none, cell(|f| f.response_time_ms), neither, cell(|f| f.shed.map(|share| share * 100.0))]
 }
 
-/// Utilisation and the like, which belong to the phase as a whole.
+/// Utilisation and other values of the phase as a whole.
 fn phase_line(group: &Group, phase: usize) -> String {
     let runs = PhaseRuns::new(&group.verdicts, phase);
     let show = |spread: Option<Spread>| spread.map_or("-".to_owned(), |s| s.text(2));
@@ -148,7 +148,7 @@ fn classes(report: &Report<'_>, phase: usize) -> Table {
             }
             name = runs.name();
             let show = |spread: Option<Spread>, digits| spread.map_or(String::new(), |s| s.text(digits));
-            // What is asked for hardly differs between seeds; its median is enough.
+            // The offered load hardly differs between seeds, so its median is enough.
             let median = |spread: Option<Spread>| spread.map_or(String::new(), |s| format!("{:.1}", s.median));
             let total = |figure: fn(&ClassVerdict) -> u64| show(runs.spread(|c| figure(c) as f64), 0);
             let ceiling = runs.ceilings().next();
@@ -187,7 +187,7 @@ fn classes(report: &Report<'_>, phase: usize) -> Table {
     table
 }
 
-/// A line per class and discipline whose traffic comes as pages.
+/// A line per class and discipline with traffic that consists of pages.
 fn pages(report: &Report<'_>, phase: usize) -> String {
     let rows = pages::rows(report, phase);
     if rows.is_empty() {
@@ -205,7 +205,7 @@ fn pages(report: &Report<'_>, phase: usize) -> String {
     table.lines("  ")
 }
 
-/// A line per class and discipline, and one for all classes, of what was used of each resource.
+/// A line of resource usage per class and discipline, and one for all classes.
 fn used(report: &Report<'_>, phase: usize) -> String {
     let rows = resources::rows(report, phase);
     if rows.is_empty() {
@@ -221,8 +221,8 @@ fn used(report: &Report<'_>, phase: usize) -> String {
     table.lines("  ")
 }
 
-/// A line per route of a learned page table, of the resource that it takes most of, and one for each other that changed
-/// or was not found: how it stood at the end of the phases.
+/// Costs at the end of the phases for each route of a learned page table. There is a line for the resource
+/// of which the route needs the largest part, and one for each other that changed or was not found.
 fn beliefs(report: &Report<'_>) -> String {
     let rows: Vec<_> = learned::rows(report).into_iter().filter(|row| row.main || row.remarkable).collect();
     if rows.is_empty() {
@@ -250,7 +250,7 @@ fn nonzero(count: String) -> String {
     if count == "0" { String::new() } else { count }
 }
 
-/// What was missed, and the verdict.
+/// The missed guarantees and the verdict.
 fn result(outline: &Outline, group: &Group) -> String {
     let mut text = String::new();
     for verdict in &group.verdicts {
@@ -291,8 +291,8 @@ fn result(outline: &Outline, group: &Group) -> String {
     format!("\n{}, {}: {word}{refusals}{violations}\n{text}", group.discipline, group.seeds())
 }
 
-/// A line per class of whose owed requests some were refused or late though machines idled, with the worst of its
-/// seeds.
+/// A line per class with owed requests that were refused or late while machines idled, with the worst of
+/// its seeds.
 fn avoidable(group: &Group) -> String {
     let mut text = String::new();
     for (seed, worst) in group.worst_avoidable() {
@@ -313,7 +313,7 @@ fn avoidable(group: &Group) -> String {
     text
 }
 
-/// A line per class and phase whose limit no gateway can keep.
+/// A line per class and phase with a limit that no gateway can keep.
 fn impossible(group: &Group) -> String {
     let mut text = String::new();
     let Some(verdict) = group.verdicts.first() else { return text };
@@ -343,12 +343,12 @@ struct Missed {
     phase: String,
     class: String,
     kind: Kind,
-    /// Of all seeds; a figure of the guarantee's own kind, and what it should have been.
+    /// The seeds, each with the value in the unit of the guarantee, and the guaranteed value.
     seeds: Vec<(u64, f64, f64)>,
     statistic: String,
 }
 
-/// What was missed in the judged parts, or while phases settle; seeds together.
+/// Guarantees missed in the judged parts, or while phases settle, with seeds combined.
 fn misses(group: &Group, apart: bool) -> Vec<Missed> {
     let mut all: Vec<Missed> = Vec::new();
     for verdict in &group.verdicts {

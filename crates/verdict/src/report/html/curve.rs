@@ -1,4 +1,4 @@
-//! Figures and table of an experiment whose phases are points of a curve.
+//! Figures and table of an experiment with phases that are points of a curve.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use super::{escape, svg};
 use crate::report::curve::CurveClass;
 use crate::report::{Curve, Group, OutlinedFigure, Report};
 
-/// Everything over the axis: a figure per group, and its figures in a table. Empty without an axis.
+/// Everything over the axis: one figure per group, and all values in a table. Empty without an axis.
 #[must_use]
 pub fn curve(report: &Report<'_>) -> String {
     let Some(curve) = Curve::of(report) else { return String::new() };
@@ -29,7 +29,7 @@ pub fn curve(report: &Report<'_>) -> String {
     html + &table(&curve)
 }
 
-/// A row per place and group, three figures per class.
+/// The table, with a row per place and group and three figures per class.
 fn table(curve: &Curve<'_>) -> String {
     let by = curve.report.by;
     let mut html = format!(

@@ -1,4 +1,4 @@
-//! What learned page tables believed: charts and a table.
+//! Learned page tables: charts and a table.
 
 use std::fmt::Write as _;
 
@@ -6,8 +6,8 @@ use super::escape;
 use crate::report::learned::{self, Cell, Row};
 use crate::report::{Report, drawings};
 
-/// Everything about learned costs: a chart per group, over time, and how they stood at the end of each phase. Empty if
-/// nothing was learned.
+/// Everything about learned costs: a chart per group over time, and the costs at the end of each phase.
+/// Empty if nothing was learned.
 #[must_use]
 pub fn learned(report: &Report<'_>) -> String {
     let rows = learned::rows(report);

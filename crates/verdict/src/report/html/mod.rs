@@ -1,5 +1,5 @@
-//! One page with everything: figures, verdicts, published figures beside ours, and what was run. It needs no other file
-//! and no script.
+//! One page with everything: figures, verdicts, published figures next to ours, and the configuration. It
+//! needs no other file and no script.
 
 mod curve;
 mod learned;
@@ -39,7 +39,7 @@ pre{background:#f6f8fa;border:1px solid #d1d9e0;border-radius:6px;padding:.6rem 
 tr.first td{border-top-color:#59636e}.held{background:#12361f;color:#7ee2a8}.broken{background:#4b1113;color:#ffb1ab}\
 .none{background:#2a313c;color:#b6bec8}.y{color:#3fb950}.n{color:#ff7b72}a{color:#79b8ff}pre{background:#151b23;border-color:#3d444d}}";
 
-/// The page of everything that was played by `command`.
+/// The page of all experiments played by `command`.
 #[must_use]
 pub fn page(played: &[Played], command: &str) -> String {
     let names: Vec<&str> = played.iter().map(|played| played.experiment.name.as_str()).collect();
@@ -47,7 +47,7 @@ pub fn page(played: &[Played], command: &str) -> String {
     document(&names.join(", "), &format!("{sections}\n<h2>Command</h2><pre>{}</pre>", escape(command)))
 }
 
-/// A page around `body`, which is HTML; `title` is text.
+/// A page around `body`, which is HTML. `title` is text.
 #[must_use]
 pub fn document(title: &str, body: &str) -> String {
     format!(
@@ -81,7 +81,7 @@ fn section(played: &Played) -> String {
     html + "</section>"
 }
 
-/// How to read a figure whose points are `step` seconds apart.
+/// Explanation of a figure with points `step` seconds apart.
 #[must_use]
 pub fn legend(step: f64) -> String {
     format!(
@@ -92,7 +92,7 @@ pub fn legend(step: f64) -> String {
     )
 }
 
-/// The verdict of a group in a word.
+/// Verdict of a group in a word.
 #[must_use]
 pub fn word(group: &Group) -> String {
     let Kept { missed, runs: all } = group.missed();

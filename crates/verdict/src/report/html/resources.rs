@@ -1,12 +1,12 @@
-//! Charts and tables of what classes used of each resource.
+//! Charts and tables of resource usage by class.
 
 use std::fmt::Write as _;
 
 use super::escape;
 use crate::report::{Report, drawings, resources};
 
-/// Everything about resources: charts per phase (over an axis one for all), who is inside over time, and the figures in
-/// tables. Empty if requests take nothing but CPU time.
+/// Everything about resources: charts per phase (or one chart over an axis), requests in flight over time,
+/// and the values in tables. Empty if requests need only CPU time.
 #[must_use]
 pub fn resources(report: &Report<'_>) -> String {
     let head = resources::head(report);

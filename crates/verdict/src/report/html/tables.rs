@@ -1,4 +1,4 @@
-//! The tables of the page.
+//! Tables of the page.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::{escape, figure_text};
 use crate::judge::{Avoidable, ClassVerdict};
 use crate::report::{ClassRuns, Kept, Outline, OutlinedClass, OutlinedFigure, PhaseRuns, Report, Spread, pages};
 
-/// A row per phase, class and group.
+/// Table of verdicts, with a row per phase, class and group.
 #[must_use]
 pub fn verdicts(report: &Report<'_>) -> String {
     let several = report.groups.len() > 1;
@@ -54,7 +54,8 @@ pub fn verdicts(report: &Report<'_>) -> String {
         + &pages(report)
 }
 
-/// A row per class with a guaranteed throughput and group: its worst run. Empty if nothing was avoidable.
+/// Table of avoidable refusals, with a row for the worst run of each class with a guaranteed throughput and
+/// each group. Empty if nothing was avoidable.
 fn avoidable(report: &Report<'_>) -> String {
     let mut rows = String::new();
     for group in report.groups {
@@ -84,7 +85,7 @@ fn avoidable(report: &Report<'_>) -> String {
     )
 }
 
-/// A row per guarantee that was missed while its phase settled; empty without any.
+/// Table of guarantees that were missed while their phase settled, one per row. Empty if there are none.
 fn settling(report: &Report<'_>) -> String {
     let mut rows = String::new();
     for group in report.groups {
@@ -119,7 +120,8 @@ fn settling(report: &Report<'_>) -> String {
     )
 }
 
-/// A row per phase, class and group whose traffic comes as pages; empty if there are none.
+/// Table of pages, with a row per phase, class and group with traffic that consists of pages. Empty if
+/// there are none.
 fn pages(report: &Report<'_>) -> String {
     let several = report.groups.len() > 1;
     let mut rows = String::new();
@@ -192,18 +194,18 @@ fn figures(of: &ClassRuns<'_>, oracle: bool) -> String {
     .concat()
 }
 
-/// A cell with the figure; of several runs the extremes in smaller print.
+/// A cell with the value. Several runs add the extremes in smaller print.
 #[must_use]
 pub fn spread_cell(spread: Option<Spread>, digits: usize) -> String {
     format!("<td>{}", spread.map_or(String::new(), |spread| spread_text(&spread, digits)))
 }
 
-/// What is asked for hardly differs between seeds; its median is enough.
+/// A cell with the median only. The offered load hardly differs between seeds.
 fn median(spread: Option<Spread>) -> String {
     format!("<td>{}", spread.map_or(String::new(), |spread| format!("{:.1}", spread.median)))
 }
 
-/// The figure; of several the extremes in smaller print.
+/// The value. Several runs add the extremes in smaller print.
 pub(super) fn spread_text(spread: &Spread, digits: usize) -> String {
     match spread.text(digits).split_once(" (") {
         Some((median, rest)) => format!("{median} <span class=\"spread\">({rest}</span>"),
@@ -211,7 +213,7 @@ pub(super) fn spread_text(spread: &Spread, digits: usize) -> String {
     }
 }
 
-/// A cell that says whether a guarantee was held.
+/// A cell that tells whether a guarantee was held.
 pub(super) fn mark(kept: Option<Kept>) -> String {
     match kept {
         None => "<td>".to_owned(),
@@ -219,7 +221,7 @@ pub(super) fn mark(kept: Option<Kept>) -> String {
     }
 }
 
-/// Published figures beside ours; empty if there are none for those who were played.
+/// Published figures next to ours. Empty if there are none for the disciplines that were played.
 #[must_use]
 pub fn published(report: &Report<'_>) -> String {
     let mut rows = String::new();
@@ -249,7 +251,7 @@ pub fn published(report: &Report<'_>) -> String {
 fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>, sheds: bool) -> String {
     let pair = |paper: Option<f64>, ours: Option<Spread>| match (paper, ours) {
         (Some(paper), Some(ours)) => {
-            // Adding nothing turns a rounded −0 into 0.
+            // Adding 0 turns a rounded −0 into 0.
             let percent = ((ours.median / paper - 1.0) * 100.0).round() + 0.0;
             let off = if paper > 0.0 { format!("{percent:+} %") } else { String::new() };
             format!("<td>{}{}<td>{off}", figure_text(paper), spread_cell(Some(ours), 1))
@@ -257,7 +259,7 @@ fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>, sheds: bool) -> S
         (Some(paper), None) => format!("<td>{}<td><td>", figure_text(paper)),
         (None, _) => "<td><td><td>".to_owned(),
     };
-    // Percentages are compared by their difference: 1 % instead of 2 % is not half the sheds of anybody.
+    // Percentages are compared by their difference: 1 % instead of 2 % is not half the sheds of any class.
     let shed = match (figure.shed.map(|share| share * 100.0), ours.shed_percent()) {
         (Some(paper), Some(ours)) => {
             let points = ours.median - paper + 0.0;
@@ -276,7 +278,7 @@ fn published_row(figure: &OutlinedFigure, ours: ClassRuns<'_>, sheds: bool) -> S
     )
 }
 
-/// What was run: classes, machines, faults.
+/// Configuration of the experiment: classes, machines, faults.
 #[must_use]
 pub fn configuration(outline: &Outline) -> String {
     let mut html = String::from(

@@ -1,8 +1,7 @@
-//! Bars in groups that stand beside one another, each a stack of parts: what several disciplines make of the same
-//! traffic.
+//! Grouped bars, each a stack of parts, to compare several disciplines under the same traffic.
 //!
-//! Source of the form: Feng and Lin's mQoS (2005), Figs. 9, 10 and 12–14, which have a chart for each scheduler; here
-//! all stand on one axis, so that heights can be compared.
+//! Source of the form: Feng and Lin's mQoS (2005), Figs. 9, 10 and 12–14, which have a chart for each
+//! scheduler. Here all share one axis, so that heights can be compared.
 
 use std::fmt::Write as _;
 
@@ -13,43 +12,43 @@ use super::{BORDER, CHARACTER, LEFT, LINE, MOST_CLASSES, STYLE, WHOLE};
 /// Height of the panel.
 const HEIGHT: f64 = 210.0;
 
-/// Below the panel: the names of the bars, and those of their groups.
+/// Height of the labels below the panel: the names of the bars, and those of their groups.
 const BELOW: f64 = 46.0;
 
-/// Room that is left free beside a bar, of the room that it has.
+/// Free fraction of a bar's room.
 const GAP: f64 = 0.22;
 
-/// The widest bar: a chart of few bars looks like one of many.
+/// Width of the widest bar. It makes a chart of few bars look like one of many.
 const WIDEST: f64 = 46.0;
 
-/// A chart.
+/// A bar chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bars {
-    /// What is drawn, with its unit.
+    /// Title of the chart, with the unit.
     pub title: String,
-    /// What the colours are, at most as many as there are colours; more are not drawn.
+    /// Names of the parts, one per colour. Parts beyond the number of colours are not drawn.
     pub parts: Vec<String>,
-    /// From left to right.
+    /// Groups from left to right.
     pub groups: Vec<BarGroup>,
 }
 
 /// Bars that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BarGroup {
-    /// What they have in common.
+    /// Name of the group.
     pub name: String,
-    /// From left to right.
+    /// Bars from left to right.
     pub bars: Vec<Bar>,
 }
 
 /// A bar.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Bar {
-    /// What it is of.
+    /// Name of the bar.
     pub name: String,
-    /// From the bottom, one for each of [`Bars::parts`]; 0 is not drawn.
+    /// Heights from the bottom, one for each of [`Bars::parts`]. 0 is not drawn.
     pub parts: Vec<f64>,
-    /// A published figure for its whole height.
+    /// Published figure for its whole height.
     pub paper: Option<f64>,
 }
 
@@ -59,7 +58,7 @@ impl Bar {
     }
 }
 
-/// The chart; empty without bars.
+/// The chart. Empty without bars.
 #[must_use]
 pub fn bars(chart: &Bars) -> String {
     let count: usize = chart.groups.iter().map(|group| group.bars.len()).sum();
@@ -125,7 +124,7 @@ fn legend(chart: &Bars, right: f64) -> (String, f64) {
     legend.end()
 }
 
-/// A bar with its figure above it and its name below.
+/// Draws a bar with its value above it and its name below.
 fn draw(svg: &mut String, chart: &Bars, panel: &Panel, place: f64, (group, bar): (&str, &Bar)) {
     let (from, to) = (panel.x(place), panel.x(place + 1.0));
     let (room, middle) = (to - from, f64::midpoint(from, to));
@@ -163,7 +162,7 @@ fn draw(svg: &mut String, chart: &Bars, panel: &Panel, place: f64, (group, bar):
     );
 }
 
-/// Text around a place, as much of it as there is room for.
+/// Writes text centred at a position, as much of it as there is room for.
 fn centred(svg: &mut String, class: &str, (x, y): (f64, f64), what: &str, room: f64) {
     let most = (room / CHARACTER).max(1.0) as usize;
     let shown: String = match what.chars().count() {
@@ -192,7 +191,7 @@ mod tests {
         };
         let svg = bars(&chart);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{svg}");
-        // Two in the legend, five parts; a part of nothing is not drawn.
+        // Two in the legend, and five parts. A part of height 0 is not drawn.
         assert_eq!(svg.matches("<rect class=\"bar").count(), 2 + 5);
         for told in ["&lt;iron&gt;", "none, disk: 45\n&lt;iron&gt;: 45", "published: 90", ">100<", ">45.0<"] {
             assert!(svg.contains(told), "{told}: {svg}");

@@ -1,10 +1,10 @@
-//! The figure of an experiment whose phases are points of a curve: what was served, the response time and the share
-//! shed, each over what the phases vary. A figure has one group; colours are classes, so that figures of several
-//! groups, all on the same axes, can be compared by eye.
+//! Figure of an experiment with phases that are points of a curve: served requests, response time and
+//! percentage shed, each over the quantity that the phases vary. A figure shows one group. Colours are
+//! classes. All figures use the same axes, so that groups can be compared by eye.
 //!
-//! Source of the form: Le Baron and Elkan, *A New Architecture for Differentiated Quality of Services in Web
-//! Applications*, Fig. 1, whose three variables these are (Sec. 6). The published points stand in the figure of the
-//! discipline that they are about.
+//! Source of the form: Le Baron and Elkan, *A New Architecture for Differentiated Quality of Services in
+//! Web Applications*, Fig. 1, which has these three variables (Sec. 6). Published points are drawn in the
+//! figure of their discipline.
 
 use std::fmt::Write as _;
 
@@ -17,34 +17,35 @@ use crate::report::{Group, OutlinedFigure, Spread};
 /// Height of a panel.
 const HEIGHT: f64 = 190.0;
 
-/// Below a panel: the figures of its axis, its name, and the title of a panel underneath.
+/// Height of the labels below a panel: the values and the name of its axis, and the title of a panel
+/// underneath.
 const BELOW: f64 = 66.0;
 
-/// Response times that differ more than so many times are drawn on a logarithmic scale: on an even one the smaller
-/// would all lie at the bottom. Two powers of ten.
+/// Ratio of response times from which they are drawn on a logarithmic scale. On a linear scale the smaller
+/// ones would all lie at the bottom. Two powers of ten.
 const LOGARITHMIC_FROM: f64 = 100.0;
 
-/// An axis that would begin at 0 begins later if more than this share of it would be empty.
+/// Empty fraction of an axis that starts at 0 beyond which the axis starts later.
 const MOST_EMPTY: f64 = 0.5;
 
 /// Half the size of the mark of a published point, and of one of ours.
 const PAPER: f64 = 4.5;
 const DOT: f64 = 2.4;
 
-/// One class of a group: its points, in order of the places, and the published ones.
+/// One class of a group: its points, in order of the positions, and the published ones.
 struct Drawn<'a> {
     class: &'a CurveClass<'a>,
     points: Vec<(f64, Option<Point>)>,
     paper: Vec<(f64, &'a OutlinedFigure)>,
 }
 
-/// What each panel shows of a point and of a published one: served, response time, shed.
+/// Values of a point and of a published point, by panel: served, response time, shed.
 const FIGURES: [fn(&Point) -> Option<Spread>; 3] = [|p| Some(p.served), |p| p.response, |p| Some(p.shed)];
 const PAPERS: [fn(&OutlinedFigure) -> Option<f64>; 3] =
     [|f| f.served_per_s, |f| f.response_time_ms, |f| f.shed.map(|share| share * 100.0)];
 
-/// The figure of one group: its panels beside each other if it is the only one, otherwise above each other. The group
-/// is one of the curve's report.
+/// The figure of one group, which belongs to the curve's report. If it is the only group, its panels are in
+/// a row. Otherwise they are stacked.
 #[must_use]
 pub fn curve(curve: &Curve<'_>, group: &Group) -> String {
     let across = curve.report.groups.len() == 1;
@@ -94,7 +95,7 @@ fn drawn<'a>(curve: &'a Curve<'a>, group: &Group) -> Vec<Drawn<'a>> {
     curve.classes.iter().take(MOST_CLASSES).map(class).collect()
 }
 
-/// The panels, whose axes are the same for all groups.
+/// The panels, with the same axes for all groups.
 fn panels(curve: &Curve<'_>, all: &[Drawn<'_>], across: bool, width: f64, top: f64) -> [Panel; 3] {
     let of = |which: usize| -> Vec<f64> {
         let ours =
@@ -127,7 +128,7 @@ fn panels(curve: &Curve<'_>, all: &[Drawn<'_>], across: bool, width: f64, top: f
     })
 }
 
-/// Where an axis for places from `least` to `most` begins, and how long it is.
+/// Start and length of an axis for positions from `least` to `most`.
 fn extent(least: f64, most: f64) -> (f64, f64) {
     if least < most && least / most > MOST_EMPTY {
         let step = round_step(most - least, 5.0);
@@ -138,8 +139,8 @@ fn extent(least: f64, most: f64) -> (f64, f64) {
     }
 }
 
-/// Classes; what the dotted line, the area and the hollow marks are, if any group has them: so the panels of all groups
-/// begin at the same height.
+/// The legend: classes, and the dotted line, the area and the hollow marks if any group has them. The
+/// panels of all groups therefore start at the same height.
 fn legend(curve: &Curve<'_>, all: &[Drawn<'_>], right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
     let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
@@ -184,12 +185,12 @@ fn titles(curve: &Curve<'_>, logarithmic: bool) -> [String; 3] {
     ["Served, requests/s".into(), format!("Response time ({statistics}), ms{scale}"), "Shed, %".into()]
 }
 
-/// The axis below a panel, with its name.
+/// Draws the axis below a panel, with its name.
 fn across_axis(svg: &mut String, panel: &Panel, name: &str) {
     let (left, right, y) = (panel.left, panel.right, panel.bottom);
     let _ = write!(svg, r#"<line class="axis" x1="{left:.1}" x2="{right:.1}" y1="{y:.1}" y2="{y:.1}"/>"#);
     let step = round_step(panel.length, (right - left) / 55.0);
-    // As many digits as tell one mark from the next.
+    // Enough digits to tell one mark from the next.
     let digits = (-step.log10().floor()).clamp(0.0, 9.0) as usize;
     for at in ticks(panel.length, step).map(|at| panel.start + at) {
         let x = panel.x(at);
@@ -211,7 +212,7 @@ fn across_axis(svg: &mut String, panel: &Panel, name: &str) {
     );
 }
 
-/// Everything that a panel shows of the classes; what was measured on top of what was promised.
+/// Draws all values of the classes in a panel. Measured values are on top of guaranteed ones.
 fn lines(svg: &mut String, panel: &Panel, drawn: &[Drawn<'_>], which: usize) {
     let spread = |point: &Option<Point>| point.as_ref().and_then(FIGURES[which]);
     for (index, one) in drawn.iter().enumerate() {
@@ -247,7 +248,8 @@ fn lines(svg: &mut String, panel: &Panel, drawn: &[Drawn<'_>], which: usize) {
     }
 }
 
-/// The area between the least and the largest of several runs, without a bridge over places that have no figure.
+/// Draws the area between the smallest and the largest of several runs. Positions without a value leave a
+/// gap.
 fn band(svg: &mut String, panel: &Panel, class: usize, points: impl Iterator<Item = (f64, Option<Spread>)>) {
     let points: Vec<(f64, Option<Spread>)> = points.collect();
     for part in points.split(|(_, spread)| spread.is_none_or(|spread| spread.runs < 2)) {
@@ -267,7 +269,7 @@ fn dot(svg: &mut String, class: usize, (x, y): (f64, f64)) {
     let _ = write!(svg, r#"<circle class="dot c{class}" cx="{x:.1}" cy="{y:.1}" r="{DOT}"/>"#);
 }
 
-/// A hollow mark.
+/// Draws a hollow mark.
 fn diamond(svg: &mut String, class: &str, (x, y): (f64, f64)) {
     let _ = write!(
         svg,
@@ -276,7 +278,7 @@ fn diamond(svg: &mut String, class: &str, (x, y): (f64, f64)) {
     );
 }
 
-/// Over every place of every panel a strip that tells its figures when the pointer is on it.
+/// Draws a strip over every position of every panel that shows its values when the pointer is on it.
 fn hits(svg: &mut String, curve: &Curve<'_>, panels: &[Panel], drawn: &[Drawn<'_>]) {
     let places: Vec<f64> = curve.places.iter().map(|(x, _)| *x).collect();
     for (i, x) in places.iter().enumerate() {

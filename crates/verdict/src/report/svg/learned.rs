@@ -1,6 +1,6 @@
-//! The figure of a learned page table: what it believed of each route and resource over time, its standard error, and
-//! the truth. A row of panels for each route, a column for each resource. Every panel has its own axis from 0 on, so
-//! that an error looks as large as it is beside its cost.
+//! Figure of a learned page table: the learned cost of each route and resource over time, its standard
+//! error, and the actual cost. There is a row of panels for each route and a column for each resource.
+//! Every panel has its own axis from 0 on, so that an error is visible in proportion to its cost.
 
 use std::fmt::Write as _;
 
@@ -11,26 +11,26 @@ use super::{BORDER, LEFT, STYLE, WHOLE, seconds};
 use crate::judge::{BAND, LearnedCost, LearnedRoute, LearnedTable};
 use crate::report::outline::Outline;
 
-/// Height of a panel: a change to the threefold is still a tall step.
+/// Height of a panel. A cost that triples is still a tall step.
 const HEIGHT: f64 = 112.0;
 
-/// Above a row of panels: the route's name, and the panels' titles.
+/// Height above a row of panels, for the route's name and the panels' titles.
 const ABOVE: f64 = 44.0;
 
-/// Below it: the figures of the axis of time.
+/// Height below a row of panels, for the values of the time axis.
 const BELOW: f64 = 26.0;
 
-/// Between two panels of a row: the figures of the right one's axis.
+/// Width between two panels of a row, for the values of the right one's axis.
 const BESIDE: f64 = 46.0;
 
-/// Most routes that are drawn: what fits on two screens. All are in the table.
+/// Maximum number of routes that are drawn: as many as fit on two screens. All are in the table.
 const MOST_DRAWN: usize = 8;
 
-/// Most places of a panel that tell their figures under the pointer.
+/// Maximum number of positions of a panel that show their values under the pointer.
 const MOST_TOLD: f64 = 60.0;
 
-/// Standard errors beyond so much of the largest cost are drawn at the border: before anything was learned they are
-/// several times the cost, and what matters would lie flat at the bottom.
+/// Standard errors beyond this multiple of the largest cost are drawn at the border. Before anything is
+/// learned they are several times the cost, and the important values would lie flat at the bottom.
 const ROOM: f64 = 1.2;
 
 /// Colours that no other figure has.
@@ -41,7 +41,7 @@ const OWN: &str = "\
 @media (prefers-color-scheme:dark){.weir .truth{stroke:#e6edf3}.weir path.corridor{fill:#9198a1;fill-opacity:.17}\
 .weir .now{fill:#9198a1}.weir .wrong{fill:#ff8e85}}";
 
-/// The figure of the busiest routes; empty if none takes anything.
+/// The figure of the busiest routes. Empty if none uses any resource.
 #[must_use]
 pub fn learned(outline: &Outline, table: &LearnedTable, seed: u64) -> String {
     let drawn: Vec<&LearnedRoute> = table.routes.iter().take(MOST_DRAWN).collect();
@@ -50,7 +50,7 @@ pub fn learned(outline: &Outline, table: &LearnedTable, seed: u64) -> String {
     if resources.is_empty() || length <= 0.0 {
         return String::new();
     }
-    // Beginnings of phases count here as all else does.
+    // Here the starts of phases count like everything else.
     let plain = Outline { settle_s: 0.0, ..outline.clone() };
     let outline = &plain;
     let (entries, below) = legend(table.routes.len() - drawn.len());
@@ -98,7 +98,7 @@ fn is_used(route: &LearnedRoute, resource: usize) -> bool {
     route.resources.get(resource).is_some_and(|cost| highest(cost) > 0.0)
 }
 
-/// The largest of what is and what was believed.
+/// The largest actual or learned cost.
 fn highest(cost: &LearnedCost) -> f64 {
     let truth = cost.truth.iter().filter_map(|(_, cost)| *cost).map(|cost| cost * (1.0 + BAND));
     let believed = cost.cost.iter().copied().fold(0.0, f64::max);
@@ -137,7 +137,7 @@ fn dot(svg: &mut String, class: &str, (x, y): (f64, f64)) {
     let _ = write!(svg, r#"<circle class="dot {class}" cx="{x:.1}" cy="{y:.1}" r="4"/>"#);
 }
 
-/// Where phases begin.
+/// Draws the borders between phases.
 fn borders(svg: &mut String, outline: &Outline, panel: &Panel) {
     for phase in outline.phases.iter().skip(1) {
         let x = panel.x(phase.from_s);
@@ -168,7 +168,7 @@ fn draw(svg: &mut String, panel: &Panel, resource: usize, (route, cost): (&Learn
         let Some((_, believed)) = route.at_s.iter().zip(&cost.cost).find(|(at, _)| **at >= found) else { continue };
         let (x, y) = (panel.x(found), panel.y(percent(*believed)));
         dot(svg, &colour, (x, y));
-        // Below the line, where a cost that has risen leaves room; and not beyond the figure.
+        // Below the line, where a cost that has risen leaves room, and not beyond the figure.
         let (x, anchor) = if x + 40.0 > panel.right { (x - 7.0, "end") } else { (x + 7.0, "start") };
         let what = format!("{after:.0} s");
         for class in ["tick ground", "tick"] {
@@ -181,7 +181,7 @@ fn draw(svg: &mut String, panel: &Panel, resource: usize, (route, cost): (&Learn
     }
 }
 
-/// The resource, and how it stands in the end beside the truth.
+/// Draws the resource's name, and its final learned cost with the actual one.
 fn title(svg: &mut String, panel: &Panel, cost: &LearnedCost) {
     let y = panel.top - 9.0;
     text(svg, "head", (panel.left, y), &format!("{}, %", cost.resource));
@@ -203,13 +203,13 @@ fn title(svg: &mut String, panel: &Panel, cost: &LearnedCost) {
     );
 }
 
-/// A share in percent with as many digits as say something.
+/// A fraction in percent with the digits that are significant.
 fn figure(share: f64) -> String {
     let percent = share * 100.0;
     if percent >= 10.0 { format!("{percent:.1}") } else { format!("{percent:.3}") }
 }
 
-/// Areas between two lines; `None` ends one.
+/// Draws areas between two lines. `None` ends an area.
 fn areas(svg: &mut String, panel: &Panel, class: &str, points: impl Iterator<Item = Option<(f64, f64, f64)>>) {
     let points: Vec<Option<(f64, f64, f64)>> = points.collect();
     for area in points.split(Option::is_none) {
@@ -223,7 +223,7 @@ fn areas(svg: &mut String, panel: &Panel, class: &str, points: impl Iterator<Ite
     }
 }
 
-/// Over stretches of the panel strips that tell the figures in their middle.
+/// Draws strips over intervals of the panel that show the values in their middle.
 fn hits(svg: &mut String, panel: &Panel, route: &LearnedRoute, cost: &LearnedCost) {
     let every = (route.at_s.len() as f64 / MOST_TOLD).ceil().max(1.0) as usize;
     let ends = route.at_s.chunks(every).zip(cost.cost.chunks(every).zip(cost.error.chunks(every)));

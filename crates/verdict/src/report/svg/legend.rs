@@ -1,4 +1,4 @@
-//! What the lines of a figure are: entries beside one another, in as many rows as it takes.
+//! Legend of a figure: entries side by side, in as many rows as needed.
 
 use super::plot::text;
 use super::{CHARACTER, LEFT, LINE};
@@ -16,12 +16,12 @@ pub(super) struct Legend {
 }
 
 impl Legend {
-    /// An empty one, no wider than up to `right`.
+    /// An empty legend with its right border at `right`.
     pub(super) fn new(right: f64) -> Legend {
         Legend { svg: String::new(), right, x: LEFT, y: LINE - 2.0 }
     }
 
-    /// An entry; `mark` draws what is in front of its name, from a place on, [`MARK`] wide.
+    /// Adds an entry. `mark` draws the mark in front of its name from a position on, [`MARK`] wide.
     pub(super) fn entry(&mut self, name: &str, mark: impl FnOnce(&mut String, (f64, f64))) {
         let width = MARK + 28.0 + name.chars().count() as f64 * CHARACTER;
         if self.x > LEFT && self.x + width - MARK > self.right {
@@ -32,7 +32,7 @@ impl Legend {
         self.x += width;
     }
 
-    /// The legend, and where the line below it stands.
+    /// The legend, and the position of the line below it.
     pub(super) fn end(self) -> (String, f64) {
         (self.svg, self.y + LINE)
     }

@@ -1,4 +1,5 @@
-//! The figure of some quantities over time on one axis, such as the parts of a cluster that its classes use.
+//! Figure of several quantities over time on one axis, for example the parts of a cluster used by its
+//! classes.
 
 use std::fmt::Write as _;
 
@@ -9,20 +10,20 @@ use super::{BORDER, LEFT, LINE, MOST_CLASSES, MULTIPLE, STYLE, seconds};
 /// Height of the panel.
 const HEIGHT: f64 = 190.0;
 
-/// Below the panel: the figures of its axis and its name.
+/// Height below the panel, for the values and the name of its axis.
 const BELOW: f64 = 42.0;
 
 /// One quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// Its name.
+    /// Name of the quantity.
     pub name: String,
-    /// Seconds and figure, in order of time.
+    /// Seconds and value, in order of time.
     pub points: Vec<(f64, f64)>,
 }
 
-/// The figure of `lines`, at most as many as there are colours, over `length` seconds; `title` says what is drawn and
-/// its unit, and the axis ends at `highest`.
+/// The figure of `lines` over `length` seconds. Lines beyond the number of colours are not drawn. `title`
+/// names the quantity and its unit. The axis ends at `highest`.
 #[must_use]
 pub fn over_time(title: &str, lines: &[Line], length: f64, highest: f64) -> String {
     let width = MULTIPLE.width;

@@ -1,4 +1,4 @@
-//! What happens to an experiment, marked in its figures: phases and faults.
+//! Events of an experiment marked in its figures: phases and faults.
 
 use std::fmt::Write as _;
 
@@ -6,20 +6,20 @@ use super::CHARACTER;
 use super::plot::{Panel, text};
 use crate::report::outline::{Outline, OutlinedFault};
 
-/// Characters of a fault's name that are shown.
+/// Maximum number of characters of a fault's name that are shown.
 const MOST_SHOWN: usize = 40;
 
-/// Height of the row of the phases' names; of a row of faults.
+/// Height of the row of the phases' names, and of a row of faults.
 const PHASES: f64 = 18.0;
 const FAULT: f64 = 17.0;
 
-/// Phases and faults, and where their names stand above the panels.
+/// Phases and faults, with the positions of their names above the panels.
 #[derive(Debug)]
 pub(super) struct Marks<'a> {
     outline: &'a Outline,
-    /// Per fault the row in which its name does not meet another's.
+    /// Row of each fault in which its name does not overlap another.
     rows: Vec<usize>,
-    /// Where the first row of names stands, and the borders of the panels.
+    /// Position of the first row of names, and the borders of the panels.
     top: f64,
     left: f64,
     right: f64,
@@ -31,7 +31,7 @@ impl<'a> Marks<'a> {
         let per_pixel = length / (right - left);
         let row = |fault: &OutlinedFault| {
             let name = fault.what.chars().count().min(MOST_SHOWN) as f64 * CHARACTER * per_pixel;
-            // A name that would leave the figure is pushed to the left.
+            // A name that would leave the figure is moved to the left.
             let from = fault.from_s.min(length - name);
             let to = fault.to_s.unwrap_or(fault.from_s).max(from + name);
             let row = ends.iter().position(|end| *end <= from).unwrap_or(ends.len());
@@ -45,12 +45,12 @@ impl<'a> Marks<'a> {
         Marks { outline, rows, top, left, right }
     }
 
-    /// Where the names end and the panels may begin.
+    /// Bottom of the names, where the panels may start.
     pub(super) fn bottom(&self) -> f64 {
         self.top + PHASES - 3.0 + FAULT * self.rows.iter().map(|row| row + 1).max().unwrap_or(0) as f64
     }
 
-    /// The ground of a panel.
+    /// Draws the background of a panel.
     pub(super) fn shades(&self, svg: &mut String, panel: &Panel) {
         for (index, phase) in self.outline.phases.iter().enumerate() {
             if index % 2 == 1 {
@@ -66,7 +66,7 @@ impl<'a> Marks<'a> {
         }
     }
 
-    /// Names of phases and faults; borders of phases down to `bottom`.
+    /// Draws the names of phases and faults, and the borders of phases down to `bottom`.
     pub(super) fn names(&self, svg: &mut String, panel: &Panel, bottom: f64) {
         for (index, phase) in self.outline.phases.iter().enumerate() {
             let (from, to) = (panel.x(phase.from_s), panel.x(phase.to_s));

@@ -1,9 +1,9 @@
-//! The figure of a run, in the form of the published ones: throughput per class over time above response time,
-//! and below them the window and the queues. Phases and faults are shaded and named. `curve.rs` has the figure of an
-//! experiment whose phases are points of a curve.
+//! Figure of a run, in the form of the published ones: throughput per class over time above response time,
+//! and below them the window and the queues. Phases and faults are shaded and named. `curve.rs` has the
+//! figure of an experiment with phases that are points of a curve.
 //!
-//! Source of the form: Blanquer et al., *Quorum* (NSDI 2005), Figs. 9–11 and 13. Colours: Okabe and Ito's, which people
-//! with any colour vision tell apart; lighter ones on a dark ground.
+//! Source of the form: Blanquer et al., *Quorum* (NSDI 2005), Figs. 9–11 and 13. The colours are Okabe and
+//! Ito's, which people with any colour vision can tell apart, and lighter ones on a dark background.
 
 mod bars;
 mod curve;
@@ -30,45 +30,45 @@ pub(super) use plot::axis_for;
 use plot::{Panel, round_step, text};
 pub use plot::{escape, figure_text};
 
-/// What a figure shows: how wide it is, and how high which panels. It scales with the page, its letters too, so that
-/// a figure for half a page is drawn smaller.
+/// Layout of a figure: its width, and the heights of its panels. It scales with the page, including its
+/// letters, so that a figure for half a page is drawn smaller.
 #[derive(Clone, Copy, Debug)]
 struct Form {
-    /// Pixels, border and all.
+    /// Width in pixels, including the border.
     width: f64,
-    /// Of the panels for throughput, response time, window, queues; so many of them, from the first on.
+    /// Heights of the panels for throughput, response time, window and queues, from the first on.
     heights: &'static [f64],
 }
 
-/// The figure that has a page's width.
+/// Layout of a figure of a page's width.
 const WHOLE: Form = Form { width: 960.0, heights: &[190.0, 170.0, 84.0, 84.0] };
 
-/// One of several that stand beside each other: what the papers show.
+/// Layout of one of several figures in a row, as in the papers.
 const MULTIPLE: Form = Form { width: 500.0, heights: &[160.0, 160.0] };
 
-/// Left of the panels stand the figures of their axes.
+/// Width left of the panels, for the values of their axes.
 const LEFT: f64 = 62.0;
 
-/// Room right of them for half a figure of the axis of time.
+/// Width right of the panels, for half a value of the time axis.
 const BORDER: f64 = 22.0;
 
-/// Height of a line of the legend; of the names of the phases.
+/// Height of a line of the legend, and of the names of the phases.
 const LINE: f64 = 18.0;
 
-/// Between two panels: the title of the lower one.
+/// Height between two panels, for the title of the lower one.
 const BETWEEN: f64 = 36.0;
 
-/// As many classes as there are colours.
+/// Maximum number of classes drawn, which is the number of colours.
 const MOST_CLASSES: usize = 7;
 
-/// Response times beyond so many times the largest limit are drawn at the border: else everything within the limits
-/// would lie flat at the bottom.
+/// Response times beyond this multiple of the largest limit are drawn at the border. Otherwise everything
+/// within the limits would lie flat at the bottom.
 const CUT: f64 = 2.0;
 
-/// A pixel per character and a bit: enough to know whether a name fits.
+/// Approximate width of a character in pixels: enough to decide whether a name fits.
 const CHARACTER: f64 = 6.4;
 
-/// Colours and lines. No variables: not every program that draws SVG knows them.
+/// Colours and lines. No variables, because not every program that draws SVG supports them.
 const STYLE: &str = "\
 .weir text{font:12px system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;fill:#1f2328}\
 .weir .head{font-weight:600}.weir .tick{fill:#656d76;font-size:11px}.weir .ground{fill:#fff;stroke:#fff;stroke-width:3px}.weir .phase{font-weight:600;text-anchor:middle}\
@@ -91,7 +91,7 @@ const STYLE: &str = "\
 .weir .c0{stroke:#4aa8e0;color:#4aa8e0}.weir .c1{stroke:#f5894a;color:#f5894a}.weir .c2{stroke:#2cc295;color:#2cc295}.weir .c3{stroke:#e5a0c8;color:#e5a0c8}\
 .weir .c4{stroke:#e3b341;color:#e3b341}.weir .c5{stroke:#8fd0f5;color:#8fd0f5}.weir .c6{stroke:#b794d6;color:#b794d6}}";
 
-/// The largest figure of each panel: with the same ones, figures of several runs can be compared by eye.
+/// Largest value of each panel. With the same values, figures of several runs can be compared by eye.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Scale {
     highest: [f64; 4],
@@ -129,8 +129,8 @@ impl Scale {
     }
 }
 
-/// The figure of what was played under its first discipline: a curve of all seeds if the experiment has an axis,
-/// otherwise the first run over time. `None` if nothing was kept to draw.
+/// The figure of an experiment under its first discipline: a curve of all seeds if the experiment has an
+/// axis, otherwise the first run over time. `None` if nothing was kept to draw.
 #[must_use]
 pub fn played(played: &Played) -> Option<String> {
     let (outline, group) = (Outline::new(&played.experiment), played.groups.first()?);
@@ -140,19 +140,19 @@ pub fn played(played: &Played) -> Option<String> {
     }
 }
 
-/// The figure of a run, with its colours in it: it can stand alone or in a page.
+/// The figure of a run, including its colours. It can be used alone or in a page.
 #[must_use]
 pub fn figure(experiment: &Experiment, series: &Series) -> String {
     whole(&Outline::new(experiment), series)
 }
 
-/// The same from the experiment's outline.
+/// The figure of a run from the experiment's outline.
 #[must_use]
 pub fn whole(outline: &Outline, series: &Series) -> String {
     draw(outline, series, &Scale::of(std::iter::once(series)), WHOLE)
 }
 
-/// Throughput and response time alone, drawn to stand beside figures of other runs on the same scale.
+/// Throughput and response time only, for a row of figures of several runs on the same scale.
 #[must_use]
 pub fn multiple(outline: &Outline, series: &Series, scale: &Scale) -> String {
     draw(outline, series, scale, MULTIPLE)
@@ -207,7 +207,7 @@ fn panels(top: f64, form: Form, scale: &Scale, length: f64) -> Vec<Panel> {
     form.heights.iter().zip(scale.highest).map(panel).collect()
 }
 
-/// What the lines are, and where the names of the phases stand.
+/// The legend, and the position of the phases' names.
 fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64) {
     let mut legend = Legend::new(right);
     let line = |svg: &mut String, class: &str, (x, y): (f64, f64)| {
@@ -228,7 +228,7 @@ fn legend(classes: &[&ClassSeries], series: &Series, right: f64) -> (String, f64
 
 fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &Series) {
     let [rates, times, rest @ ..] = panels else { return };
-    // Where classes have shares of the CPUs, what they use of them matters more than the window.
+    // Where classes have shares of the CPUs, their use of them is more important than the window.
     let shared = classes.iter().any(|class| !class.cpu.is_empty());
     let third = if shared { "Use of all CPUs, %" } else { "Window, and requests inside (thin)" };
     let titles = ["Throughput, requests/s", "Response time, ms", third, "Waiting requests"];
@@ -281,7 +281,8 @@ fn lines(svg: &mut String, panels: &[Panel], classes: &[&ClassSeries], series: &
     }
 }
 
-/// What each limit line is, all of one height in one text, which begins or ends at `x`: `anchor` is SVG's word for it.
+/// Writes the names of the limit lines. Limits of equal height share one text, which starts or ends at `x`:
+/// `anchor` is the SVG attribute for it.
 fn limits<'a>(
     svg: &mut String,
     panel: &Panel,
@@ -305,12 +306,12 @@ fn limits<'a>(
     }
 }
 
-/// The axis of time.
+/// Draws the time axis.
 fn seconds(svg: &mut String, panel: &Panel) {
     let (left, right, y) = (panel.left, panel.right, panel.bottom);
     let _ = write!(svg, r#"<line class="axis" x1="{left:.1}" x2="{right:.1}" y1="{y:.1}" y2="{y:.1}"/>"#);
     let step = match round_step(panel.length, (right - left) / 80.0) {
-        // Minutes are rounder than fifties of seconds.
+        // Minutes are rounder than multiples of 50 seconds.
         step if (20.0..=50.0).contains(&step) => 30.0,
         step if step > 50.0 && step <= 100.0 => 60.0,
         step => step,
@@ -328,7 +329,7 @@ fn seconds(svg: &mut String, panel: &Panel) {
     }
 }
 
-/// Over every point of time a strip that tells its figures when the pointer is on it.
+/// Draws a strip over every point of time that shows its values when the pointer is on it.
 fn hits(svg: &mut String, (top, bottom): (f64, f64), panel: &Panel, classes: &[&ClassSeries], series: &Series) {
     let points = classes.iter().map(|c| c.offered.len()).max().unwrap_or(0);
     for i in 0..points {

@@ -2,20 +2,20 @@
 
 use std::fmt::Write as _;
 
-/// A panel of the figure: a rectangle in pixels, and what its axes mean. Time runs to the right.
+/// A panel of the figure: a rectangle in pixels with the ranges of its axes. Time runs to the right.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Panel {
     pub(crate) left: f64,
     pub(crate) right: f64,
     pub(crate) top: f64,
     pub(crate) bottom: f64,
-    /// Seconds (of a curve: its x) at the left border.
+    /// Seconds (x for a curve) at the left border.
     pub(crate) start: f64,
     /// Seconds from the left border to the right one.
     pub(crate) length: f64,
-    /// Figure at the lower border of a logarithmic scale; without one it is 0, and the scale is even.
+    /// Value at the lower border of a logarithmic scale. `None` means that it is 0, on a linear scale.
     pub(crate) lowest: Option<f64>,
-    /// Figure at the upper border.
+    /// Value at the upper border.
     pub(crate) highest: f64,
 }
 
@@ -24,17 +24,17 @@ impl Panel {
         self.left + (self.right - self.left) * ((seconds - self.start) / self.length).clamp(0.0, 1.0)
     }
 
-    /// What is higher than the panel is drawn at its upper border.
+    /// Vertical position of a value. Values above the panel are drawn at its upper border.
     pub(crate) fn y(&self, figure: f64) -> f64 {
         let part = match self.lowest {
             None => figure / self.highest,
-            // 0 has no logarithm: it is drawn at the lower border.
+            // 0 has no logarithm. It is drawn at the lower border.
             Some(lowest) => (figure.max(lowest) / lowest).ln() / (self.highest / lowest).ln(),
         };
         self.bottom - (self.bottom - self.top) * part.clamp(0.0, 1.0)
     }
 
-    /// Horizontal lines at round figures, each with its figure.
+    /// Draws horizontal lines at round values, each with its value.
     pub(crate) fn grid(&self, svg: &mut String) {
         let step = round_step(self.highest, ((self.bottom - self.top) / 34.0).max(2.0));
         let marks: Vec<f64> = match self.lowest {
@@ -55,7 +55,7 @@ impl Panel {
         }
     }
 
-    /// A line through points (seconds, figure); a gap where there is no figure.
+    /// Draws a line through points (seconds, value). Points without a value leave a gap.
     pub(crate) fn line(&self, svg: &mut String, class: &str, points: impl Iterator<Item = (f64, Option<f64>)>) {
         let mut path = String::new();
         let mut pen = 'M';
@@ -72,7 +72,7 @@ impl Panel {
         }
     }
 
-    /// A rectangle over the whole height.
+    /// Draws a rectangle over the whole height.
     pub(crate) fn band(&self, svg: &mut String, class: &str, from: f64, to: f64) {
         let (x, width) = (self.x(from), self.x(to) - self.x(from));
         let (top, height) = (self.top, self.bottom - self.top);
@@ -81,7 +81,7 @@ impl Panel {
     }
 }
 
-/// Marks of an axis from 0 to `highest`; never more than a figure has room for, whatever the figures.
+/// Marks of an axis from 0 to `highest`. Their number is limited whatever the values.
 pub(crate) fn ticks(highest: f64, step: f64) -> impl Iterator<Item = f64> {
     (0..100_u32).map(move |i| f64::from(i) * step).take_while(move |at| *at <= highest * 1.000_001)
 }
@@ -92,18 +92,18 @@ fn decades(lowest: f64, highest: f64) -> impl Iterator<Item = f64> {
     (first..first.saturating_add(40)).map(|power| 10_f64.powi(power)).take_while(move |at| *at <= highest * 1.000_001)
 }
 
-/// A logarithmic axis for figures from `least` to `most`, both above 0: from the power of ten below the least to 1, 2
-/// or 5 times one above the largest.
+/// Limits of a logarithmic axis for values from `least` to `most`, both above 0: from the power of ten
+/// below the smallest to 1, 2 or 5 times one above the largest.
 pub(crate) fn log_axis_for(least: f64, most: f64) -> (f64, f64) {
     (10_f64.powf(least.log10().floor()), round_step(most * 1.04, 1.0))
 }
 
-/// Text at a place.
+/// Writes text at a position.
 pub(crate) fn text(svg: &mut String, class: &str, (x, y): (f64, f64), what: &str) {
     let _ = write!(svg, r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{}</text>"#, escape(what));
 }
 
-/// 1, 2 or 5 times a power of ten: `highest` in about `count` steps.
+/// 1, 2 or 5 times a power of ten, so that `highest` is reached in about `count` steps.
 pub(crate) fn round_step(highest: f64, count: f64) -> f64 {
     let rough = highest / count;
     let power = 10_f64.powf(rough.log10().floor());
@@ -111,21 +111,21 @@ pub(crate) fn round_step(highest: f64, count: f64) -> f64 {
     times * power
 }
 
-/// The border of an axis for figures up to `most`: a little room above the largest, and no axis without length.
+/// Upper end of an axis for values up to `most`: a little above the largest, and never 0.
 pub(crate) fn axis_for(most: f64) -> f64 {
     let most = if most.is_finite() && most > 0.0 { most } else { 1.0 };
     let step = round_step(most, 8.0);
     ((most * 1.04) / step).ceil() * step
 }
 
-/// Without digits that say nothing.
+/// Formats a value without trailing zeros.
 #[must_use]
 pub fn figure_text(figure: f64) -> String {
     let text = format!("{figure:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Text as it may stand between tags and in attributes. Characters that XML does not allow become spaces.
+/// Escapes text for use between tags and in attributes. Characters that XML does not allow become spaces.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
