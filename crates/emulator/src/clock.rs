@@ -3,8 +3,7 @@
 //! Time is a count of nanoseconds of the machine's monotonic clock. The alarm wakes a poll loop at a given
 //! instant. `epoll_wait` counts in milliseconds, which is an eighth of a request of 8 ms. On Linux the
 //! alarm is therefore a `timerfd`, which is exact to some ten microseconds and costs one system call each
-//! time the instant changes. On other systems the time-out of the poll call is used, with its lower
-//! precision.
+//! time the instant changes. On other systems the time-out of the poll call is used, with its lower precision.
 
 #![allow(clippy::disallowed_methods, reason = "the crate's only source of time and sleep")]
 
@@ -86,8 +85,7 @@ impl Alarm {
     fn arm(&mut self, at: Option<u64>) -> io::Result<Option<Duration>> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         // The timer for a past instant has already fired, so it is set again only for another instant.
-        // Disarming it for `None` is not worth a system call: the cost of leaving it set is one idle
-        // wake-up.
+        // Disarming it for `None` is not worth a system call: the cost of leaving it set is one idle wake-up.
         if let Some(at) = at
             && self.set != Some(at)
         {

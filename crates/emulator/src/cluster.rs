@@ -13,8 +13,7 @@ use mio::Waker;
 use crate::node::{Health, NodeSpec, NodeStats};
 use crate::server::{Message, Server};
 
-/// Maximum number of nodes in one cluster. The server checks the next event of every node whenever anything
-/// happens.
+/// Maximum number of nodes in one cluster. The server checks the next event of every node whenever anything happens.
 pub const MOST_NODES: usize = 256;
 
 /// Running nodes. They stop when this handle is dropped.

@@ -9,10 +9,10 @@
 //! seek time plus bytes over throughput, memory in front) and mQoS (Feng and Lin: CPU, disk and bandwidth
 //! as three resources).
 //!
-//! Departures: a real disk serves one read after another. Shared or in turn, it does the same amount of
-//! work in the same time. Two requests that miss the same object at once both read it. A request holds no
-//! worker while it is at the disk or its reply is at the link, as in a server with asynchronous reads and a
-//! kernel that buffers replies (Pai et al., *Flash*, USENIX 1999).
+//! Departures: a real disk serves one read after another. This one serves all at once, and does the same
+//! amount of work in the same time. Two requests that miss the same object at once both read it. A request
+//! holds no worker while it is at the disk or its reply is at the link, as in a server with asynchronous
+//! reads and a kernel that buffers replies (Pai et al., *Flash*, USENIX 1999).
 //!
 //! Until the first request that needs disk or link, a computer is only its station and costs no more.
 
@@ -527,8 +527,7 @@ mod tests {
             cuts.sort_unstable();
             let (leap, steps) = (run(&[]), run(&cuts));
             prop_assert_eq!(leap.len(), steps.len());
-            // Each stage rounds its departures by less than a nanosecond, and passes the error on to the
-            // others.
+            // Each stage rounds its departures by less than a nanosecond, and passes the error on to the others.
             for (a, b) in leap.iter().zip(&steps) {
                 prop_assert!(a.0 == b.0 && a.1.abs_diff(b.1) <= 100, "{a:?} against {b:?}");
             }

@@ -116,8 +116,7 @@ impl Connection {
         matches!(self.stage, Stage::Inside | Stage::Streaming { .. })
     }
 
-    /// Content asked for by the request that the node is working on, whether it is in service, waiting or
-    /// being sent.
+    /// Content asked for by the request that the node is working on, whether it is in service, waiting or being sent.
     pub(crate) fn active(&self) -> Option<Content> {
         matches!(self.stage, Stage::Inside | Stage::Streaming { .. } | Stage::Reply { counts: true, .. })
             .then_some(self.answer.content)
@@ -138,8 +137,7 @@ impl Connection {
     }
 
     /// Begins the reply described by [`Connection::answer`]. `X-Inside` is the time that the request spent
-    /// in the node, in microseconds. With it a client can tell this time from the time spent waiting
-    /// elsewhere.
+    /// in the node, in microseconds. With it a client can tell this time from the time spent waiting elsewhere.
     pub(crate) fn reply(&mut self, node: &str) {
         match &mut self.stage {
             // The reply has begun. The rest goes out.
@@ -236,8 +234,7 @@ impl Connection {
                         self.input.drain(..request.head);
                         self.keep_alive = request.keep_alive;
                         if request.expects {
-                            // 25 bytes into an empty send buffer. A connection that cannot take them is of
-                            // no use.
+                            // 25 bytes into an empty send buffer. A connection that cannot take them is of no use.
                             self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
                         }
                         let body = request.body;

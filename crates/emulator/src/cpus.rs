@@ -41,8 +41,7 @@ impl<T> Cpus<T> {
     pub(crate) fn busy(&self) -> f64 {
         match self.classes.as_slice() {
             [one] => one.busy(),
-            // Counts the work done at nominal speed, because the number of CPUs of each class is not
-            // recorded.
+            // Counts the work done at nominal speed, because the number of CPUs of each class is not recorded.
             all => all.iter().map(Processor::done).sum(),
         }
     }
@@ -145,8 +144,7 @@ impl<T> Cpus<T> {
             .map(|(_, s)| s.max(NEXT_TO_NOTHING))
             .sum();
         let mut given = vec![None; self.classes.len()];
-        // A class that can use less than its part gets as much as it can use. The parts of the others then
-        // grow.
+        // A class that can use less than its part gets as much as it can use. The parts of the others then grow.
         loop {
             let mut all_fit = true;
             for (index, (class, share)) in self.classes.iter().zip(&self.shares).enumerate() {
@@ -184,8 +182,7 @@ mod tests {
         let mut left = Vec::new();
         cpus.enter(0, 'a', 10 * MS);
         cpus.advance(2 * MS, &mut left);
-        // Alone, it had the whole CPU: 8 ms are left. Then it has a quarter, next to 6 ms of class 1, until
-        // 10 ms.
+        // Alone, it had the whole CPU: 8 ms are left. Then it has a quarter, next to 6 ms of class 1, until 10 ms.
         cpus.enter(1, 'b', 6 * MS);
         cpus.advance(100 * MS, &mut left);
         assert_eq!(left, [('b', 10 * MS), ('a', 16 * MS)]);
@@ -219,8 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// No CPU is idle while there is work for it, and no class with enough work has less than its
-        /// share.
+        /// No CPU is idle while there is work for it, and no class with enough work has less than its share.
         #[test]
         fn work_is_conserved_and_shares_are_kept(
             cpus in 1u32..4,

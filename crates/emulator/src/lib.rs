@@ -11,8 +11,7 @@
 //! receive the time as an argument.
 //!
 //! Sources: Blanquer et al., *Quorum* (NSDI 2005), Sec. 4, for the model of a node. Schroeder, Wierman and
-//! Harchol-Balter, *Open Versus Closed* (NSDI 2006), for the reason that clients must not wait for one
-//! another.
+//! Harchol-Balter, *Open Versus Closed* (NSDI 2006), for the reason that clients must not wait for one another.
 
 mod body;
 mod cluster;

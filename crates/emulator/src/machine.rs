@@ -76,8 +76,7 @@ impl Machine {
         &self.health
     }
 
-    /// Receives request `id`, which is of `class` if it states one. Call [`Machine::advance`] to the
-    /// present first.
+    /// Receives request `id`, which is of `class` if it states one. Call [`Machine::advance`] to the present first.
     pub fn receive(&mut self, id: u64, class: Option<&str>, work: Work) -> Reception {
         let next = (self.turn + 1) % self.computers.len();
         let computer = &mut self.computers[std::mem::replace(&mut self.turn, next)];
@@ -140,8 +139,7 @@ impl Machine {
         self.health = health;
     }
 
-    /// Removes request `id`, which has been abandoned. Call [`Machine::advance`] to the present first.
-    /// Costs O(n).
+    /// Removes request `id`, which has been abandoned. Call [`Machine::advance`] to the present first. Costs O(n).
     pub fn remove(&mut self, id: u64) {
         if !self.computers.iter_mut().any(|computer| computer.remove(id)) {
             self.failing.retain(|(other, _)| *other != id);
@@ -160,8 +158,7 @@ impl Machine {
         self.computers.iter().map(Computer::waiting).sum()
     }
 
-    /// CPUs, disks and links of all its computers together, as the number of units that can be busy at
-    /// once.
+    /// CPUs, disks and links of all its computers together, as the number of units that can be busy at once.
     #[must_use]
     pub fn capacity(&self) -> [u32; 3] {
         let computers = self.computers.len() as u32;
@@ -240,8 +237,7 @@ mod tests {
         machine.set_health(Health { speed: 0.25, ..Health::WELL });
         machine.advance(10 * MS, &mut Vec::new());
         machine.set_health(Health::WELL);
-        // 10 ms at half the nominal speed completed 5 ms of work out of 10. The rest takes 2.5 ms at speed
-        // 2.
+        // 10 ms at half the nominal speed completed 5 ms of work out of 10. The rest takes 2.5 ms at speed 2.
         assert_eq!(finish(&mut machine), [(0, 12_500_000)]);
     }
 

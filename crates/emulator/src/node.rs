@@ -54,8 +54,7 @@ pub struct NodeSpec {
     pub drops_abandoned: bool,
     /// Maximum number of connections at once. Further ones wait in the kernel's backlog.
     pub connections: usize,
-    /// Maximum number of request ids (`X-Request-Id` or `?id=`) that are logged. Further ones are only
-    /// counted.
+    /// Maximum number of request ids (`X-Request-Id` or `?id=`) that are logged. Further ones are only counted.
     pub log: usize,
 }
 

@@ -12,8 +12,7 @@ use mio::net::TcpListener;
 use mio::{Interest, Poll, Token};
 use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
 
-/// Connections that the kernel queues until they are accepted. This is the maximum that Linux allows by
-/// default.
+/// Connections that the kernel queues until they are accepted. This is the maximum that Linux allows by default.
 const BACKLOG: i32 = 4096;
 
 /// An address, open or closed.
@@ -60,8 +59,7 @@ impl Port {
     /// Closes the address. Connections that were not yet accepted are reset, and new ones are refused.
     ///
     /// # Errors
-    /// The address was taken in the microseconds between the two sockets, or the system has no descriptor
-    /// left.
+    /// The address was taken in the microseconds between the two sockets, or the system has no descriptor left.
     pub(crate) fn close(&mut self) -> io::Result<()> {
         if self.listener.take().is_some() {
             self.held = Some(hold(self.address)?);

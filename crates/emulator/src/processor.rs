@@ -22,8 +22,7 @@ const ROUNDING: f64 = 1e-6;
 pub struct Thrashing {
     /// Number of requests in service without any loss of speed.
     pub beyond: u32,
-    /// Slowdown of the whole node by every further request: its speed becomes 1 / (1 + `penalty` ×
-    /// surplus).
+    /// Slowdown of the whole node by every further request: its speed becomes 1 / (1 + `penalty` × surplus).
     pub penalty: f64,
 }
 
@@ -147,8 +146,7 @@ impl<T> Processor<T> {
         self.refresh();
     }
 
-    /// Adds request `what` with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present
-    /// first.
+    /// Adds request `what` with a demand in CPU-nanoseconds. Call [`Processor::advance`] to the present first.
     pub fn enter(&mut self, what: T, demand: u64) {
         self.inside.push(Resident { end: self.service + demand as f64, entry: self.entries, what });
         self.entries += 1;

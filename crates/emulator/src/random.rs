@@ -1,8 +1,7 @@
 //! Seeded random numbers and the distributions of demands and gaps.
 //!
 //! The generator is xoshiro256++ (Blackman and Vigna, 2019), seeded through splitmix64. It is small, fast,
-//! good enough for experiments, and the same on every machine, so a seed identifies a run. Do not use it
-//! for secrets.
+//! good enough for experiments, and the same on every machine, so a seed identifies a run. Do not use it for secrets.
 
 use std::time::Duration;
 

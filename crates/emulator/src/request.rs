@@ -29,8 +29,7 @@ pub(crate) struct Request {
     pub(crate) demand: Option<Duration>,
     /// I/O delay, if the request states it.
     pub(crate) io: Option<Duration>,
-    /// Time of an otherwise idle disk and link that it needs in addition to that of its object and its
-    /// reply.
+    /// Time of an otherwise idle disk and link that it needs in addition to that of its object and its reply.
     pub(crate) disk: Duration,
     pub(crate) link: Duration,
     /// Time for which its reply streams.

@@ -171,8 +171,7 @@ impl Server {
         FIRST_PORT + self.node_of.len()
     }
 
-    /// Recalculates the instant of the next work of node `n`. Call it after every event that concerns the
-    /// node.
+    /// Recalculates the instant of the next work of node `n`. Call it after every event that concerns the node.
     fn schedule(&mut self, n: usize) {
         let node = &self.nodes[n];
         let leftover = (!node.finished.is_empty() || node.machine.has_begun()).then_some(0);

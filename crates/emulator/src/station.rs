@@ -61,8 +61,7 @@ struct Beside {
 }
 
 impl Station {
-    /// An empty station at instant `now` that serves at most `limit` requests at once. `None` means no
-    /// limit.
+    /// An empty station at instant `now` that serves at most `limit` requests at once. `None` means no limit.
     #[must_use]
     pub fn new(now: u64, cpus: u32, limit: Option<u32>, thrashing: Option<Thrashing>) -> Station {
         Station {
@@ -202,8 +201,7 @@ impl Station {
         !self.begun.is_empty()
     }
 
-    /// Sets the speed. 1 is nominal. 0 stalls the CPUs and holds back requests that have finished their
-    /// I/O.
+    /// Sets the speed. 1 is nominal. 0 stalls the CPUs and holds back requests that have finished their I/O.
     pub fn set_speed(&mut self, speed: f64) {
         self.stalled = speed <= 0.0;
         self.cpus.set_speed(speed);

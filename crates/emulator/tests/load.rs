@@ -82,8 +82,7 @@ fn a_pool_that_is_too_small_shows_in_counters_and_response_times() {
     assert_eq!((tally.arrivals, tally.served), (100, 100));
     assert!(tally.delayed > 50, "{}", tally.delayed);
     assert_eq!(report.classes[0].connections, 2);
-    // 100 requests through two connections at 20 ms each take a second. The last request waited for half of
-    // it.
+    // 100 requests through two connections at 20 ms each take a second. The last request waited for half of it.
     assert!(tally.response_time(Statistic::Percentile(100.0)).unwrap() > 300 * MS);
 }
 

@@ -24,8 +24,7 @@ const MOST_ROUTES: usize = 64;
 pub struct Belief {
     /// Nanoseconds from the start of the run.
     pub at: u64,
-    /// Cost of a request for each resource, as a fraction of the capacity that a node of weight 1 has in a
-    /// second.
+    /// Cost of a request for each resource, as a fraction of the capacity that a node of weight 1 has in a second.
     pub cost: [f64; RESOURCES],
     /// Standard error of each cost, or `None` where nothing was learned yet.
     pub error: [Option<f64>; RESOURCES],

@@ -2,8 +2,7 @@
 //! end, and the drift of its speed.
 //!
 //! Departure: a speed that changes linearly is played as a staircase of steps of at most [`STEP`], each at
-//! the mean speed of its interval. The work that a machine does is therefore exact at the end of every
-//! step.
+//! the mean speed of its interval. The work that a machine does is therefore exact at the end of every step.
 
 use std::time::Duration;
 

@@ -21,8 +21,7 @@ pub const KINDS: usize = RESOURCES + 1;
 /// clients wait.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// Shortest tick. If each machine serves 100 requests per second, such ticks take a few percent of the time
-/// of a run.
+/// Shortest tick. If each machine serves 100 requests per second, such ticks take a few percent of the time of a run.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Minimum number of ticks within a response-time limit. Idle seconds of a tick are assumed to be spread
@@ -38,8 +37,7 @@ const MOST_TICKS: u64 = 1 << 16;
 pub struct Occupied {
     /// Busy seconds of its CPUs (whatever their speed), its disks and its links.
     pub resources: [f64; RESOURCES],
-    /// Seconds for which requests held its workers. `None` if that is not known, which counts as all of
-    /// them.
+    /// Seconds for which requests held its workers. `None` if that is not known, which counts as all of them.
     pub workers: Option<f64>,
 }
 
@@ -173,8 +171,7 @@ fn left(
         false => [1.0; RESOURCES],
     };
     let servers = f64::from(machine.servers);
-    // Fraction of the time for which the machine is alive. For its CPUs, the fraction also includes
-    // slow-downs.
+    // Fraction of the time for which the machine is alive. The fraction of its CPUs also includes slow-downs.
     let alive = available[1];
     let workers = match (machine.concurrency, now.workers) {
         (None, _) if alive > 0.0 => f64::INFINITY,

@@ -1,5 +1,4 @@
-//! Result of a run: one record per request and one per page, samples of the state, learned costs and
-//! violations.
+//! Result of a run: one record per request and one per page, samples of the state, learned costs and violations.
 
 use crate::beliefs::RouteBeliefs;
 use crate::idle::Idle;
@@ -42,8 +41,7 @@ pub struct Record {
     pub ended: u64,
     /// CPU time that it needs, in seconds of a nominal CPU.
     pub cpu: f32,
-    /// Time that it spends in service without a CPU, in seconds. Includes the time for which its reply
-    /// streams.
+    /// Time that it spends in service without a CPU, in seconds. Includes the time for which its reply streams.
     pub io: f32,
     /// Time of a disk that it needs, in seconds.
     pub disk: f32,
@@ -86,8 +84,7 @@ pub struct Sample {
     pub busy: Vec<f64>,
     /// Seconds since the start for which the disks of each machine were busy, summed over all its servers.
     pub disk: Vec<f64>,
-    /// Seconds since the start for which the network links of each machine were busy, summed over all its
-    /// servers.
+    /// Seconds since the start for which the network links of each machine were busy, summed over all its servers.
     pub link: Vec<f64>,
     /// Work done for each class of the policy on all machines together, where classes have shares of the
     /// CPUs. Otherwise empty.

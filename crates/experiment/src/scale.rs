@@ -114,8 +114,7 @@ pub fn scale_cluster(experiment: &Experiment, counts: &[usize]) -> Experiment {
 
 /// `experiment` with `factor` times the throughput of every guarantee, and `factor` times the requests (or
 /// users) of every class that has one. The load of best-effort classes stays. Pages scale as a whole if
-/// they or their objects belong to a class with a guarantee: there are more pages, but not more objects in
-/// each.
+/// they or their objects belong to a class with a guarantee: there are more pages, but not more objects in each.
 #[must_use]
 pub fn scale_guarantees(experiment: &Experiment, factor: f64) -> Experiment {
     let mut scaled = experiment.clone();

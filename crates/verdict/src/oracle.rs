@@ -30,8 +30,7 @@ const UNIT: f64 = 1e6;
 /// hundred units.
 const STEP: f64 = 1e-4;
 
-/// Number of halvings of an interval: down to a 2^40th, which is below a unit for clusters of up to a
-/// million CPUs.
+/// Number of halvings of an interval: down to a 2^40th, which is below a unit for clusters of up to a million CPUs.
 const HALVINGS: u32 = 40;
 
 /// Weight of a class without a guarantee, as a fraction of the weight of all guarantees: the engine's
@@ -59,8 +58,7 @@ pub struct Demand {
     pub owed: Vec<f64>,
 }
 
-/// The classes of a policy, then the shapes of its templates. Everything that is by class here has this
-/// order.
+/// The classes of a policy, then the shapes of its templates. Everything that is by class here has this order.
 pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
     policy.classes.iter().chain(policy.templates.iter().map(|template| &template.class))
 }
@@ -190,8 +188,7 @@ impl Cluster {
         flow == asked
     }
 
-    /// Fraction, 0 to 1, of each class's demand that the oracle serves. It is 1 for a class that needs no
-    /// resource.
+    /// Fraction, 0 to 1, of each class's demand that the oracle serves. It is 1 for a class that needs no resource.
     #[must_use]
     pub fn shares(&self, demand: &Demand, weights: &[f64]) -> Vec<f64> {
         let whole = self.whole();
@@ -215,8 +212,7 @@ impl Cluster {
         self.network(asked, |machine| self.capacity[machine][resource])
     }
 
-    /// Maximum flow from the demand of the classes to the capacity of the machines, and the total demand,
-    /// in units.
+    /// Maximum flow from the demand of the classes to the capacity of the machines, and the total demand, in units.
     fn network(&self, work: impl Fn(usize) -> f64, has: impl Fn(usize) -> f64) -> (u64, u64) {
         let (classes, machines) = (self.reach.len(), self.capacity.len());
         let (source, sink) = (classes + machines, classes + machines + 1);

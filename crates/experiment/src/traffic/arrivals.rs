@@ -256,8 +256,7 @@ mod tests {
         }
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
         assert!((mean / 20.0 - 1.0).abs() < 0.04, "mean {mean} a tenth of a second");
-        // The rate is 800 for a fifth of the time and 50 otherwise, so the index of dispersion is far from
-        // 1.
+        // The rate is 800 for a fifth of the time and 50 otherwise, so the index of dispersion is far from 1.
         let variance = counts.iter().map(|c| (c - mean) * (c - mean)).sum::<f64>() / counts.len() as f64;
         assert!(variance / mean > 20.0, "dispersion {}", variance / mean);
         let calm = counts.iter().filter(|c| **c < 15.0).count() as f64 / counts.len() as f64;

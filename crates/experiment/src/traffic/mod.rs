@@ -80,8 +80,7 @@ pub struct Stream<'a> {
 enum When<'a> {
     Open(Box<Process>),
     Trace(std::slice::Iter<'a, std::time::Duration>),
-    /// Requests come with the pages in which they are embedded, or with the stream of which they are a
-    /// part.
+    /// Requests come with the pages in which they are embedded, or with the stream of which they are a part.
     WithOthers,
     Users {
         changes: std::vec::IntoIter<(u64, u32)>,

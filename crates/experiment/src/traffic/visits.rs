@@ -235,8 +235,7 @@ impl Visits {
         Then::Leaves { user }
     }
 
-    /// Ends the run at `at`. Returns every page, in order of their first requests. Pages in progress are
-    /// cut off.
+    /// Ends the run at `at`. Returns every page, in order of their first requests. Pages in progress are cut off.
     pub fn finish(mut self, at: u64) -> Vec<Page> {
         for page in self.pages.iter_mut().filter(|page| page.fate == Fate::Cut) {
             page.ended = at.max(page.arrived);

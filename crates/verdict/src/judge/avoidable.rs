@@ -1,5 +1,4 @@
-//! Avoidable refusals: owed requests that were refused or late while machines that could have served them
-//! idled.
+//! Avoidable refusals: owed requests that were refused or late while machines that could have served them idled.
 //!
 //! This check uses an oracle's knowledge: it knows the work of every request and the idle time of every
 //! machine ([`Idle`]), and gives idle seconds to such requests after the fact. A request is *avoidable* if

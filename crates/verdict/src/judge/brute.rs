@@ -13,8 +13,7 @@ const SECOND: u64 = 1_000_000_000;
 /// Length of a run, in seconds.
 const END: u64 = 6;
 
-/// Arrival second of a request of class B, which has a guaranteed rate without a limit, and whether it was
-/// served.
+/// Arrival second of a request of class B, which has a guaranteed rate without a limit, and whether it was served.
 type Tiny = (u64, bool);
 
 /// Guaranteed rates of class B per second, 0 for none. The second rate applies from second `from` on.
@@ -91,8 +90,7 @@ fn play(requests: &[Tiny], idle: &[u8], promised: Promised, judged: bool) -> Ver
 }
 
 /// Whether each request is covered by a bucket that holds the tokens of a second and is filled every
-/// second. With `pays`, a request that was served in time always takes its token, down to an equal amount
-/// of debt.
+/// second. With `pays`, a request that was served in time always takes its token, down to an equal amount of debt.
 fn covered(requests: &[Tiny], promised: Promised, pays: bool) -> Vec<bool> {
     let (mut level, mut at) = (promised.at(0), 0);
     let mut covered = Vec::new();
@@ -113,9 +111,8 @@ fn covered(requests: &[Tiny], promised: Promised, pays: bool) -> Vec<bool> {
     covered
 }
 
-/// Numbers of the requests that were owed by the second bucket and refused. In each window they are at most
-/// as many as the requests that the first bucket covers exceed those that were served. The covered requests
-/// of a window are limited by the rate.
+/// Numbers of the requests that the second bucket covers and that were refused. A window counts at most the
+/// requests that the first bucket covers (limited by the rate) minus the requests served.
 fn lacking(requests: &[Tiny], promised: Promised) -> Vec<usize> {
     let (arrivals, served) = (covered(requests, promised, false), covered(requests, promised, true));
     let mut found = Vec::new();
@@ -183,8 +180,7 @@ proptest! {
             let per_s = if seconds > 0 { owed / seconds as f64 } else { 0.0 };
             prop_assert_eq!(floor, (rate > 0).then_some((rate as f64, per_s, served >= 0.99 * owed)));
         }
-        // Only judged phases can break a run. Of so few requests, two refusals are more than one in a
-        // thousand.
+        // Only judged phases can break a run. Of so few requests, two refusals are more than one in a thousand.
         let Some(own) = verdict.avoidable.iter().find(|of| of.class == "B") else {
             prop_assert!(promised.phases().iter().all(|phase| promised.at(phase.start) == 0));
             return Ok(());

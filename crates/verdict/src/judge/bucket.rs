@@ -18,8 +18,7 @@ pub(crate) struct Bucket {
 }
 
 /// Tolerance for sums of fractions of a token, which come out a little below a whole token. Arrivals
-/// exactly at the rate must all be covered. Doubles err by 1e-16 per step, and a run has fewer than 1e9
-/// arrivals.
+/// exactly at the rate must all be covered. Doubles err by 1e-16 per step, and a run has fewer than 1e9 arrivals.
 const ROUNDING: f64 = 1e-6;
 
 impl Bucket {

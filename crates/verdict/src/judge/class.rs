@@ -1,5 +1,4 @@
-//! One class over a run: the requests that its guaranteed rate covers, and its results in any interval of
-//! time.
+//! One class over a run: the requests that its guaranteed rate covers, and its results in any interval of time.
 //!
 //! A request belongs to the interval in which it arrives, to its end. Only throughput counts requests that
 //! *end* in an interval, as in the published figures. At the borders of an interval the two differ by the
@@ -286,8 +285,7 @@ impl<'a> Subject<'a> {
         found
     }
 
-    /// Time for which the class has the guaranteed rate of a phase: from the start and for ever, if it
-    /// never changes.
+    /// Time for which the class has the guaranteed rate of a phase: from the start and for ever, if it never changes.
     fn in_force(&self, phase: usize) -> Range<u64> {
         let phases = same_floor(&self.terms, phase);
         let start = |phase: usize| self.stretches.get(2 * phase).map_or(u64::MAX, |stretch| stretch.start);
@@ -315,8 +313,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Whether the class has a limit below the statistic of its own requests, each alone on the fastest
-    /// machine.
+    /// Whether the class has a limit below the statistic of its own requests, each alone on the fastest machine.
     fn is_impossible(&self, phase: usize, stretch: &Range<u64>) -> bool {
         let promised = self.terms[phase].promised();
         promised.is_some_and(|promised| self.alone(phase, stretch) > Some(promised.limit.as_nanos() as f64))
@@ -488,8 +485,7 @@ impl<'a> Subject<'a> {
         self.account(phase, stretch).owed * self.held(phase, stretch)
     }
 
-    /// Mean time of the requests of an interval of a phase on an unloaded node, in seconds. 0 without
-    /// requests.
+    /// Mean time of the requests of an interval of a phase on an unloaded node, in seconds. 0 without requests.
     pub(crate) fn cost(&self, phase: usize, stretch: &Range<u64>) -> f64 {
         self.mean(stretch, |attempt| attempt.alone(self.terms[phase].pace))
     }

@@ -2,7 +2,7 @@
 //!
 //! A phase is judged from [`Experiment::settle`] after its start, because no control is instant. The part
 //! before that is judged in the same way, but it is reported separately ([`Kind::Settling`]) and breaks
-//! nothing. In the judged part
+//! nothing. In the judged part:
 //!
 //! - a *floor* is held if served ≥ 0.99 × owed. Requests are owed if a token bucket of the guaranteed rate
 //!   covers them, with a burst of one second. Each arrival takes as many tokens as the ratio of its class's
@@ -236,8 +236,7 @@ impl<'a> Judge<'a> {
         rates.map(|(subject, share)| subject.part(phase, stretch).offered_per_s * share).collect()
     }
 
-    /// Work served as a fraction of the maximum that could have been, for the resource with the largest
-    /// fraction.
+    /// Work served as a fraction of the maximum that could have been, for the resource with the largest fraction.
     fn over_oracle(&self, most: &Work, stretch: &Range<u64>) -> Option<f64> {
         let served: Vec<Work> = self.subjects.iter().map(|subject| subject.served_work(stretch)).collect();
         let asked = (0..most.len()).filter(|resource| most[*resource] > 0.0);

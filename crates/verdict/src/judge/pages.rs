@@ -18,15 +18,13 @@ use super::verdict::PageCounts;
 pub(crate) struct Pages {
     /// Pages in order of arrival.
     all: Vec<Page>,
-    /// Minimum time of each page in nanoseconds: its own request and then its longest object, alone on a
-    /// machine.
+    /// Minimum time of each page in nanoseconds: its own request and then its longest object, alone on a machine.
     alone: Vec<u64>,
 }
 
 impl Pages {
     /// The pages of class or template number `subject`, in the order of [`crate::oracle::classes`]. `None`
-    /// if none of its traffic consists of pages. `alone` returns the minimum time of a request, in
-    /// nanoseconds.
+    /// if none of its traffic consists of pages. `alone` returns the minimum time of a request, in nanoseconds.
     pub(crate) fn of(
         experiment: &Experiment,
         run: &Run,

@@ -69,8 +69,7 @@ impl Portion {
 }
 
 impl ResourceUse {
-    /// Each class's part, 0 to 1, of the served work of resource number `resource`. Empty if there was
-    /// none.
+    /// Each class's part, 0 to 1, of the served work of resource number `resource`. Empty if there was none.
     pub fn split(&self, resource: usize) -> impl Iterator<Item = f64> + '_ {
         let all = self.all.used.get(resource).copied().unwrap_or(0.0);
         let own = move |class: &ClassUse| class.portion.used.get(resource).map_or(0.0, |used| used / all);

@@ -15,8 +15,7 @@ pub(crate) fn experiment() -> Experiment {
     loaded.unwrap_or_else(|errors| panic!("{errors}")).experiment
 }
 
-/// Requests of class `class` at `rate` per second over whole seconds. `what` returns the end and the fate
-/// of each.
+/// Requests of class `class` at `rate` per second over whole seconds. `what` returns the end and the fate of each.
 pub(crate) fn requests(class: u32, rate: u64, seconds: Range<u64>, what: impl Fn(u64) -> (u64, Fate)) -> Vec<Record> {
     let count = (seconds.end - seconds.start) * rate;
     let record = |i: u64| {
@@ -146,8 +145,7 @@ fn a_class_that_waits_longer_for_a_database_is_owed_as_much_as_before() {
     // Ten times the CPU time, of which 4 ms are declared: 20/s.
     let (expensive, feasible) = owed(None, (0.040, 0.006));
     assert!((19.9..=20.1).contains(&expensive) && feasible, "{expensive}");
-    // Eight workers, each held for 154 ms. Now workers are scarce, and 200/s × 10/154 is their declared
-    // capacity.
+    // Eight workers, each held for 154 ms. Now workers are scarce, and 200/s × 10/154 is their declared capacity.
     let (short, feasible) = owed(Some(4), (0.004, 0.150));
     assert!((12.9..=13.1).contains(&short) && feasible, "{short}");
 }
@@ -248,8 +246,7 @@ fn empty() -> Part {
 
 #[test]
 fn requests_under_way_at_a_border_cost_nobody_a_floor() {
-    // Everything takes 4 s: requests that arrive late in a phase end in the next one, and in the last phase
-    // never.
+    // Everything takes 4 s: requests that arrive late in a phase end in the next one, and in the last phase never.
     let verdict = judge(
         &experiment(),
         &run(vec![requests(1, 100, 0..60, |i| {

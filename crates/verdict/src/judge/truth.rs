@@ -5,8 +5,7 @@
 //! over its streams, weighted by the number of requests released there. Under load control, a class that is
 //! admitted more often weighs more. The cost is linear in time, and constant unless a demand is changing.
 //! Costs are fractions as in the page table: of the capacity that a node of weight 1 has in a second, where
-//! a CPU of half the speed is occupied for twice as long. For machines that differ, it is the mean by
-//! weight.
+//! a CPU of half the speed is occupied for twice as long. For machines that differ, it is the mean by weight.
 //!
 //! Departures: faults are left out, although a machine that is slowed down makes requests more expensive
 //! while it lasts. The cost of requests for documents on disks is unknown here, because it depends on the

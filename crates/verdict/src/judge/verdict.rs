@@ -23,8 +23,7 @@ pub struct Verdict {
     /// Learned and actual costs of the page table, where it is learned.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub learned: Option<LearnedTable>,
-    /// Invariants of the engine or the simulator that did not hold. If the list is not empty, something is
-    /// broken.
+    /// Invariants of the engine or the simulator that did not hold. If the list is not empty, something is broken.
     pub violations: Vec<ViolationFound>,
     /// Whether the guarantees were held.
     pub verdict: Word,
@@ -56,14 +55,12 @@ pub struct PhaseVerdict {
     /// in [`ClassVerdict::settling`].
     #[serde(serialize_with = "rounded")]
     pub judged_from_s: f64,
-    /// Whether the phase counts. A warm-up does not count, nor does a phase that ends before it has
-    /// settled.
+    /// Whether the phase counts. A warm-up does not count, nor does a phase that ends before it has settled.
     pub judged: bool,
     /// Whether the phase would count if it did not end before it has settled.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsettled: bool,
-    /// Whether the live machines can carry the owed requests of all classes together. If not, floors do not
-    /// count.
+    /// Whether the live machines can carry the owed requests of all classes together. If not, floors do not count.
     pub feasible: bool,
     /// CPU-seconds done as a fraction of the CPU-seconds that the live machines had.
     #[serde(serialize_with = "rounded")]
@@ -88,8 +85,7 @@ pub struct ClassVerdict {
     /// Results of the judged part.
     #[serde(flatten)]
     pub part: Part,
-    /// Fraction of the live machines' CPU time that it received in the judged part, where classes have
-    /// shares.
+    /// Fraction of the live machines' CPU time that it received in the judged part, where classes have shares.
     #[serde(default, skip_serializing_if = "Option::is_none", serialize_with = "rounded_option")]
     pub cpu_share: Option<f64>,
     /// Requests per second that an oracle would serve in the judged part. Only present on demand.
@@ -132,8 +128,7 @@ pub struct Part {
     pub left: u64,
     /// Requests that the end of the run cut off.
     pub unfinished: u64,
-    /// Response times of served requests, or of complete pages where there are `pages`. `None` if there
-    /// were none.
+    /// Response times of served requests, or of complete pages where there are `pages`. `None` if there were none.
     pub response_ms: Option<ResponseTimes>,
     /// Outcomes of its pages. `None` if its traffic does not consist of pages.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -210,8 +205,7 @@ pub struct Avoidable {
     pub late: u64,
 }
 
-/// Avoidable refusals over the judged phases of a run in which all owed work fits, including the settling
-/// parts.
+/// Avoidable refusals over the judged phases of a run in which all owed work fits, including the settling parts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AvoidableVerdict {
     /// Name of the class.
@@ -394,8 +388,7 @@ impl Verdict {
         })
     }
 
-    /// Phase with the most avoidable refusals of a class, and the class in it. The first such phase in case
-    /// of a tie.
+    /// Phase with the most avoidable refusals of a class, and the class in it. The first such phase in case of a tie.
     #[must_use]
     pub fn most_avoidable(&self, class: &str) -> Option<(&PhaseVerdict, &ClassVerdict)> {
         let phases = self.phases.iter().filter(|phase| phase.is_judged());

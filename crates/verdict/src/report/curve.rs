@@ -99,8 +99,7 @@ impl<'a> Curve<'a> {
         self.report.outline.published.iter().find(ours)
     }
 
-    /// Whether the paper prints no figure for this position, although it has figures of the group at
-    /// others.
+    /// Whether the paper prints no figure for this position, although it has figures of the group at others.
     pub(super) fn is_ours(&self, group: &Group, place: (f64, usize)) -> bool {
         let is_printed =
             |place: &(f64, usize)| self.classes.iter().any(|class| self.published(group, class, *place).is_some());

@@ -25,8 +25,7 @@ pub(super) struct Row<'a> {
     pub(super) remarkable: bool,
 }
 
-/// A cost at the end of a phase, in percent of the capacity that a node has in a second. Unknown values are
-/// empty.
+/// A cost at the end of a phase, in percent of the capacity that a node has in a second. Unknown values are empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cell {
     pub(super) learned: String,
@@ -76,8 +75,7 @@ pub(super) fn rows<'a>(report: &Report<'a>) -> Vec<Row<'a>> {
     rows
 }
 
-/// `None` if the group's table does not know the route, or if the resource is neither used nor believed to
-/// be used.
+/// `None` if the group's table does not know the route, or if the resource is neither used nor believed to be used.
 fn row<'a>(report: &Report<'a>, group: &'a Group, route: &'a str, resource: usize) -> Option<Row<'a>> {
     let costs = costs(group, route, resource);
     let first = costs.first()?;

@@ -156,8 +156,7 @@ pub(super) fn charts(report: &Report<'_>, phase: usize) -> Vec<Bars> {
     ]
 }
 
-/// Throughput and latency of all classes together over the axis, with a bar for each discipline at each
-/// position.
+/// Throughput and latency of all classes together over the axis, with a bar for each discipline at each position.
 pub(super) fn charts_over_axis(report: &Report<'_>) -> Vec<Bars> {
     if first(report).is_none() {
         return Vec::new();

@@ -233,8 +233,7 @@ fn later_limits(promised: &[(f64, &Class)]) -> Vec<(f64, Option<f64>)> {
 }
 
 /// Requests in flight over time by the resource of which they need the largest part, relative to the
-/// capacity of all machines. Ties go to the first resource. A request is in flight from its release to its
-/// end.
+/// capacity of all machines. Ties go to the first resource. A request is in flight from its release to its end.
 fn inside(experiment: &Experiment, run: &Run, step: f64, points: usize) -> Vec<InsideSeries> {
     if !experiment.uses_several_resources() {
         return Vec::new();

@@ -110,8 +110,7 @@ impl<'a> PhaseRuns<'a> {
         Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.served_per_s).sum()))
     }
 
-    /// Arrivals per second that were served within their classes' limits, summed over all classes: the
-    /// goodput.
+    /// Arrivals per second that were served within their classes' limits, summed over all classes: the goodput.
     #[must_use]
     pub fn in_time(&self) -> Option<Spread> {
         Spread::of(self.each().map(|phase| phase.classes.iter().map(|class| class.part.in_time_per_s).sum()))

@@ -291,8 +291,7 @@ fn result(outline: &Outline, group: &Group) -> String {
     format!("\n{}, {}: {word}{refusals}{violations}\n{text}", group.discipline, group.seeds())
 }
 
-/// A line per class with owed requests that were refused or late while machines idled, with the worst of
-/// its seeds.
+/// A line per class with owed requests that were refused or late while machines idled, with the worst of its seeds.
 fn avoidable(group: &Group) -> String {
     let mut text = String::new();
     for (seed, worst) in group.worst_avoidable() {

@@ -17,8 +17,7 @@ use crate::report::{Group, OutlinedFigure, Spread};
 /// Height of a panel.
 const HEIGHT: f64 = 190.0;
 
-/// Height of the labels below a panel: the values and the name of its axis, and the title of a panel
-/// underneath.
+/// Height of the labels below a panel: the values and the name of its axis, and the title of a panel underneath.
 const BELOW: f64 = 66.0;
 
 /// Ratio of response times from which they are drawn on a logarithmic scale. On a linear scale the smaller
@@ -248,8 +247,7 @@ fn lines(svg: &mut String, panel: &Panel, drawn: &[Drawn<'_>], which: usize) {
     }
 }
 
-/// Draws the area between the smallest and the largest of several runs. Positions without a value leave a
-/// gap.
+/// Draws the area between the smallest and the largest of several runs. Positions without a value leave a gap.
 fn band(svg: &mut String, panel: &Panel, class: usize, points: impl Iterator<Item = (f64, Option<Spread>)>) {
     let points: Vec<(f64, Option<Spread>)> = points.collect();
     for part in points.split(|(_, spread)| spread.is_none_or(|spread| spread.runs < 2)) {

@@ -1,5 +1,4 @@
-//! Figure of several quantities over time on one axis, for example the parts of a cluster used by its
-//! classes.
+//! Figure of several quantities over time on one axis, for example the parts of a cluster used by its classes.
 
 use std::fmt::Write as _;
 
