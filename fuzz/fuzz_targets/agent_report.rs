@@ -2,7 +2,7 @@
 //! checks of the tests. Run `cargo +nightly fuzz run agent_report`.
 #![no_main]
 
-#[path = "../../crates/config/tests/support/reports.rs"]
+#[path = "../../crates/wire/tests/support/reports.rs"]
 mod reports;
 
 use libfuzzer_sys::fuzz_target;

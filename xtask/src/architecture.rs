@@ -1,7 +1,7 @@
 //! Which crate may depend on which, and what the engine must not touch.
 //!
-//! Dependencies point inward: `{engine, spanned-yaml} ← config ← {gateway, agent, experiment ← verdict ← {sim, lab}} ←
-//! weirgate`. The engine is a pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
+//! Dependencies point inward: `{engine, spanned-yaml, wire} ← config ← {gateway, experiment ← verdict ← {sim, lab}} ←
+//! weirgate`, and `wire ← {agent, probe}`. The engine is a pure state machine, so that gateway, simulator and fuzzers run the very same code: it has no
 //! dependency, no clock, no I/O, no unsafe code.
 
 use std::path::Path;
@@ -18,16 +18,34 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("weirgate-pages", &[]),
     ("weirgate-reserves", &[]),
     ("weirgate-spanned-yaml", &[]),
-    ("weirgate-config", &["weirgate-engine", "weirgate-pages", "weirgate-spanned-yaml"]),
-    ("weirgate-experiment", &["weirgate-config", "weirgate-emulator", "weirgate-engine", "weirgate-spanned-yaml"]),
+    ("weirgate-wire", &[]),
+    (
+        "weirgate-config",
+        &["weirgate-engine", "weirgate-pages", "weirgate-reserves", "weirgate-spanned-yaml", "weirgate-wire"],
+    ),
+    (
+        "weirgate-experiment",
+        &["weirgate-config", "weirgate-emulator", "weirgate-engine", "weirgate-spanned-yaml", "weirgate-wire"],
+    ),
     (
         "weirgate-verdict",
-        &["weirgate-config", "weirgate-engine", "weirgate-experiment", "weirgate-pages", "weirgate-reserves"],
+        &[
+            "weirgate-config",
+            "weirgate-engine",
+            "weirgate-experiment",
+            "weirgate-pages",
+            "weirgate-reserves",
+            "weirgate-spanned-yaml",
+            "weirgate-wire",
+        ],
     ),
-    ("weirgate-agent", &["weirgate-cgroup", "weirgate-config", "weirgate-reserves"]),
-    ("weirgate-manager", &["weirgate-config", "weirgate-reserves"]),
-    ("weirgate-probe", &["weirgate-config", "weirgate-pages"]),
-    ("weirgate-gateway", &["weirgate-config", "weirgate-engine", "weirgate-pages"]),
+    ("weirgate-agent", &["weirgate-cgroup", "weirgate-reserves", "weirgate-wire"]),
+    ("weirgate-manager", &["weirgate-config", "weirgate-reserves", "weirgate-wire"]),
+    ("weirgate-probe", &["weirgate-pages", "weirgate-wire"]),
+    (
+        "weirgate-gateway",
+        &["weirgate-config", "weirgate-engine", "weirgate-pages", "weirgate-spanned-yaml", "weirgate-wire"],
+    ),
     (
         "weirgate-sim",
         &[
@@ -39,6 +57,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-reserves",
             "weirgate-spanned-yaml",
             "weirgate-verdict",
+            "weirgate-wire",
         ],
     ),
     (
@@ -51,6 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-experiment",
             "weirgate-spanned-yaml",
             "weirgate-verdict",
+            "weirgate-wire",
         ],
     ),
     (
@@ -70,6 +90,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "weirgate-sim",
             "weirgate-spanned-yaml",
             "weirgate-verdict",
+            "weirgate-wire",
         ],
     ),
     ("weirgate-real-servers", &["weirgate-emulator"]),

@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use weirgate_agent::{Node, Settings};
-use weirgate_config::{FromManager, Lines, ManagerLink, Token};
+use weirgate_wire::{FromManager, Lines, ManagerLink, Token};
 
 const CLASSES: usize = 100;
 
@@ -136,7 +136,7 @@ fn play(name: &str, change: bool) -> Result<(), Box<dyn std::error::Error>> {
     let text = format!("reserves: {{listen: '{listen}', nodes: [n1], classes: [{}]}}", classes.join(", "));
     let site = weirgate_config::load("bench.yaml", &text, false).map_err(|errors| errors.to_string())?.site;
     let settings = Settings {
-        reserves: site.reserves.ok_or("it has them")?,
+        cluster: site.reserves.ok_or("it has them")?.cluster,
         node: 0,
         cpus: None,
         root: Some(groups.root.clone()),

@@ -10,7 +10,7 @@
 //! has two gaps. Apache keeps only 63 bytes of a request line, so a longer path may lose its ending.
 //! Responses that the event module still sends without a worker appear on no line.
 
-use weirgate_config::Active;
+use weirgate_wire::Active;
 
 use crate::glob::Globs;
 

@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use weirgate_config::Reserves;
 use weirgate_reserves::spent;
+use weirgate_reserves::{Cluster, ClusterClass};
 
 use crate::record::Record;
 use weirgate_cgroup::{self as cgroup, Cgroups, Counter, MOST_GROUPS, Pattern, Resource};
@@ -70,13 +70,13 @@ impl Classes {
     /// # Errors
     /// A pattern is invalid.
     pub(crate) fn new(
-        reserves: &Reserves,
+        cluster: &Cluster,
         node: usize,
         cgroups: Box<dyn Cgroups>,
         record: Record,
         memory: u64,
     ) -> Result<(Classes, Vec<String>), String> {
-        let class = |class: &weirgate_config::ReserveClass| {
+        let class = |class: &ClusterClass| {
             let pattern = class.is_on(node).then(|| Pattern::new(&class.cgroup)).transpose();
             let pattern = pattern.map_err(|why| format!("class {}: {why}", class.name))?;
             Ok::<_, String>(Class {
@@ -88,7 +88,7 @@ impl Classes {
                 share: None,
             })
         };
-        let classes = reserves.classes.iter().map(class).collect::<Result<_, _>>()?;
+        let classes = cluster.classes.iter().map(class).collect::<Result<_, _>>()?;
         let mut classes = Classes { cgroups, record, classes, memory };
         let mut problems = classes.look();
         if classes.record.is_used() {

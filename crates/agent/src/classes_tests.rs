@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use weirgate_config::{ReserveClass, Reserves};
+use weirgate_reserves::{Cluster, ClusterClass};
 
 use super::*;
 use crate::scratch::Scratch;
@@ -13,8 +13,8 @@ const MEMORY: u64 = 1 << 30;
 
 /// Builds a policy with one node and these classes, given by name and cgroup. A name with `+` creates the
 /// cgroup.
-fn policy(classes: &[(&str, &str)]) -> Reserves {
-    let class = |(name, cgroup): &(&str, &str)| ReserveClass {
+fn policy(classes: &[(&str, &str)]) -> Cluster {
+    let class = |(name, cgroup): &(&str, &str)| ClusterClass {
         name: name.trim_end_matches('+').to_owned(),
         share: 10.0,
         cgroup: (*cgroup).to_owned(),
@@ -23,7 +23,7 @@ fn policy(classes: &[(&str, &str)]) -> Reserves {
     };
     let text = "reserves: {nodes: [n1, n2], classes: [{name: x, share: 1%, cgroup: x}]}";
     let site = weirgate_config::load("policy.yaml", text, false).expect("sound").site;
-    Reserves { classes: classes.iter().map(class).collect(), ..site.reserves.expect("it has them") }
+    Cluster { classes: classes.iter().map(class).collect(), ..site.reserves.expect("it has them").cluster }
 }
 
 /// A tree of plain files with groups that look like those of cgroup v2.
@@ -65,7 +65,7 @@ impl Fake {
     }
 
     /// Returns the classes as found by an agent that starts.
-    fn classes(&self, policy: &Reserves) -> (Classes, Vec<String>) {
+    fn classes(&self, policy: &Cluster) -> (Classes, Vec<String>) {
         let record = Record::open(self.state.path(), "n1").expect("nobody else has it");
         Classes::new(policy, 0, Box::new(V2::new(self.tree.path())), record, MEMORY).expect("sound")
     }

@@ -6,7 +6,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::Read as _;
 use std::time::{Duration, Instant};
 
-use weirgate_config::Nonce;
+use weirgate_wire::Nonce;
 
 /// Monotonic clock that starts at zero.
 #[derive(Clone, Copy, Debug)]

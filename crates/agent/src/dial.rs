@@ -1,7 +1,7 @@
 //! Connection to the manager, re-established for the lifetime of the agent.
 //!
 //! Source: Cluster Reserves, Sec. 4: a persistent TCP connection between tracker and manager. If it fails,
-//! the shares stay as they are. Lines are sealed as described in `weirgate_config::Link`. While the manager
+//! the shares stay as they are. Lines are sealed as described in `weirgate_wire::Link`. While the manager
 //! is not reachable, the agent dials again after a pause of at first 50 ms and at most 400 ms. Each pause is
 //! shortened by a random part, so that a thousand agents do not reach a new manager at once.
 
@@ -12,7 +12,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use weirgate_config::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Token};
+use weirgate_wire::{AgentLink, FromAgent, FromManager, Lines, NodeReport, Token};
 
 use crate::clock::{self, Clock};
 

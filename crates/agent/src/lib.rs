@@ -4,7 +4,7 @@
 //!   al., "QoS-aware switching policies for a locally distributed Web system", Sec. 2. There it is a module
 //!   in Apache. Here it is a process that reads the server's own status page, so that the server stays
 //!   unchanged. The collector knows only what such a page shows (see [`apache`], [`nginx`]). [`Source`]
-//!   provides the counts. [`open`] and [`serve()`] serve them to gateways as a [`weirgate_config::Report`],
+//!   provides the counts. [`open`] and [`serve()`] serve them to gateways as a [`weirgate_wire::Report`],
 //!   together with the node's resource use from [`Meter`].
 //! - The node's side of Cluster Reserves measures the usage of each class and sets its share. Source: Aron,
 //!   Druschel and Zwaenepoel, Sec. 4. [`Node`] combines its parts, [`weirgate_cgroup`] accesses the kernel's

@@ -14,9 +14,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::mpsc::{self, error::TrySendError};
-use weirgate_config::{Active, NodeReport, Reserves, Token, Trigger};
-use weirgate_reserves as reserves;
+use weirgate_cgroup::{self as cgroup, Counter};
 use weirgate_reserves::Tracker;
+use weirgate_reserves::{self as reserves, Cluster};
+use weirgate_wire::{Active, NodeReport, Token, Trigger};
 
 use crate::classes::Classes;
 use crate::clock::{self, Clock};
@@ -24,7 +25,6 @@ use crate::dial::{Dial, Event, is_local};
 use crate::monitor::{self, Monitor};
 use crate::record::Record;
 use crate::source::Source;
-use weirgate_cgroup::{self as cgroup, Counter};
 
 /// Interval between checks for added and removed groups.
 const LOOK: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ const ROUNDING: f64 = 0.01;
 #[derive(Debug)]
 pub struct Settings {
     /// The policy.
-    pub reserves: Reserves,
+    pub cluster: Cluster,
     /// Index of the node.
     pub node: usize,
     /// Number of CPUs of the node. `None` means all CPUs that the agent may use.
@@ -84,12 +84,12 @@ impl Node {
     /// # Errors
     /// The problem and its remedy.
     pub fn start(settings: Settings, say: impl Fn(&str) + 'static) -> Result<Node, String> {
-        let Settings { reserves, node, cpus, root, state, source, token } = settings;
-        let name = reserves.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
-        if token.is_none() && !is_local(&reserves.manager) {
+        let Settings { cluster, node, cpus, root, state, source, token } = settings;
+        let name = cluster.nodes.get(node).ok_or("the policy has no such node")?.name.clone();
+        if token.is_none() && !is_local(&cluster.manager) {
             return Err(format!(
                 "anybody at {} could set this node's shares: give `reserves` or the node a `token_file`",
-                reserves.manager
+                cluster.manager
             ));
         }
         let cpus_given = cpus;
@@ -101,14 +101,14 @@ impl Node {
         // For a part of a machine, the usage by other parts is not counted.
         let whole = (root.is_none() && cpus_given.is_none()).then(|| opened.cgroups.counter("").ok()).flatten();
         let record = Record::open(&state, &name)?;
-        let (classes, problems) = Classes::new(&reserves, node, opened.cgroups, record, monitor::memory())?;
+        let (classes, problems) = Classes::new(&cluster, node, opened.cgroups, record, monitor::memory())?;
         let mut voice = Voice { say: Box::new(say), said: BTreeSet::new(), away: None };
         opened.about.iter().for_each(|line| (voice.say)(line));
         (voice.say)(&format!("node {name} with {cpus} CPU{}", if cpus == 1.0 { "" } else { "s" }));
         classes.summary().iter().for_each(|line| (voice.say)(line));
         voice.tell(problems);
         let (sender, events) = mpsc::channel(MOST_EVENTS);
-        let dial = Dial { manager: reserves.manager, node: name, token, events: sender };
+        let dial = Dial { manager: cluster.manager, node: name, token, events: sender };
         Ok(Node { classes, cpus, whole, clock: Clock::start(), source, dial, events, voice })
     }
 

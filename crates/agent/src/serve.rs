@@ -22,7 +22,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
-use weirgate_config::{Report, Token, bearer};
+use weirgate_wire::{Report, Token, bearer};
 
 use crate::clock;
 use crate::source::Source;

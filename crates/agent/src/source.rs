@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use weirgate_config::Active;
+use weirgate_wire::Active;
 
 use crate::glob::Globs;
 use crate::monitor::connections;

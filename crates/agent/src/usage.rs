@@ -18,7 +18,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use weirgate_cgroup::{self as cgroup, Counter};
-use weirgate_config::Usage;
+use weirgate_wire::Usage;
 
 use crate::monitor::{machine_disk, machine_ticks, sent, usable_cpus};
 

@@ -11,7 +11,7 @@ use crate::file::{self, NodeForm, PolicyFile, nodes};
 pub use crate::file::{Token, elsewhere};
 pub use crate::include::with_page_table;
 pub use crate::load::{POLICY, warn_if_infeasible};
-pub use crate::resolve::{Resolved, number_text, span_text};
+pub use crate::resolve::Resolved;
 
 /// A policy as it is written.
 #[derive(Clone, Debug)]

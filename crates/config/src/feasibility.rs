@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use weirgate_engine::Policy;
+use weirgate_spanned_yaml::unit::number_text;
+use weirgate_wire::RESOURCE_NAMES;
 
-use crate::resolve::number_text;
-use crate::site::{PageTable, RESOURCE_NAMES, Site};
+use crate::site::{PageTable, Site};
 
 /// Whether the guarantees of a policy fit its nodes.
 #[derive(Clone, Debug, PartialEq)]

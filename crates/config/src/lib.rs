@@ -1,38 +1,43 @@
-//! Every serialised form of Weirgate: the policy file, the experiment file, their JSON Schemas, agents' reports,
-//! and the admin JSON.
+//! The policy file: from its text to the [`Site`] that a gateway runs.
 //!
-//! A policy file takes three steps, each in its own module: the text becomes a tree in which every
-//! node knows its place (`tree`), the tree becomes typed records (`file`, by `decode`), and the records
-//! become a [`Site`] with every name bound and every pattern compiled (`resolve`). No step stops at the
-//! first error: [`Errors`] has all of them, with their places and what to do. An experiment file takes the
-//! same steps and becomes an [`Experiment`]; before the second, `--set` changes its tree (`overrides`).
+//! A file takes three steps. `weirgate_spanned_yaml` turns the text into a tree with positions, the declarations in
+//! `file` turn the tree into typed records, and `resolve` turns the records into a [`Site`] with every name bound and
+//! every pattern compiled. No step stops at the first error: [`Errors`] has all of them, with positions and hints.
+//! [`fn@feasibility`] compares the guarantees with the capacity, and [`embed`] reads a policy that is part of another
+//! file.
+//!
+//! # Examples
+//! ```
+//! let text = "
+//! listen: 127.0.0.1:8080
+//! upstreams: { web: { nodes: [127.0.0.1:9001] } }
+//! classes:
+//!   - { name: gold, match: { host: gold.test }, guarantee: { throughput: 50/s } }
+//!   - { name: rest }
+//! ";
+//! let loaded = weirgate_config::load("policy.yaml", text, false).unwrap();
+//! assert_eq!(loaded.site.policy.classes[0].guarantee.throughput, Some(50.0));
+//!
+//! let errors = weirgate_config::load("policy.yaml", "listen: 8080\nclases: []\n", false).unwrap_err();
+//! assert!(errors.to_string().contains("policy.yaml:2:1: clases: this field is unknown; did you mean `classes`?"));
+//! ```
 
-pub mod admin;
 pub mod embed;
 mod feasibility;
 mod file;
 mod health;
 mod include;
-mod link;
 mod load;
-mod report;
-pub mod reserves_admin;
 mod reserves_case;
-mod reserves_wire;
 mod resolve;
 mod site;
-mod token;
 mod workers;
 
 pub use feasibility::{ClassDemand, Feasibility, PoolDemand, RouteBounds, feasibility};
 pub use file::{page_table_schema, schema};
 pub use health::HealthVerdict;
-pub use link::{AgentLink, Challenged, Greeted, Greeting, Lines, Link, LinkError, ManagerLink, Nonce};
 pub use load::{Loaded, load, load_bytes, load_file, load_page_table};
-pub use report::{Active, MAX_REPORT_BYTES, REPORT_VERSION, Report, USAGE_RESOURCES, Usage};
 pub use reserves_case::{MAX_CASE_BYTES, NamedReservesCase, ReservesCase, parse_reserves_cases};
-pub use reserves_wire::{FromAgent, FromManager, MAX_LINE, NodeFigures, NodeReport, Trigger, WIRE_VERSION};
 pub use site::*;
-pub use token::{Token, bearer};
 pub use weirgate_spanned_yaml::errors::{Errors, Place, Problem, located};
 pub use weirgate_spanned_yaml::tree::MAX_BYTES;

@@ -5,11 +5,12 @@
 //! directly.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use ipnet::IpNet;
 use weirgate_engine as engine;
+use weirgate_reserves::Cluster;
 
 /// Everything that one gateway process needs, and what a manager and its agents need. A policy with `reserves` alone
 /// has no listeners, pools and classes: there is no gateway to run.
@@ -45,19 +46,16 @@ pub struct Site {
     pub threads: Option<usize>,
     /// Cluster Reserves: what the manager and the agents do.
     pub reserves: Option<Reserves>,
-    /// What requests take of the nodes' resources; then `policy.resources` are [`RESOURCE_NAMES`].
+    /// What requests take of the nodes' resources; then `policy.resources` are [`weirgate_wire::RESOURCE_NAMES`].
     pub page_table: Option<PageTable>,
 }
-
-/// What nodes' agents count and page tables know, in the order of a [`engine::Demand`].
-pub const RESOURCE_NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
 
 /// What requests take of the nodes' resources.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageTable {
     /// Costs are refined from what the nodes use.
     pub learned: bool,
-    /// What 100 % of each of [`RESOURCE_NAMES`] is per second, in the units in which agents count; `None` is what they
+    /// What 100 % of each of [`weirgate_wire::RESOURCE_NAMES`] is per second, in the units in which agents count; `None` is what they
     /// say.
     pub capacity: [Option<f64>; 3],
     /// Routes in the order of their patterns; without any, all are learned.
@@ -295,7 +293,7 @@ pub struct HealthCheck {
 /// How a node's agent is asked for its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
-    /// What is requested with GET; the answer is a [`crate::Report`].
+    /// What is requested with GET; the answer is a [`weirgate_wire::Report`].
     pub path: String,
     /// The agent's port on the node's host; `None` is the node's own.
     pub port: Option<u16>,
@@ -355,69 +353,17 @@ pub struct AccessLog {
     pub sample: f64,
 }
 
-/// Cluster Reserves: the classes' shares of the nodes' CPUs.
+/// Cluster Reserves: guaranteed shares of the nodes' CPUs for classes of work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reserves {
     /// Where agents connect to the manager.
     pub listen: SocketAddr,
-    /// Where agents find it: `host:port`, resolved when they connect.
-    pub manager: String,
     /// The manager's page and metrics; `None` switches them off.
     pub admin: Option<Admin>,
     /// Time between two periodic runs; `None` if shares are found anew on demand alone.
     pub every: Option<Duration>,
     /// Whether shares are found anew when a node asks for it.
     pub on_demand: bool,
-    /// 1 to 1000 nodes with different names.
-    pub nodes: Vec<ReserveNode>,
-    /// 1 to 100 classes with different names. Their shares sum to 100 at most.
-    pub classes: Vec<ReserveClass>,
-    /// File with the token of the nodes that have none of their own; `None` is no token, allowed on loopback only.
-    pub token: Option<PathBuf>,
-}
-
-/// A node of the cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ReserveNode {
-    /// Its name.
-    pub name: String,
-    /// File with a token of its own.
-    pub token: Option<PathBuf>,
-}
-
-/// A class of work on the nodes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReserveClass {
-    /// Its name.
-    pub name: String,
-    /// What it is promised, in percent of the cluster.
-    pub share: f64,
-    /// Its cgroup on each node, from the root of the hierarchy; `*` stands for anything within a name.
-    pub cgroup: String,
-    /// Whether the agent makes the cgroup if it is not there. Then the path has no `*`.
-    pub create: bool,
-    /// Indices of the nodes that have it, ascending; `None` is all of them.
-    pub nodes: Option<Vec<usize>>,
-}
-
-impl Reserves {
-    /// The file with the token of node `node`: its own, else that of all. `None` is no token.
-    #[must_use]
-    pub fn token_of(&self, node: usize) -> Option<&Path> {
-        self.nodes.get(node).and_then(|node| node.token.as_deref()).or(self.token.as_deref())
-    }
-
-    /// The index of the node called `name`.
-    #[must_use]
-    pub fn node(&self, name: &str) -> Option<usize> {
-        self.nodes.iter().position(|node| node.name == name)
-    }
-}
-
-impl ReserveClass {
-    /// Whether node `node` has it.
-    #[must_use]
-    pub fn is_on(&self, node: usize) -> bool {
-        self.nodes.as_ref().is_none_or(|nodes| nodes.contains(&node))
-    }
+    /// The nodes and the classes, as the manager and the agents know them.
+    pub cluster: Cluster,
 }

@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use weirgate_engine::{Class, Policy};
 use weirgate_spanned_yaml::errors::listed;
-
-use crate::resolve::{number_text, span_text};
+use weirgate_spanned_yaml::unit::{number_text, span_text};
 
 /// Workers that a class may hold, in multiples of what it holds on average: what the default discipline lets a class
 /// have in flight whatever the others need.

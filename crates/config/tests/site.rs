@@ -248,13 +248,19 @@ fn reserves_may_stand_alone() {
     let site = loaded(include_str!("../../../policies/reserves.yaml")).site;
     assert!(site.listeners.is_empty() && site.policy.classes.is_empty() && site.admin.is_none());
     let reserves = site.reserves.expect("it has them");
-    assert_eq!((reserves.listen.to_string().as_str(), reserves.manager.as_str()), ("127.0.0.1:9903", "127.0.0.1:9903"));
+    assert_eq!(
+        (reserves.listen.to_string().as_str(), reserves.cluster.manager.as_str()),
+        ("127.0.0.1:9903", "127.0.0.1:9903")
+    );
     assert_eq!((reserves.every, reserves.on_demand), (Some(Duration::from_secs(5)), true));
     let page = reserves.admin.as_ref().expect("a page");
     assert_eq!(page.address, AdminAddress::Tcp("127.0.0.1:9904".parse().unwrap()));
-    let classes: Vec<_> = reserves.classes.iter().map(|c| (c.name.as_str(), c.share, c.create)).collect();
+    let classes: Vec<_> = reserves.cluster.classes.iter().map(|c| (c.name.as_str(), c.share, c.create)).collect();
     assert_eq!(classes, [("gold", 50.0, true), ("silver", 30.0, true), ("rest", 20.0, true)]);
-    assert_eq!((reserves.node("n3"), reserves.node("n5"), reserves.token_of(0)), (Some(2), None, None));
+    assert_eq!(
+        (reserves.cluster.node("n3"), reserves.cluster.node("n5"), reserves.cluster.token_of(0)),
+        (Some(2), None, None)
+    );
 }
 
 #[test]
@@ -267,15 +273,16 @@ fn reserves_know_who_has_which_token_and_class() {
     .site;
     let reserves = site.reserves.expect("it has them");
     assert_eq!(
-        (reserves.manager.as_str(), reserves.every, reserves.admin.is_none()),
+        (reserves.cluster.manager.as_str(), reserves.every, reserves.admin.is_none()),
         ("manager.internal:9903", None, true)
     );
-    let tokens: Vec<_> = (0..3).map(|node| reserves.token_of(node).and_then(|path| path.to_str())).collect();
+    let tokens: Vec<_> = (0..3).map(|node| reserves.cluster.token_of(node).and_then(|path| path.to_str())).collect();
     assert_eq!(tokens, [Some("/all"), Some("/own"), Some("/all")]);
-    assert_eq!(reserves.classes[0].nodes, Some(vec![0, 2]));
-    assert_eq!([0, 1, 2].map(|node| reserves.classes[0].is_on(node)), [true, false, true]);
+    assert_eq!(reserves.cluster.classes[0].nodes, Some(vec![0, 2]));
+    assert_eq!([0, 1, 2].map(|node| reserves.cluster.classes[0].is_on(node)), [true, false, true]);
     assert!(
-        reserves.classes[1].is_on(1) && loaded(&format!("{HEAD}classes: [{{ name: a }}]\n")).site.reserves.is_none()
+        reserves.cluster.classes[1].is_on(1)
+            && loaded(&format!("{HEAD}classes: [{{ name: a }}]\n")).site.reserves.is_none()
     );
 }
 

@@ -3,8 +3,8 @@
 use crate::beliefs::RouteBeliefs;
 use crate::idle::Idle;
 
-/// Number of resources of the machines of an experiment: those of [`weirgate_config::RESOURCE_NAMES`].
-pub const RESOURCES: usize = weirgate_config::RESOURCE_NAMES.len();
+/// Number of resources of the machines of an experiment: those of [`weirgate_wire::RESOURCE_NAMES`].
+pub const RESOURCES: usize = weirgate_wire::RESOURCE_NAMES.len();
 
 /// Seconds of each resource: of a nominal CPU, of a disk, of a network link.
 pub type Work = [f64; RESOURCES];
@@ -55,7 +55,7 @@ pub struct Record {
 /// A page that a client asked for: a request, and the objects embedded in its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Index into [`weirgate_config::Experiment::traffic`]. Its class is that of the page.
+    /// Index into [`crate::Experiment::traffic`]. Its class is that of the page.
     pub traffic: u32,
     /// [`Fate::Served`] if the page is complete, and [`Fate::Cut`] if the run ended first. Otherwise the
     /// final outcome of its first request that was not served.

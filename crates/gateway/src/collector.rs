@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
-use weirgate_config::admin as shape;
-use weirgate_config::{Active, Collector, MAX_REPORT_BYTES, Report, Token};
+use weirgate_config::Collector;
 use weirgate_engine::{NodeEvent, Time};
+use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Token, admin as shape};
 
 use crate::clock::Clock;
 use crate::edition::Target;

@@ -1,14 +1,13 @@
 //! The gateway as a whole: its threads, its phases, and its interface for the admin plane.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::hash::RandomState;
-use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::{fmt, io};
 
 use tokio::sync::Notify;
 use weirgate_config::Site;
@@ -17,11 +16,10 @@ use crate::clock::Clock;
 use crate::collector::Reports;
 use crate::control::{Control, MAX_THREADS};
 use crate::edition::{Edition, ReloadError, ReloadSource, Target};
-use crate::listener;
 use crate::memory::Memory;
 use crate::pages::Pages;
 use crate::record::{AccessRecord, Observer};
-use crate::worker;
+use crate::{listener, worker};
 
 /// A running gateway. Clones refer to the same gateway.
 #[derive(Clone, Debug)]
@@ -296,7 +294,7 @@ impl Gateway {
     /// Returns the state of the nodes' collectors, by the names of pool and node. Nodes without a collector
     /// are left out.
     #[must_use]
-    pub fn collectors(&self) -> BTreeMap<(String, String), weirgate_config::admin::Collector> {
+    pub fn collectors(&self) -> BTreeMap<(String, String), weirgate_wire::admin::Collector> {
         let (edition, now) = (self.edition(), self.shared.control.clock().now());
         let of = |t: &Arc<Target>| Some(((t.pool.clone(), t.name.clone()), self.shared.reports.of(t.id, now)?));
         edition.nodes.iter().filter_map(of).collect()
@@ -305,7 +303,7 @@ impl Gateway {
     /// Returns the page table with at most `most` of its routes and without the fraction of unknown ones, or
     /// `None` if there is no page table. Takes a few milliseconds.
     #[must_use]
-    pub fn page_table(&self, most: usize) -> Option<weirgate_config::admin::PageTable> {
+    pub fn page_table(&self, most: usize) -> Option<weirgate_wire::admin::PageTable> {
         self.shared.pages.view(most)
     }
 

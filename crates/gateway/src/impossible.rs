@@ -84,7 +84,7 @@ fn news(told: &mut ByName<Duration>, found: &ByName<Found>) -> String {
 
 /// Returns the log line for an impossible limit.
 fn line(name: &str, Found { first, others }: &Found) -> String {
-    let key = first.key.as_deref().map(weirgate_config::admin::key_text);
+    let key = first.key.as_deref().map(weirgate_wire::admin::key_text);
     let which = match (key, others) {
         (None, _) => String::new(),
         (Some(key), 0) => format!(" (key {key})"),

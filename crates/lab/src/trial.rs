@@ -15,12 +15,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit};
-use weirgate_config::{RESOURCE_NAMES, admin};
 use weirgate_emulator::clock;
 use weirgate_experiment::{
     Belief, Beliefs, Change, Condition, Experiment, FaultKind, IdleMeter, Run, Sample, Turn, condition, turns,
 };
 use weirgate_verdict::{Verdict, judge};
+use weirgate_wire::{RESOURCE_NAMES, admin};
 
 use crate::backing::Backing;
 use crate::evidence::{evidence, quantiles, violations};

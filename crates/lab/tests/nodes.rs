@@ -7,12 +7,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::{Active, Report};
 use weirgate_emulator::clock;
 use weirgate_experiment::{Condition, Experiment, Fate};
 use weirgate_lab::nodes::Nodes;
 use weirgate_lab::process::cpus;
 use weirgate_lab::proof::{Attempt, Proof, Watch};
+use weirgate_wire::{Active, Report};
 
 /// More time than any test takes, so that a missing reply fails the test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -5,7 +5,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use weirgate_config::{Reserves, Token};
+use weirgate_config::Reserves;
+use weirgate_wire::Token;
 
 /// Tokens of the nodes, read once.
 #[derive(Debug)]
@@ -22,9 +23,9 @@ impl Agents {
     /// machines.
     pub(crate) fn of(reserves: &Reserves) -> io::Result<Agents> {
         let mut read: BTreeMap<&Path, Arc<Token>> = BTreeMap::new();
-        let mut tokens = Vec::with_capacity(reserves.nodes.len());
-        for (index, node) in reserves.nodes.iter().enumerate() {
-            let Some(path) = reserves.token_of(index) else {
+        let mut tokens = Vec::with_capacity(reserves.cluster.nodes.len());
+        for (index, node) in reserves.cluster.nodes.iter().enumerate() {
+            let Some(path) = reserves.cluster.token_of(index) else {
                 if !reserves.listen.ip().to_canonical().is_loopback() {
                     let (address, name) = (reserves.listen, &node.name);
                     let why = format!(
@@ -42,7 +43,7 @@ impl Agents {
             }
             tokens.push(read.get(path).map(Arc::clone));
         }
-        let nodes = reserves.nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();
+        let nodes = reserves.cluster.nodes.iter().enumerate().map(|(index, node)| (node.name.clone(), index)).collect();
         Ok(Agents { nodes, tokens })
     }
 

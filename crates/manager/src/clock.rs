@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::time::{Duration, Instant};
 
-use weirgate_config::Nonce;
+use weirgate_wire::Nonce;
 
 /// Monotonic clock that starts at zero.
 #[derive(Clone, Copy, Debug)]

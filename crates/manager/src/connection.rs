@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::OwnedSemaphorePermit;
-use weirgate_config::{FromAgent, FromManager, Lines, ManagerLink};
+use weirgate_wire::{FromAgent, FromManager, Lines, ManagerLink};
 
 use crate::clock;
 use crate::desk::Desk;
@@ -105,7 +105,7 @@ async fn refuse(stream: &mut TcpStream, why: &str) -> String {
 fn heard(
     lines: &mut Lines,
     link: &mut ManagerLink,
-    mut report: impl FnMut(weirgate_config::NodeReport) -> Result<(), String>,
+    mut report: impl FnMut(weirgate_wire::NodeReport) -> Result<(), String>,
 ) -> Result<(), String> {
     while let Some(line) = lines.next_line().map_err(|error| error.to_string())? {
         match link.open(line).map_err(|error| error.to_string())? {

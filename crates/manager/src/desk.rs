@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
-use weirgate_config::reserves_admin as view;
-use weirgate_config::{NodeFigures, NodeReport, Reserves, Trigger};
+use weirgate_config::Reserves;
 use weirgate_reserves as reserves;
 use weirgate_reserves::{Cause, Coordinator, Measured, Problem, Settings, Shares, Solution};
+use weirgate_wire::{NodeFigures, NodeReport, Trigger, reserves_admin as view};
 
 use crate::agents::Agents;
 use crate::clock::Clock;
@@ -72,9 +72,9 @@ impl Desk {
     pub(crate) fn new(policy: &Reserves, agents: Agents, say: Box<dyn Fn(&str) + Send + Sync>) -> Desk {
         let clock = Clock::start();
         let settings = Settings {
-            desired: policy.classes.iter().map(|class| class.share).collect(),
-            placed: (0..policy.nodes.len())
-                .map(|node| policy.classes.iter().map(|class| class.is_on(node)).collect())
+            desired: policy.cluster.classes.iter().map(|class| class.share).collect(),
+            placed: (0..policy.cluster.nodes.len())
+                .map(|node| policy.cluster.classes.iter().map(|class| class.is_on(node)).collect())
                 .collect(),
             every: policy.every,
             on_demand: policy.on_demand,
@@ -82,7 +82,7 @@ impl Desk {
         let now = clock.now();
         let state = State {
             coordinator: Coordinator::new(now, settings),
-            nodes: policy.nodes.iter().map(|_| Agent::default()).collect(),
+            nodes: policy.cluster.nodes.iter().map(|_| Agent::default()).collect(),
             lines: (LINES_PER_SECOND, now),
             left_out: 0,
             refused: 0,
@@ -131,7 +131,7 @@ impl Desk {
         let connection = agent.connection;
         let again = agent.shares.replace(sender).is_some();
         let how = if again { ", in place of an earlier connection" } else { "" };
-        self.line(&mut state, &format!("node {}: connected from {peer}{how}", self.policy.nodes[node].name));
+        self.line(&mut state, &format!("node {}: connected from {peer}{how}", self.policy.cluster.nodes[node].name));
         drop(state);
         self.changed.notify_one();
         Seat { connection, shares }
@@ -140,7 +140,7 @@ impl Desk {
     /// Notes that a connection has ended, with the reason.
     pub(crate) fn detach(&self, node: usize, connection: u64, why: &str) {
         let mut state = self.state();
-        let name = &self.policy.nodes[node].name;
+        let name = &self.policy.cluster.nodes[node].name;
         let agent = &mut state.nodes[node];
         if agent.connection == connection {
             (agent.shares, agent.peer) = (None, None);
@@ -165,7 +165,7 @@ impl Desk {
     /// # Errors
     /// The report is invalid, or another connection represents the node.
     pub(crate) fn report(&self, node: usize, connection: u64, report: NodeReport) -> Result<(), String> {
-        report.check(self.policy.classes.len())?;
+        report.check(self.policy.cluster.classes.len())?;
         let mut state = self.state();
         if state.nodes[node].connection != connection {
             return Err("another connection speaks for this node".to_owned());
@@ -238,13 +238,15 @@ impl Desk {
         let now = self.now();
         let books = state.coordinator.books();
         let seconds_ago = |at: Duration| now.saturating_sub(at).as_secs_f64();
-        let nodes = (0..self.policy.nodes.len()).map(|node| self.node(&state, now, node)).collect();
+        let nodes = (0..self.policy.cluster.nodes.len()).map(|node| self.node(&state, now, node)).collect();
         let runs = books.finished.iter().rev().map(|run| view::Run {
             number: run.number,
             seconds_ago: seconds_ago(run.began),
             cause: run.cause.word().to_owned(),
-            node: node_of(run.cause).map(|node| self.policy.nodes[node].name.clone()),
-            class: class_of(run.cause).and_then(|class| self.policy.classes.get(class)).map(|class| class.name.clone()),
+            node: node_of(run.cause).map(|node| self.policy.cluster.nodes[node].name.clone()),
+            class: class_of(run.cause)
+                .and_then(|class| self.policy.cluster.classes.get(class))
+                .map(|class| class.name.clone()),
             nodes: run.nodes,
             deviation_percent: run.deviation,
             moved_percent: run.moved,
@@ -256,6 +258,7 @@ impl Desk {
             on_demand: self.policy.on_demand,
             classes: self
                 .policy
+                .cluster
                 .classes
                 .iter()
                 .map(|class| view::Promise { name: class.name.clone(), share_percent: class.share })
@@ -277,7 +280,7 @@ impl Desk {
         let (agent, known) = (&state.nodes[node], &state.coordinator.nodes()[node]);
         let last = known.last();
         let figure = |figures: Option<&[f64]>, class: usize| figures.and_then(|f| f.get(class)).copied();
-        let classes = self.policy.classes.iter().enumerate().filter(|(_, class)| class.is_on(node));
+        let classes = self.policy.cluster.classes.iter().enumerate().filter(|(_, class)| class.is_on(node));
         let classes = classes.map(|(index, class)| view::ClassOnNode {
             name: class.name.clone(),
             share_percent: figure(last.map(|(_, m)| m.allocation.as_slice()), index),
@@ -286,7 +289,7 @@ impl Desk {
             allocation_percent: figure(known.given(), index),
         });
         view::Node {
-            name: self.policy.nodes[node].name.clone(),
+            name: self.policy.cluster.nodes[node].name.clone(),
             state: match (known.is_connected(), state.coordinator.is_live(now, node)) {
                 (false, _) => "down",
                 (true, false) => "silent",

@@ -5,7 +5,7 @@
 //! to the tracker of each node, collects the usage of the classes, runs the optimiser and sends the shares.
 //! The decisions are made in `weirgate_reserves` ([`weirgate_reserves::Coordinator`]). This crate adds
 //! sockets, time and a thread for the optimiser. Departures: agents prove their identity and lines are sealed
-//! (`weirgate_config::Link`), because a peer that can represent a node influences the shares of others. There
+//! (`weirgate_wire::Link`), because a peer that can represent a node influences the shares of others. There
 //! is also a page, and there are metrics.
 //!
 //! [`Manager`] listens ([`Manager::open`]) and works ([`Manager::serve`]). [`routes`] has the page, JSON and

@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use weirgate_config::reserves_admin::{ClassOnNode, Node, Reserves, Run};
+use weirgate_wire::reserves_admin::{ClassOnNode, Node, Reserves, Run};
 
 /// Maximum number of nodes on the page. `/reserves` has all of them.
 const MOST_NODES: usize = 100;

@@ -36,7 +36,7 @@ async fn ready(State(desk): State<Arc<Desk>>) -> Response {
     json(status, &serde_json::json!({ "ready": up > 0, "nodes_up": up }))
 }
 
-fn scraped(view: weirgate_config::reserves_admin::Reserves) -> Response {
+fn scraped(view: weirgate_wire::reserves_admin::Reserves) -> Response {
     answer(StatusCode::OK, metrics::CONTENT_TYPE, metrics::render(view))
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use weirgate_config::{MAX_REPORT_BYTES, Report, USAGE_RESOURCES, Usage};
+use weirgate_wire::{MAX_REPORT_BYTES, RESOURCE_NAMES, Report, Usage};
 
 use crate::clock;
 
@@ -101,7 +101,7 @@ pub fn between(before: &Usage, after: &Usage) -> Result<Used, String> {
     for (at, used) in used.iter_mut().enumerate() {
         let (Some(before), Some(after)) = (before.used[at], after.used[at]) else { continue };
         if after < before {
-            return Err(format!("the agent's counter of {} has fallen: it has started again", USAGE_RESOURCES[at]));
+            return Err(format!("the agent's counter of {} has fallen: it has started again", RESOURCE_NAMES[at]));
         }
         *used = after - before;
     }

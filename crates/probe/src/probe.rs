@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use url::Url;
-use weirgate_config::USAGE_RESOURCES;
+use weirgate_wire::RESOURCE_NAMES;
 
 use crate::capacity::{Capacity, Ramp, capacities, heaviest};
 use crate::client::Target;
@@ -166,7 +166,7 @@ impl<'a> Probe<'a> {
         if let Some((path, resource)) = self.without_capacity(&capacity) {
             let why = hindered[resource].take();
             let why = why.unwrap_or_else(|| "there was no time to find out; give more with --max-time".to_owned());
-            let name = USAGE_RESOURCES[resource];
+            let name = RESOURCE_NAMES[resource];
             return Err(format!("nobody knows how much {name} the server has, of which {path} uses some: {why}"));
         }
         // The effects of saturation may not have ended.
@@ -308,7 +308,7 @@ impl<'a> Probe<'a> {
         let mut ramp = Ramp::new(path, resource, self.options.saturate);
         let mut hindered = None;
         while let Some(at_once) = ramp.next() {
-            (self.show)(Progress::Step(format!("{} with {path}, {at_once} at once", USAGE_RESOURCES[resource])));
+            (self.show)(Progress::Step(format!("{} with {path}, {at_once} at once", RESOURCE_NAMES[resource])));
             match self.load.sustained(path, at_once).await {
                 Ok((rate, own)) => ramp.add(rate, own),
                 Err(why) => {
@@ -327,7 +327,7 @@ impl<'a> Probe<'a> {
         let rate = amount(resource, peak.rate[resource]);
         (self.show)(Progress::Line(format!(
             "{path} uses at most {rate} of {} a second, with {} at once",
-            USAGE_RESOURCES[resource], peak.concurrency
+            RESOURCE_NAMES[resource], peak.concurrency
         )));
         self.state.peaks.push(peak);
         self.keep()?;

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use weirgate_config::USAGE_RESOURCES;
+use weirgate_wire::RESOURCE_NAMES;
 
 use crate::capacity::Capacity;
 use crate::fold::Route;
@@ -35,7 +35,7 @@ impl Table {
              # change what you know better.\n",
         );
         let _ = writeln!(text, "version: 1\nprobed: {}\nserver: {}", date(self.probed), self.server);
-        for (at, (name, capacity)) in USAGE_RESOURCES.iter().zip(&self.capacity).enumerate() {
+        for (at, (name, capacity)) in RESOURCE_NAMES.iter().zip(&self.capacity).enumerate() {
             match capacity {
                 None => {
                     let _ = writeln!(text, "# {name}: nothing was seen to use it");
@@ -59,7 +59,7 @@ impl Table {
                 );
             }
         }
-        let known = USAGE_RESOURCES.iter().zip(&self.capacity).enumerate();
+        let known = RESOURCE_NAMES.iter().zip(&self.capacity).enumerate();
         let known = known
             .filter_map(|(at, (name, capacity))| Some(format!("{name}: {}", amount(at, capacity.as_ref()?.amount))));
         let _ = writeln!(text, "capacity: {{ {} }}", known.collect::<Vec<_>>().join(", "));
@@ -67,7 +67,7 @@ impl Table {
         let width = lines.iter().map(|(line, _)| line.len()).max().unwrap_or(0);
         text += if lines.is_empty() { "routes: {}\n" } else { "routes:\n" };
         for (line, tendency) in lines {
-            let _ = writeln!(text, "{line:width$}  # {}", USAGE_RESOURCES[tendency]);
+            let _ = writeln!(text, "{line:width$}  # {}", RESOURCE_NAMES[tendency]);
         }
         if !self.left_out.is_empty() {
             text += "# Left out; where no route above matches, their class's `cost` counts:\n";
@@ -80,7 +80,7 @@ impl Table {
 }
 
 fn line(route: &Route) -> String {
-    let shares = USAGE_RESOURCES.iter().zip(route.share).map(|(name, share)| format!("{name}: {}", percent(share)));
+    let shares = RESOURCE_NAMES.iter().zip(route.share).map(|(name, share)| format!("{name}: {}", percent(share)));
     let shares = shares.collect::<Vec<_>>().join(", ");
     // Addresses have neither quotes nor unescaped backslashes. Otherwise the reader of the file would report
     // an error.

@@ -1,7 +1,7 @@
 //! Cost of a page, derived from its measurements: its validity, its confidence, and its description for
 //! people.
 
-use weirgate_config::USAGE_RESOURCES;
+use weirgate_wire::RESOURCE_NAMES;
 
 use crate::capacity::Capacity;
 use crate::fold::Route;
@@ -74,7 +74,7 @@ impl<'a> Cost<'a> {
         let mut confidence = 1.0f64;
         for (at, line) in self.lines.iter().enumerate() {
             let Some(line) = line.filter(|_| share[at] >= MATTERS * largest) else { continue };
-            let what = format!("its use of {} ({} a request)", USAGE_RESOURCES[at], percent(share[at]));
+            let what = format!("its use of {} ({} a request)", RESOURCE_NAMES[at], percent(share[at]));
             if line.fit < LEAST_FIT {
                 return Err(format!(
                     "{what} does not grow with the number of requests (fit {:.2}, at least {LEAST_FIT} is asked for)",
@@ -104,7 +104,7 @@ impl<'a> Cost<'a> {
             let (used, slope) = (use_of(at, self.used[at]), use_of(at, line.slope));
             let about = 100.0 * self.error[at] / self.used[at];
             let about = if about.is_finite() { format!(" ± {about:.1} %") } else { String::new() };
-            Some(format!("{} {used}{about} (slope {slope}, fit {:.3})", USAGE_RESOURCES[at], line.fit))
+            Some(format!("{} {used}{about} (slope {slope}, fit {:.3})", RESOURCE_NAMES[at], line.fit))
         });
         format!("{}: {}, {} requests", self.target, resources.collect::<Vec<_>>().join(", "), self.requests)
     }

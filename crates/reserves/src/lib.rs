@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod closest;
+mod cluster;
 mod coordinator;
 mod deviation;
 pub mod flow;
@@ -18,6 +19,7 @@ mod problem;
 mod solve;
 mod tracker;
 
+pub use cluster::{Cluster, ClusterClass, ClusterNode};
 pub use coordinator::{
     Books, Cause, Coordinator, Finished, GATHERING, MEMORY, MOST_FINISHED, Node, Runs, SILENCE, Settings, Shares,
 };

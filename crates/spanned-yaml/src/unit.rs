@@ -356,6 +356,32 @@ text_schema! {
     Text: { "type": ["string", "number", "boolean"] };
 }
 
+/// A duration for people: `41 ms`, `1.5 s`, `5 min`.
+pub fn span_text(span: Duration) -> String {
+    let seconds = span.as_secs_f64();
+    let (number, unit) = match seconds {
+        s if s >= 120.0 => (s / 60.0, "min"),
+        s if s >= 1.0 || s == 0.0 => (s, "s"),
+        s if s >= 1e-3 => (s * 1e3, "ms"),
+        s => (s * 1e6, "µs"),
+    };
+    format!("{} {unit}", number_text(number))
+}
+
+/// A number with three significant digits, or all before the dot.
+pub fn number_text(number: f64) -> String {
+    let digits = match number.abs() {
+        n if n >= 99.95 => 0,
+        n if n >= 9.995 => 1,
+        _ => 2,
+    };
+    let text = format!("{number:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -424,6 +450,18 @@ mod tests {
         assert_eq!(Name::from_text("web-1.a_b").unwrap().0, "web-1.a_b");
         for text in ["", "a/b", ".a", "a b", "é", &"x".repeat(65)] {
             wrong::<Name>(text);
+        }
+    }
+
+    #[test]
+    fn figures_for_people() {
+        for (micros, text) in
+            [(41_000, "41 ms"), (1_500_000, "1.5 s"), (300_000_000, "5 min"), (12, "12 µs"), (0, "0 s")]
+        {
+            assert_eq!(span_text(Duration::from_micros(micros)), text);
+        }
+        for (number, text) in [(0.0, "0"), (12.34, "12.3"), (1234.5, "1234"), (0.126, "0.13"), (100.0, "100")] {
+            assert_eq!(number_text(number), text);
         }
     }
 }

@@ -65,7 +65,7 @@ pub fn classes(policy: &Policy) -> impl Iterator<Item = &Class> {
 
 /// Fraction of its work that a machine can do on average between two instants, by resource. More than 1 for
 /// CPUs that became faster.
-        // Faults of single classes take nothing from the other classes.
+// Faults of single classes take nothing from the other classes.
 /// Fraction of its work that a machine can still do under faults. Slow-downs multiply and apply to its
 /// CPUs. Of several failing fractions the largest applies.
 /// Weights of the classes: guaranteed rate × declared service time (or `costs`, in seconds, where none is

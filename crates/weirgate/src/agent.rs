@@ -12,7 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use weirgate_agent::{
     Content, Globs, Meter, Node, REPORT_PATH, STATE_DIRECTORY, Settings, Source, StatusPage, open, serve,
 };
-use weirgate_config::{Active, Token};
+use weirgate_wire::{Active, Token};
 
 use crate::check::bounded;
 use crate::exit::{self, say, tell};
@@ -173,18 +173,18 @@ fn settings(policy: &Path, args: &Args, source: Option<Source>) -> Result<Settin
         format!("{file} is not sound: not started")
     })?;
     loaded.warning_lines(&file).iter().for_each(|line| tell(&format!("{line}\n")));
-    let Some(reserves) = loaded.site.reserves else {
+    let Some(cluster) = loaded.site.reserves.map(|reserves| reserves.cluster) else {
         return Err(format!("{file} has no `reserves`, so that there are no shares to set"));
     };
     let name = args.node.as_deref().unwrap_or_default();
-    let Some(node) = reserves.node(name) else {
-        let names: Vec<&str> = reserves.nodes.iter().take(MOST_NAMED).map(|node| node.name.as_str()).collect();
-        let more = if reserves.nodes.len() > names.len() { ", …" } else { "" };
+    let Some(node) = cluster.node(name) else {
+        let names: Vec<&str> = cluster.nodes.iter().take(MOST_NAMED).map(|node| node.name.as_str()).collect();
+        let more = if cluster.nodes.len() > names.len() { ", …" } else { "" };
         return Err(format!("{file} has no node {name:?}; it has {}{more}", names.join(", ")));
     };
-    let token = Token::find("node's", reserves.token_of(node), None).map_err(|e| e.to_string())?;
+    let token = Token::find("node's", cluster.token_of(node), None).map_err(|e| e.to_string())?;
     let Args { cpus, cgroup_root: root, state, .. } = args;
-    Ok(Settings { reserves, node, cpus: *cpus, root: root.clone(), state: state.clone(), source, token })
+    Ok(Settings { cluster, node, cpus: *cpus, root: root.clone(), state: state.clone(), source, token })
 }
 
 /// Maximum number of node names in the message about a wrong name.

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
-use weirgate_config::{Key, RESOURCE_NAMES, Site, Target, TargetOf};
+use weirgate_config::{Key, Site, Target, TargetOf};
 use weirgate_engine::{Admit, Class, Content, Dispatch, Lard, LoadSource, Policy, ServerLoad, ServiceSet, Statistic};
 use weirgate_gateway::classify::{Canonical, ClassRef, Classifier, Explained, View};
 use weirgate_pages::Index;
+use weirgate_wire::RESOURCE_NAMES;
 
 use crate::args::Explain;
 use crate::check::env_token;
@@ -125,7 +126,7 @@ fn explain(site: &Site, request: &Request, all: bool) -> Result<String, String> 
     };
     if let Some(class) = class {
         let key = match found.class {
-            ClassRef::Template(_, key) => Some(weirgate_config::admin::key_text(key)),
+            ClassRef::Template(_, key) => Some(weirgate_wire::admin::key_text(key)),
             ClassRef::Class(_) => None,
         };
         write_class(&mut text, site, class, key.as_deref(), max_live);

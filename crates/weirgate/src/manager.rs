@@ -68,7 +68,7 @@ fn serve(path: &Path) -> Result<(), String> {
     say(&format!("manager: version {}: {file}, {}", env!("CARGO_PKG_VERSION"), summary(&reserves)));
     let guarded = match manager.desk().without_token() {
         0 => "with a token",
-        n if n == reserves.nodes.len() => "for this machine only, without a token",
+        n if n == reserves.cluster.nodes.len() => "for this machine only, without a token",
         _ => "for this machine only, with a token for some nodes",
     };
     say(&format!("manager: agents connect to {address}, {guarded}"));
@@ -106,11 +106,11 @@ fn serve(path: &Path) -> Result<(), String> {
 /// Returns a summary of the policy in one line.
 fn summary(reserves: &Reserves) -> String {
     let plural = |n: usize, one: &str, more: &str| format!("{n} {}", if n == 1 { one } else { more });
-    let promised: f64 = reserves.classes.iter().map(|class| class.share).sum();
+    let promised: f64 = reserves.cluster.classes.iter().map(|class| class.share).sum();
     format!(
         "{} on {}, {} % of the cluster promised",
-        plural(reserves.classes.len(), "class", "classes"),
-        plural(reserves.nodes.len(), "node", "nodes"),
+        plural(reserves.cluster.classes.len(), "class", "classes"),
+        plural(reserves.cluster.nodes.len(), "node", "nodes"),
         (promised * 10.0).round() / 10.0
     )
 }

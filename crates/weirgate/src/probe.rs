@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
-use weirgate_config::{HostPattern, Match, Site, Token};
+use weirgate_config::{HostPattern, Match, Site};
 use weirgate_probe::frontier::Bounds;
 use weirgate_probe::monitor::Monitor;
 use weirgate_probe::table::Table;
 use weirgate_probe::{Effort, Options, Probe, Progress, State, Target, Url, replace, state_beside};
+use weirgate_wire::Token;
 
 use crate::check::env_token;
 use crate::exit::{self, tell};

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use processes::{Directory, Process, free_address, program};
-use weirgate_config::{Active, Report};
+use weirgate_wire::{Active, Report};
 
 const TOKEN: &str = "9f86d081884c7d659a2feaa0c55ad015";
 

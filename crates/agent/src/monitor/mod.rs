@@ -13,7 +13,7 @@ mod sockets;
 use std::fs;
 use std::time::Duration;
 
-use weirgate_config::NodeFigures;
+use weirgate_wire::NodeFigures;
 
 pub use sockets::connections;
 

@@ -7,13 +7,13 @@ use http::HeaderValue;
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, listed, quoted, unknown};
-use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, number_text, span_text};
 
 use super::gateway::count;
 use super::reach::implies;
 use super::rule::Compiler;
 use super::upstream::Pools;
-use super::{number_text, page_table, span_text, tags};
+use super::{page_table, tags};
 use crate::file::{Class, Content, MAX_SHED_BODY, NodeTimeouts, Percentile, PolicyFile, Queue, Retry, Shed};
 use crate::site::{self, ClassSite, Key, Match, Rule, ShedReply, Target};
 

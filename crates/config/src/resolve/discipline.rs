@@ -5,9 +5,9 @@ use std::time::Duration;
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::unit::{Amount, Count, Span};
+use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text};
 
-use super::{number_text, tags, web_switch};
+use super::{tags, web_switch};
 use crate::file::{
     AdaptiveWindow, Admit, Aimd, Codel, Discipline, FixedWindow, Gradient, GrowWhen, Infeasible, LinearWindow,
     LoadControl, MqosPrecedence, Precedence, Predict, ResourceWord, StaleEstimate, TokenBuckets,

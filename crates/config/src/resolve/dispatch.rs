@@ -3,9 +3,9 @@
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Defaulted};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::unit::{Amount, Count, Share, Span};
+use weirgate_spanned_yaml::unit::{Amount, Count, Share, Span, number_text};
 
-use super::{number_text, web_switch};
+use super::web_switch;
 use crate::file::{Discipline, Dispatch, Lard, Upstream};
 use crate::site::TargetOf;
 

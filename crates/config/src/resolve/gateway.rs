@@ -6,9 +6,8 @@ use http::HeaderValue;
 use ipnet::IpNet;
 use weirgate_spanned_yaml::decode::{Context, Defaulted, OneOrMany, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::unit::{Bytes, Count, Text};
+use weirgate_spanned_yaml::unit::{Bytes, Count, Text, number_text};
 
-use super::number_text;
 use crate::file::{AdminPlace, NEEDED, PolicyFile};
 use crate::site::{AccessLog, Admin, AdminAddress, Limits, Listener};
 

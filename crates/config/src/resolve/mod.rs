@@ -17,17 +17,15 @@ mod tags;
 mod upstream;
 mod web_switch;
 
-use std::time::Duration;
-
 pub(crate) use discipline::discipline;
 pub(crate) use page_table::file_of as resolve_page_table;
 
 use weirgate_engine as engine;
+use weirgate_spanned_yaml::decode::{Context, Mark};
+use weirgate_spanned_yaml::errors::Complaint;
 
 use crate::file::PolicyFile;
 use crate::site::Site;
-use weirgate_spanned_yaml::decode::{Context, Mark};
-use weirgate_spanned_yaml::errors::Complaint;
 
 /// The site, and where its classes and templates stand in the file.
 #[derive(Debug)]
@@ -102,47 +100,4 @@ pub(crate) fn resolve(file: &PolicyFile, env_token: bool, cx: &mut Context) -> O
         page_table,
     };
     Some(Resolved { site, class_marks: classes.class_marks })
-}
-
-/// A duration for people: `41 ms`, `1.5 s`, `5 min`.
-pub fn span_text(span: Duration) -> String {
-    let seconds = span.as_secs_f64();
-    let (number, unit) = match seconds {
-        s if s >= 120.0 => (s / 60.0, "min"),
-        s if s >= 1.0 || s == 0.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "µs"),
-    };
-    format!("{} {unit}", number_text(number))
-}
-
-/// A number with three significant digits, or all before the dot.
-pub fn number_text(number: f64) -> String {
-    let digits = match number.abs() {
-        n if n >= 99.95 => 0,
-        n if n >= 9.995 => 1,
-        _ => 2,
-    };
-    let text = format!("{number:.digits$}");
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-        false => text,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn figures_for_people() {
-        for (micros, text) in
-            [(41_000, "41 ms"), (1_500_000, "1.5 s"), (300_000_000, "5 min"), (12, "12 µs"), (0, "0 s")]
-        {
-            assert_eq!(span_text(Duration::from_micros(micros)), text);
-        }
-        for (number, text) in [(0.0, "0"), (12.34, "12.3"), (1234.5, "1234"), (0.126, "0.13"), (100.0, "100")] {
-            assert_eq!(number_text(number), text);
-        }
-    }
 }

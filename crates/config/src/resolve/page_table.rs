@@ -6,9 +6,10 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Mark, Named, Optional};
 use weirgate_spanned_yaml::errors::Complaint;
 use weirgate_spanned_yaml::unit::Text;
+use weirgate_wire::RESOURCE_NAMES;
 
 use crate::file::{CapacityForm, Class, Cost, PageTable as Form, PageTableFile, PolicyFile, RouteForm, RouteText};
-use crate::site::{PageTable, RESOURCE_NAMES, Route};
+use crate::site::{PageTable, Route};
 
 /// More routes than a site has whose pages are folded into patterns, and few enough to be looked at.
 const MOST_ROUTES: usize = 4096;

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use weirgate_spanned_yaml::decode::{Context, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted, unknown};
-use weirgate_spanned_yaml::unit::{Name, Text};
+use weirgate_spanned_yaml::unit::{Name, Text, number_text};
 
 use super::gateway::hosts;
-use super::number_text;
 use crate::file::{AdminPlace, PolicyFile, ReserveClassForm, ReserveNodeForm, Reserves as Form};
-use crate::site::{Admin, AdminAddress, Listener, ReserveClass, ReserveNode, Reserves};
+use crate::site::{Admin, AdminAddress, Listener, Reserves};
+use weirgate_reserves::{Cluster, ClusterClass, ClusterNode};
 
 /// Most nodes: one manager solves for so many within seconds (design: 1000 × 50), and the paper has up to 32.
 const MAX_NODES: usize = 1_000;
@@ -77,10 +77,10 @@ pub(super) fn reserves(
         cx.fail(form.every.mark, Complaint::new(what, "give `every:` a time, or leave out `on_demand: no`"));
     }
     let admin = page(form, listen, env_token, cx);
-    Some(Reserves { listen, manager, admin, every, on_demand, nodes, classes, token })
+    Some(Reserves { listen, admin, every, on_demand, cluster: Cluster { manager, nodes, classes, token } })
 }
 
-fn nodes(form: &Form, cx: &mut Context) -> Vec<ReserveNode> {
+fn nodes(form: &Form, cx: &mut Context) -> Vec<ClusterNode> {
     let list = form.nodes.get().map_or(&[][..], Vec::as_slice);
     let mut nodes = Vec::with_capacity(list.len());
     let mut names: BTreeMap<&str, Mark> = BTreeMap::new();
@@ -96,7 +96,7 @@ fn nodes(form: &Form, cx: &mut Context) -> Vec<ReserveNode> {
             let what = format!("the name {} is taken by the node in line {}", quoted(&name.0), cx.place(first).line);
             cx.fail(mark, Complaint::new(what, "give each node its own name"));
         }
-        nodes.push(ReserveNode { name: name.0.clone(), token });
+        nodes.push(ClusterNode { name: name.0.clone(), token });
     }
     if list.len() > MAX_NODES {
         let what = format!("{} nodes are too many for one manager", list.len());
@@ -105,16 +105,16 @@ fn nodes(form: &Form, cx: &mut Context) -> Vec<ReserveNode> {
     nodes
 }
 
-fn classes(form: &Form, nodes: &[ReserveNode], cx: &mut Context) -> Vec<ReserveClass> {
+fn classes(form: &Form, nodes: &[ClusterNode], cx: &mut Context) -> Vec<ClusterClass> {
     let list = form.classes.get().map_or(&[][..], Vec::as_slice);
-    let mut classes: Vec<ReserveClass> = Vec::with_capacity(list.len());
+    let mut classes: Vec<ClusterClass> = Vec::with_capacity(list.len());
     let mut marks: Vec<Mark> = Vec::with_capacity(list.len());
     for item in list {
         let class = &item.value;
         let (Some(name), Some(share), Some(cgroup)) = (class.name.get(), class.share.get(), class.cgroup.get()) else {
             continue;
         };
-        let class = ReserveClass {
+        let class = ClusterClass {
             name: name.0.clone(),
             share: share.0 * 100.0,
             cgroup: cgroup.0.clone(),
@@ -162,7 +162,7 @@ fn classes(form: &Form, nodes: &[ReserveNode], cx: &mut Context) -> Vec<ReserveC
 }
 
 /// The nodes that a class names; `None` is all of them.
-fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ReserveNode], cx: &mut Context) -> Option<Vec<usize>> {
+fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ClusterNode], cx: &mut Context) -> Option<Vec<usize>> {
     let named = class.nodes.get()?;
     let mut on = Vec::with_capacity(named.0.len());
     for item in &named.0 {
@@ -182,7 +182,7 @@ fn placed(class: &ReserveClassForm, unsure: bool, nodes: &[ReserveNode], cx: &mu
 }
 
 /// Whether a node has both.
-fn together(a: &ReserveClass, b: &ReserveClass) -> bool {
+fn together(a: &ClusterClass, b: &ClusterClass) -> bool {
     match (&a.nodes, &b.nodes) {
         (Some(a), Some(b)) => a.iter().any(|node| b.contains(node)),
         _ => true,
@@ -190,7 +190,7 @@ fn together(a: &ReserveClass, b: &ReserveClass) -> bool {
 }
 
 /// Whether one's cgroup is the other's or inside it, as far as paths without `*` tell.
-fn within(a: &ReserveClass, b: &ReserveClass) -> bool {
+fn within(a: &ClusterClass, b: &ClusterClass) -> bool {
     a.cgroup.split('/').zip(b.cgroup.split('/')).all(|(a, b)| a == b)
 }
 

@@ -3,9 +3,8 @@
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{At, Context, Defaulted, Mark, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, unknown};
-use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share};
+use weirgate_spanned_yaml::unit::{Amount, Count, Name, Share, number_text};
 
-use super::number_text;
 use crate::file::{Class, HandleForm, Scheduling, Seda, TagForm};
 
 /// SEDA with its figures.

@@ -9,10 +9,10 @@ use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Decode, Defaulted, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
 use weirgate_spanned_yaml::tree::{Node, Value};
-use weirgate_spanned_yaml::unit::{Amount, Count, Span};
+use weirgate_spanned_yaml::unit::{Amount, Count, Span, number_text, span_text};
 
+use super::dispatch;
 use super::gateway::count;
-use super::{dispatch, number_text, span_text};
 use crate::file::{
     Collector, CollectorPort, Ejection, HealthCheck, NodeAddress, NodeForm, PageTable, PolicyFile, Upstream, nodes,
 };

@@ -5,10 +5,9 @@ use std::time::Duration;
 use weirgate_engine as engine;
 use weirgate_spanned_yaml::decode::{Context, Defaulted, Mark, Optional};
 use weirgate_spanned_yaml::errors::{Complaint, listed};
-use weirgate_spanned_yaml::unit::{Amount, Share, Span};
+use weirgate_spanned_yaml::unit::{Amount, Share, Span, number_text};
 
 use super::class::Classes;
-use super::number_text;
 use super::upstream::Pools;
 use crate::file::{Admit, Discipline, DynamicPart, LoadWord, PolicyFile, ServerLoad, SetSizes};
 

@@ -1,9 +1,8 @@
 //! Documents: the files that requests ask for, and whose they are.
 
-use weirgate_config::embed::number_text;
 use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Share, Whole};
+use weirgate_spanned_yaml::unit::{Amount, Bytes, Count, Share, Whole, number_text};
 
 use super::names::Names;
 use super::traffic::class_named;

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use weirgate_config::embed::span_text;
 use weirgate_spanned_yaml::decode::{At, Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, quoted};
-use weirgate_spanned_yaml::unit::{Moment, Name, Share};
+use weirgate_spanned_yaml::unit::{Moment, Name, Share, span_text};
 
 use super::names::{Names, index_of};
 use crate::experiment::{Fault, FaultKind, Machine};

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use weirgate_config::embed::span_text;
 use weirgate_spanned_yaml::decode::{At, Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, listed};
-use weirgate_spanned_yaml::unit::{Amount, Frequency, Share, Span};
+use weirgate_spanned_yaml::unit::{Amount, Frequency, Share, Span, span_text};
 
 use super::names::{Names, index_of};
 use crate::experiment::{Phase, Published};

@@ -5,11 +5,12 @@
 //! of disciplines compares them under the same promises. What remains is what operators change: guarantees, service
 //! times, weights, limits of queues.
 
-use weirgate_config::embed::{span_text, warn_if_infeasible};
+use weirgate_config::embed::warn_if_infeasible;
 use weirgate_config::{ClassSite, Site};
 use weirgate_spanned_yaml::decode::{Context, Mark};
 use weirgate_spanned_yaml::errors::{Complaint, listed};
 use weirgate_spanned_yaml::unit::Moment;
+use weirgate_spanned_yaml::unit::span_text;
 
 use crate::experiment::{Phase, Reload};
 use crate::file::{ExperimentFile, FaultForm, FaultWord};

@@ -1,9 +1,8 @@
 //! Shares of the machines' CPUs.
 
-use weirgate_config::embed::number_text;
 use weirgate_spanned_yaml::decode::{Context, Switch};
 use weirgate_spanned_yaml::errors::Complaint;
-use weirgate_spanned_yaml::unit::{Moment, Share, Span};
+use weirgate_spanned_yaml::unit::{Moment, Share, Span, number_text};
 
 use super::names::{Names, index_of};
 use crate::experiment::{CpuReserves, Machine, Reallocation};

@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::embed::{number_text, span_text};
 use weirgate_spanned_yaml::decode::{At, Context, Mark, Optional, Switch};
 use weirgate_spanned_yaml::errors::{Complaint, listed, quoted};
-use weirgate_spanned_yaml::unit::{Amount, Count, Frequency, Moment, Share, Span, Text, Whole};
+use weirgate_spanned_yaml::unit::{Amount, Count, Frequency, Moment, Share, Span, Text, Whole, number_text, span_text};
 
 use super::names::{Names, index_of};
 use super::{documents, pages, trace};

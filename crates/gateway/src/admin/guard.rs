@@ -18,7 +18,8 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use weirgate_config::{AdminAddress, Token, bearer};
+use weirgate_config::AdminAddress;
+use weirgate_wire::{Token, bearer};
 
 use super::answer;
 use super::token::Attempts;

@@ -4,7 +4,7 @@
 //! other. It listens on loopback or a Unix socket. On any other address it starts only with a token. Requests
 //! that a web page could make a browser send are refused (see `guard`). The handlers are in `routes`.
 //!
-//! The JSON types are in `weirgate_config::admin`.
+//! The JSON types are in `weirgate_wire::admin`.
 
 mod answer;
 mod guard;
@@ -13,6 +13,7 @@ mod operations;
 mod routes;
 mod scrape;
 mod serve;
+mod snapshot;
 mod strict;
 mod token;
 mod view;
@@ -23,9 +24,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::sync::oneshot;
-use weirgate_config::{Admin, Token};
+use weirgate_config::Admin;
+use weirgate_wire::Token;
 
 pub use operations::{NotReloaded, Operations, Reloaded, etag};
+pub use snapshot::why;
 pub use token::TOKEN_VARIABLE;
 
 use crate::clock::Clock;

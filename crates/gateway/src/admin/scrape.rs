@@ -19,7 +19,7 @@ const MOST_ROUTES: usize = weirgate_pages::MOST_APART;
 
 /// Returns the page table with at most `most` of its routes. Yields to other requests between pages of
 /// classes.
-pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgate_config::admin::PageTable> {
+pub(super) async fn page_table(gateway: &Gateway, most: usize) -> Option<weirgate_wire::admin::PageTable> {
     let mut table = gateway.page_table(most)?;
     let (mut offered, mut unknown) = (0, 0);
     let mut from = Some(ClassId(0));

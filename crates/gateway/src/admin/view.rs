@@ -6,9 +6,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use weirgate_config::{AdminAddress, ClassSite, Site, Target, admin as shape};
+use weirgate_config::{AdminAddress, ClassSite, Site, Target};
 use weirgate_engine::{Class, ClassId, ClassSnapshot, Dispatch, Snapshot};
+use weirgate_wire::admin as shape;
 
+use super::snapshot;
 use crate::classify::{Values, describe, describe_key};
 use crate::edition::Edition;
 
@@ -79,14 +81,14 @@ pub(super) fn snapshot(
         let known = classes.iter().find(|c| c.class == class).map(|c| c.name.clone());
         known.or_else(|| named.get(class.0 as usize).map(|c| c.name.clone())).unwrap_or_else(|| class.0.to_string())
     };
-    let mut engine = shape::Snapshot::new(whole, name);
+    let mut engine = snapshot::whole(whole, name);
     engine.nodes.iter_mut().for_each(|node| add(collectors, node));
     SnapshotPage {
         version: edition.version,
         checksum: edition.checksum.clone(),
         engine,
         page_table,
-        classes: classes.iter().map(shape::Class::from).collect(),
+        classes: classes.iter().map(snapshot::class).collect(),
         next,
     }
 }
@@ -119,7 +121,7 @@ pub(super) fn nodes(edition: &Edition, whole: &Snapshot, collectors: &Collectors
         place.map(|place| place.address.clone())
     };
     let line = |known| {
-        let mut node = shape::Node::from(known);
+        let mut node = snapshot::node(known);
         add(collectors, &mut node);
         NodeLine { node, address: address(known) }
     };
@@ -252,7 +254,7 @@ fn class_view(site: &Site, class: &Class, own: &ClassSite, max_live: Option<u32>
     ClassView {
         name: class.name.clone(),
         upstream: site.policy.pools.get(class.pool).map(|p| p.name.clone()).unwrap_or_default(),
-        guarantee: shape::Guarantee::from(&class.guarantee),
+        guarantee: snapshot::guarantee(&class.guarantee),
         service_time_seconds: class.service_time.map(|t| t.as_secs_f64()),
         max_waiting: class.queue.max_waiting,
         max_waiting_per_source: class.queue.max_waiting_per_flow,

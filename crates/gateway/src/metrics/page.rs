@@ -4,19 +4,18 @@
 //! achieved value, and the window. `docs/guide/operating.md` lists the names for operators.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::iter;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, iter};
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use weirgate_engine::{ClassSnapshot, Contention, NodeState, ShedReason, Snapshot};
+use weirgate_wire::RESOURCE_NAMES;
 
 use super::{BOUNDS, Histogram, Metrics, Tally};
-use weirgate_config::RESOURCE_NAMES;
 
 /// Media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -30,9 +29,9 @@ pub(crate) struct Scrape {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) engine: Snapshot,
     /// Reports of the nodes' collectors, by the names of pool and node.
-    pub(crate) collectors: BTreeMap<(String, String), weirgate_config::admin::Collector>,
+    pub(crate) collectors: BTreeMap<(String, String), weirgate_wire::admin::Collector>,
     /// The page table with its busiest routes. `None` if there is no page table.
-    pub(crate) page_table: Option<weirgate_config::admin::PageTable>,
+    pub(crate) page_table: Option<weirgate_wire::admin::PageTable>,
     /// Live classes, summed by their names in the policy.
     pub(crate) classes: BTreeMap<String, Live>,
     /// Counters and gauges without labels.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use weirgate_config::admin as shape;
-use weirgate_config::{PageTable, Usage};
+use weirgate_config::PageTable;
 use weirgate_engine::{Demand, Time};
 use weirgate_pages::{Discovery, Index, Learner, OFTEN, Pattern, RESOURCES, Shares, Study};
+use weirgate_wire::{Usage, admin as shape};
 
 use super::{Cost, NO_ROUTE, Stayed, Table};
 use crate::edition::Edition;

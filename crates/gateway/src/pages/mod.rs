@@ -13,13 +13,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weirgate_config::Usage;
-use weirgate_config::admin as shape;
+use lessons::Lessons;
 use weirgate_engine::{Demand, RESOURCES, Time};
 use weirgate_pages::{Index, Shares};
+use weirgate_wire::{Usage, admin as shape};
 
 use crate::edition::Edition;
-use lessons::Lessons;
 
 /// Maximum number of requests that may finish between two reports. A gateway with two threads finishes at
 /// most about 40,000 a second, and each node's report empties the queue. It takes 1.3 MiB.

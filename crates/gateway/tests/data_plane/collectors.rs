@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weirgate_config::Active;
-use weirgate_config::admin::Collector;
 use weirgate_emulator::{Cluster, Health, NodeSpec};
+use weirgate_wire::Active;
+use weirgate_wire::admin::Collector;
 
 use crate::stage::{Client, Node, PLAIN, Stage, ok, site, wait_until};
 
@@ -29,7 +29,7 @@ fn said(stage: &Stage, address: impl ToString) -> Collector {
 
 fn report(static_content: u32, dynamic_content: u32) -> Vec<u8> {
     let active = Active { static_content, dynamic_content };
-    ok(&weirgate_config::Report { active, ..Default::default() }.to_json())
+    ok(&weirgate_wire::Report { active, ..Default::default() }.to_json())
 }
 
 #[test]

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use weirgate_config::admin::Route;
-use weirgate_config::{Report, Usage};
 use weirgate_engine::ClassId;
 use weirgate_gateway::Clock;
+use weirgate_wire::admin::Route;
+use weirgate_wire::{Report, Usage};
 
 use crate::stage::{Node, Stage, ok, wait_until};
 

@@ -20,9 +20,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use weirgate_config::admin;
 use weirgate_experiment::Experiment;
 use weirgate_spanned_yaml::overrides::Override;
+use weirgate_wire::admin;
 
 pub use approach::{Approach, Kind};
 pub use knob::{Knob, Share, Slots, Span};
@@ -88,7 +88,7 @@ pub trait Gateway {
     /// The gateway refuses, and the error quotes its message, or it cannot reload in one process.
     fn reload(&mut self) -> Result<(), String>;
 
-    /// Loads policy number `number` of [`weirgate_config::Experiment::reloads`]. Returns when it is in force.
+    /// Loads policy number `number` of [`weirgate_experiment::Experiment::reloads`]. Returns when it is in force.
     ///
     /// # Errors
     /// The gateway refuses, and the error quotes its message, or it cannot load a policy. In the latter

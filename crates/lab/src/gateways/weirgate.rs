@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde::Deserialize;
-use weirgate_config::admin;
 use weirgate_experiment::{Deployed, Deployment, deployed_policies, under_discipline};
+use weirgate_wire::admin;
 
 use super::launch::{Peer, SocketPath, absolute, version, write};
 use super::{Approach, Gateway, Kind, Setting, State};

@@ -10,7 +10,7 @@
 //!
 //! All but `config/` is made from the [`RunFile`] alone, so that page, [`text()`] and [`compare`] can be
 //! made again long after, on another machine. Tables and figures are those of the simulator, from
-//! [`weirgate_experiment::report`].
+//! [`weirgate_verdict::report`].
 
 mod compare;
 mod compare_page;

@@ -165,7 +165,7 @@ mod tests {
             let text = policy(terms, 9903, Path::new("/run/x.sock"));
             let loaded = weirgate_config::load("policy.yaml", &text, false);
             let reserves = loaded.unwrap_or_else(|errors| panic!("{errors}")).site.reserves.expect("it has reserves");
-            assert_eq!((reserves.nodes.len(), reserves.classes.len()), (NODES, CLASSES));
+            assert_eq!((reserves.cluster.nodes.len(), reserves.cluster.classes.len()), (NODES, CLASSES));
             assert_eq!((reserves.every, reserves.on_demand), (every, on_demand));
         }
     }

@@ -6,7 +6,7 @@ mod stage;
 use std::io::Write;
 
 use stage::{Agent, ONE, Stage, TWO, Tokens, dial, line, shares};
-use weirgate_config::{FromManager, NodeReport};
+use weirgate_wire::{FromManager, NodeReport};
 
 const NODES: &str = "  nodes: [n1, n2]\n";
 
@@ -88,7 +88,7 @@ fn a_repeated_line_ends_the_connection() {
         sink: vec![true; 2],
         ..NodeReport::default()
     };
-    let sealed = one.link.seal(&weirgate_config::FromAgent::Report(report));
+    let sealed = one.link.seal(&weirgate_wire::FromAgent::Report(report));
     one.send(&sealed);
     one.send(&sealed);
     assert_eq!(one.hear(), None);
@@ -105,7 +105,7 @@ fn what_is_too_long_or_makes_no_sense_ends_the_connection() {
     let stage = Stage::two(NODES);
     let mut stranger = dial(stage.address);
     // The manager may close the connection before it has read everything.
-    let _ = stranger.get_mut().write_all(&vec![b'x'; weirgate_config::MAX_LINE + 1]);
+    let _ = stranger.get_mut().write_all(&vec![b'x'; weirgate_wire::MAX_LINE + 1]);
     stage.hear("longer than 262144 bytes");
     drop(stranger);
 

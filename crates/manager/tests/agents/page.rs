@@ -5,8 +5,8 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
-use weirgate_config::reserves_admin::Reserves;
 use weirgate_manager::routes;
+use weirgate_wire::reserves_admin::Reserves;
 
 use super::stage::Stage;
 use super::{NODES, first_shares};

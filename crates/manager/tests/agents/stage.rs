@@ -9,8 +9,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use weirgate_config::{AgentLink, FromAgent, FromManager, NodeReport, Token, Trigger};
 use weirgate_manager::{Desk, Manager};
+use weirgate_wire::{AgentLink, FromAgent, FromManager, NodeReport, Token, Trigger};
 
 /// Time limit of every operation, much longer than any of them needs.
 const PATIENCE: Duration = Duration::from_secs(20);

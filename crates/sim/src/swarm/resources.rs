@@ -21,7 +21,7 @@ use super::sketch::{FaultSketch, PhaseSketch, tidy, tidy_down, tidy_up};
 use super::table;
 
 /// The number of resources: CPU, disk, link.
-pub(super) const RESOURCES: usize = weirgate_config::RESOURCE_NAMES.len();
+pub(super) const RESOURCES: usize = weirgate_wire::RESOURCE_NAMES.len();
 
 /// Maximum number of requests per second of all classes. Runs take about a second.
 const MOST_RATE: f64 = 2_500.0;

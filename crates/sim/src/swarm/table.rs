@@ -1,6 +1,6 @@
 //! Scenarios of the family `resources` as experiment files.
 
-use weirgate_config::RESOURCE_NAMES;
+use weirgate_wire::RESOURCE_NAMES;
 
 use super::resources::{Class, Route, Site, Stream};
 use super::sketch::tidy;

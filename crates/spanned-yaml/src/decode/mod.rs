@@ -4,7 +4,7 @@
 //! for itself: a part that is wrong is reported and left out, flagged [`At::bad`], and its neighbours go
 //! on. So the semantic checks can run over what is sound and stay silent about what is not.
 //!
-//! The macros [`record!`] and [`words!`] are the single description of the file format: one
+//! The macros [`crate::record!`] and [`crate::words!`] are the single description of the file format: one
 //! declaration is the struct, its decoder and its JSON Schema with documentation and default.
 
 mod record;

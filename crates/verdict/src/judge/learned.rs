@@ -5,8 +5,8 @@
 //! found when it is within [`BAND`] of the actual cost.
 
 use serde::{Deserialize, Serialize, Serializer};
-use weirgate_config::RESOURCE_NAMES;
 use weirgate_experiment::{Belief, Experiment, RouteBeliefs, Run};
+use weirgate_wire::RESOURCE_NAMES;
 
 use super::truth::Truth;
 use super::verdict::{rounded, rounded_option};

@@ -12,8 +12,8 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use weirgate_config::RESOURCE_NAMES as NAMES;
 use weirgate_experiment::{Experiment, Fate, RESOURCES, Record, Run, Sample, Work};
+use weirgate_wire::RESOURCE_NAMES as NAMES;
 
 use super::verdict::{rounded, rounded_all};
 use super::{done, seconds, subject_of};

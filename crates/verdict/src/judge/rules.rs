@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p weirgate-sim --example judge` halves and doubles each of them.
 //! `docs/guide/simulator.md` has the table. The settling time belongs to the experiment
-//! ([`weirgate_config::Experiment::settle`]), and the length of a tick to the meter ([`crate::IdleMeter`]).
+//! ([`weirgate_experiment::Experiment::settle`]), and the length of a tick to the meter ([`crate::IdleMeter`]).
 
 use std::time::Duration;
 

@@ -316,7 +316,7 @@ fn floors_that_do_not_fit_do_not_count_and_ceilings_do() {
 }
 
 #[test]
-    // A slow machine has slow CPUs. Its disks and links are unchanged.
+// A slow machine has slow CPUs. Its disks and links are unchanged.
 fn work_is_compared_with_the_oracle_and_the_machines() {
     // 500/s are offered and 400/s fit. 360/s are served, in 18 s of each 20.
     let fate = |i: u64| if i % 50 < 36 { (5 * MS, Fate::Served) } else { (MS, Fate::Shed) };

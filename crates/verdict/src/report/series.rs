@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use weirgate_config::RESOURCE_NAMES;
 use weirgate_engine::{Class, ResponseTime};
 use weirgate_experiment::{Experiment, Fate, RESOURCES, Record, Run, Sample, Work};
+use weirgate_wire::RESOURCE_NAMES;
 
 use crate::judge::{Declared, Pages, at_first, paces, statistic, subject_of};
 use crate::oracle::{Cluster, classes};

@@ -123,7 +123,7 @@ impl Progress {
         let name = |id: weirgate_engine::ClassId| {
             self.classes.iter().find(|c| c.class == id).map_or("a class".to_owned(), |c| c.name.clone())
         };
-        weirgate_config::admin::why(&self.gateway.moved, name)
+        weirgate_gateway::admin::why(&self.gateway.moved, name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use weirgate_config::{FromAgent, FromManager, Lines, ManagerLink, NodeReport, Token};
+use weirgate_wire::{FromAgent, FromManager, Lines, ManagerLink, NodeReport, Token};
 
 /// Time limit of an agent's line, which comes every quarter of a second.
 const PATIENCE: Duration = Duration::from_secs(20);

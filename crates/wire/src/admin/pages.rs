@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::resources::by_name;
-use crate::site::RESOURCE_NAMES;
+use crate::RESOURCE_NAMES;
 
 /// What requests take of the nodes' resources. Shares are of what a node of weight 1 has of a resource in a second:
 /// 0.09 is 9 % of it.

@@ -9,17 +9,14 @@ mod pages;
 mod resources;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weirgate_engine as engine;
 
 use crate::report::Active;
-pub use groups::{Contention, ContentionState, Group, Moved, Surplus, why};
+pub use groups::{Contention, ContentionState, Group, Moved, Surplus};
 pub use pages::{PageTable, Route};
-use resources::by_name;
-pub use resources::{Resource, Rounds};
+pub use resources::{Resource, Rounds, by_name};
 
 /// Most characters of a template's key that are shown.
 const MAX_KEY_CHARS: usize = 128;
@@ -310,150 +307,6 @@ fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-fn seconds(span: Option<Duration>) -> Option<f64> {
-    span.map(|s| s.as_secs_f64())
-}
-
-impl Snapshot {
-    /// The JSON form of `snapshot`. `class_name` tells a class's name for the reason of the window's
-    /// last move.
-    #[must_use]
-    pub fn new(snapshot: &engine::Snapshot, class_name: impl Fn(engine::ClassId) -> String) -> Snapshot {
-        Snapshot {
-            now_seconds: snapshot.now.as_secs_f64(),
-            discipline: snapshot.discipline.clone(),
-            window: snapshot.window,
-            outstanding: snapshot.outstanding,
-            waiting: snapshot.waiting,
-            moved: Moved::new(&snapshot.moved, &class_name),
-            groups: snapshot.groups.iter().map(|group| Group::new(group, &class_name)).collect(),
-            classes: snapshot.classes,
-            nodes: snapshot.nodes.iter().map(Node::from).collect(),
-            partitions: snapshot.partitions.iter().map(Partition::from).collect(),
-            localities: snapshot.localities.iter().map(Locality::from).collect(),
-            resources: snapshot.resources.iter().map(Resource::from).collect(),
-            rounds: snapshot.rounds.iter().map(|rounds| Rounds::new(rounds, &class_name)).collect(),
-            tags: snapshot.tags.iter().map(|t| Tag { name: t.name.clone(), waiting: t.waiting }).collect(),
-            demanded_capacity: snapshot.demanded_capacity,
-            usable_capacity: snapshot.usable_capacity,
-        }
-    }
-}
-
-impl From<&engine::NodeSnapshot> for Node {
-    fn from(node: &engine::NodeSnapshot) -> Node {
-        let (state, until) = match node.state {
-            engine::NodeState::Up => (NodeState::Up, None),
-            engine::NodeState::Down => (NodeState::Down, None),
-            engine::NodeState::Draining => (NodeState::Draining, None),
-            engine::NodeState::Ejected { until } => (NodeState::Ejected, Some(until.as_secs_f64())),
-        };
-        Node {
-            name: node.name.clone(),
-            pool: node.pool.clone(),
-            state,
-            ejected_until_seconds: until,
-            outstanding: node.outstanding,
-            served: node.served,
-            failed: node.failed,
-            capacity: node.capacity,
-            // The engine does not keep it: the driver adds it.
-            collector: None,
-            load: node.load,
-            set: node.set.map(|set| set.as_str().to_owned()),
-            // The engine's answer is 1 where nobody looks.
-            available: match node.available.iter().all(|left| *left >= 1.0) {
-                true => BTreeMap::new(),
-                false => by_name(&node.available),
-            },
-        }
-    }
-}
-
-impl From<&engine::PartitionSnapshot> for Partition {
-    fn from(partition: &engine::PartitionSnapshot) -> Partition {
-        let sets = partition.sets.iter().map(|set| Set {
-            name: set.set.as_str().to_owned(),
-            nodes: set.nodes,
-            cpus: set.cpus,
-            load: set.load,
-            demand: set.demand,
-        });
-        Partition { pool: partition.pool.clone(), moves: partition.moves, sets: sets.collect() }
-    }
-}
-
-impl From<&engine::LocalitySnapshot> for Locality {
-    fn from(known: &engine::LocalitySnapshot) -> Locality {
-        let engine::LocalitySnapshot { pool, targets, most, hits, moves, new } = known;
-        Locality { pool: pool.clone(), targets: *targets, most: *most, hits: *hits, moves: *moves, new: *new }
-    }
-}
-
-impl From<&engine::ClassSnapshot> for Class {
-    fn from(class: &engine::ClassSnapshot) -> Class {
-        let shed = engine::ShedReason::ALL.iter().zip(class.shed);
-        Class {
-            class: class.class.0,
-            name: class.name.clone(),
-            key: class.key.as_deref().map(key_text),
-            guarantee: Guarantee::from(&class.guarantee),
-            offered: class.offered,
-            served: class.served,
-            failed: class.failed,
-            cancelled: class.cancelled,
-            shed: shed.map(|(reason, count)| (reason.as_str().to_owned(), count)).collect(),
-            retried: class.retried,
-            waiting: class.waiting,
-            outstanding: class.outstanding,
-            share: class.share,
-            unknown_routes: class.unknown,
-            used_node_seconds: match class.used.iter().all(|used| *used == 0.0) {
-                true => BTreeMap::new(),
-                false => by_name(&class.used),
-            },
-            credit_node_seconds: class.credit.map(|credit| by_name(&credit)).unwrap_or_default(),
-            tokens: class.tokens,
-            allowance: class.allowance,
-            compute_time_seconds: seconds(class.compute_time),
-            service_time_seconds: seconds(class.service_time),
-            limit_impossible: class.impossible,
-            achieved: Achieved::from(&class.achieved),
-        }
-    }
-}
-
-impl From<&engine::Guarantee> for Guarantee {
-    fn from(guarantee: &engine::Guarantee) -> Guarantee {
-        Guarantee {
-            throughput_per_second: guarantee.throughput,
-            response_time: guarantee
-                .response_time
-                .map(|r| Statistic { statistic: r.statistic.to_string(), seconds: r.limit.as_secs_f64() }),
-        }
-    }
-}
-
-impl From<&engine::Achieved> for Achieved {
-    fn from(achieved: &engine::Achieved) -> Achieved {
-        Achieved {
-            window_seconds: achieved.seconds,
-            offered_per_second: achieved.offered_per_s,
-            served_per_second: achieved.served_per_s,
-            shed_per_second: achieved.shed_per_s,
-            mean_seconds: seconds(achieved.mean),
-            p50_seconds: seconds(achieved.p50),
-            p95_seconds: seconds(achieved.p95),
-            p99_seconds: seconds(achieved.p99),
-            limited: achieved
-                .limited
-                .map(|(s, value)| Statistic { statistic: s.to_string(), seconds: value.as_secs_f64() }),
-            throughput_held: achieved.throughput_held,
-            response_time_held: achieved.response_time_held,
-        }
-    }
-}
-
 /// The key of a template's class for people: UTF-8 where it is, control characters escaped, cut.
 #[must_use]
 pub fn key_text(key: &[u8]) -> String {
@@ -469,5 +322,11 @@ pub fn key_text(key: &[u8]) -> String {
 }
 
 #[cfg(test)]
-#[path = "tests/admin.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_key_is_cut() {
+        assert_eq!(key_text(&[b'x'; 500]), "x".repeat(MAX_KEY_CHARS) + "…");
+    }
+}

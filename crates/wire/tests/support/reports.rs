@@ -1,8 +1,8 @@
 //! Agents that say anything, and a learner that believes them: what must hold of costs whatever is reported. The test
 //! beside it draws from seeds, the fuzzer from its bytes.
 
-use weirgate_config::{Active, MAX_REPORT_BYTES, Report, Usage};
 use weirgate_pages::{Learner, RESOURCES, Study};
+use weirgate_wire::{Active, MAX_REPORT_BYTES, Report, Usage};
 
 /// Where the numbers come from: a seed in tests, bytes in the fuzzer.
 pub trait Source {

@@ -23,7 +23,7 @@ pub const REPORT_VERSION: u32 = 1;
 pub const MAX_REPORT_BYTES: usize = 64 * 1024;
 
 /// Names of the resources of [`Usage`], in its order.
-pub const USAGE_RESOURCES: [&str; 3] = ["cpu", "disk", "bandwidth"];
+pub const RESOURCE_NAMES: [&str; 3] = ["cpu", "disk", "bandwidth"];
 
 /// Largest counter that is read: bytes of 64 bits.
 const MOST_USED: f64 = 18_446_744_073_709_551_616.0;
@@ -37,7 +37,7 @@ pub struct Report {
     pub usage: Option<Usage>,
 }
 
-/// What has been used of a node's CPU, disk and bandwidth, in this order ([`USAGE_RESOURCES`]). Agents of ours count
+/// What has been used of a node's CPU, disk and bandwidth, in this order ([`RESOURCE_NAMES`]). Agents of ours count
 /// CPU-seconds, bytes read and written, and bytes sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
@@ -107,7 +107,7 @@ impl Usage {
             return Err(format!("`usage` is {}, not an object", kind(value)));
         }
         let mut usage = Usage::default();
-        for (at, name) in USAGE_RESOURCES.into_iter().enumerate() {
+        for (at, name) in RESOURCE_NAMES.into_iter().enumerate() {
             let Some(resource) = value.get(name).filter(|resource| !resource.is_null()) else { continue };
             if !resource.is_object() {
                 return Err(format!("`usage.{name}` is {}, not an object", kind(resource)));
@@ -122,7 +122,7 @@ impl Usage {
     }
 
     fn to_value(self) -> Value {
-        let resources = USAGE_RESOURCES.into_iter().zip(self.used.into_iter().zip(self.capacity));
+        let resources = RESOURCE_NAMES.into_iter().zip(self.used.into_iter().zip(self.capacity));
         let told = resources.filter(|(_, (used, _))| used.is_some());
         let told = told.map(|(name, (used, capacity))| {
             (name.to_owned(), serde_json::json!({ "used": used, "capacity": capacity }))

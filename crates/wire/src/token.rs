@@ -1,8 +1,7 @@
 //! Bearer tokens (RFC 6750, Sec. 2.1): shared secrets of the admin API and of agents.
 
-use std::fmt;
-use std::io;
 use std::path::Path;
+use std::{fmt, io};
 
 /// A shared secret of at least 128 bits. Never printed.
 pub struct Token(Vec<u8>);

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use weirgate_engine as engine;
 
-use crate::site::RESOURCE_NAMES;
+use crate::RESOURCE_NAMES;
 
 /// A resource of the nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,23 +28,7 @@ pub struct Rounds {
 }
 
 /// Figures by the names of the resources.
-pub(super) fn by_name(figures: &[f64]) -> BTreeMap<String, f64> {
+#[must_use]
+pub fn by_name(figures: &[f64]) -> BTreeMap<String, f64> {
     RESOURCE_NAMES.iter().zip(figures).map(|(name, figure)| ((*name).to_owned(), *figure)).collect()
-}
-
-impl Rounds {
-    pub(super) fn new(rounds: &engine::RoundsSnapshot, class_name: impl Fn(engine::ClassId) -> String) -> Rounds {
-        let turns = RESOURCE_NAMES.iter().zip(&rounds.turns);
-        Rounds {
-            pool: rounds.pool.clone(),
-            begun: rounds.begun,
-            turns: turns.map(|(name, class)| ((*name).to_owned(), class_name(*class))).collect(),
-        }
-    }
-}
-
-impl From<&engine::ResourceSnapshot> for Resource {
-    fn from(resource: &engine::ResourceSnapshot) -> Resource {
-        Resource { name: resource.name.clone(), available: resource.available }
-    }
 }
